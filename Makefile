@@ -1,0 +1,83 @@
+# make demo         what Forebay does, side by side, on a machine with only Python 3.11 or newer
+# make test         everything: lint, unit tests pure and compiled, deploy checks, integration tests (see .ci/toolchain)
+# make lint | unit | compile-test | deploy-test | integration    a part of it
+# make clean        remove what was built; distclean: downloads as well
+# Another Python:   make PYTHON=python3.13 …
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# The `ci` profile has no deadline, since jobs share the machine, and the same examples every time; a bare `pytest`
+# looks for new ones.
+PYTEST := $(BIN)/python -m pytest -q -p tests.no_skips --hypothesis-profile=ci
+UNIT := tests --ignore=tests/integration --ignore=tests/deploy
+SOURCES := $(shell find codecs policies proxy -name '*.py') hatch_build.py pyproject.toml constraints.txt
+# Older makes (3.81 is still about) mix the lines of jobs; that is all they lose.
+SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+
+.PHONY: demo test lint unit compile-test deploy-test integration kit clean distclean
+.DEFAULT_GOAL := test
+
+demo: $(VENV)/.demo build/demo/.done
+	@ls build/demo/forebay_codecs/*.so >/dev/null 2>&1 || \
+	    echo "The codecs run as pure Python: no C compiler, or no Python headers, on this machine."
+	@PYTHONPATH=$(CURDIR)/build/demo $(BIN)/forebay demo
+
+test:
+	@.ci/toolchain $(PYTHON)
+	@$(MAKE) --no-print-directory $(VENV)/.dev
+	@$(MAKE) --no-print-directory -j2 $(SYNC) kit lint unit compile-test deploy-test
+	@$(MAKE) --no-print-directory integration
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check --quiet
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+unit: $(VENV)/.dev
+	$(PYTEST) $(UNIT)
+
+# The same tests over the compiled modules, which stand outside the tree: beside the sources they would shadow edits.
+compile-test: $(VENV)/.dev build/compiled/.done
+	FOREBAY_REQUIRE_COMPILE=1 PYTHONPATH=$(CURDIR)/build/compiled $(PYTEST) -p no:cacheprovider $(UNIT)
+
+deploy-test: $(VENV)/.dev kit
+	$(BIN)/python -m tests.deploy.schemas
+	$(PYTEST) tests/deploy
+
+integration: $(VENV)/.dev kit
+	$(PYTEST) tests/integration
+
+# Kafka, old clients, toxiproxy, kubeconform and kcat into .cache/; quick where they are there.
+kit: $(VENV)/.dev
+	$(BIN)/python -m tests.kit.setup
+
+# --group needs pip 25.1, --build-constraint 25.3.
+$(VENV)/.pip:
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade 'pip>=25.3'
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.pip pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt --build-constraint constraints.txt -e '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.pip pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt --build-constraint constraints.txt -e '.[demo]' --group dev
+	@touch $@
+
+# The project as a user installs it, with the hot codecs compiled: on PYTHONPATH it comes before the editable one.
+build/compiled/.done: export FOREBAY_REQUIRE_COMPILE = 1
+build/%/.done: $(SOURCES) | $(VENV)/.pip
+	@rm -rf build/$*
+	$(PIP) install --no-deps --target build/$* --build-constraint constraints.txt .
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find codecs policies proxy tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .cache

@@ -1,0 +1,214 @@
+"""The APIs that Forebay shows to clients: which versions, and what becomes of their responses.
+
+An API that is not in APIS is hidden: those that only brokers and controllers speak to each other (replication, KRaft,
+registration, transaction markers, the state of share groups), and those that are newer than this table.
+
+Only a response that names a broker needs care, and only an API that is decoded or names a broker has a highest version:
+a newer layout is not understood, and a newer response may name a broker where the older one did not. All others are
+opaque in any version, whatever the broker offers. Looked through for host, port, endpoint and listener fields: every
+response of Kafka 3.9 and 4.3. Not addresses of brokers, so left alone: client_host of group members, the host of an
+ACL, the user endpoints of Streams groups.
+
+Sources: Kafka's message schemas (validVersions, flexibleVersions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from forebay_codecs import addresses, fetch_response
+from forebay_codecs.addresses import Translate
+from forebay_codecs.metadata import rewrite_metadata
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+METADATA: Final = 3
+FIND_COORDINATOR: Final = 10
+SASL_HANDSHAKE: Final = 17
+API_VERSIONS: Final = 18
+SASL_AUTHENTICATE: Final = 36
+DESCRIBE_QUORUM: Final = 55
+DESCRIBE_CLUSTER: Final = 60
+SHARE_FETCH: Final = 78
+SHARE_ACKNOWLEDGE: Final = 79
+
+PRODUCE_LOWEST_VERSION: Final = 0
+"""The lowest Produce version offered, where the broker offers it. v0–v2 go on to the broker as they come.
+
+Kafka 4 advertises them and refuses them. It does so for librdkafka (KAFKA-18659), which compresses only where it sees
+v0 in the range: an offer cut to v3 would quietly turn its compression off.
+"""
+
+NEVER_FLEXIBLE: Final = 1 << 15
+"""Above every API version."""
+
+Rewrite: TypeAlias = Callable[[bytes, int, Translate], bytes]
+"""(response from correlation_id on, API version, translate) → the response for the client. Malformed as any decoder."""
+
+
+class Treatment(Enum):
+    """What becomes of a broker's response on its way to the client."""
+
+    OPAQUE = "opaque"
+    """Forwarded without being decoded."""
+    REWRITE = "rewrite"
+    """Gathered whole and given to the API's `rewrite`."""
+    STREAM = "stream"
+    """Cut through a FetchResponseFilter."""
+    LOCAL = "local"
+    """The proxy makes the response itself. Where it relays a broker's own instead, `rewrite` is what that needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    key: int
+    name: str
+    first_flexible: int
+    treatment: Treatment = Treatment.OPAQUE
+    lowest: int = 0
+    highest: int | None = None
+    """The highest version whose bytes are understood; None where none of them is looked at."""
+    rewrite: Rewrite | None = None
+    treated_from: int = 0
+    """The first version that `treatment` is for; those below it name no broker and are opaque."""
+
+    def flexible(self, version: int) -> bool:
+        return version >= self.first_flexible
+
+    def response_treatment(self, version: int) -> Treatment:
+        return self.treatment if version >= self.treated_from else Treatment.OPAQUE
+
+    def supports(self, version: int) -> bool:
+        return self.lowest <= version and (self.highest is None or version <= self.highest)
+
+    def offered(self, lowest: int, highest: int) -> tuple[int, int] | None:
+        """What clients are offered of a broker's range; None if nothing. Produce 0–13 → 0–12."""
+        lowest = max(lowest, self.lowest)
+        if self.highest is not None:
+            highest = min(highest, self.highest)
+        return (lowest, highest) if lowest <= highest else None
+
+
+_APIS: Final = (
+    # Produce v13 names topics by id.
+    Api(
+        PRODUCE,
+        "Produce",
+        9,
+        Treatment.LOCAL,
+        lowest=PRODUCE_LOWEST_VERSION,
+        highest=12,
+        rewrite=addresses.rewrite_produce,
+    ),
+    Api(FETCH, "Fetch", 12, Treatment.STREAM, highest=18, treated_from=fetch_response.NAMES_BROKERS_FROM),
+    Api(2, "ListOffsets", 6),
+    Api(METADATA, "Metadata", 9, Treatment.REWRITE, highest=13, rewrite=rewrite_metadata),
+    Api(8, "OffsetCommit", 8),
+    Api(9, "OffsetFetch", 6),
+    Api(
+        FIND_COORDINATOR,
+        "FindCoordinator",
+        3,
+        Treatment.REWRITE,
+        highest=6,
+        rewrite=addresses.rewrite_find_coordinator,
+    ),
+    Api(11, "JoinGroup", 6),
+    Api(12, "Heartbeat", 4),
+    Api(13, "LeaveGroup", 4),
+    Api(14, "SyncGroup", 4),
+    Api(15, "DescribeGroups", 5),
+    Api(16, "ListGroups", 3),
+    # After SaslHandshake v0 the tokens follow raw, without request headers: such a stream has no frames to track.
+    Api(SASL_HANDSHAKE, "SaslHandshake", NEVER_FLEXIBLE, lowest=1, highest=1),
+    Api(API_VERSIONS, "ApiVersions", 3, Treatment.LOCAL, highest=4),
+    Api(19, "CreateTopics", 5),
+    Api(20, "DeleteTopics", 4),
+    Api(21, "DeleteRecords", 2),
+    Api(22, "InitProducerId", 2),
+    Api(23, "OffsetForLeaderEpoch", 4),
+    Api(24, "AddPartitionsToTxn", 3),
+    Api(25, "AddOffsetsToTxn", 3),
+    Api(26, "EndTxn", 3),
+    Api(27, "WriteTxnMarkers", 1),  # an administrator ends a hanging transaction with it
+    Api(28, "TxnOffsetCommit", 3),
+    Api(29, "DescribeAcls", 2),
+    Api(30, "CreateAcls", 2),
+    Api(31, "DeleteAcls", 2),
+    Api(32, "DescribeConfigs", 4),
+    Api(33, "AlterConfigs", 2),
+    Api(34, "AlterReplicaLogDirs", 2),
+    Api(35, "DescribeLogDirs", 2),
+    Api(SASL_AUTHENTICATE, "SaslAuthenticate", 2),
+    Api(37, "CreatePartitions", 2),
+    Api(38, "CreateDelegationToken", 2),
+    Api(39, "RenewDelegationToken", 2),
+    Api(40, "ExpireDelegationToken", 2),
+    Api(41, "DescribeDelegationToken", 2),
+    Api(42, "DeleteGroups", 2),
+    Api(43, "ElectLeaders", 2),
+    Api(44, "IncrementalAlterConfigs", 1),
+    Api(45, "AlterPartitionReassignments", 0),
+    Api(46, "ListPartitionReassignments", 0),
+    Api(47, "OffsetDelete", NEVER_FLEXIBLE),
+    Api(48, "DescribeClientQuotas", 1),
+    Api(49, "AlterClientQuotas", 1),
+    Api(50, "DescribeUserScramCredentials", 0),
+    Api(51, "AlterUserScramCredentials", 0),
+    # v2 names the controllers' listeners.
+    Api(DESCRIBE_QUORUM, "DescribeQuorum", 0, highest=1),
+    Api(57, "UpdateFeatures", 0),
+    Api(
+        DESCRIBE_CLUSTER,
+        "DescribeCluster",
+        0,
+        Treatment.REWRITE,
+        highest=2,
+        rewrite=addresses.rewrite_describe_cluster,
+    ),
+    Api(61, "DescribeProducers", 0),
+    Api(64, "UnregisterBroker", 0),
+    Api(65, "DescribeTransactions", 0),
+    Api(66, "ListTransactions", 0),
+    Api(68, "ConsumerGroupHeartbeat", 0),
+    Api(69, "ConsumerGroupDescribe", 0),
+    Api(71, "GetTelemetrySubscriptions", 0),
+    Api(72, "PushTelemetry", 0),
+    Api(74, "ListConfigResources", 0),
+    Api(75, "DescribeTopicPartitions", 0),
+    Api(76, "ShareGroupHeartbeat", 0),
+    Api(77, "ShareGroupDescribe", 0),
+    # v0 of the next two was Kafka 4.0's early access and is laid out differently.
+    Api(
+        SHARE_FETCH,
+        "ShareFetch",
+        0,
+        Treatment.REWRITE,
+        lowest=1,
+        highest=2,
+        rewrite=addresses.rewrite_share_fetch,
+    ),
+    Api(
+        SHARE_ACKNOWLEDGE,
+        "ShareAcknowledge",
+        0,
+        Treatment.REWRITE,
+        lowest=1,
+        highest=2,
+        rewrite=addresses.rewrite_share_acknowledge,
+    ),
+    Api(80, "AddRaftVoter", 0),
+    Api(81, "RemoveRaftVoter", 0),
+    Api(88, "StreamsGroupHeartbeat", 0),
+    Api(89, "StreamsGroupDescribe", 0),
+    Api(90, "DescribeShareGroupOffsets", 0),
+    Api(91, "AlterShareGroupOffsets", 0),
+    Api(92, "DeleteShareGroupOffsets", 0),
+)
+
+APIS: Final[Mapping[int, Api]] = MappingProxyType({api.key: api for api in _APIS})
+"""API key → what is known of it. A key that is missing is hidden from clients."""

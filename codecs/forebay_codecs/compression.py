@@ -1,0 +1,206 @@
+"""The four compression codecs of record batches, as Kafka frames them.
+
+In: bytes and a codec id (the low three bits of a batch's attributes). Out: bytes, never more than `limit` of them:
+a decompression bomb raises TooLarge before its output is made. Bytes that do not decompress: Malformed.
+
+Framings that Kafka's clients insist on:
+- snappy: xerial's stream (magic, versions, then blocks of int32 length and raw snappy) from Java; bare raw snappy
+  from some others. Both are read; xerial's is written.
+- lz4: the frame format with independent blocks (Java's reader refuses linked ones), one frame: Java reads no other.
+- gzip and zstd: the plain formats; concatenated members and frames are read through.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+import cramjam
+import lz4.frame
+import zstandard
+
+from forebay_codecs.errors import Malformed
+
+NONE: Final = 0
+GZIP: Final = 1
+SNAPPY: Final = 2
+LZ4: Final = 3
+ZSTD: Final = 4
+
+NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + (1).to_bytes(4, "big") + (1).to_bytes(4, "big")
+_XERIAL_BLOCK: Final = 32 * 1024
+_PIECE: Final = 64 * 1024
+_GZIP_PIECE: Final = 16 * 1024
+_ZSTD_HEADER_LIMIT: Final = 18
+_ZSTD_SKIPPABLE: Final = 0x184D2A50
+_ZSTD_REPEATED: Final = 1
+
+
+class TooLarge(ValueError):
+    """Decompressed, the bytes would pass the limit."""
+
+
+def decompress(codec: int, data: bytes, limit: int) -> bytes:
+    """`data` decompressed, at most `limit` bytes. Raises Malformed or TooLarge."""
+    if codec == NONE:
+        return data
+    if not data:
+        raise Malformed("nothing to decompress")
+    if codec == GZIP:
+        return _gunzip(data, limit)
+    if codec == SNAPPY:
+        return _unsnappy(data, limit)
+    if codec == LZ4:
+        return _unlz4(data, limit)
+    if codec == ZSTD:
+        return _unzstd(data, limit)
+    raise Malformed(f"compression codec {codec} is unknown")
+
+
+def compress(codec: int, data: bytes) -> bytes:
+    if codec == NONE:
+        return data
+    if codec == GZIP:
+        deflate = zlib.compressobj(wbits=31)
+        return deflate.compress(data) + deflate.flush()
+    if codec == SNAPPY:
+        return _snappy(data)
+    if codec == LZ4:
+        framed: bytes = lz4.frame.compress(data, block_linked=False, store_size=False)
+        return framed
+    if codec == ZSTD:
+        return zstandard.compress(data, 3)
+    raise ValueError(f"compression codec {codec} is unknown")
+
+
+def _gunzip(data: bytes, limit: int) -> bytes:
+    view = memoryview(data)
+    out = []
+    size = 0
+    pos = 0
+    while pos < len(data):
+        member = zlib.decompressobj(wbits=31)
+        while not member.eof:
+            # What stands behind a member is copied by zlib: given all at once, a megabyte of empty members would be
+            # copied once for each of them.
+            given = view[pos : pos + _GZIP_PIECE]
+            if not given:
+                raise Malformed("gzip: cut short")
+            try:
+                piece = member.decompress(given, limit - size + 1)
+            except zlib.error as error:
+                raise Malformed(f"gzip: {error}") from error
+            size += len(piece)
+            if size > limit:
+                raise TooLarge(f"more than {limit} bytes")
+            out.append(piece)
+            pos += len(given) - len(member.unused_data)
+    return out[0] if len(out) == 1 else b"".join(out)
+
+
+def _raw_snappy(block: bytes, limit: int) -> bytes:
+    # The length stands in front of a raw block as a varint: believe it only once it is checked.
+    size = 0
+    for position, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << (7 * position)
+        if byte < 0x80:
+            break
+    else:
+        raise Malformed("snappy: no length")
+    if size > limit:
+        raise TooLarge(f"more than {limit} bytes")
+    try:
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise Malformed(f"snappy: {error}") from error
+
+
+def _unsnappy(data: bytes, limit: int) -> bytes:
+    if not data.startswith(_XERIAL_MAGIC):
+        return _raw_snappy(data, limit)
+    out = []
+    size = 0
+    pos = len(_XERIAL_HEADER)
+    if len(data) < pos:
+        raise Malformed("snappy: no header")
+    while pos < len(data):
+        block = int.from_bytes(data[pos : pos + 4], "big")
+        pos += 4
+        if pos + block > len(data):
+            raise Malformed("snappy: a block is cut short")
+        piece = _raw_snappy(data[pos : pos + block], limit - size)
+        size += len(piece)
+        out.append(piece)
+        pos += block
+    return b"".join(out)
+
+
+def _snappy(data: bytes) -> bytes:
+    out = [_XERIAL_HEADER]
+    for pos in range(0, len(data), _XERIAL_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(data[pos : pos + _XERIAL_BLOCK]))
+        out.append(len(block).to_bytes(4, "big"))
+        out.append(block)
+    return b"".join(out)
+
+
+def _unlz4(data: bytes, limit: int) -> bytes:
+    frame = lz4.frame.LZ4FrameDecompressor()
+    # All that may come out is allocated first, and 64 MiB take longer to get than a small batch to read: lz4 makes no
+    # more than 255 bytes of one.
+    most = min(limit, 255 * len(data))
+    try:
+        out: bytes = frame.decompress(data, most + 1)
+    except RuntimeError as error:
+        raise Malformed(f"lz4: {error}") from error
+    if len(out) > limit:
+        raise TooLarge(f"more than {limit} bytes")
+    if not frame.eof:
+        raise Malformed("lz4: cut short")
+    if frame.unused_data:
+        raise Malformed("lz4: bytes behind the frame")
+    return out
+
+
+def _zstd_frame_end(data: bytes, pos: int) -> int:
+    """Where the frame at `pos` should end: past the end of `data` where it is cut short.
+
+    A frame is a header, blocks, and a checksum of 4 bytes where the header says so. A block is 3 bytes, little-endian
+    (1 bit: the last; 2 bits: type; 21 bits: size), then `size` bytes, or one byte to be repeated (RFC 8878).
+    """
+    start = data[pos : pos + _ZSTD_HEADER_LIMIT]
+    if int.from_bytes(start[:4], "little") & ~0xF == _ZSTD_SKIPPABLE:
+        return pos + 8 + int.from_bytes(start[4:8], "little")
+    pos += zstandard.frame_header_size(start)
+    checksum = zstandard.get_frame_parameters(start).has_checksum
+    last = 0
+    while not last and pos < len(data):
+        block = int.from_bytes(data[pos : pos + 3], "little")
+        last = block & 1
+        pos += 3 + (1 if block >> 1 & 3 == _ZSTD_REPEATED else block >> 3)
+    # A frame without its last block lacks a byte at least.
+    return pos + (4 if checksum else 0) if last else max(pos, len(data) + 1)
+
+
+def _unzstd(data: bytes, limit: int) -> bytes:
+    out = []
+    size = 0
+    reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
+    end = 0
+    try:
+        # The reader takes a frame that is cut short for a short one.
+        while end < len(data):
+            end = _zstd_frame_end(data, end)
+        if end > len(data):
+            raise Malformed("zstd: cut short")
+        while piece := reader.read(min(_PIECE, limit - size + 1)):
+            size += len(piece)
+            if size > limit:
+                raise TooLarge(f"more than {limit} bytes")
+            out.append(piece)
+    except zstandard.ZstdError as error:
+        raise Malformed(f"zstd: {error}") from error
+    return out[0] if len(out) == 1 else b"".join(out)

@@ -1,0 +1,181 @@
+"""NodeEndpoints in Fetch responses v16+, rewritten while the response is cut through chunk by chunk.
+
+In: the chunks of one response, from correlation_id on (the size prefix has been sent). Out: the chunks that may go on
+to the client. Everything passes as received, records are jumped over, and only the last section, the tagged fields of
+the response itself, is held until complete: NodeEndpoints stands there, behind what may be 50 MB of records. Wrong
+bytes, or more bytes than the size promised: Malformed; the filter is of no use afterwards.
+
+The size prefix is on its way before the addresses are seen, so the section is rewritten in the same length, and filled
+up by an unknown tagged field, which every client of a flexible version skips. Where the translated endpoints do not
+fit, NodeEndpoints is left out: it is a hint, and a client without it asks Metadata.
+
+Sources: Kafka's FetchResponse.json (v16 to v18 are laid out alike), KIP-951, KIP-482.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Final, TypeAlias
+
+from forebay_codecs.addresses import NODE_ENDPOINTS_TAG, Translate, rewrite_node_endpoints
+from forebay_codecs.errors import Malformed
+from forebay_codecs.primitives import Reader, Writer
+
+NAMES_BROKERS_FROM: Final = 16
+"""The first version with NodeEndpoints. Older responses need no filter."""
+
+MAX_HELD: Final = 1 << 20
+"""The largest last section that is held. An endpoint takes some 50 bytes: this is room for 20,000 brokers."""
+
+PADDING_TAG: Final = 10_000
+"""Far above Kafka's own tagged fields, which are counted from 0; two bytes as a varint."""
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class FetchResponseFilter:
+    """One response's way through. It keeps where it stands in the structure, no bytes but those of the last section."""
+
+    def __init__(self, version: int, size: int, translate: Translate) -> None:
+        """`size` is what the size prefix says."""
+        if version < NAMES_BROKERS_FROM:
+            raise ValueError(f"Fetch v{version} names no broker and needs no filter")
+        self._translate = translate
+        self._left = size  # bytes of the response that have not been walked over
+        self._data: Buffer = b""
+        self._pos = 0
+        self._end = 0
+        self._held: bytearray | None = None  # the last section, as far as it has come
+        self._steps = self._walk()
+
+    def feed(self, data: Buffer, start: int, end: int) -> list[bytes | memoryview]:
+        """What may go to the client once data[start:end] has come. Views of `data` where nothing changes."""
+        out: list[bytes | memoryview] = []
+        if self._held is None:
+            at_last_section = self._advance(data, start, end)
+            passed = self._pos if at_last_section else end
+            if passed > start:
+                out.append(memoryview(data)[start:passed])
+            if not at_last_section:
+                return out
+            if not 0 < self._left <= MAX_HELD:
+                raise Malformed(f"tagged fields of {self._left} bytes at the end of a Fetch response")
+            self._held = bytearray()
+            start = passed
+        self._left -= end - start
+        if self._left < 0:
+            raise Malformed(f"{-self._left} bytes behind a Fetch response")
+        self._held += data[start:end]
+        if self._left == 0 and self._held:
+            out.append(_rewrite_in_place(bytes(self._held), self._translate))
+            self._held.clear()
+        return out
+
+    def _advance(self, data: Buffer, start: int, end: int) -> bool:
+        """Walk over this chunk. True: the last section begins at self._pos; False: it is not in this chunk."""
+        self._data, self._pos, self._end = data, start, end
+        try:
+            next(self._steps)
+        except StopIteration:
+            return True
+        finally:
+            self._data = b""  # a chunk must not live longer than its way through
+        return False
+
+    def _walk(self) -> Generator[None, None, None]:
+        """Walks up to the last section, giving way wherever the chunk at hand is used up."""
+        yield from self._skip(4)  # correlation_id
+        yield from self._skip_tags()
+        yield from self._skip(10)  # throttle_time_ms, error_code, session_id
+        for _ in range((yield from self._compact_size())):
+            yield from self._skip(16)  # topic_id
+            for _ in range((yield from self._compact_size())):
+                # partition_index, error_code, high_watermark, last_stable_offset, log_start_offset
+                yield from self._skip(30)
+                for _ in range((yield from self._compact_size())):
+                    yield from self._skip(16)  # an aborted transaction: producer_id, first_offset
+                    yield from self._skip_tags()
+                yield from self._skip(4)  # preferred_read_replica
+                yield from self._skip((yield from self._compact_size()))  # records
+                yield from self._skip_tags()  # diverging_epoch, current_leader, snapshot_id: ids, no addresses
+            yield from self._skip_tags()
+
+    def _skip(self, size: int) -> Generator[None, None, None]:
+        if size > self._left:
+            raise Malformed(f"{size} bytes wanted, {self._left} left of a Fetch response")
+        self._left -= size
+        while size > self._end - self._pos:
+            size -= self._end - self._pos
+            yield
+        self._pos += size
+
+    def _uvarint(self) -> Generator[None, None, int]:
+        value = 0
+        for shift in range(0, 35, 7):
+            if self._left == 0:
+                raise Malformed("a Fetch response ends inside a varint")
+            self._left -= 1
+            while self._pos == self._end:
+                yield
+            byte = self._data[self._pos]
+            self._pos += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise Malformed("varint of more than 5 bytes")
+
+    def _compact_size(self) -> Generator[None, None, int]:
+        """How many elements a compact array has, or bytes the records; null counts as none."""
+        size = max(0, (yield from self._uvarint()) - 1)
+        if size > self._left:
+            raise Malformed(f"{size} elements in {self._left} bytes of a Fetch response")
+        return size
+
+    def _skip_tags(self) -> Generator[None, None, None]:
+        for _ in range((yield from self._uvarint())):
+            yield from self._uvarint()
+            yield from self._skip((yield from self._uvarint()))
+
+
+def _rewrite_in_place(section: bytes, translate: Translate) -> bytes:
+    """A section of tagged fields with NodeEndpoints translated, in exactly as many bytes."""
+    reader = Reader(section)
+    fields = reader.tags()
+    reader.expect_end()
+    if all(tag != NODE_ENDPOINTS_TAG for tag, _, _ in fields):
+        return section
+    rewritten = rewrite_node_endpoints(section, fields, translate)
+    without = [field for field in rewritten if field[0] != NODE_ENDPOINTS_TAG]
+    for candidate in (rewritten, without):
+        padded = _pad(candidate, len(section))
+        if padded is not None:
+            return padded
+    raise Malformed("tagged fields that leave no room for a padding field")
+
+
+def _pad(fields: list[tuple[int, bytes]], size: int) -> bytes | None:
+    """The section of `fields` made `size` bytes long; None where they are too long, or 1 or 2 bytes short.
+
+    A padding field takes 2 bytes for its tag, 1 for its length (2 from 128 on) and its zeros. So 3 bytes short: no
+    zeros; 130: 127 zeros; 131: 127 zeros make 130 and 128 make 132, so an empty padding field goes before one
+    with 125.
+    """
+    if len(section := _section(fields)) == size:
+        return section
+    tag = max([PADDING_TAG, *(other + 1 for other, _ in fields)])
+    for empty in ([], [(tag, b"")]):
+        padding = [*fields, *empty, (tag + len(empty), b"")]
+        zeros = size - len(_section(padding))
+        for longer_length in range(5):  # bytes that the varint of the zeros' count grows by
+            if zeros < longer_length:
+                break
+            padding[-1] = (padding[-1][0], bytes(zeros - longer_length))
+            if len(section := _section(padding)) == size:
+                return section
+    return None
+
+
+def _section(fields: list[tuple[int, bytes]]) -> bytes:
+    writer = Writer()
+    writer.tags(fields)
+    return writer.getvalue()

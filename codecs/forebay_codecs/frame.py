@@ -1,0 +1,162 @@
+"""A byte stream cut into frames: size int32, then that many bytes. Used for requests and for responses.
+
+In: chunks as they arrive (`feed`). Out, one at a time from `next_event`:
+    Head   a frame begins; its first bytes, enough to decide. Answer with `collect()` or `cut_through()`.
+    Frame  a collected frame, whole, without its size prefix.
+    Run    bytes of a cut-through frame, as received, size prefix included; `last` with its final byte.
+    None   nothing more until the next `feed`.
+Wrong: a size below the head's, or above the limit → Malformed, before anything of that frame is believed.
+
+It pulls rather than pushes, so that a connection that must wait simply stops asking.
+A collected frame is copied once, when it is whole; a cut-through frame is never copied.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, NamedTuple
+
+from forebay_codecs.errors import Malformed
+
+_SIZE: Final = 4
+
+
+class FrameTooLarge(Malformed):
+    """A frame claims more bytes than the limit."""
+
+
+class Head(NamedTuple):
+    """`size` does not count the prefix; `start` holds the first bytes behind it."""
+
+    size: int
+    start: bytes
+
+
+class Frame(NamedTuple):
+    data: bytes
+
+
+class Run(NamedTuple):
+    data: bytes | memoryview
+    last: bool
+
+
+Event = Head | Frame | Run
+
+
+class FrameSplitter:
+    """See the module. `head_size` bytes of each frame are shown with its Head; no frame may be shorter."""
+
+    __slots__ = ("_chunks", "_collecting", "_head_size", "_left", "_max_size", "_pos", "buffered")
+
+    def __init__(self, head_size: int, max_size: int) -> None:
+        self._head_size = head_size
+        self._max_size = max_size
+        self._chunks: deque[bytes] = deque()
+        self._pos = 0
+        self._left = 0
+        """Bytes of the current frame still to come out, size prefix included; 0 between frames."""
+        self._collecting: bool | None = None
+        self.buffered = 0
+        """Bytes fed and not yet given out."""
+
+    def feed(self, data: bytes) -> None:
+        if data:
+            self._chunks.append(data)
+            self.buffered += len(data)
+
+    def collect(self) -> None:
+        self._collecting = True
+
+    def cut_through(self) -> None:
+        self._collecting = False
+
+    @property
+    def between_frames(self) -> bool:
+        """Nothing of a frame has arrived that is not given out."""
+        return not self._left and not self.buffered
+
+    def next_event(self) -> Event | None:
+        if not self._left:
+            return self._head()
+        if self._collecting:
+            if self.buffered < self._left:
+                return None
+            in_one_chunk = self._left <= len(self._chunks[0]) - self._pos
+            frame = self._slice(self._left) if in_one_chunk else self._join(self._left)
+            self._left = 0
+            self._collecting = None
+            return Frame(frame)
+        if self._collecting is None:
+            raise RuntimeError("collect() or cut_through() must answer a Head")
+        if not self.buffered:
+            return None
+        return self._run()
+
+    def _head(self) -> Head | None:
+        wanted = _SIZE + self._head_size
+        if self.buffered < _SIZE:
+            return None
+        chunk, pos = self._chunks[0], self._pos
+        if len(chunk) - pos < wanted:
+            chunk, pos = self._peek(wanted), 0
+        size = int.from_bytes(chunk[pos : pos + _SIZE], "big", signed=True)
+        if size < self._head_size:
+            raise Malformed(f"a frame of {size} bytes")
+        if size > self._max_size:
+            raise FrameTooLarge(f"a frame of {size} bytes, at most {self._max_size} are taken")
+        if self.buffered < wanted:
+            return None
+        self._left = _SIZE + size
+        self._collecting = None
+        return Head(size, chunk[pos + _SIZE : pos + wanted])
+
+    def _peek(self, size: int) -> bytes:
+        """Up to `size` bytes from the front, left where they are."""
+        found = bytearray()
+        pos = self._pos
+        for chunk in self._chunks:
+            found += chunk[pos : pos + size - len(found)]
+            pos = 0
+            if len(found) == size:
+                break
+        return bytes(found)
+
+    def _slice(self, size: int) -> bytes:
+        """A whole frame that stands in one chunk, without its size prefix."""
+        chunk = self._chunks[0]
+        start = self._pos
+        frame = chunk[start + _SIZE : start + size]
+        self._forward(size)
+        return frame
+
+    def _join(self, size: int) -> bytes:
+        """A whole frame out of several chunks, without its size prefix."""
+        skip = _SIZE
+        pieces: list[bytes | memoryview] = []
+        while size:
+            chunk = self._chunks[0]
+            step = min(size, len(chunk) - self._pos)
+            if step > skip:
+                pieces.append(memoryview(chunk)[self._pos + skip : self._pos + step])
+            skip -= min(skip, step)
+            self._forward(step)
+            size -= step
+        return b"".join(pieces)
+
+    def _forward(self, size: int) -> None:
+        self.buffered -= size
+        self._pos += size
+        if self._pos == len(self._chunks[0]):
+            self._chunks.popleft()
+            self._pos = 0
+
+    def _run(self) -> Run:
+        chunk = self._chunks[0]
+        start = self._pos
+        step = min(self._left, len(chunk) - start)
+        whole = start == 0 and step == len(chunk)
+        run = chunk if whole else memoryview(chunk)[start : start + step]
+        self._forward(step)
+        self._left -= step
+        return Run(run, not self._left)

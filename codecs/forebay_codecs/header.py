@@ -1,0 +1,42 @@
+"""Request and response headers.
+
+A request frame: size int32, then the header (api_key int16, api_version int16, correlation_id int32,
+client_id nullable string, and tagged fields where the API's version is flexible), then the body.
+A response frame: size int32, correlation_id int32, tagged fields where flexible (never for ApiVersions), body.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from forebay_codecs.errors import Malformed
+from forebay_codecs.primitives import Reader
+
+_PEEK = struct.Struct(">hhi")
+
+PEEK_SIZE = 8
+"""Bytes of the request header, after the size, that `peek` needs."""
+
+
+def peek(data: bytes, pos: int) -> tuple[int, int, int]:
+    """(api_key, api_version, correlation_id) of the request whose header begins at `pos`."""
+    key, version, correlation_id = _PEEK.unpack_from(data, pos)
+    return key, version, correlation_id
+
+
+def read_client_id(reader: Reader, flexible: bool) -> str | None:
+    """Read the rest of a request header, after correlation_id, up to the body."""
+    client_id = reader.nullable_string(False)
+    reader.skip_tags(flexible)
+    return client_id
+
+
+def response_header_size(data: bytes, flexible: bool) -> int:
+    """How many bytes the response header takes in a response (size prefix not included)."""
+    if len(data) < 4:
+        raise Malformed("a response without a correlation id")
+    if not flexible:
+        return 4
+    reader = Reader(data, 4)
+    reader.skip_tags()
+    return reader.pos

@@ -1,0 +1,201 @@
+"""Metadata v0 to v13: the proxy's own requests written, responses read, responses for clients rewritten.
+
+Responses begin at correlation_id, requests at api_key (no size prefix either way). Wrong bytes: Malformed.
+v1+ rack, controller_id, is_internal; v2+ cluster_id; v3+ throttle_time_ms; v5+ offline_replicas; v7+ leader_epoch;
+v8+ authorized operations (those of the cluster until v10); v9+ flexible; v10+ topic_id; v12+ a topic's name may be
+null; v13+ error_code. Sources: Kafka's MetadataRequest.json and MetadataResponse.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from forebay_codecs.addresses import Translate, rewrite_brokers, splice
+from forebay_codecs.header import response_header_size
+from forebay_codecs.primitives import Reader, Writer
+
+METADATA: Final = 3
+FLEXIBLE_FROM: Final = 9
+TOPIC_ID_FROM: Final = 10
+
+NO_TOPIC_ID: Final = bytes(16)
+"""A request asks by name with this id; a response has it where the topic or its id is not known."""
+
+
+class Broker(NamedTuple):
+    host: str
+    port: int
+    rack: str | None
+
+
+class Partition(NamedTuple):
+    """leader_id is −1 while there is no leader, leader_epoch −1 before v7."""
+
+    error_code: int
+    partition_index: int
+    leader_id: int
+    leader_epoch: int
+
+
+class Topic(NamedTuple):
+    """topic_id is NO_TOPIC_ID before v10; name is None only in v12+, for an id that is not known."""
+
+    error_code: int
+    name: str | None
+    topic_id: bytes
+    is_internal: bool
+    partitions: tuple[Partition, ...]
+
+
+class Metadata(NamedTuple):
+    """error_code is 0 before v13, controller_id −1 in v0, cluster_id None before v2."""
+
+    throttle_time_ms: int
+    brokers: dict[int, Broker]
+    cluster_id: str | None
+    controller_id: int
+    topics: tuple[Topic, ...]
+    error_code: int
+
+
+def encode_metadata_request(
+    correlation_id: int,
+    client_id: str | None,
+    version: int,
+    topics: Sequence[str],
+    allow_auto_topic_creation: bool = False,
+) -> bytes:
+    """A v4–v12 request for `topics` by name, header included. No topics: brokers only (never "all topics")."""
+    if not 4 <= version <= 12:
+        raise ValueError(f"Metadata request v{version}: v4 to v12 are written")
+    flexible = version >= FLEXIBLE_FROM
+    writer = Writer()
+    writer.i16(METADATA)
+    writer.i16(version)
+    writer.i32(correlation_id)
+    writer.nullable_string(client_id, False)
+    if flexible:
+        writer.tags()
+    writer.array(len(topics), flexible)
+    for name in topics:
+        if version >= TOPIC_ID_FROM:
+            writer.raw(NO_TOPIC_ID)
+        writer.string(name, flexible)
+        if flexible:
+            writer.tags()
+    writer.boolean(allow_auto_topic_creation)
+    if 8 <= version <= 10:
+        writer.boolean(False)  # include_cluster_authorized_operations
+    if version >= 8:
+        writer.boolean(False)  # include_topic_authorized_operations
+    if flexible:
+        writer.tags()
+    return writer.getvalue()
+
+
+def parse_metadata_response(response: bytes, version: int) -> Metadata:
+    flexible = version >= FLEXIBLE_FROM
+    reader = Reader(response, response_header_size(response, flexible))
+    throttle_time_ms = reader.i32() if version >= 3 else 0
+    brokers = {}
+    for _ in range(reader.array(flexible)):
+        node_id = reader.i32()
+        host = reader.string(flexible)
+        port = reader.i32()
+        rack = reader.nullable_string(flexible) if version >= 1 else None
+        reader.skip_tags(flexible)
+        brokers[node_id] = Broker(host, port, rack)
+    cluster_id = reader.nullable_string(flexible) if version >= 2 else None
+    controller_id = reader.i32() if version >= 1 else -1
+    topics = tuple([_read_topic(reader, version) for _ in range(reader.array(flexible))])
+    if 8 <= version <= 10:
+        reader.skip(4)  # cluster_authorized_operations
+    error_code = reader.i16() if version >= 13 else 0
+    reader.skip_tags(flexible)  # a tail behind it is not looked at, as in every client
+    return Metadata(throttle_time_ms, brokers, cluster_id, controller_id, topics, error_code)
+
+
+def rewrite_metadata(response: bytes, version: int, translate: Translate) -> bytes:
+    """The response with every broker's address translated; brokers without a listener are left out.
+
+    The topics stay as they are, so a partition may name a leader that is not in the list: clients take that for a
+    leader that is not available now, and ask again.
+    """
+    flexible = version >= FLEXIBLE_FROM
+    reader = Reader(response, response_header_size(response, flexible))
+    if version >= 3:
+        reader.skip(4)  # throttle_time_ms
+    start = reader.pos
+
+    def skip_rest(broker: Reader) -> None:
+        if version >= 1:
+            broker.nullable_string(flexible)  # rack
+        broker.skip_tags(flexible)
+
+    brokers = rewrite_brokers(reader, flexible, translate, skip_rest)
+    end = reader.pos
+    if version >= 2:
+        reader.nullable_string(flexible)  # cluster_id
+    if version >= 1:
+        reader.skip(4)  # controller_id
+    for _ in range(reader.array(flexible)):
+        _skip_topic(reader, version)
+    if 8 <= version <= 10:
+        reader.skip(4)  # cluster_authorized_operations
+    if version >= 13:
+        reader.skip(2)  # error_code
+    reader.skip_tags(flexible)  # a tail behind it goes on to the client, which overlooks it
+    return splice(response, start, end, brokers)
+
+
+def _read_topic(reader: Reader, version: int) -> Topic:
+    flexible = version >= FLEXIBLE_FROM
+    error_code = reader.i16()
+    name = reader.nullable_string(flexible) if version >= 12 else reader.string(flexible)
+    topic_id = reader.raw(16) if version >= TOPIC_ID_FROM else NO_TOPIC_ID
+    is_internal = reader.boolean() if version >= 1 else False
+    partitions = tuple([_read_partition(reader, version) for _ in range(reader.array(flexible))])
+    if version >= 8:
+        reader.skip(4)  # topic_authorized_operations
+    reader.skip_tags(flexible)
+    return Topic(error_code, name, topic_id, is_internal, partitions)
+
+
+def _read_partition(reader: Reader, version: int) -> Partition:
+    error_code = reader.i16()
+    partition_index = reader.i32()
+    leader_id = reader.i32()
+    leader_epoch = reader.i32() if version >= 7 else -1
+    _skip_replicas(reader, version)
+    return Partition(error_code, partition_index, leader_id, leader_epoch)
+
+
+def _skip_topic(reader: Reader, version: int) -> None:
+    """What _read_topic reads, without making values of it: a client may ask for ten thousand partitions."""
+    flexible = version >= FLEXIBLE_FROM
+    reader.skip(2)  # error_code
+    if version >= 12:
+        reader.nullable_string(flexible)  # name
+    else:
+        reader.string(flexible)
+    if version >= TOPIC_ID_FROM:
+        reader.skip(16)  # topic_id
+    if version >= 1:
+        reader.skip(1)  # is_internal
+    # error_code, partition_index, leader_id, leader_epoch
+    fixed = 14 if version >= 7 else 10
+    for _ in range(reader.array(flexible)):
+        reader.skip(fixed)
+        _skip_replicas(reader, version)
+    if version >= 8:
+        reader.skip(4)  # topic_authorized_operations
+    reader.skip_tags(flexible)
+
+
+def _skip_replicas(reader: Reader, version: int) -> None:
+    """replica_nodes, isr_nodes, offline_replicas (v5+): arrays of int32, and what ends a partition."""
+    flexible = version >= FLEXIBLE_FROM
+    for _ in range(3 if version >= 5 else 2):
+        reader.skip(4 * reader.array(flexible))
+    reader.skip_tags(flexible)

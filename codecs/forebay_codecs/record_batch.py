@@ -1,0 +1,149 @@
+"""A client's v2 record batch: what its header says, and its records once they are checked.
+
+In: the records field of one partition in a Produce request. Out: a BatchHeader (cheap, no records looked at) or a
+ClientBatch (checksum, decompression and every record checked). What is wrong with the bytes is raised as BadBatch
+with the error code that a broker gives for it.
+
+Layout, 61 bytes before the records (https://kafka.apache.org/documentation/#recordbatch):
+    0 baseOffset int64 | 8 batchLength int32 | 12 partitionLeaderEpoch int32 | 16 magic int8 | 17 crc uint32
+    | 21 attributes int16 | 23 lastOffsetDelta int32 | 27 baseTimestamp int64 | 35 maxTimestamp int64
+    | 43 producerId int64 | 51 producerEpoch int16 | 53 baseSequence int32 | 57 recordsCount int32
+The checksum (CRC-32C) covers everything from attributes on. `batchLength` counts the bytes behind itself.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from forebay_codecs import compression, records
+from forebay_codecs.error_codes import CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE
+from forebay_codecs.errors import Malformed
+
+HEADER_SIZE: Final = 61
+CODEC_MASK: Final = 0x07
+CRC_START: Final = 21
+LENGTH_START: Final = 12
+_MAX_TIMESTAMP: Final = 1 << 62
+"""Far beyond any clock; with the deltas that records.scan admits, every timestamp stays an int64."""
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+
+
+class BadBatch(Exception):
+    """A batch that a broker would refuse; `code` is the error code that it would give."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class BatchHeader(NamedTuple):
+    """A batch header as it stands in the bytes [start, end) of a frame. Timestamps in ms."""
+
+    start: int
+    end: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    record_count: int
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & CODEC_MASK
+
+
+class ClientBatch(NamedTuple):
+    """Checked records of one batch.
+
+    `records` is the records section as the client sent it (compressed by `codec` where that is not 0), `section` the
+    same uncompressed; `header` the 61 bytes before it, or b"" where the batch is a part split off and has none.
+    """
+
+    header: bytes
+    records: bytes
+    section: bytes
+    codec: int
+    record_count: int
+    null_keys: int
+    base_timestamp: int
+    max_timestamp: int
+
+
+def read_header(data: bytes, start: int, end: int) -> BatchHeader | None:
+    """The header of the one batch in [start, end); None where it is not one whole batch of magic 2.
+
+    Older magics and several batches are for the broker to judge: what is not understood here is left untouched.
+    """
+    if end - start < HEADER_SIZE:
+        return None
+    (_, length, _, magic, crc, attributes, last, base_timestamp, max_timestamp, producer_id, _, _, count) = (
+        HEADER.unpack_from(data, start)
+    )
+    if magic != 2 or length != end - start - LENGTH_START:
+        return None
+    return BatchHeader(start, end, magic, crc, attributes, last, base_timestamp, max_timestamp, producer_id, count)
+
+
+def open_batch(data: bytes, header: BatchHeader, max_decompressed: int) -> ClientBatch:
+    """Check everything that a broker would check, and what merging relies on. Raises BadBatch."""
+    start, end = header.start, header.end
+    if crc32c(memoryview(data)[start + CRC_START : end]) != header.crc:
+        raise BadBatch(CORRUPT_MESSAGE, "the record batch's checksum is wrong")
+    if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
+        raise BadBatch(INVALID_RECORD, "the record batch's count and last offset delta do not agree")
+    if abs(header.base_timestamp) > _MAX_TIMESTAMP:
+        raise BadBatch(INVALID_RECORD, "the record batch's base timestamp is out of range")
+    body = data[start + HEADER_SIZE : end]
+    codec = header.codec
+    try:
+        section = compression.decompress(codec, body, max_decompressed) if codec else body
+        found = records.scan(section, 0, len(section), header.record_count)
+    except compression.TooLarge as error:
+        raise BadBatch(MESSAGE_TOO_LARGE, f"the record batch decompresses to {error}") from error
+    except Malformed as error:
+        raise BadBatch(INVALID_RECORD if not codec else CORRUPT_MESSAGE, str(error)) from error
+    return ClientBatch(
+        data[start : start + HEADER_SIZE],
+        body,
+        section,
+        codec,
+        header.record_count,
+        found.null_keys,
+        header.base_timestamp,
+        header.base_timestamp + found.max_timestamp_delta,
+    )
+
+
+def split_by_key(batch: ClientBatch) -> tuple[ClientBatch, ClientBatch]:
+    """A mixed batch as (its records with a key, its records without), each in the client's order."""
+    parts = records.split(batch.section, 0, len(batch.section))
+    base = batch.base_timestamp
+    return (
+        ClientBatch(
+            b"",
+            parts.keyed,
+            parts.keyed,
+            batch.codec,
+            parts.keyed_count,
+            0,
+            base,
+            base + parts.keyed_max_timestamp_delta,
+        ),
+        ClientBatch(
+            b"",
+            parts.null_key,
+            parts.null_key,
+            batch.codec,
+            parts.null_key_count,
+            parts.null_key_count,
+            base,
+            base + parts.null_key_max_timestamp_delta,
+        ),
+    )

@@ -1,0 +1,88 @@
+"""Compile the hot modules with mypyc into wheels.
+
+A wheel carries each module of HOT twice: as Python and, where a C compiler is at hand, as its compiled twin, which
+Python prefers on import. Editable installs stay pure, since a compiled module in the tree would shadow later edits.
+
+FOREBAY_NO_COMPILE=1       do not compile
+FOREBAY_REQUIRE_COMPILE=1  a failed compile is an error, not a pure-Python wheel
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+ROOT = Path(__file__).resolve().parent
+SOURCE = ROOT / "codecs"
+HOT = (
+    "forebay_codecs/produce_request.py",
+    "forebay_codecs/record_batch.py",
+    "forebay_codecs/record_batch_builder.py",
+    "forebay_codecs/records.py",
+)
+
+
+@contextmanager
+def working_directory(path: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(path)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def compile_hot(target: Path, scratch: Path) -> list[Path]:
+    """Compile HOT under `target`, keeping package paths, and return the extension modules."""
+    from mypyc.build import mypycify
+    from setuptools import Distribution
+
+    with working_directory(SOURCE):  # module names follow from the source root
+        extensions = mypycify(
+            # Not the project's strict configuration: types are the linter's matter, and this environment need not
+            # have what the modules import.
+            ["--config-file=", "--ignore-missing-imports", f"--cache-dir={scratch}", *HOT],
+            opt_level="3",
+            separate=True,
+            target_dir=str(scratch),
+        )
+        command = Distribution({"name": "forebay", "ext_modules": extensions}).get_command_obj("build_ext")
+        command.build_lib = str(target)
+        command.build_temp = str(scratch)
+        command.ensure_finalized()
+        command.run()
+        return [Path(output) for output in command.get_outputs()]
+
+
+class CompileHook(BuildHookInterface[Any]):
+    """Put compiled twins beside the hot modules; fall back to pure Python without a C compiler."""
+
+    @property
+    def wanted(self) -> bool:
+        return os.environ.get("FOREBAY_NO_COMPILE") != "1"
+
+    def dependencies(self) -> list[str]:
+        return ["mypy[mypyc]>=2.4,<2.5", "setuptools>=77"] if self.wanted else []
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version == "editable" or not self.wanted:
+            return
+        # Kept on self: hatchling reads the files after this method has returned.
+        self._made = tempfile.TemporaryDirectory()
+        target = Path(self._made.name, "modules")
+        try:
+            built = compile_hot(target, Path(self._made.name, "scratch"))
+        except (Exception, SystemExit) as error:  # mypyc leaves with SystemExit where it refuses the source
+            if os.environ.get("FOREBAY_REQUIRE_COMPILE") == "1":
+                raise
+            self.app.display_warning(f"pure-Python wheel, the hot modules are not compiled: {error}")
+            return
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+        build_data["force_include"].update({str(path): str(path.relative_to(target)) for path in built})

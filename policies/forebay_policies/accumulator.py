@@ -1,0 +1,353 @@
+"""Where records wait for their broker: per (topic, partition, lane) one open batch, per partition a queue.
+
+    append → open batch → ready (full, due or closed) → drain → in flight → completed | requeued | moved
+
+In: checked client batches with the partition chosen for them, flushes, leaders, and the fate of what was drained.
+Out: batches to send to one broker, oldest partition first.
+
+Rules
+1. At most one batch of a partition is away: while it is, the next one grows. This keeps order and makes batches expand.
+2. Within a lane batches leave in the order in which they were opened; a batch that was sent back goes to the front.
+   So do a client's records that stay on the partition, though its batches may differ in codec and so in lane.
+3. A batch that nobody waits for any more is dropped when its turn comes, not sent.
+4. All memory of a batch is given back exactly once: when it is completed or dropped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+
+from forebay_codecs.record_batch import ClientBatch
+from forebay_policies.buffer_pool import BufferPool
+from forebay_policies.producer_batch import Lane, Part, ProducerBatch
+
+NO_LEADER = -1
+
+_MAX_SKIPPED = 32
+"""Partitions looked at that do not fit a request, before it is sent: with thousands ready, looking costs more."""
+
+
+class PartitionQueue:
+    """The batches of one partition. `queued_bytes` counts what waits and what is away."""
+
+    __slots__ = ("batches", "in_flight", "index", "leader", "open", "paused", "queued_bytes", "ready_at", "topic")
+
+    def __init__(self, topic: TopicQueues, index: int) -> None:
+        self.topic = topic
+        self.index = index
+        self.leader = NO_LEADER
+        self.batches: deque[ProducerBatch] = deque()
+        self.open: dict[Lane, ProducerBatch] = {}
+        self.in_flight: ProducerBatch | None = None
+        self.paused = False
+        """A batch was sent back and waits out its backoff: nothing of this partition leaves meanwhile."""
+        self.ready_at: float | None = None
+        """Since when a batch that could be sent has not been accepted by the broker."""
+        self.queued_bytes = 0
+
+    def first_ready(self) -> ProducerBatch | None:
+        for batch in self.batches:
+            if batch.ready:
+                return batch
+        return None
+
+
+class TopicQueues:
+    """The partitions of one topic, as the accumulator and the partitioner see them (a TopicView)."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.partition_count = 0
+        self.available: Sequence[int] = ()
+        """Partitions that have a leader which can be reached, ascending."""
+        self.leaders: Sequence[int] = ()
+        """Node id of each partition's leader, NO_LEADER where it has none."""
+        self.queues: dict[int, PartitionQueue] = {}
+        self._loads: dict[int, int] = {}
+
+    def loads(self) -> Mapping[int, int]:
+        """Bytes queued and in flight, of the partitions that have any."""
+        return self._loads
+
+    def ready_since(self, partition: int) -> float | None:
+        queue = self.queues.get(partition)
+        return queue.ready_at if queue else None
+
+    def queue(self, index: int) -> PartitionQueue:
+        queue = self.queues.get(index)
+        if queue is None:
+            queue = self.queues[index] = PartitionQueue(self, index)
+            queue.leader = self.leaders[index] if index < len(self.leaders) else NO_LEADER
+        return queue
+
+    def add_load(self, queue: PartitionQueue, size: int) -> None:
+        queue.queued_bytes += size
+        if queue.queued_bytes:
+            self._loads[queue.index] = queue.queued_bytes
+        else:
+            self._loads.pop(queue.index, None)
+
+
+class Accumulator:
+    """See the module. `opened` is told of each new batch, so that its flush is scheduled by the linger."""
+
+    def __init__(
+        self,
+        pool: BufferPool,
+        batch_size: int,
+        batch_max_size: int,
+        opened: Callable[[PartitionQueue, ProducerBatch], None],
+    ) -> None:
+        self.pool = pool
+        self.topics: dict[str, TopicQueues] = {}
+        self.on_ready: Callable[[int], None] = lambda leader: None
+        """Told whenever a partition becomes ready for its leader: whoever sends to that broker must look."""
+        self.in_flight_bytes = 0
+        self._batch_size = batch_size
+        self._batch_max_size = batch_max_size
+        self._opened = opened
+        self._numbers = 0
+        self._ready: dict[int, dict[PartitionQueue, None]] = {}
+
+    # What goes in
+
+    def topic(self, name: str) -> TopicQueues:
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = self.topics[name] = TopicQueues(name)
+        return topic
+
+    def has_room(self, queue: PartitionQueue, lane: Lane, batch: ClientBatch) -> bool:
+        """Whether `batch` would join an open batch rather than open a new one."""
+        open_batch = queue.open.get(lane)
+        return open_batch is not None and open_batch.has_room(batch)
+
+    def append(self, queue: PartitionQueue, lane: Lane, part: Part, batch: ClientBatch, now: float) -> None:
+        """Add checked records to the partition. The pool's memory was found to suffice."""
+        current = queue.open.get(lane)
+        if current is not None and not (
+            current.has_room(batch) and (lane.movable or _keeps_order(queue, current, part.owner.client))
+        ):
+            current.closed = True
+            del queue.open[lane]
+            current = None
+        if not lane.movable:
+            _close_others(queue, lane, part.owner.client)
+        if current is not None:
+            before = current.size
+            current.append(part, batch)
+            queue.topic.add_load(queue, current.size - before)
+        else:
+            current = self._new_batch(lane, queue.index, now)
+            current.append(part, batch)
+            queue.batches.append(current)
+            queue.open[lane] = current
+            queue.topic.add_load(queue, current.size)
+            self._opened(queue, current)
+        if current.closed:
+            del queue.open[lane]
+        self.refresh(queue, now)
+
+    def flush(self, queue: PartitionQueue, batch: ProducerBatch, number: int, now: float) -> None:
+        """The flush of batch `number` has come. Does nothing where that batch is not open: it is ready, or has left."""
+        if batch.number == number and queue.open.get(batch.lane) is batch:
+            batch.due = True
+            self.refresh(queue, now)
+
+    def flush_all(self, now: float) -> None:
+        """Everything is due: the proxy is leaving, or somebody waits for memory."""
+        for topic in self.topics.values():
+            for queue in topic.queues.values():
+                for batch in queue.batches:
+                    batch.due = True
+                self.refresh(queue, now)
+
+    def _new_batch(self, lane: Lane, partition: int, now: float) -> ProducerBatch:
+        return ProducerBatch(
+            self.next_number(), lane, partition, self.pool, self._batch_size, self._batch_max_size, now
+        )
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    # What is ready, and for whom
+
+    def refresh(self, queue: PartitionQueue, now: float) -> None:
+        """Note whether the partition has something that its leader could take now."""
+        if queue.first_ready() is None:
+            queue.ready_at = None
+            if ready := self._ready.get(queue.leader):
+                ready.pop(queue, None)  # what was ready moved away; the next one must be announced
+        else:
+            if queue.ready_at is None:
+                queue.ready_at = now
+            if queue.in_flight is None and not queue.paused:
+                ready = self._ready.setdefault(queue.leader, {})
+                if queue not in ready:
+                    ready[queue] = None
+                    self.on_ready(queue.leader)
+
+    def set_leaders(self, topic: TopicQueues, leaders: Sequence[int], now: float) -> None:
+        """`leaders` holds a node id, or NO_LEADER, for each partition of the topic."""
+        topic.leaders = leaders
+        topic.partition_count = len(leaders)
+        for queue in topic.queues.values():
+            leader = leaders[queue.index] if queue.index < len(leaders) else NO_LEADER
+            if queue.leader != leader:
+                self._ready.get(queue.leader, {}).pop(queue, None)
+                queue.leader = leader
+                self.refresh(queue, now)
+
+    def ready_queues(self, leader: int) -> list[PartitionQueue]:
+        return list(self._ready.get(leader, ()))
+
+    def has_ready(self, leader: int) -> bool:
+        return bool(self._ready.get(leader))
+
+    def leaders_with_ready(self) -> list[int]:
+        return [leader for leader, queues in self._ready.items() if queues]
+
+    def drain(self, leader: int, max_size: int, now: float) -> list[tuple[PartitionQueue, ProducerBatch]]:
+        """Batches for one Produce request to `leader`: one a partition, one acks, at most `max_size` bytes of records.
+
+        A batch that is larger than `max_size` by itself goes alone. Partitions take turns.
+        """
+        ready = self._ready.get(leader)
+        drained: list[tuple[PartitionQueue, ProducerBatch]] = []
+        size = 0
+        acks = 0
+        skipped = 0
+        for queue in list(ready or ()):
+            batch = self._next(queue, now)
+            if batch is None:
+                continue
+            if drained and (batch.lane.acks != acks or size + batch.size > max_size):
+                skipped += 1
+                if skipped > _MAX_SKIPPED:
+                    break
+                continue
+            acks = batch.lane.acks
+            size += batch.size
+            self.take_out(queue, batch)
+            queue.in_flight = batch
+            self.in_flight_bytes += batch.size
+            queue.ready_at = None
+            batch.closed = True
+            assert ready is not None
+            del ready[queue]
+            drained.append((queue, batch))
+            if size >= max_size:
+                break
+        return drained
+
+    def _next(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:
+        """The partition's first ready batch that somebody waits for; drops those that nobody waits for."""
+        while (batch := queue.first_ready()) is not None and batch.abandoned:
+            self.take_out(queue, batch)
+            self._gone(queue, batch)
+        if batch is None:
+            self._ready.get(queue.leader, {}).pop(queue, None)
+            queue.ready_at = None
+        return batch
+
+    def take_out(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        queue.batches.remove(batch)
+        if queue.open.get(batch.lane) is batch:
+            del queue.open[batch.lane]
+
+    def _gone(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        queue.topic.add_load(queue, -batch.size)
+        batch.release()
+
+    # What came of it
+
+    def completed(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> None:
+        """The batch's fate is known and told: it is gone."""
+        self.landed(queue, batch)
+        self._gone(queue, batch)
+        self.refresh(queue, now)
+
+    def send_back(self, queue: PartitionQueue, batches: Iterable[ProducerBatch], paused: bool, now: float) -> None:
+        """Put `batches` (of this partition, taken out before) at the front, in their order.
+
+        `paused`: nothing leaves until `resume`.
+        """
+        for batch in reversed(list(batches)):
+            batch.closed = True
+            queue.batches.appendleft(batch)
+        queue.paused = queue.paused or paused
+        if queue.paused:
+            self._ready.get(queue.leader, {}).pop(queue, None)
+        self.refresh(queue, now)
+
+    def landed(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """The batch is away no more: its fate is known, or it will be put somewhere again."""
+        if queue.in_flight is batch:
+            queue.in_flight = None
+            self.in_flight_bytes -= batch.size
+
+    def resume(self, queue: PartitionQueue, now: float) -> None:
+        queue.paused = False
+        self.refresh(queue, now)
+
+    def replace(self, queue: PartitionQueue, batch: ProducerBatch, pieces: Sequence[ProducerBatch], now: float) -> None:
+        """A batch that came back is tried again in pieces, from the front of its queue."""
+        self.landed(queue, batch)
+        self._gone(queue, batch)
+        queue.topic.add_load(queue, sum(piece.size for piece in pieces))
+        self.send_back(queue, pieces, False, now)
+
+    def move(self, batch: ProducerBatch, source: PartitionQueue, target: PartitionQueue, now: float) -> None:
+        """A batch of movable records that came back, or still waits, goes to another partition as it is."""
+        if source.in_flight is batch:
+            self.landed(source, batch)
+        else:
+            self.take_out(source, batch)
+        source.topic.add_load(source, -batch.size)
+        batch.partition = target.index
+        batch.closed = True
+        for part in batch.parts:
+            part.moved = True
+        target.batches.append(batch)
+        target.topic.add_load(target, batch.size)
+        self.refresh(source, now)
+        self.refresh(target, now)
+
+    def drop_abandoned(self, now: float) -> None:
+        """Free what waits for a leader that does not come, once its clients have been answered."""
+        for queues in list(self._ready.values()):
+            for queue in list(queues):
+                self._next(queue, now)
+
+    @property
+    def queued_batches(self) -> int:
+        return sum(len(q.batches) for topic in self.topics.values() for q in topic.queues.values())
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes waiting, not counting what is in flight."""
+        total = sum(sum(topic.loads().values()) for topic in self.topics.values())
+        return total - self.in_flight_bytes
+
+
+def _keeps_order(queue: PartitionQueue, current: ProducerBatch, client: Hashable) -> bool:
+    """Whether a further part of `client` may join `current`: not where a later batch holds earlier records of it.
+
+    A client that compresses only what is worth it sends none, lz4, none: lanes A, B, A. The third part must not join
+    the first one's batch, which leaves before the second's.
+    """
+    for batch in reversed(queue.batches):
+        if batch is current:
+            return True
+        if client in batch.clients:
+            return False
+    return True
+
+
+def _close_others(queue: PartitionQueue, lane: Lane, client: Hashable) -> None:
+    """Close the batches of other lanes that hold records of `client`: so they are ready before what comes now."""
+    if len(queue.open) > (lane in queue.open):
+        for other in [other for other, batch in queue.open.items() if other != lane and client in batch.clients]:
+            queue.open.pop(other).closed = True

@@ -1,0 +1,275 @@
+"""One record batch on its way to one partition: who owns which of its records, and the memory that holds them.
+
+In: checked client batches (codecs.record_batch.ClientBatch). Out: the buffers of a v2 record batch.
+The first part is kept as it came, header and all: alone, it is sent byte for byte (*adopted*). A second part turns
+the batch into a merged one: records are appended with their offset and timestamp deltas renumbered, and a header is
+written at drain. The first part's records stand unchanged in both cases, since it sets the base timestamp.
+
+Memory (KIP-782) grows by chunks of `batch.initial.size`, chained, never copied; the batch is ready at `batch.size`
+and grows on to `batch.max.size` until it is drained:
+    4096 → 8192 → 12288 → 16384 (ready) → … → 262144 (closed)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from forebay_codecs import compression, records
+from forebay_codecs.record_batch import ClientBatch
+from forebay_codecs.record_batch_builder import build_header
+
+if TYPE_CHECKING:
+    from forebay_policies.buffer_pool import BufferPool
+
+_MAX_TIMESTAMP_SHIFT = 1 << 48
+"""Milliseconds between two parts of one batch; far beyond any clock, well within an int64."""
+
+
+class Lane(NamedTuple):
+    """What records must have in common to share a batch.
+
+    `movable`: records without a key whose partition the partitioner chose; they may be sent elsewhere when their
+    broker fails, so they do not mix with records that must stay. `principal` is who the broker takes the client for.
+    """
+
+    acks: int
+    codec: int
+    movable: bool
+    principal: str = ""
+
+
+class Owner(Protocol):
+    """Whoever waits for the fate of a part: one client request. Each part is told once."""
+
+    @property
+    def done(self) -> bool:
+        """Answered already, because its time was up."""
+
+    @property
+    def client(self) -> Hashable:
+        """Who sent the records: those of one client that stay on a partition leave in the order in which they came."""
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long the client lets the broker wait for its followers."""
+
+    def acknowledged(self, part: Part, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
+        """The batch that holds `part` was appended at `base_offset`. Times in ms, −1 where there is none."""
+
+    def failed(
+        self, part: Part, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
+    ) -> None:
+        """`record_errors` are (number in the client's batch, message)."""
+
+    def throttle(self, throttle_time_ms: int) -> None:
+        """The broker wants its client to be slower."""
+
+
+class Part:
+    """A run of records of one client batch, [first, first + record_count) of the batch that holds it.
+
+    `slot` is the owner's own number for it; `moved`: the partition is not the client's.
+    """
+
+    __slots__ = ("first", "moved", "owner", "record_count", "slot", "whole")
+
+    def __init__(self, owner: Owner, slot: int, record_count: int, moved: bool, whole: bool) -> None:
+        self.owner = owner
+        self.slot = slot
+        self.record_count = record_count
+        self.moved = moved
+        self.whole = whole
+        self.first = 0
+
+
+class ProducerBatch:
+    """See the module. `size` is the bytes in memory, `opened_at` seconds of the caller's clock."""
+
+    __slots__ = (
+        "_came_header",
+        "_pool",
+        "base_timestamp",
+        "chunks",
+        "clients",
+        "closed",
+        "due",
+        "lane",
+        "max_size",
+        "max_timestamp",
+        "number",
+        "opened_at",
+        "partition",
+        "parts",
+        "ready_size",
+        "record_count",
+        "section_size",
+        "size",
+        "tries",
+    )
+
+    def __init__(
+        self, number: int, lane: Lane, partition: int, pool: BufferPool, ready_size: int, max_size: int, now: float
+    ) -> None:
+        self.number = number
+        self.lane = lane
+        self.partition = partition
+        self.ready_size = ready_size
+        self.max_size = max_size
+        self.opened_at = now
+        self.parts: list[Part] = []
+        self.clients: set[Hashable] = set()
+        """Whose records it holds, where their order counts: in lanes that are not movable."""
+        self.chunks: list[memoryview] = []
+        self.size = 0
+        self.section_size = 0
+        """Bytes of all records, uncompressed."""
+        self.record_count = 0
+        self.base_timestamp = 0
+        self.max_timestamp = 0
+        self.due = False
+        """Its flush has come."""
+        self.closed = False
+        """Takes no more records."""
+        self.tries = 0
+        self._pool = pool
+        self._came_header = b""
+
+    @property
+    def ready(self) -> bool:
+        return self.due or self.closed or self.size >= self.ready_size
+
+    @property
+    def as_it_came(self) -> bool:
+        """Holds one client batch and will be sent byte for byte as the client sent it."""
+        return self._came_header != b""
+
+    @property
+    def abandoned(self) -> bool:
+        """Nobody waits for any of its records any more."""
+        return all(part.owner.done for part in self.parts)
+
+    def has_room(self, batch: ClientBatch) -> bool:
+        return (
+            not self.closed
+            and self.section_size + len(batch.section) <= self.max_size
+            and abs(batch.base_timestamp - self.base_timestamp) < _MAX_TIMESTAMP_SHIFT
+            and self._can_be_opened_up()
+        )
+
+    def append(self, part: Part, batch: ClientBatch) -> None:
+        """Add a part: the first as it came, later ones merged. The caller saw that there is room."""
+        part.first = self.record_count
+        if not self.parts:
+            self._came_header = batch.header
+            self.base_timestamp = batch.base_timestamp
+            self.max_timestamp = batch.max_timestamp
+            self.section_size = len(batch.section)
+            self._write(batch.records if batch.header else batch.section)
+        else:
+            if self._came_header:
+                self._open_up()
+            shift = batch.base_timestamp - self.base_timestamp
+            section = records.renumber(batch.section, 0, len(batch.section), self.record_count, shift)
+            self.section_size += len(section)
+            self._write(section)
+            if batch.max_timestamp > self.max_timestamp:
+                self.max_timestamp = batch.max_timestamp
+        self._add(part)
+        self.record_count += part.record_count
+        if self.section_size >= self.max_size:
+            self.closed = True
+
+    def _can_be_opened_up(self) -> bool:
+        """Whether there is memory to merge into it: decompressed, records may take a hundred times what they took."""
+        if not self._came_header or self.lane.codec == compression.NONE:
+            return True
+        return self.section_size <= self._pool.available
+
+    def _add(self, part: Part) -> None:
+        self.parts.append(part)
+        if not self.lane.movable:
+            self.clients.add(part.owner.client)
+
+    def _open_up(self) -> None:
+        """Turn a batch that was to be sent as it came into one that others can join."""
+        self._came_header = b""
+        if self.lane.codec != compression.NONE:
+            section = compression.decompress(self.lane.codec, b"".join(self.buffers()), self.section_size)
+            chunks = self.chunks
+            self.chunks = []
+            self.size = 0
+            self._write(section)
+            self._pool.give_back(chunks)
+
+    def _write(self, data: bytes) -> None:
+        chunk_size = self._pool.chunk_size
+        size = self.size
+        end = len(data)
+        pos = 0
+        view = memoryview(data)
+        while pos < end:
+            offset = size % chunk_size
+            if offset == 0:
+                self.chunks.append(self._pool.take())
+            step = min(chunk_size - offset, end - pos)
+            self.chunks[-1][offset : offset + step] = view[pos : pos + step]
+            pos += step
+            size += step
+        self.size = size
+
+    def buffers(self) -> list[memoryview]:
+        """What stands in memory: whole chunks, and the used part of the last."""
+        tail = self.size % self._pool.chunk_size
+        if not tail:
+            return list(self.chunks)
+        return [*self.chunks[:-1], self.chunks[-1][:tail]]
+
+    def encode(self) -> tuple[int, list[bytes | memoryview]]:
+        """(size, buffers) of the v2 record batch to send. The buffers live until `release`."""
+        body: list[bytes | memoryview] = list(self.buffers())
+        if self._came_header:
+            return len(self._came_header) + self.size, [self._came_header, *body]
+        size = self.size
+        codec = self.lane.codec
+        if codec != compression.NONE:
+            packed = compression.compress(codec, b"".join(body))
+            body = [packed]
+            size = len(packed)
+        header = build_header(body, size, self.record_count, codec, self.base_timestamp, self.max_timestamp)
+        return len(header) + size, [header, *body]
+
+    def release(self) -> None:
+        """Give the memory back; the batch is gone."""
+        chunks = self.chunks
+        self.chunks = []
+        self.size = 0
+        self._pool.give_back(chunks)
+
+    def halves(self, numbers: tuple[int, int], now: float) -> tuple[ProducerBatch, ProducerBatch]:
+        """The batch as two, cut between parts: what a broker refused as a whole is tried again in halves.
+
+        Only for batches of two parts or more. The halves hold their own memory; this one keeps its own.
+        """
+        section = b"".join(self.buffers())
+        middle = len(self.parts) // 2
+        first = self._piece(numbers[0], section, self.parts[:middle], now)
+        return first, self._piece(numbers[1], section, self.parts[middle:], now)
+
+    def _piece(self, number: int, section: bytes, parts: list[Part], now: float) -> ProducerBatch:
+        piece = ProducerBatch(number, self.lane, self.partition, self._pool, self.ready_size, self.max_size, now)
+        count = sum(part.record_count for part in parts)
+        taken, max_delta = records.take(section, 0, len(section), parts[0].first, count)
+        piece.base_timestamp = self.base_timestamp
+        piece.max_timestamp = self.base_timestamp + max_delta
+        piece._write(taken)
+        piece.section_size = len(taken)
+        for part in parts:
+            piece._add(part)
+        piece.record_count = count
+        piece.closed = True
+        first = 0
+        for part in parts:
+            part.first = first
+            first += part.record_count
+        return piece

@@ -1,0 +1,63 @@
+"""What may be sent again by the proxy, and what must go back to the client.
+
+The rule: what is known not to be appended is the proxy's to retry; what may have been appended goes to the client as
+a retriable error, since a proxy must not add duplicates that the client did not ask for.
+
+NOT_LEADER_OR_FOLLOWER is not proof by itself: with acks=all a leader that loses its office while it waits for its
+followers answers with it too, after it appended. Such an answer carries the base offset that the records got, a
+refusal carries −1. So an error with an offset counts as "may have been appended".
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from forebay_codecs import error_codes as codes
+
+
+class Verdict(enum.Enum):
+    ACKNOWLEDGED = "acknowledged"
+    RETRY = "retry"
+    """Not appended, and another leader, or the same one later, will take it."""
+    SPLIT = "split"
+    """Refused as a whole, though only some of its records may be at fault: try smaller ones."""
+    ANSWER = "answer"
+    """The client's to know, in the broker's own words."""
+
+
+_MOVED: Final = frozenset(
+    {
+        codes.UNKNOWN_TOPIC_OR_PARTITION,
+        codes.LEADER_NOT_AVAILABLE,
+        codes.NOT_LEADER_OR_FOLLOWER,
+        codes.BROKER_NOT_AVAILABLE,
+        codes.FENCED_LEADER_EPOCH,
+        codes.UNKNOWN_LEADER_EPOCH,
+    }
+)
+_REFUSED_WHOLE: Final = frozenset(
+    {
+        codes.CORRUPT_MESSAGE,
+        codes.MESSAGE_TOO_LARGE,
+        codes.RECORD_LIST_TOO_LARGE,
+        codes.INVALID_TIMESTAMP,
+        codes.INVALID_RECORD,
+    }
+)
+
+
+def judge(error_code: int, base_offset: int, parts: int) -> Verdict:
+    """What to do about a batch of `parts` parts that a broker answered with `error_code` and `base_offset`."""
+    if error_code == codes.NONE:
+        return Verdict.ACKNOWLEDGED
+    if base_offset < 0 and error_code in _MOVED:
+        return Verdict.RETRY
+    if base_offset < 0 and parts > 1 and error_code in _REFUSED_WHOLE:
+        return Verdict.SPLIT
+    return Verdict.ANSWER
+
+
+def backoff(tries: int, first: float, most: float) -> float:
+    """Seconds to wait before try number `tries` + 1: 0.1 → 0.1 0.2 0.4 0.8, at most `most`."""
+    return min(most, first * (1 << min(tries, 16)))

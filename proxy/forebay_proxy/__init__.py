@@ -1,0 +1,8 @@
+"""The proxy: listeners, connections, the produce path's I/O, and the command.
+
+Five nouns. A *listener* stands for a broker and accepts *client connections*; a *request router* decides for each
+request frame whether it is cut through on the client's own *opaque connection* to that broker, answered here, or goes
+the produce path: handler → accumulator → *sender* (one a broker) → completion.
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,328 @@
+"""One process of the proxy: all its parts, put together, started and drained.
+
+    listeners → client connections → produce handler → accumulator → senders → delivery → completions
+                       ↕                                    ↑
+                opaque connections                  metadata updater → cluster
+
+In: settings. Out: a running proxy until `drain` (stop accepting, flush, answer what was answered) or `abort`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from random import Random
+from time import monotonic
+
+from forebay_policies.accumulator import Accumulator, PartitionQueue
+from forebay_policies.buffer_pool import BufferPool
+from forebay_policies.eligibility import Eligibility
+from forebay_policies.linger import Linger
+from forebay_policies.producer_batch import ProducerBatch
+from forebay_proxy.broker_versions import BrokerVersions
+from forebay_proxy.client_connection import DRAINING, ClientConnection, Shared
+from forebay_proxy.cluster import Cluster, Node
+from forebay_proxy.deadlines import Deadlines
+from forebay_proxy.delivery import Delivery
+from forebay_proxy.listener import Listeners
+from forebay_proxy.logs import RateLimited, get_logger
+from forebay_proxy.metadata_updater import MetadataUpdater
+from forebay_proxy.metrics import Stats
+from forebay_proxy.opaque_connection import OpaqueConnection
+from forebay_proxy.produce_handler import ProduceHandler
+from forebay_proxy.produce_sorting import Sorter
+from forebay_proxy.sender import Sender
+from forebay_proxy.settings import HostPort, Settings
+from forebay_proxy.topic_partitioners import TopicPartitioners
+from forebay_proxy.traffic_metrics import FlushMetrics, TrafficMetrics
+
+log = get_logger()
+
+HOUSEKEEPING = 5.0
+"""Seconds between two looks for idle connections."""
+
+OPAQUE_GRACE = 1.0
+"""Seconds that a drain gives to requests that wait at a broker by their nature (Fetch, JoinGroup)."""
+
+DRAIN_STEP = 0.02
+
+
+class App:
+    """See the module."""
+
+    def __init__(self, settings: Settings, stats: Stats, rng: Random | None = None) -> None:
+        rng = rng or Random()
+        self._settings = settings
+        self._stats = stats
+        self._rng = rng
+        self._loop = asyncio.get_running_loop()
+        self._log = RateLimited(log)
+        self._metrics = TrafficMetrics(stats)
+        self._flushed = FlushMetrics(stats)
+        self._connections: set[ClientConnection] = set()
+        self._senders: dict[int, Sender] = {}
+        self._draining = False
+        self._failed = ""
+        self._all_closed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+        self._linger = Linger(settings.linger_ms)
+        self._pool = BufferPool(settings.buffer_memory, settings.batch_initial_size, settings.batch_size)
+        self._accumulator = Accumulator(self._pool, settings.batch_size, settings.batch_max_size, self._batch_opened)
+        self._accumulator.on_ready = self._wake
+        self._cluster = Cluster(self._accumulator)
+        self._cluster.on_node = self._node_changed
+        self._updater = MetadataUpdater(self._cluster, settings, stats, rng)
+        self._delivery = Delivery(self._accumulator, settings, stats, self._updater.invalidate)
+        self._cluster.on_topic_gone = self._delivery.gone
+        self._partitioners = TopicPartitioners(settings, stats, rng)
+        self._cluster.on_forgotten = self._partitioners.forget
+        self._delivery.acknowledged_hook = self._partitioners.acknowledged
+        self._deadlines = Deadlines(stats, lambda: self._accumulator.drop_abandoned(monotonic()))
+        self._versions = BrokerVersions(self._addresses, settings, stats, self._log)
+        self._listeners = Listeners(settings, self._accepted)
+        eligibility = Eligibility(
+            settings.topics_include, settings.topics_exclude, settings.client_ids_include, settings.client_ids_exclude
+        )
+        sorter = Sorter(eligibility, self._cluster.is_internal, settings.max_decompressed_bytes, stats)
+        handler = ProduceHandler(
+            self._accumulator,
+            sorter,
+            self._partitioners.of,
+            self._cluster,
+            self._updater,
+            self._deadlines,
+            settings,
+            stats,
+        )
+        self._shared = Shared(
+            self,
+            handler,
+            self._metrics,
+            self._log,
+            settings.socket_request_max_bytes,
+            settings.client_max_in_flight_requests,
+        )
+        self._gauges()
+
+    def _gauges(self) -> None:
+        accumulator, pool = self._accumulator, self._pool
+        readings: dict[str, Callable[[], float]] = {
+            "forebay_queued_bytes": lambda: accumulator.queued_bytes,
+            "forebay_queued_batches": lambda: accumulator.queued_batches,
+            "forebay_in_flight_requests": lambda: sum(sender.in_flight for sender in self._senders.values()),
+            "forebay_buffer_memory_total_bytes": lambda: pool.memory,
+            "forebay_buffer_memory_available_bytes": lambda: pool.available,
+            "forebay_buffer_memory_waiters": lambda: pool.waiting,
+            "forebay_upstream_connections": lambda: (
+                sum(sender.connected for sender in self._senders.values())
+                + sum(connection.has_upstream for connection in self._connections)
+            ),
+        }
+        for name, read in readings.items():
+            self._stats.gauge(name, read)
+
+    # Life
+
+    async def start(self) -> None:
+        """Open the bootstrap listener; those of the brokers follow as soon as a broker tells of them."""
+        self._listeners.open_bootstrap()
+        await self._listeners.ready()
+        self._tasks = [
+            self._loop.create_task(self._updater.run()),
+            self._loop.create_task(self._housekeeping()),
+        ]
+        for task in self._tasks:
+            task.add_done_callback(self._task_ended)
+
+    def ready(self) -> str | None:
+        if self._draining:
+            return "draining"
+        if self._failed:
+            return self._failed
+        if self._cluster.updated_at is None:
+            return "no broker has told its metadata yet"
+        return None
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        """These tasks never end by themselves: that is a fault of ours, and must not go unseen."""
+        if not task.cancelled():
+            self._failed = "a part of the proxy has failed: see the log"
+            log.error(self._failed, exc_info=task.exception())
+
+    async def drain(self) -> None:
+        """Stop accepting and reading, flush everything, answer what brokers answer. The caller bounds the time."""
+        self._draining = True
+        self._listeners.close()
+        for connection in self._connections:
+            connection.hold(DRAINING)
+        until = monotonic() + OPAQUE_GRACE
+        while len(self._deadlines) or self._accumulator.in_flight_bytes or self._awaiting(until):
+            self._accumulator.flush_all(monotonic())
+            await asyncio.sleep(DRAIN_STEP)
+        for connection in list(self._connections):
+            connection.close()
+        if self._connections:
+            await self._all_closed.wait()
+        self._stop()
+
+    def _awaiting(self, until: float) -> bool:
+        return monotonic() < until and any(connection.awaiting for connection in self._connections)
+
+    def abort(self) -> None:
+        self._draining = True
+        self._listeners.close()
+        for connection in list(self._connections):
+            connection.abort()
+        self._stop()
+
+    def _stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for sender in self._senders.values():
+            sender.close()
+        self._updater.close()
+        self._versions.close()
+        self._deadlines.close()
+        self._log.flush()
+
+    async def _housekeeping(self) -> None:
+        """Leave idle clients, and idle brokers before they leave."""
+        idle = self._settings.connections_max_idle_ms / 1000
+        upstream_idle = self._settings.upstream_max_idle_ms / 1000
+        while True:
+            await asyncio.sleep(HOUSEKEEPING)
+            self._log.flush()
+            now = monotonic()
+            self._accumulator.drop_abandoned(now)
+            if idle < 0:
+                continue
+            for connection in list(self._connections):
+                if connection.closing and now - connection.last_active > idle:
+                    connection.abort()  # it does not read its last responses
+                elif connection.awaiting:
+                    continue
+                elif now - connection.last_active > idle:
+                    connection.close()
+                elif now - connection.last_active > upstream_idle:
+                    connection.leave_idle_broker()
+            for sender in self._senders.values():
+                sender.leave_if_idle(now, upstream_idle)
+
+    # Batches
+
+    def _batch_opened(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Schedule the new batch's flush. It names the batch's number: an orphaned flush does nothing."""
+        if self._pool.exhausted:
+            batch.due = True  # others wait for its memory
+        elif self._linger.adaptive:
+            self._loop.call_soon(self._flush, queue, batch, batch.number)
+        elif self._linger.delay:
+            self._loop.call_later(self._linger.delay, self._flush, queue, batch, batch.number)
+        else:
+            batch.due = True
+
+    def _flush(self, queue: PartitionQueue, batch: ProducerBatch, number: int) -> None:
+        self._accumulator.flush(queue, batch, number, monotonic())
+
+    # Brokers
+
+    def _wake(self, leader: int) -> None:
+        sender = self._senders.get(leader)
+        if sender is not None:
+            sender.wake()
+        elif not self._draining:
+            self._loop.call_soon(self._without_leader, leader)
+
+    def _without_leader(self, leader: int) -> None:
+        """Records are ready and nobody is known to take them: what may goes elsewhere, for the rest we ask."""
+        if leader not in self._senders and self._accumulator.has_ready(leader):
+            self._delivery.unreachable(leader)
+            names = [name for name in self._cluster.topics if self._cluster.waits_for_leader(name)]
+            if names:
+                self._updater.invalidate(names, "error")
+
+    def _node_changed(self, node: Node, there: bool) -> None:
+        self._versions.forget(node.id)
+        sender = self._senders.get(node.id)
+        if not there:
+            self._listeners.close_node(node.id)
+            if sender is not None:
+                self._senders.pop(node.id).close()
+            return
+        self._listeners.open_node(node.id)
+        if sender is not None:
+            sender.address_changed()
+            return
+        self._senders[node.id] = Sender(
+            node,
+            self._cluster,
+            self._accumulator,
+            self._delivery,
+            self._settings,
+            self._stats,
+            self._flushed.flushed,
+            self._unreachable,
+        )
+        if self._accumulator.has_ready(node.id):
+            self._wake(node.id)
+
+    def _unreachable(self, node: Node) -> None:
+        self._versions.forget(node.id)
+        names: Iterable[str] = [name for name, state in self._cluster.topics.items() if node.id in state.nodes]
+        self._updater.invalidate(names, "connection")
+
+    def _addresses(self, node_id: int | None) -> list[HostPort]:
+        """Where a broker is; for the bootstrap listener any broker, those that can be reached first."""
+        if node_id is not None:
+            node = self._cluster.nodes.get(node_id)
+            return [HostPort(node.host, node.port)] if node is not None else []
+        nodes = list(self._cluster.nodes.values())
+        self._rng.shuffle(nodes)
+        known = [HostPort(node.host, node.port) for node in sorted(nodes, key=lambda node: node.down)]
+        return known + [server for server in self._settings.bootstrap_servers if server not in known]
+
+    # Client connections (client_connection.Gateway)
+
+    def _accepted(self, node_id: int | None) -> asyncio.Protocol:
+        if len(self._connections) >= self._settings.max_connections or self._draining:
+            self._metrics.refused("max_connections")
+            self._log.warning("too many connections, closing a new one", most=self._settings.max_connections)
+            return _Closing()
+        connection = ClientConnection(self._shared, node_id)
+        self._connections.add(connection)
+        return connection
+
+    def closed(self, connection: ClientConnection) -> None:
+        self._connections.discard(connection)
+        if self._draining and not self._connections:
+            self._all_closed.set()
+
+    def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int] | None:
+        self._cluster.learn(node_id, host, port, monotonic())
+        node_port = self._listeners.port(node_id)
+        if node_port is None or not self._listeners.open_node(node_id):
+            return None
+        return self._settings.advertised_host or advertised_host, node_port
+
+    async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> None:
+        addresses = self._addresses(node_id)
+        error: OSError = ConnectionError("the broker is not known any more")
+        for host, port in addresses:
+            try:
+                async with asyncio.timeout(self._settings.socket_connection_setup_timeout_ms / 1000):
+                    await self._loop.create_connection(lambda: protocol, host, port)
+                return
+            except OSError as failure:  # TimeoutError is one
+                error = failure
+        raise error
+
+    def api_versions(self, node_id: int | None, version: int, ready: Callable[[bytes | None], None]) -> None:
+        self._versions.get(node_id, version, ready)
+
+
+class _Closing(asyncio.Protocol):
+    """A connection that is not wanted."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()

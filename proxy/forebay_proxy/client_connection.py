@@ -1,0 +1,371 @@
+"""One client's connection: requests in, responses out in their order.
+
+In: the client's bytes. Each request frame goes the way that request_router tells: cut through on the client's own
+upstream connection, gathered for the produce path, or answered here. Out: responses through the orderer.
+
+The connection takes requests one after the other, and none while it is *held*, for any of the HELD reasons: then the
+client is not read, and what has arrived waits. So a client never has more under way than it may, and order is kept.
+A malformed frame, or one that is too large, closes this connection only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Protocol, cast
+
+from forebay_codecs import api_versions, produce_request
+from forebay_codecs.apis import APIS, PRODUCE, SASL_HANDSHAKE, Api
+from forebay_codecs.errors import Malformed
+from forebay_codecs.frame import Frame, FrameSplitter, FrameTooLarge, Head
+from forebay_codecs.header import PEEK_SIZE, peek
+from forebay_proxy.logs import RateLimited
+from forebay_proxy.opaque_connection import Buffer, Expected, OpaqueConnection
+from forebay_proxy.produce_completion import ProduceCompletion
+from forebay_proxy.produce_handler import OnDone, ProduceHandler
+from forebay_proxy.request_router import Route, route
+from forebay_proxy.response_orderer import ResponseOrderer
+from forebay_proxy.traffic_metrics import TrafficMetrics
+
+# Why a client is held, beside the produce path's own reason.
+CONNECTING = "connecting"
+BROKER_SLOW = "broker slow"
+CLIENT_SLOW = "client slow"
+IN_FLIGHT = "in flight"
+DRAINING = "draining"
+CLOSING = "closing"
+
+
+_PRODUCE = APIS[PRODUCE]
+
+
+class Gateway(Protocol):
+    """What a connection needs of the rest of the proxy."""
+
+    def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int] | None: ...
+
+    async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> None:
+        """Connect to a broker (None: to any). Raises OSError."""
+
+    def api_versions(self, node_id: int | None, version: int, ready: Callable[[bytes | None], None]) -> None:
+        """A broker's ApiVersions response, cut to what is understood; None: no broker answers."""
+
+    def closed(self, connection: ClientConnection) -> None: ...
+
+
+@dataclass(slots=True)
+class Shared:
+    """What all client connections of a process share."""
+
+    gateway: Gateway
+    handler: ProduceHandler
+    metrics: TrafficMetrics
+    log: RateLimited
+    max_request: int
+    max_in_flight: int
+
+
+class ClientConnection(asyncio.Protocol):
+    """See the module. `node_id` is the broker that the listener stands for; None for the bootstrap listener."""
+
+    def __init__(self, shared: Shared, node_id: int | None) -> None:
+        self._shared = shared
+        self.node_id = node_id
+        self.orderer = ResponseOrderer(self._write_out)
+        self.last_active = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._splitter = FrameSplitter(PEEK_SIZE, shared.max_request)
+        self._opaque: OpaqueConnection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._cut_through: list[Buffer] = []
+        self._api: Api | None = None
+        self._route = Route.REFUSED
+        self._held: set[str] = set()
+        self._pumping = False
+        self._authenticating = False
+        self._closed = False
+        self._advertised_host = ""
+        self.host = ""
+        self.peer = ""
+
+    # What others ask of the connection
+
+    @property
+    def awaiting(self) -> int:
+        """Requests not yet answered."""
+        return len(self.orderer)
+
+    @property
+    def has_upstream(self) -> bool:
+        return self._opaque is not None and not self._opaque.closed
+
+    def hold(self, why: str) -> None:
+        if not self._held and self._transport is not None:
+            self._transport.pause_reading()
+        self._held.add(why)
+
+    def release(self, why: str) -> None:
+        self._held.discard(why)
+        if not self._held and self._transport is not None and not self._closed:
+            self._transport.resume_reading()
+            self._pump()
+
+    def reserve(self, acks: int) -> OnDone:
+        if acks == 0:
+            return self._done_without_response
+        slot = self.orderer.open()
+
+        def done(completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
+            if not self._closed and frame is not None:
+                self.orderer.write(slot, frame, True)
+
+        return done
+
+    def _done_without_response(self, completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
+        """acks=0: a broker that refuses closes the connection, since it has no other way to say so."""
+        if refused and not self._closed:
+            self._shared.log.warning("acks=0 records refused, closing the client", client=self.peer)
+            self.close()
+
+    def send_own(
+        self, frame: list[Buffer], correlation_id: int, acks: int, on_answer: Callable[[bytes | None], None]
+    ) -> None:
+        if self._closed:
+            on_answer(None)
+            return
+        opaque = self._open_opaque()
+        if acks == 0:
+            opaque.sent_unacknowledged()
+        else:
+            opaque.expect(Expected(_PRODUCE, 0, correlation_id, capture=on_answer))
+        self._cut_through += frame
+        if not self._pumping:
+            self._flush()
+
+    def translate(self, node_id: int, host: str, port: int) -> tuple[str, int] | None:
+        return self._shared.gateway.translate(self._advertised_host, node_id, host, port)
+
+    def upstream_paused(self, paused: bool) -> None:
+        (self.hold if paused else self.release)(BROKER_SLOW)
+
+    def upstream_lost(self, why: str) -> None:
+        self._shared.metrics.upstream_lost()
+        self._shared.log.info("broker closed a client's connection", client=self.peer, node=self.node_id, reason=why)
+        self.close()
+
+    def upstream_left(self) -> None:
+        if self._authenticating:
+            self.close()
+
+    def upstream_malformed(self, error: Malformed) -> None:
+        self._shared.metrics.upstream_protocol()
+        self._shared.log.error("broker broke the protocol", node=self.node_id, error=str(error))
+        self.abort()
+
+    def leave_idle_broker(self) -> bool:
+        """Close the upstream connection, if nothing is under way on it."""
+        if self._opaque is None or self._opaque.closed or self._opaque.awaited or self._authenticating:
+            return False
+        self._opaque.close()
+        return True
+
+    @property
+    def closing(self) -> bool:
+        """Closed on this side; what was written may still be on its way out."""
+        return self._transport is not None and self._transport.is_closing()
+
+    def close(self) -> None:
+        """Close once what was written has gone out. Nothing more is taken from the client."""
+        self.hold(CLOSING)
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own class, of the same interface
+        self.last_active = monotonic()
+        local, peer = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
+        self._advertised_host = local[0] if local else ""
+        self.host = peer[0] if peer else ""
+        self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        self._shared.metrics.opened(self.node_id)
+
+    def data_received(self, data: bytes) -> None:
+        self.last_active = monotonic()
+        self._shared.metrics.requests_in(len(data))
+        self._splitter.feed(data)
+        self._pump()
+
+    def pause_writing(self) -> None:
+        self.hold(CLIENT_SLOW)
+        if self._opaque is not None:
+            self._opaque.client_slow(True)
+
+    def resume_writing(self) -> None:
+        if self._opaque is not None:
+            self._opaque.client_slow(False)
+        self.release(CLIENT_SLOW)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._opaque is not None:
+            self._opaque.close()
+        if not self._splitter.between_frames:
+            self._shared.metrics.cut_off()
+        self._shared.metrics.closed(self.node_id)
+        self._shared.gateway.closed(self)
+
+    # Requests
+
+    def _pump(self) -> None:
+        """Take requests until there are no more, or the client is held."""
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while not self._held and not self._closed and (event := self._splitter.next_event()) is not None:
+                if isinstance(event, Head):
+                    self._begin(event)
+                elif isinstance(event, Frame):
+                    self._gathered(event.data)
+                else:
+                    self._cut_through.append(event.data)
+                    if event.last:
+                        self._limit_in_flight()
+        except Malformed as error:
+            self._shared.metrics.refused("too_large" if isinstance(error, FrameTooLarge) else "malformed")
+            self._shared.log.warning("closing a client that broke the protocol", client=self.peer, error=str(error))
+            self._closed = True
+            self.abort()
+        finally:
+            self._pumping = False
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._cut_through:
+            runs, self._cut_through = self._cut_through, []
+            if not self._closed:
+                self._open_opaque().write(runs)
+
+    def _begin(self, head: Head) -> None:
+        key, version, correlation_id = peek(head.start, 0)
+        self._route, self._api = route(key, version)
+        if self._api is None or self._route is Route.REFUSED:
+            self._refuse(key, version)
+            return
+        self._shared.metrics.request(self._api.name)
+        if self._route is not Route.OPAQUE:
+            self._splitter.collect()
+            return
+        self._splitter.cut_through()
+        if key == SASL_HANDSHAKE:
+            # From here on the broker knows the client by name: its records must not mix with those of others.
+            self._authenticating = True
+        self._open_opaque().expect(Expected(self._api, version, correlation_id, self.orderer.open()))
+
+    def _refuse(self, key: int, version: int) -> None:
+        self._shared.metrics.refused("unknown_api" if self._api is None else "unsupported_version")
+        self._shared.log.warning(
+            "closing a client that asks for what is not offered",
+            client=self.peer,
+            api=self._api.name if self._api is not None else key,
+            version=version,
+        )
+        self._closed = True
+        self.close()
+
+    def _gathered(self, frame: bytes) -> None:
+        _, version, correlation_id = peek(frame, 0)
+        assert self._api is not None
+        if self._route is Route.API_VERSIONS:
+            self._answer_api_versions(version, correlation_id)
+        elif self._route is Route.OLD_PRODUCE:
+            self._forward(frame, version, correlation_id, produce_request.peek_old_acks(frame))
+        else:
+            request = produce_request.parse(frame)
+            # Acks that there are not: the broker's to refuse.
+            untouched = self._authenticating or request.acks not in (-1, 0, 1)
+            if untouched or not self._shared.handler.handle(self, frame, request):
+                self._forward(frame, version, correlation_id, request.acks)
+        self._limit_in_flight()
+
+    def _forward(self, frame: bytes, version: int, correlation_id: int, acks: int) -> None:
+        """A gathered frame, as it came."""
+        assert self._api is not None
+        opaque = self._open_opaque()
+        if acks == 0:
+            opaque.sent_unacknowledged()
+        else:
+            opaque.expect(Expected(self._api, version, correlation_id, self.orderer.open()))
+        self._cut_through += (len(frame).to_bytes(4, "big"), frame)
+
+    def _answer_api_versions(self, version: int, correlation_id: int) -> None:
+        slot = self.orderer.open()
+        assert self._api is not None
+        if not self._api.supports(version):
+            self.orderer.write(slot, _framed(api_versions.unsupported_version_response(correlation_id)), True)
+            return
+
+        def ready(response: bytes | None) -> None:
+            if self._closed:
+                return
+            if response is None:
+                self.close()
+                return
+            self.orderer.write(slot, _framed(correlation_id.to_bytes(4, "big", signed=True) + response[4:]), True)
+
+        self._shared.gateway.api_versions(self.node_id, version, ready)
+
+    def _limit_in_flight(self) -> None:
+        if len(self.orderer) >= self._shared.max_in_flight:
+            self.hold(IN_FLIGHT)
+
+    # The client's own upstream connection
+
+    def _open_opaque(self) -> OpaqueConnection:
+        if self._opaque is None or self._opaque.closed:
+            self._opaque = OpaqueConnection(self)
+            self.hold(CONNECTING)
+            self._connecting = self._loop.create_task(self._connect(self._opaque))
+        return self._opaque
+
+    async def _connect(self, opaque: OpaqueConnection) -> None:
+        try:
+            await self._shared.gateway.connect(self.node_id, opaque)
+        except (OSError, UnicodeError) as error:  # the latter: a host name that cannot be one
+            self._shared.metrics.connect_failed()
+            self._shared.log.warning(
+                "no connection to the broker for a client", client=self.peer, node=self.node_id, error=str(error)
+            )
+            opaque.connection_lost(error)
+            self.close()
+            return
+        if opaque is self._opaque:
+            self._connecting = None
+            self.release(CONNECTING)
+
+    # Responses
+
+    def _write_out(self, buffers: list[bytes | memoryview]) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._shared.metrics.responses_out(sum(map(len, buffers)))
+        self._transport.writelines(buffers)
+        if IN_FLIGHT in self._held and len(self.orderer) < self._shared.max_in_flight:
+            self._loop.call_soon(self.release, IN_FLIGHT)
+        if self._opaque is not None:
+            self._opaque.adjust_reading()
+
+
+def _framed(response: bytes) -> bytes:
+    return len(response).to_bytes(4, "big") + response

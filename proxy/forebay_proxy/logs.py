@@ -1,0 +1,136 @@
+"""Logs: one event, one line, with keys, to stderr; never a payload.
+
+For people (a terminal) coloured lines, otherwise JSON; `log.format` decides otherwise. Events are short phrases, what
+varies stands in keys: `log.warning("upstream connection lost", node=1)`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from typing import Final, TextIO
+
+import structlog
+from structlog.typing import FilteringBoundLogger, Processor
+
+LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+
+def configure(level: str, form: str, stream: TextIO | None = None) -> None:
+    """Set up logging for this process. `form` is auto, console or json; `stream` is stderr unless told otherwise."""
+    out = stream if stream is not None else sys.stderr
+    console = form == "console" or (form == "auto" and out.isatty())
+    common: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=not console),
+    ]
+    # Neither renderer shows a traceback's local variables: payloads would stand among them.
+    if console:
+        last: list[Processor] = [
+            structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback)
+        ]
+    else:
+        last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    structlog.configure(
+        processors=[*common, *last],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        logger_factory=structlog.WriteLoggerFactory(file=out),
+        cache_logger_on_first_use=False,
+    )
+    _adopt_standard_library(out, common, last)
+
+
+def _adopt_standard_library(out: TextIO, common: list[Processor], last: list[Processor]) -> None:
+    """What asyncio and aiohttp have to say (unhandled exceptions, mostly) takes the same form."""
+    handler = logging.StreamHandler(out)
+    remove_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=common, processors=[remove_meta, *last]))
+    logging.root.handlers = [handler]
+    logging.root.setLevel(logging.WARNING)
+
+
+def get_logger(**keys: object) -> FilteringBoundLogger:
+    """A logger whose events all carry `keys`."""
+    logger: FilteringBoundLogger = structlog.get_logger(**keys)
+    return logger
+
+
+class RateLimited:
+    """At most `most` events of one kind in each `window` seconds; then one line that says how many were left out.
+
+    Example, most 2: five failing clients within a window log 2 lines; before the first one after the window stands a
+    line with left_out=3. So thousands of failing connections do not flood the log. `flush`, called now and then, says
+    what is still unsaid when no other event of its kind comes.
+
+    Kinds are told apart by the event's phrase, so a phrase never holds what varies.
+    """
+
+    def __init__(
+        self,
+        log: FilteringBoundLogger,
+        most: int = 5,
+        window: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._log = log
+        self._most = most
+        self._window = window
+        self._clock = clock
+        self._kinds: dict[str, _Kind] = {}
+
+    def info(self, event: str, **keys: object) -> None:
+        if self._admit(event):
+            self._log.info(event, **keys)
+
+    def warning(self, event: str, **keys: object) -> None:
+        if self._admit(event):
+            self._log.warning(event, **keys)
+
+    def error(self, event: str, **keys: object) -> None:
+        if self._admit(event):
+            self._log.error(event, **keys)
+
+    def flush(self) -> None:
+        """Say what was left out in windows that are over."""
+        now = self._clock()
+        for event, kind in list(self._kinds.items()):
+            if now - kind.began >= self._window:
+                del self._kinds[event]
+                self._tell(event, kind)
+
+    def _admit(self, event: str) -> bool:
+        now = self._clock()
+        kind = self._kinds.get(event)
+        if kind is None or now - kind.began >= self._window:
+            self._kinds[event] = _Kind(now)
+            if kind is not None:
+                self._tell(event, kind)
+            return True
+        if kind.seen < self._most:
+            kind.seen += 1
+            return True
+        kind.left_out += 1
+        return False
+
+    def _tell(self, event: str, kind: _Kind) -> None:
+        if kind.left_out:
+            self._log.warning("similar events left out", of=event, left_out=kind.left_out, within_s=self._window)
+
+
+class _Kind:
+    """What happened to one kind of event in its current window."""
+
+    __slots__ = ("began", "left_out", "seen")
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.seen = 1
+        self.left_out = 0

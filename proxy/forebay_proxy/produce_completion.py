@@ -1,0 +1,204 @@
+"""What turns the fates of a client's records into one response.
+
+In: one Produce request of a client, then what became of each of its parts (a part: records of one client partition
+that travelled together; a mixed batch has two). Out, once, when the last part is told or the time is up: the response
+in the client's version, with exactly the client's partitions. acks=0 has no response: a refusal closes the connection,
+as a broker does.
+
+Offsets: records that stayed on their partition get base_offset + their place in the batch; if any record of the
+client's partition was moved, its base_offset is −1, the protocol's "unknown". The first error of a partition wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+from forebay_codecs import error_codes, produce_response
+from forebay_codecs.produce_response import PartitionResponse
+from forebay_policies.producer_batch import Part
+
+UNKNOWN_OFFSET = -1
+
+RecordErrors = list[tuple[int, str | None]]
+
+
+class Fate:
+    """What is known of one of the client's partitions."""
+
+    __slots__ = (
+        "base_offset",
+        "error_code",
+        "error_message",
+        "log_append_time",
+        "log_start_offset",
+        "moved",
+        "partition",
+        "parts",
+        "record_errors",
+    )
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.parts = 0
+        """Parts whose fate is still open."""
+        self.moved = False
+        self.error_code = error_codes.NONE
+        self.error_message: str | None = None
+        self.record_errors: RecordErrors = []
+        self.base_offset = UNKNOWN_OFFSET
+        self.log_append_time = -1
+        self.log_start_offset = -1
+
+    def response(self) -> PartitionResponse:
+        failed = self.error_code != error_codes.NONE
+        return PartitionResponse(
+            self.partition,
+            self.error_code,
+            UNKNOWN_OFFSET if self.moved or failed else self.base_offset,
+            self.log_append_time,
+            self.log_start_offset,
+            self.record_errors,
+            self.error_message,
+        )
+
+
+class ProduceCompletion:
+    """See the module. `on_done` is called once: (response frame, or None for acks=0; whether anything was refused)."""
+
+    __slots__ = (
+        "_complete",
+        "_on_done",
+        "_topics",
+        "acks",
+        "client",
+        "client_correlation_id",
+        "deadline",
+        "done",
+        "fates",
+        "open_parts",
+        "throttle_time_ms",
+        "timeout_ms",
+        "version",
+    )
+
+    def __init__(
+        self,
+        version: int,
+        client_correlation_id: int,
+        acks: int,
+        timeout_ms: int,
+        deadline: float,
+        on_done: Callable[[ProduceCompletion, bytes | None, bool], None],
+        client: Hashable = None,
+    ) -> None:
+        self.client = client
+        """Who sent the request; records of one client keep their order within a partition."""
+        self.version = version
+        self.client_correlation_id = client_correlation_id
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.deadline = deadline
+        """Seconds of the event loop's clock; from then on REQUEST_TIMED_OUT is the answer."""
+        self.fates: list[Fate] = []
+        self.open_parts = 1
+        """One more than the parts whose fate is open, until `all_added`."""
+        self._complete = False
+        self.throttle_time_ms = 0
+        self.done = False
+        self._topics: list[tuple[str, list[Fate]]] = []
+        self._on_done = on_done
+
+    def add_topic(self, name: str) -> None:
+        self._topics.append((name, []))
+
+    def add_partition(self, partition: int) -> int:
+        """A partition of the topic added last. Returns its slot."""
+        fate = Fate(partition)
+        self._topics[-1][1].append(fate)
+        self.fates.append(fate)
+        return len(self.fates) - 1
+
+    def add_part(self, slot: int, record_count: int, moved: bool, whole: bool) -> Part:
+        """A part of the partition at `slot`. `whole`: its record numbers are the client's."""
+        fate = self.fates[slot]
+        fate.parts += 1
+        self.open_parts += 1
+        return Part(self, slot, record_count, moved, whole)
+
+    def all_added(self) -> None:
+        """Nothing is answered before: an early refusal must not answer alone."""
+        self._complete = True
+        self._settle()
+
+    def acknowledged(self, part: Part, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
+        """The batch that holds `part` was appended at `base_offset`."""
+        if self.done:
+            return
+        fate = self.fates[part.slot]
+        if part.moved:
+            fate.moved = True
+        elif base_offset >= 0:
+            offset = base_offset + part.first
+            # A mixed batch has two parts: the first of its records that stayed names the offset.
+            fate.base_offset = offset if fate.base_offset < 0 else min(offset, fate.base_offset)
+        fate.log_append_time = log_append_time
+        fate.log_start_offset = log_start_offset
+        fate.parts -= 1
+        self._settle()
+
+    def failed(self, part: Part, error_code: int, message: str | None, record_errors: RecordErrors) -> None:
+        """`record_errors` name records of the client's batch; the caller leaves them out where they would not."""
+        if self.done:
+            return
+        self._refuse(self.fates[part.slot], error_code, message, record_errors)
+        self.fates[part.slot].parts -= 1
+        self._settle()
+
+    def refuse(self, slot: int, error_code: int, message: str | None) -> None:
+        """The partition at `slot` is answered without any of its records being sent."""
+        self._refuse(self.fates[slot], error_code, message, [])
+
+    def tell(self, slot: int, response: PartitionResponse) -> None:
+        """What a broker answered to the partition at `slot`, which was sent on untouched and had one part."""
+        if self.done:
+            return
+        fate = self.fates[slot]
+        if response.error_code != error_codes.NONE:
+            self._refuse(fate, response.error_code, response.error_message, response.record_errors)
+        fate.base_offset = response.base_offset
+        fate.log_append_time = response.log_append_time
+        fate.log_start_offset = response.log_start_offset
+        fate.parts -= 1
+        self._settle()
+
+    def throttle(self, throttle_time_ms: int) -> None:
+        self.throttle_time_ms = max(self.throttle_time_ms, throttle_time_ms)
+
+    def expire(self) -> None:
+        """The time is up: what is still open may or may not be appended."""
+        if self.done:
+            return
+        for fate in self.fates:
+            if fate.parts or not self._complete:
+                self._refuse(fate, error_codes.REQUEST_TIMED_OUT, "not acknowledged in time", [])
+        self._answer()
+
+    def _refuse(self, fate: Fate, error_code: int, message: str | None, record_errors: RecordErrors) -> None:
+        if fate.error_code == error_codes.NONE:
+            fate.error_code = error_code
+            fate.error_message = message
+            fate.record_errors = record_errors
+
+    def _settle(self) -> None:
+        self.open_parts -= 1
+        if not self.open_parts:
+            self._answer()
+
+    def _answer(self) -> None:
+        self.done = True
+        refused = any(fate.error_code for fate in self.fates)
+        frame = None
+        if self.acks != 0:
+            topics = [(name, [fate.response() for fate in fates]) for name, fates in self._topics]
+            frame = produce_response.encode(self.version, self.client_correlation_id, topics, self.throttle_time_ms)
+        self._on_done(self, frame, refused)

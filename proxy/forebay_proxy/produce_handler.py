@@ -1,0 +1,293 @@
+"""The produce path from a client's request to the accumulator.
+
+In: one Produce frame of v3–v12. Out: False, where no batch of it may be touched: the caller then forwards the frame as
+it came. Else its records are in the accumulator sooner or later, and one completion answers:
+    wanted topics known? → sort → memory? → append
+A request waits, and its connection with it, for the metadata of its topics and then for memory, first come first
+served. Untouched batches beside touched ones go on in a request of their own on the client's own upstream connection.
+Appending itself never waits: metadata is known and memory suffices when it begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import Protocol
+
+from forebay_codecs import error_codes, produce_request, produce_response
+from forebay_codecs.errors import Malformed
+from forebay_codecs.produce_request import ProduceRequest
+from forebay_policies.accumulator import Accumulator
+from forebay_policies.buffer_pool import Waiter
+from forebay_policies.partitioner import Partitioner
+from forebay_policies.producer_batch import Lane, Part
+from forebay_proxy.cluster import Cluster
+from forebay_proxy.deadlines import Deadlines
+from forebay_proxy.metadata_updater import MetadataUpdater
+from forebay_proxy.metrics import Stats
+from forebay_proxy.produce_completion import ProduceCompletion
+from forebay_proxy.produce_sorting import Sorted, Sorter, Touched, Untouched
+from forebay_proxy.settings import Settings
+
+SHORTEST_WAIT = 1.0
+"""Seconds. Some clients send timeouts of a few ms with acks=1, where brokers do not look at them: they must live."""
+
+WAITS = "produce"
+"""Why a client is held while its request waits for metadata or memory."""
+
+OnDone = Callable[[ProduceCompletion, bytes | None, bool], None]
+Buffer = bytes | bytearray | memoryview
+
+
+class Client(Protocol):
+    """What the handler needs of the connection that a request came on."""
+
+    @property
+    def host(self) -> str:
+        """Where the client is."""
+
+    def reserve(self, acks: int) -> OnDone:
+        """Keep the response's place (none for acks=0). Called with the response frame, once."""
+
+    def hold(self, why: str) -> None:
+        """Take no further requests until released."""
+
+    def release(self, why: str) -> None: ...
+
+    def send_own(
+        self, frame: list[Buffer], correlation_id: int, acks: int, on_answer: Callable[[bytes | None], None]
+    ) -> None:
+        """A Produce request of the proxy's on the client's own upstream connection; None: the connection was lost."""
+
+
+class ProduceHandler:
+    """See the module. `partitioner_of` gives each topic its partitioner."""
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        sorter: Sorter,
+        partitioner_of: Callable[[str], Partitioner],
+        cluster: Cluster,
+        updater: MetadataUpdater,
+        deadlines: Deadlines,
+        settings: Settings,
+        stats: Stats,
+    ) -> None:
+        self.accumulator = accumulator
+        self.sorter = sorter
+        self.cluster = cluster
+        self.updater = updater
+        self.deadlines = deadlines
+        self.loop = asyncio.get_running_loop()
+        self._partitioner_of = partitioner_of
+        self._delivery_timeout = settings.delivery_timeout_ms / 1000
+        self._requests = stats.counter("forebay_produce_requests_total", side="client")
+        self._moved = stats.counter("forebay_records_total", fate="moved")
+        self._kept = stats.counter("forebay_records_total", fate="kept")
+        stats.counter_from("forebay_pool_waits_total", lambda: accumulator.pool.waits)
+
+    def handle(self, client: Client, frame: bytes, request: ProduceRequest) -> bool:
+        self._requests.value += 1
+        topics = self.sorter.topics_to_touch(frame, request)
+        if not topics:
+            self.sorter.count_untouched(frame, request)
+            return False
+        Arrival(self, client, frame, request, topics).proceed()
+        return True
+
+    def deadline(self, request: ProduceRequest) -> float:
+        wait = min(self._delivery_timeout, max(SHORTEST_WAIT, request.timeout_ms / 1000))
+        return monotonic() + wait
+
+    def unknown(self, topic: str, partition: int) -> bool:
+        state = self.cluster.usable(topic)
+        return state is None or not 0 <= partition < state.queues.partition_count
+
+    def refusal(self, topic: str) -> tuple[int, str]:
+        """Why a partition that is unknown after asking is refused: as the brokers said, if they did."""
+        state = self.cluster.topics.get(topic)
+        code = state.error_code if state is not None else error_codes.NONE
+        return code or error_codes.UNKNOWN_TOPIC_OR_PARTITION, "the brokers do not know it, or do not tell of it"
+
+    def append(self, completion: ProduceCompletion, touched: Touched) -> None:
+        """Put checked records where they belong. The topic is known and memory suffices."""
+        now = monotonic()
+        state = self.cluster.topics[touched.topic]
+        state.used_at = now
+        topic = state.queues
+        batch = touched.batch
+        lane = Lane(completion.acks, batch.codec, touched.movable)
+        partition = touched.partition
+        partitioner = self._partitioner_of(touched.topic)
+        if touched.movable:
+            size = len(batch.section)
+            partition = partitioner.partition(topic, size, now)
+            if not self.accumulator.has_room(topic.queue(partition), lane, batch) and partitioner.on_new_batch(
+                topic, partition
+            ):
+                partition = partitioner.partition(topic, size, now)
+        elif not self.accumulator.has_room(topic.queue(partition), lane, batch):
+            partitioner.on_new_batch(topic, partition)
+        queue = topic.queue(partition)
+        moved = partition != touched.partition
+        part = completion.add_part(touched.slot, batch.record_count, moved, touched.whole)
+        (self._moved if moved else self._kept).value += batch.record_count
+        self.accumulator.append(queue, lane, part, batch, now)
+
+
+class Arrival:
+    """One request between its arrival and its records' being in the accumulator."""
+
+    __slots__ = (
+        "_client",
+        "_completion",
+        "_frame",
+        "_handler",
+        "_held",
+        "_on_done",
+        "_request",
+        "_topics",
+        "_unknown",
+        "_waiter",
+    )
+
+    def __init__(
+        self, handler: ProduceHandler, client: Client, frame: bytes, request: ProduceRequest, topics: set[str]
+    ) -> None:
+        self._handler = handler
+        self._client = client
+        self._frame = frame
+        self._request = request
+        self._topics = topics
+        self._held = False
+        self._unknown = 0
+        self._waiter: Waiter | None = None
+        self._on_done = client.reserve(request.acks)
+        self._completion = ProduceCompletion(
+            request.version,
+            request.correlation_id,
+            request.acks,
+            request.timeout_ms,
+            handler.deadline(request),
+            self._done,
+            (client.host, request.client_id),
+        )
+        for name, partitions in request.topics:
+            self._completion.add_topic(name)
+            for partition, _, _ in partitions:
+                self._completion.add_partition(partition)
+        handler.deadlines.add(self._completion)
+
+    def proceed(self) -> None:
+        handler = self._handler
+        missing = {
+            name
+            for name, partitions in self._request.topics
+            if name in self._topics and any(handler.unknown(name, index) for index, _, _ in partitions)
+        }
+        if not missing:
+            self._sort()
+            return
+        self._hold()
+        self._unknown = len(missing)
+        self._topics = missing
+        for name in missing:
+            handler.updater.want(name, self._topic_settled)
+
+    def _topic_settled(self) -> None:
+        self._unknown -= 1
+        if not self._unknown and not self._completion.done:
+            self._sort()
+
+    def _sort(self) -> None:
+        found = self._sorted(count=True)
+        size = sum(len(touched.batch.section) for touched in found.touched)
+        pool = self._handler.accumulator.pool
+        if pool.fits(size):
+            self._append(found)
+            return
+        self._hold()
+        # What lingers has the memory: it need not be full to leave, as in Kafka's producer.
+        self._handler.accumulator.flush_all(monotonic())
+        # Sorted again then: what was opened now may be many times what the client sent, and counts in no pool.
+        self._waiter = pool.wait(size, lambda: self._append(self._sorted(count=False)))
+
+    def _sorted(self, count: bool) -> Sorted:
+        return self._handler.sorter.sort(self._frame, self._request, count)
+
+    def _append(self, found: Sorted) -> None:
+        self._waiter = None
+        handler, completion = self._handler, self._completion
+        for refused in found.refused:
+            completion.refuse(refused.slot, refused.error_code, refused.message)
+        for touched in found.touched:
+            if handler.unknown(touched.topic, touched.partition):
+                completion.refuse(touched.slot, *handler.refusal(touched.topic))
+            else:
+                handler.append(completion, touched)
+        if found.untouched:
+            self._forward(found.untouched)
+        completion.all_added()
+        self._release()
+
+    def _forward(self, untouched: list[Untouched]) -> None:
+        """A request of the untouched batches alone, in the client's version, in the client's order."""
+        request, completion = self._request, self._completion
+        view = memoryview(self._frame)
+        topics: dict[str, list[tuple[int, int, list[Buffer]]]] = {}
+        for _, topic, partition, start, end in untouched:
+            topics.setdefault(topic, []).append((partition, end - start, [view[start:end]]))
+        frame = produce_request.encode(
+            request.version,
+            request.correlation_id,
+            request.client_id,
+            request.acks,
+            request.timeout_ms,
+            list(topics.items()),
+        )
+        if request.acks == 0:
+            self._client.send_own(frame, request.correlation_id, 0, lambda answer: None)
+            return
+        parts: dict[tuple[str, int], list[Part]] = {}
+        for entry in untouched:
+            part = completion.add_part(entry.slot, 0, False, True)
+            parts.setdefault((entry.topic, entry.partition), []).append(part)
+
+        def answered(answer: bytes | None) -> None:
+            try:
+                response = produce_response.parse(answer, request.version) if answer is not None else None
+            except Malformed:
+                response = None
+            if response is not None:
+                completion.throttle(response.throttle_time_ms)
+                for topic, partitions in response.topics:
+                    for partition in partitions:
+                        for part in parts.pop((topic, partition.partition), ()):
+                            completion.tell(part.slot, partition)
+            for part in (part for unanswered in parts.values() for part in unanswered):
+                completion.failed(part, error_codes.REQUEST_TIMED_OUT, "the broker did not answer", [])
+
+        self._client.send_own(frame, request.correlation_id, request.acks, answered)
+
+    def _done(self, completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
+        """Answered, perhaps because the time was up while the request still waited."""
+        self._handler.deadlines.remove(completion)
+        if self._unknown:
+            for name in self._topics:
+                self._handler.updater.forget(name, self._topic_settled)
+        if self._waiter is not None:
+            self._handler.accumulator.pool.cancel(self._waiter)
+        self._on_done(completion, frame, refused)
+        self._release()
+
+    def _hold(self) -> None:
+        if not self._held:
+            self._held = True
+            self._client.hold(WAITS)
+
+    def _release(self) -> None:
+        if self._held:
+            self._held = False
+            self._client.release(WAITS)

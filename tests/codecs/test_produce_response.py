@@ -1,0 +1,195 @@
+"""produce_response.py against kio in every version, and against bytes that are none of the protocol's."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.protocol.producer import (  # type: ignore[import-untyped]
+    ProduceResponse as KafkaPythonProduceResponse,
+)
+
+from forebay_codecs.error_codes import INVALID_RECORD, NONE, NOT_LEADER_OR_FOLLOWER
+from forebay_codecs.produce_request import MAX_VERSION, MIN_VERSION
+from forebay_codecs.produce_response import PartitionResponse, ProduceResponse, encode, parse
+from tests.codecs.hardening import damaged, refuses_cuts_and_tails, survives
+from tests.codecs.kio_oracle import CORRELATION_ID, decode_response, encode_response, entities, example, message
+
+VERSIONS = range(MIN_VERSION, MAX_VERSION + 1)
+
+ACKNOWLEDGED = PartitionResponse(3, NONE, 2**40, -1, 17, [], None)
+REFUSED = PartitionResponse(4, INVALID_RECORD, -1, -1, -1, [(1, "no key"), (2, None)], "two records are wrong")
+APPENDED_AT = PartitionResponse(5, NONE, 0, 1_700_000_000_123, 0, [], None)
+MOVED = PartitionResponse(6, NOT_LEADER_OR_FOLLOWER, -1, -1, -1, [], "")
+TOPICS = [("orders", [ACKNOWLEDGED, REFUSED]), ("näme", [APPENDED_AT, MOVED]), ("none", [])]
+THROTTLED = 250
+
+
+def response_class(version: int) -> Any:
+    return message("produce", version, "ProduceResponse")
+
+
+def as_version_has_it(partition: PartitionResponse, version: int) -> PartitionResponse:
+    """Without what the version has no place for."""
+    if version < 5:
+        partition = partition._replace(log_start_offset=-1)
+    if version < 8:
+        partition = partition._replace(record_errors=[], error_message=None)
+    return partition if version >= 10 else partition._replace(current_leader=None)
+
+
+def in_version(topics: Any, version: int) -> list[tuple[str, list[PartitionResponse]]]:
+    return [(name, [as_version_has_it(partition, version) for partition in parts]) for name, parts in topics]
+
+
+def read_by_kio(partition: Any, version: int) -> PartitionResponse:
+    leader = partition.current_leader if version >= 10 else None
+    return PartitionResponse(
+        partition.index,
+        partition.error_code.value,
+        partition.base_offset,
+        -1 if partition.log_append_time is None else round(partition.log_append_time.timestamp() * 1000),
+        partition.log_start_offset if version >= 5 else -1,
+        [(e.batch_index, e.batch_index_error_message) for e in partition.record_errors] if version >= 8 else [],
+        partition.error_message if version >= 8 else None,
+        # kio reads an absent leader as its defaults.
+        None if leader is None or leader == type(leader)() else (leader.leader_id, leader.leader_epoch),
+    )
+
+
+def response_by_kio(entity: Any, version: int) -> ProduceResponse:
+    return ProduceResponse(
+        [
+            (topic.name, [read_by_kio(partition, version) for partition in topic.partition_responses])
+            for topic in entity.responses
+        ],
+        round(entity.throttle_time.total_seconds() * 1000),
+    )
+
+
+# Parse
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_parses_every_field(version: int) -> None:
+    entity = example(response_class(version))
+    found = parse(encode_response(entity), version)
+    assert found == response_by_kio(entity, version)
+    assert (found.topics[0][1][0].current_leader is None) == (version < 10)
+
+
+@settings(deadline=None)
+@given(st.data(), st.sampled_from(VERSIONS))
+def test_parses_what_kio_writes(data: st.DataObject, version: int) -> None:
+    entity = data.draw(entities(response_class(version)))
+    assert parse(encode_response(entity), version) == response_by_kio(entity, version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_parses_times_to_the_millisecond(version: int) -> None:
+    """kio writes whole seconds."""
+    response = KafkaPythonProduceResponse(
+        version=version,
+        responses=[
+            KafkaPythonProduceResponse.TopicProduceResponse(
+                name="orders",
+                partition_responses=[
+                    KafkaPythonProduceResponse.TopicProduceResponse.PartitionProduceResponse(
+                        index=1, error_code=0, base_offset=5, log_append_time_ms=1_700_000_000_123
+                    )
+                ],
+            )
+        ],
+        throttle_time_ms=THROTTLED,
+    )
+    response.with_header(correlation_id=CORRELATION_ID)
+    found = parse(response.encode(header=True), version)
+    assert found == ProduceResponse(
+        [("orders", [PartitionResponse(1, 0, 5, 1_700_000_000_123, -1, [], found.topics[0][1][0].error_message)])],
+        THROTTLED,
+    )
+
+
+@pytest.mark.parametrize("version", range(9, MAX_VERSION + 1))
+def test_unknown_tagged_fields_are_passed_over(version: int) -> None:
+    """In the header, a partition, a topic and the response; after the leader, which is known from v10 on."""
+    tag = b"\x02" + b"\x07\x03abc" + b"\xff\x01\x00"
+    leader = b"\x02" + b"\x00\x09" + struct.pack(">ii", 2, 7) + b"\x00" + b"\x07\x03abc"
+    partition = struct.pack(">ihqqq", 1, 6, -1, -1, -1) + b"\x01" + b"\x00" + leader
+    data = struct.pack(">i", 1) + tag + b"\x02" + b"\x02t" + b"\x02" + partition + tag + struct.pack(">i", 9) + tag
+    known = (2, 7) if version >= 10 else None
+    wanted = PartitionResponse(1, NOT_LEADER_OR_FOLLOWER, -1, -1, -1, [], None, known)
+    assert parse(data, version) == ProduceResponse([("t", [wanted])], 9)
+    refuses_cuts_and_tails(lambda data: parse(data, version), data)
+
+
+@pytest.mark.parametrize("version", range(10, MAX_VERSION + 1))
+@pytest.mark.parametrize("size", range(8))
+def test_a_leader_cut_short_is_malformed(version: int, size: int) -> None:
+    leader = b"\x01" + b"\x00" + bytes([size]) + bytes(size)
+    partition = struct.pack(">ihqqq", 1, 6, -1, -1, -1) + b"\x01" + b"\x00" + leader
+    data = struct.pack(">i", 1) + b"\x00\x02\x02t\x02" + partition + b"\x00" + struct.pack(">i", 9) + b"\x00"
+    with pytest.raises(ValueError, match="bytes wanted"):
+        parse(data, version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_refuses_cuts_and_tails(version: int) -> None:
+    refuses_cuts_and_tails(lambda data: parse(data, version), encode_response(example(response_class(version))))
+    refuses_cuts_and_tails(lambda data: parse(data, version), encode(version, 1, TOPICS, THROTTLED)[4:])
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.data(), st.sampled_from(VERSIONS))
+def test_noise_and_damage_are_parsed_or_malformed(data: st.DataObject, version: int) -> None:
+    good = encode_response(example(response_class(version)))
+    for noise in (data.draw(damaged(good)), data.draw(st.binary(max_size=100)), good[:5] + b"\xff" * 20):
+        survives(lambda noise: parse(noise, version), noise)
+
+
+# Encode
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_kio_reads_what_is_encoded(version: int) -> None:
+    frame = encode(version, CORRELATION_ID, TOPICS, THROTTLED)
+    assert frame[:4] == struct.pack(">i", len(frame) - 4)
+    entity = decode_response(response_class(version), frame[4:])
+    assert response_by_kio(entity, version) == ProduceResponse(in_version(TOPICS, version), THROTTLED)
+
+
+text = st.text(max_size=5)
+number = st.integers(-(2**31), 2**31 - 1)
+long = st.integers(-(2**63), 2**63 - 1)
+partitions = st.builds(
+    PartitionResponse,
+    number,
+    st.integers(-(2**15), 2**15 - 1),
+    long,
+    long,
+    long,
+    st.lists(st.tuples(number, st.none() | text), max_size=2),
+    st.none() | text,
+    st.none(),
+)
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(VERSIONS), st.lists(st.tuples(text, st.lists(partitions, max_size=3)), max_size=3), number, number
+)
+def test_what_is_encoded_is_parsed(
+    version: int, topics: list[tuple[str, list[PartitionResponse]]], throttle_time_ms: int, correlation_id: int
+) -> None:
+    frame = encode(version, correlation_id, topics, throttle_time_ms)
+    assert frame[:8] == struct.pack(">ii", len(frame) - 4, correlation_id)
+    assert parse(frame[4:], version) == ProduceResponse(in_version(topics, version), throttle_time_ms)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_leaders_are_not_told(version: int) -> None:
+    told = [("t", [MOVED._replace(current_leader=(2, 7))])]
+    assert encode(version, 1, told, 0) == encode(version, 1, [("t", [MOVED])], 0)

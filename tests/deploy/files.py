@@ -1,0 +1,37 @@
+"""The files of deploy/, read, and `forebay config` asked what it thinks of settings."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.kit.paths import ROOT
+
+DEPLOY = ROOT / "deploy"
+
+
+def documents(path: Path) -> list[Any]:
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+def sidecar(kind: str) -> Any:
+    """The one object of `kind` in the sidecar manifest."""
+    (found,) = (each for each in documents(DEPLOY / "kubernetes" / "sidecar.yaml") if each["kind"] == kind)
+    return found
+
+
+def forebay_config(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`forebay config ARGUMENTS`, without any FOREBAY_* variable of this environment."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")}
+    command = [sys.executable, "-m", "forebay_proxy.cli", "config", *arguments]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+
+
+def assert_accepted(*arguments: str) -> None:
+    answer = forebay_config(*arguments)
+    assert answer.returncode == 0, answer.stderr

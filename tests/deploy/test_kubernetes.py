@@ -1,0 +1,94 @@
+"""The sidecar manifest: valid in the oldest and newest Kubernetes, and its parts fit each other."""
+
+from __future__ import annotations
+
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deploy.files import DEPLOY, sidecar
+from tests.deploy.schemas import KUBERNETES, KUBERNETES_VERSIONS
+from tests.kit.paths import program
+
+MANIFEST = DEPLOY / "kubernetes" / "sidecar.yaml"
+
+
+def kubeconform(path: Path, version: str) -> subprocess.CompletedProcess[str]:
+    schemas = f"{KUBERNETES}/{{{{.NormalizedKubernetesVersion}}}}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
+    command = [str(program("kubeconform")), "-strict", "-summary", "-kubernetes-version", version]
+    return subprocess.run(
+        [*command, "-schema-location", schemas, str(path)], capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+def test_the_manifest_is_valid(version: str) -> None:
+    answer = kubeconform(MANIFEST, version)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert "Valid: 2, Invalid: 0, Errors: 0, Skipped: 0" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("restartPolicy: Always", "restartPolicy: [Always]"), ("readinessProbe:", "readynessProbe:")],
+)
+def test_a_wrong_manifest_is_found_out(right: str, wrong: str, tmp_path: Path) -> None:
+    """The schemas reach as deep as the sidecar's own fields."""
+    broken = tmp_path / "sidecar.yaml"
+    broken.write_text(MANIFEST.read_text().replace(right, wrong))
+    answer = kubeconform(broken, KUBERNETES_VERSIONS[0])
+    assert answer.returncode == 1
+    assert "Invalid: 1" in answer.stdout
+
+
+def pod() -> Any:
+    return sidecar("Deployment")["spec"]["template"]["spec"]
+
+
+def forebay() -> Any:
+    (container,) = (each for each in pod()["initContainers"] if each["name"] == "forebay")
+    return container
+
+
+def settings() -> dict[str, Any]:
+    return tomllib.loads(sidecar("ConfigMap")["data"]["forebay.toml"])
+
+
+def port(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+def test_forebay_is_a_native_sidecar() -> None:
+    assert forebay()["restartPolicy"] == "Always"
+
+
+def test_the_kubelet_waits_for_longer_than_the_drain() -> None:
+    assert pod()["terminationGracePeriodSeconds"] * 1000 > settings()["shutdown.timeout.ms"]
+
+
+def test_probes_reach_the_admin_endpoint() -> None:
+    (admin,) = forebay()["ports"]
+    assert settings()["admin"] == f"0.0.0.0:{admin['containerPort']}"
+    probes = {kind: forebay()[kind]["httpGet"] for kind in ("startupProbe", "readinessProbe", "livenessProbe")}
+    assert {probe["port"] for probe in probes.values()} == {admin["name"]}
+    assert {kind: probe["path"] for kind, probe in probes.items()} == {
+        "startupProbe": "/readyz",
+        "readinessProbe": "/readyz",
+        "livenessProbe": "/healthz",
+    }
+
+
+def test_the_configuration_is_mounted_where_forebay_reads_it() -> None:
+    (mount,) = forebay()["volumeMounts"]
+    (volume,) = pod()["volumes"]
+    assert (volume["name"], volume["configMap"]["name"]) == (mount["name"], sidecar("ConfigMap")["metadata"]["name"])
+    assert f"{mount['mountPath']}/forebay.toml" in forebay()["args"]
+
+
+def test_the_producer_meets_forebay() -> None:
+    (producer,) = pod()["containers"]
+    environment = {each["name"]: each["value"] for each in producer["env"]}
+    assert port(environment["KAFKA_BOOTSTRAP_SERVERS"]) == port(settings()["listen"])

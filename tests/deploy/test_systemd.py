@@ -1,0 +1,49 @@
+"""The systemd unit, as systemd itself reads it."""
+
+from __future__ import annotations
+
+import configparser
+import subprocess
+import tomllib
+from pathlib import Path
+
+from tests.deploy.files import DEPLOY
+
+UNIT = DEPLOY / "systemd" / "forebay.service"
+INSTALLED = "/opt/forebay/bin/forebay"
+
+MOST_EXPOSED = 20
+"""Tenths of systemd's exposure level, from 0 to 100; what it calls OK ends at 45. The unit has 12."""
+
+
+def verify(unit: str, folder: Path) -> str:
+    """What `systemd-analyze verify` has to say. It asks for the program, which is not installed here."""
+    path = folder / UNIT.name
+    path.write_text(unit.replace(INSTALLED, "/bin/true"))
+    answer = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True, timeout=60)
+    return answer.stdout + answer.stderr
+
+
+def test_systemd_understands_every_line(tmp_path: Path) -> None:
+    assert verify(UNIT.read_text(), tmp_path) == ""
+
+
+def test_a_misspelt_line_is_found_out(tmp_path: Path) -> None:
+    complaint = verify(UNIT.read_text().replace("LimitNOFILE", "LimitNoFiles"), tmp_path)
+    assert "LimitNoFiles" in complaint
+
+
+def test_it_is_hardened() -> None:
+    command = ["systemd-analyze", "security", "--offline=true", f"--threshold={MOST_EXPOSED}", str(UNIT)]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert answer.returncode == 0, answer.stdout
+
+
+def test_it_waits_for_longer_than_the_drain() -> None:
+    unit = configparser.ConfigParser(strict=False)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(UNIT)
+    settings = tomllib.loads((DEPLOY / "forebay.toml").read_text())
+    assert unit.getint("Service", "TimeoutStopSec") * 1000 > settings["shutdown.timeout.ms"]
+    assert unit["Service"]["KillSignal"] == "SIGTERM"
+    assert unit["Service"]["ExecStart"] == f"{INSTALLED} run --config /etc/forebay/forebay.toml"

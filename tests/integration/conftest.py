@@ -1,0 +1,69 @@
+"""Real clusters, Forebay before each, and the clients: all started once a run, when the first test asks for them.
+
+A `route` is a way to a cluster. In CI it always leads through Forebay. With FOREBAY_TEST_DIRECT=1 it leads to Kafka
+itself, which shows that a test asks of Forebay only what Kafka does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.integration.route import Route
+from tests.kit.clients import Client, make_client
+from tests.kit.forebay import ForebayProcess
+from tests.kit.java import JavaClient
+from tests.kit.kafka import KafkaCluster
+from tests.kit.topic_log import TopicLog
+
+DIRECT = os.environ.get("FOREBAY_TEST_DIRECT") == "1"
+
+
+@pytest.fixture(scope="session")
+def open_route() -> Iterator[Callable[[str], Route]]:
+    """Version → the route to a cluster of that version."""
+    routes: dict[str, Route] = {}
+    with ExitStack() as stack:
+
+        def open_route(version: str) -> Route:
+            if version not in routes:
+                cluster = stack.enter_context(KafkaCluster(version))
+                log = stack.enter_context(TopicLog(cluster.internal))
+                forebay = None
+                if not DIRECT:
+                    forebay = stack.enter_context(ForebayProcess(cluster.bootstrap, cluster.nodes))
+                routes[version] = Route(cluster, log, forebay)
+            return routes[version]
+
+        yield open_route
+
+
+@pytest.fixture(scope="session")
+def route(open_route: Callable[[str], Route]) -> Route:
+    """The route to Kafka 4.3.1, which most tests take."""
+    return open_route("4.3.1")
+
+
+@pytest.fixture(scope="session")
+def get_client() -> Iterator[Callable[[str], Client]]:
+    """Name → client, kept for the whole run: a JVM is expensive to start."""
+    clients: dict[str, Client] = {}
+
+    def get(name: str) -> Client:
+        if name not in clients:
+            clients[name] = make_client(name)
+        return clients[name]
+
+    yield get
+    for client in clients.values():
+        client.close()
+
+
+@pytest.fixture(scope="session")
+def newest_java(get_client: Callable[[str], Client]) -> JavaClient:
+    client = get_client("java-4.3.1")
+    assert isinstance(client, JavaClient)
+    return client

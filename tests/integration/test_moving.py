@@ -1,0 +1,105 @@
+"""What Forebay may do to records without a key, what it must never do to others, and merging between clients."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from tests.integration.checks import check_all, of_spec, produce_and_check
+from tests.integration.route import Route
+from tests.kit.clients import Client, make_client
+from tests.kit.spec import ConsumedRecord, ProduceSpec
+
+pytestmark = pytest.mark.integration
+
+# Enough bytes for a partitioner that changes partition every 16 KB to have done so many times.
+# librdkafka would send them all as one batch, which goes to one partition as it is.
+SMALL_BATCHES = {"confluent": {"batch.num.messages": "50"}}
+TO_PARTITION_0 = ProduceSpec("", "to-0", count=3_000, size=200, partition=0, acks="1")
+
+
+def shares(found: Sequence[ConsumedRecord]) -> Counter[int]:
+    return Counter(record.partition for record in found)
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+@pytest.mark.parametrize("name", ["java-1.1.1", "java-2.8.2", "java-4.3.1", "confluent", "aiokafka"])
+def test_records_without_a_key_leave_the_clients_partition(
+    route: Route, get_client: Callable[[str], Client], name: str, codec: str
+) -> None:
+    spec = replace(
+        TO_PARTITION_0,
+        topic=route.new_topic(),
+        compression=codec,  # type: ignore[arg-type]
+        props=SMALL_BATCHES.get(name, {}),
+    )
+    found = produce_and_check(route, get_client(name), spec)
+    assert (set(shares(found)) != {0}) == route.moves
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        pytest.param(replace(TO_PARTITION_0, keys="keyed"), id="keyed"),
+        pytest.param(replace(TO_PARTITION_0, acks="all", idempotence=True), id="idempotent"),
+        pytest.param(replace(TO_PARTITION_0, acks="all", transactional_id="moving"), id="transactional"),
+        pytest.param(replace(TO_PARTITION_0, props={"client.id": "connector-producer-sink-0"}), id="connect"),
+        pytest.param(replace(TO_PARTITION_0, props={"client.id": "app-StreamThread-1-producer"}), id="streams"),
+    ],
+)
+@pytest.mark.parametrize("name", ["java-2.8.2", "confluent"])
+def test_never_moved(route: Route, get_client: Callable[[str], Client], name: str, variant: ProduceSpec) -> None:
+    transaction = variant.transactional_id and route.new_name("txn")
+    spec = replace(variant, topic=route.topic_for(f"never-moved-{name}"), transactional_id=transaction)
+    found = produce_and_check(route, get_client(name), spec)
+    assert shares(found) == Counter({0: spec.count})
+
+
+def test_a_mixed_batch_is_split(route: Route, get_client: Callable[[str], Client]) -> None:
+    """Those with a key stay in partition 0, those without may go."""
+    spec = replace(TO_PARTITION_0, topic=route.new_topic(), keys="mixed")
+    found = produce_and_check(route, get_client("java-2.8.2"), spec)
+    assert shares([record for record in found if record.key is not None]) == Counter({0: spec.count // 2})
+    # Not to all three: partition 0 has the longer queue, for it holds what has a key.
+    assert (set(shares([record for record in found if record.key is None])) != {0}) == route.moves
+
+
+MANY_CLIENTS = ("java-1.1.1", "java-2.8.2", "java-3.2.3", "confluent", "aiokafka", "kafka-python")
+
+
+@pytest.mark.parametrize("acks", ["1", "all"])
+def test_many_producers_at_once(route: Route, acks: str) -> None:
+    """Batches of different clients are merged; each client finds its own, in order, where it was told."""
+    topic = route.new_topic()
+    producers = [
+        (
+            make_client(name),
+            ProduceSpec(
+                topic,
+                f"{name}-{keys}",
+                count=500,
+                keys=keys,  # type: ignore[arg-type]
+                acks=acks,  # type: ignore[arg-type]
+                linger_ms=0,
+                headers=True,
+                null_header=False,
+                compression=codec,  # type: ignore[arg-type]
+            ),
+        )
+        for name in MANY_CLIENTS
+        for keys, codec in (("keyed", "none"), ("mixed", "lz4"), ("null", "gzip"))
+    ]
+    try:
+        with ThreadPoolExecutor(len(producers)) as pool:
+            results = list(pool.map(lambda each: each[0].produce(route.bootstrap, each[1]), producers))
+    finally:
+        for client, _ in producers:
+            client.close()
+    found = route.log.read(topic, dict.fromkeys(range(3), 0))
+    assert len(found) == sum(spec.count for _, spec in producers)
+    for (client, spec), result in zip(producers, results, strict=True):
+        check_all(spec, client, result, of_spec(spec, found))

@@ -1,0 +1,79 @@
+"""The whole proxy in the test's event loop.
+
+    async with running(cluster.bootstrap, linger_ms=60_000) as forebay:
+        client = await forebay.client(node=0)
+
+Pauses between tries are short, so that tests are; all else is as by default unless told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+from forebay_proxy.app import App
+from forebay_proxy.metrics import Stats
+from forebay_proxy.settings import HostPort, Settings
+from tests.kit.event_loop import turns, until
+from tests.kit.ports import LOOPBACK, free_run
+from tests.kit.wire import WireClient
+
+NODES = 6
+"""Ports kept free for brokers 0 to 5."""
+
+QUICK = {
+    "retry_backoff_ms": 5,
+    "retry_backoff_max_ms": 20,
+    "reconnect_backoff_ms": 5,
+    "reconnect_backoff_max_ms": 20,
+}
+
+
+class Running:
+    def __init__(self, app: App, stats: Stats, port: int) -> None:
+        self.app = app
+        self.port = port
+        self._stats = stats
+        self._clients: list[WireClient] = []
+
+    def node_port(self, node: int) -> int:
+        return self.port + 1 + node
+
+    async def client(self, node: int | None = None) -> WireClient:
+        """Connected to the listener of a node, or to the bootstrap listener."""
+        client = await WireClient.connect(self.port if node is None else self.node_port(node))
+        self._clients.append(client)
+        return client
+
+    def count(self, name: str, *labels: str) -> float:
+        """A counter or gauge, `labels` in the order of the table."""
+        now = self._stats.take()
+        return now.counters[name, labels] if (name, labels) in now.counters else now.gauges[name, labels]
+
+    def close_clients(self) -> None:
+        for client in self._clients:
+            client.close()
+
+
+def settings(bootstrap: tuple[HostPort, ...], port: int, **changed: Any) -> Settings:
+    return Settings(bootstrap_servers=bootstrap, listen=HostPort(LOOPBACK, port), **{**QUICK, **changed})
+
+
+@asynccontextmanager
+async def running(bootstrap: tuple[HostPort, ...], **changed: Any) -> AsyncIterator[Running]:
+    """Started, and told of the cluster by a broker."""
+    port = free_run(1 + NODES)
+    stats = Stats()
+    app = App(settings(bootstrap, port, **changed), stats, Random(1))
+    forebay = Running(app, stats, port)
+    await app.start()
+    try:
+        await until(lambda: app.ready() is None)
+        await turns()
+        yield forebay
+    finally:
+        app.abort()
+        forebay.close_clients()
+        await turns()

@@ -1,0 +1,371 @@
+"""Brokers whose every move the test decides. They live in the test's own event loop.
+
+    async with FakeCluster({"ponds": [0, 1]}) as cluster:            # topic → leader of each partition
+        broker = cluster[0]
+        broker.holds(PRODUCE)                                        # answered when the test says so
+        asked = await broker.receives(PRODUCE)
+        asked.answer(error_code=NOT_LEADER_OR_FOLLOWER)
+
+What is not held is answered at once: ApiVersions, Metadata, FindCoordinator and DescribeCluster from what the cluster
+is, Produce with the next offset of each partition (and `log` grows), every other API by an echo of its body. A broker
+can also close its connections, stop reading them, and leave its port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Self, cast
+
+from forebay_codecs import error_codes, produce_request, produce_response
+from forebay_codecs.apis import API_VERSIONS, APIS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, PRODUCE
+from forebay_codecs.header import peek
+from forebay_codecs.primitives import Reader, Writer
+from forebay_codecs.produce_request import ProduceRequest
+from forebay_codecs.produce_response import PartitionResponse
+from forebay_proxy.settings import HostPort
+from tests.codecs.record_oracle import Record, decode_batch
+from tests.kit.event_loop import soon
+from tests.kit.ports import LOOPBACK, free_port
+from tests.kit.wire import framed
+
+
+class Asked:
+    """A request that a broker received."""
+
+    def __init__(self, connection: BrokerConnection, frame: bytes) -> None:
+        self.connection = connection
+        self.frame = frame
+        self.api_key, self.version, self.correlation_id = peek(frame, 0)
+        reader = Reader(frame, 8)
+        self.client_id = reader.nullable_string(False)
+        self.body = frame[reader.pos :]
+
+    @property
+    def produce(self) -> ProduceRequest:
+        return produce_request.parse(self.frame)
+
+    def records(self, topic: str, partition: int) -> list[Record]:
+        """The records for a partition, in one batch that others find sound."""
+        ((start, end),) = [
+            (start, end)
+            for name, partitions in self.produce.topics
+            for index, start, end in partitions
+            if (name, index) == (topic, partition)
+        ]
+        return decode_batch(self.frame[start:end]).records
+
+    @property
+    def partitions(self) -> list[tuple[str, int]]:
+        return [(name, index) for name, partitions in self.produce.topics for index, _, _ in partitions]
+
+    @property
+    def values(self) -> list[str]:
+        """The values of all records, partition by partition."""
+        return [
+            (record.value or b"").decode() for topic, index in self.partitions for record in self.records(topic, index)
+        ]
+
+    def answer(
+        self,
+        error_code: int = error_codes.NONE,
+        base_offset: int = -1,
+        record_errors: list[tuple[int, str | None]] | None = None,
+        throttle_time_ms: int = 0,
+        errors: Mapping[int, int] | None = None,
+    ) -> None:
+        """What the API answers; `error_code` (or `errors` by partition) instead of appending Produce's records."""
+        broker = self.connection.broker
+        if self.api_key != PRODUCE:
+            self.respond(broker.cluster.body(self))
+        elif self.version >= produce_request.MIN_VERSION:
+            topics = [
+                (
+                    name,
+                    [
+                        self._appended(name, index, start, end)
+                        if not (error := (errors or {}).get(index, error_code) or broker.refuses(name, index))
+                        else PartitionResponse(index, error, base_offset, -1, -1, record_errors or [], "refused")
+                        for index, start, end in partitions
+                    ],
+                )
+                for name, partitions in self.produce.topics
+            ]
+            if self.produce.acks:
+                whole = produce_response.encode(self.version, self.correlation_id, topics, throttle_time_ms)
+                self.connection.write(whole)
+        elif self.body[:2] != b"\0\0":  # acks
+            self.respond(b"old")
+
+    def _appended(self, name: str, index: int, start: int, end: int) -> PartitionResponse:
+        log = self.connection.broker.cluster.log.setdefault((name, index), [])
+        offset = len(log)
+        log += decode_batch(self.frame[start:end]).records
+        return PartitionResponse(index, error_codes.NONE, offset, -1, 0, [], None)
+
+    def respond(self, body: bytes) -> None:
+        self.connection.write(framed(self.correlation_id.to_bytes(4, "big", signed=True) + body))
+
+    def close(self) -> None:
+        """Close its connection instead of an answer."""
+        self.connection.close()
+
+
+class BrokerConnection(asyncio.Protocol):
+    def __init__(self, broker: FakeBroker) -> None:
+        self.broker = broker
+        self._buffer = bytearray()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.broker.connections.append(self)
+        self.broker.accepted += 1
+        if not self.broker.reading:  # uvloop forgets a pause inside of this callback
+            asyncio.get_running_loop().call_soon(self.read, False)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while len(self._buffer) >= 4:
+            end = 4 + int.from_bytes(self._buffer[:4], "big")
+            if len(self._buffer) < end:
+                return
+            frame = bytes(self._buffer[4:end])
+            del self._buffer[:end]
+            self.broker.asked(Asked(self, frame))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.broker.connections.remove(self)
+
+    def write(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._transport.write(data)
+
+    def read(self, reading: bool) -> None:
+        assert self._transport is not None
+        if reading:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    @property
+    def unsent(self) -> int:
+        assert self._transport is not None
+        return self._transport.get_write_buffer_size()
+
+    def close(self) -> None:
+        assert self._transport is not None
+        self._transport.close()
+
+
+class FakeBroker:
+    def __init__(self, cluster: FakeCluster, node_id: int) -> None:
+        self.cluster = cluster
+        self.node_id = node_id
+        self.port = free_port()
+        self.connections: list[BrokerConnection] = []
+        self.accepted = 0
+        """Connections so far."""
+        self.reading = True
+        self.seen: list[Asked] = []
+        self._held: set[int] = set()
+        self._inbox: deque[Asked] = deque()
+        self._news = asyncio.Event()
+        self._server: asyncio.Server | None = None
+
+    async def up(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: BrokerConnection(self), LOOPBACK, self.port)
+
+    def down(self) -> None:
+        """Leave the port and close every connection."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self.close_connections()
+
+    def close_connections(self) -> None:
+        for connection in list(self.connections):
+            connection.close()
+
+    def holds(self, *api_keys: int) -> None:
+        """Answer these only when told."""
+        self._held.update(api_keys)
+
+    def releases(self, *api_keys: int) -> None:
+        """Answer these at once again. What was received meanwhile stays unanswered."""
+        self._held.difference_update(api_keys)
+
+    def reads(self, reading: bool) -> None:
+        self.reading = reading
+        for connection in self.connections:
+            connection.read(reading)
+
+    def asked(self, asked: Asked) -> None:
+        self.seen.append(asked)
+        self._inbox.append(asked)
+        self._news.set()
+        if asked.api_key not in self._held:
+            asked.answer()
+
+    async def receives(self, api_key: int) -> Asked:
+        """The next request of that API, of all that came since the last one asked for."""
+        return await soon(self._next(api_key))
+
+    async def _next(self, api_key: int) -> Asked:
+        while True:
+            for asked in self._inbox:
+                if asked.api_key == api_key:
+                    self._inbox.remove(asked)
+                    return asked
+            self._news.clear()
+            await self._news.wait()
+
+    def refuses(self, topic: str, partition: int) -> int:
+        leaders = self.cluster.topics.get(topic, [])
+        if partition >= len(leaders):
+            return error_codes.UNKNOWN_TOPIC_OR_PARTITION
+        return error_codes.NONE if leaders[partition] == self.node_id else error_codes.NOT_LEADER_OR_FOLLOWER
+
+    def forget(self) -> None:
+        """Whatever has come so far is not what the test is about."""
+        self.seen.clear()
+        self._inbox.clear()
+
+    def requests(self, api_key: int) -> list[Asked]:
+        return [asked for asked in self.seen if asked.api_key == api_key]
+
+
+class FakeCluster:
+    """`topics`: the leader of each partition; −1: it has none. All brokers answer the same Metadata."""
+
+    def __init__(self, topics: Mapping[str, Iterable[int]], nodes: int = 1) -> None:
+        self.topics = {name: list(leaders) for name, leaders in topics.items()}
+        self.internal: set[str] = set()
+        self.topic_errors: dict[str, int] = {}
+        self.log: dict[tuple[str, int], list[Record]] = {}
+        self.produce_versions = (3, 8)
+        self.brokers = {node_id: FakeBroker(self, node_id) for node_id in range(nodes)}
+
+    def __getitem__(self, node_id: int) -> FakeBroker:
+        return self.brokers[node_id]
+
+    @property
+    def bootstrap(self) -> tuple[HostPort, ...]:
+        return tuple(HostPort(LOOPBACK, broker.port) for broker in self.brokers.values())
+
+    def values(self, topic: str, partition: int) -> list[str]:
+        return [(record.value or b"").decode() for record in self.log.get((topic, partition), ())]
+
+    async def join(self, node_id: int) -> FakeBroker:
+        broker = self.brokers[node_id] = FakeBroker(self, node_id)
+        await broker.up()
+        return broker
+
+    async def __aenter__(self) -> Self:
+        for broker in self.brokers.values():
+            await broker.up()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        for broker in self.brokers.values():
+            broker.down()
+
+    # What brokers say
+
+    def body(self, asked: Asked) -> bytes:
+        makers = {
+            API_VERSIONS: self._api_versions,
+            METADATA: self._metadata,
+            FIND_COORDINATOR: self._find_coordinator,
+            DESCRIBE_CLUSTER: self._describe_cluster,
+        }
+        maker = makers.get(asked.api_key)
+        return maker(asked) if maker is not None else asked.body
+
+    def _api_versions(self, asked: Asked) -> bytes:
+        ranges = dict.fromkeys(APIS, (0, 2)) | {
+            PRODUCE: self.produce_versions,
+            METADATA: (0, 4),
+            API_VERSIONS: (0, 3),
+        }
+        ranges[99] = (0, 1)  # of a newer Kafka
+        flexible = asked.version >= 3
+        writer = Writer()
+        writer.i16(error_codes.NONE)
+        writer.array(len(ranges), flexible)
+        for key, (lowest, highest) in ranges.items():
+            writer.i16(key)
+            writer.i16(lowest)
+            writer.i16(highest)
+            if flexible:
+                writer.tags()
+        if asked.version >= 1:
+            writer.i32(0)
+        if flexible:
+            writer.tags()
+        return writer.getvalue()
+
+    def _metadata(self, asked: Asked) -> bytes:
+        """v4."""
+        reader = Reader(asked.body)
+        count = reader.nullable_array(False)
+        names = list(self.topics) if count < 0 else [reader.string(False) for _ in range(count)]
+        writer = Writer()
+        writer.i32(0)
+        writer.array(len(self.brokers), False)
+        for broker in self.brokers.values():
+            writer.i32(broker.node_id)
+            writer.string(LOOPBACK, False)
+            writer.i32(broker.port)
+            writer.nullable_string(None, False)
+        writer.nullable_string("fake", False)
+        writer.i32(0)
+        writer.array(len(names), False)
+        for name in names:
+            leaders = self.topics.get(name, [])
+            missing = error_codes.NONE if leaders else error_codes.UNKNOWN_TOPIC_OR_PARTITION
+            writer.i16(self.topic_errors.get(name, missing))
+            writer.string(name, False)
+            writer.boolean(name in self.internal)
+            writer.array(len(leaders), False)
+            for index, leader in enumerate(leaders):
+                writer.i16(error_codes.NONE if leader >= 0 else error_codes.LEADER_NOT_AVAILABLE)
+                writer.i32(index)
+                writer.i32(leader)
+                writer.array(0, False)
+                writer.array(0, False)
+        return writer.getvalue()
+
+    def _find_coordinator(self, asked: Asked) -> bytes:
+        """v0."""
+        writer = Writer()
+        writer.i16(error_codes.NONE)
+        writer.i32(0)
+        writer.string(LOOPBACK, False)
+        writer.i32(self.brokers[0].port)
+        return writer.getvalue()
+
+    def _describe_cluster(self, asked: Asked) -> bytes:
+        """v0, behind the tagged fields of its header."""
+        writer = Writer()
+        writer.tags()
+        writer.i32(0)
+        writer.i16(error_codes.NONE)
+        writer.nullable_string(None, True)
+        writer.string("fake", True)
+        writer.i32(0)
+        writer.array(len(self.brokers), True)
+        for broker in self.brokers.values():
+            writer.i32(broker.node_id)
+            writer.string(LOOPBACK, True)
+            writer.i32(broker.port)
+            writer.nullable_string(None, True)
+            writer.tags()
+        writer.i32(0)
+        writer.tags()
+        return writer.getvalue()

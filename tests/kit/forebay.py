@@ -1,0 +1,116 @@
+"""Forebay as a user starts it: the command `forebay run` as a child process before a cluster.
+
+    with ForebayProcess(cluster.bootstrap, nodes=cluster.nodes) as forebay:
+        … forebay.bootstrap …
+
+The bootstrap port is P, broker n is on P + 1 + n, and P is chosen so that all of them are free.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.kit.ports import LOOPBACK, free_port, free_run
+from tests.kit.server import Server
+
+START_SECONDS = 20
+
+
+class ForebayProcess:
+    """`settings` go to `--set`; `options` are further words of the command line."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        nodes: Iterable[int],
+        *,
+        settings: Mapping[str, str] | None = None,
+        options: Iterable[str] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.nodes = sorted(nodes)
+        self.port = free_run(2 + self.nodes[-1])
+        self.admin_port = free_port()
+        self._upstream = bootstrap_servers
+        self._settings = dict(settings or {})
+        self._options = list(options)
+        self._env = dict(env or {})
+        self.log = Path(tempfile.mkdtemp(prefix="forebay-")) / "forebay.log"
+        self._server: Server | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def addresses(self) -> set[str]:
+        """Where clients may believe brokers to be: nowhere else."""
+        return {f"{LOOPBACK}:{self.node_port(node)}" for node in self.nodes}
+
+    @property
+    def pid(self) -> int:
+        assert self._server is not None
+        return self._server.pid
+
+    def node_port(self, node: int) -> int:
+        return self.port + 1 + node
+
+    def command(self) -> list[str]:
+        sets = [word for name, value in self._settings.items() for word in ("--set", f"{name}={value}")]
+        listen = ["--listen", self.bootstrap, "--admin", f"{LOOPBACK}:{self.admin_port}"]
+        run = [sys.executable, "-m", "forebay_proxy.cli", "run", "--bootstrap-servers", self._upstream]
+        return [*run, *listen, *sets, *self._options]
+
+    def start(self) -> Self:
+        self._server = Server("forebay", self.command(), self.log, self._env)
+        self._server.wait_until(self.ready, START_SECONDS)
+        return self
+
+    def ready(self) -> bool:
+        try:
+            self.get("/readyz")
+        except OSError:  # refused, reset, or an answer that is not 200
+            return False
+        return True
+
+    def get(self, path: str) -> str:
+        """The admin endpoint's answer; an answer that is not 200 raises urllib.error.HTTPError, an OSError."""
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{self.admin_port}{path}", timeout=5) as answer:
+            body: bytes = answer.read()
+        return body.decode()
+
+    def metrics(self) -> dict[str, float]:
+        """Every sample of /metrics: `name{labels}` as it is written → value."""
+        lines = (line for line in self.get("/metrics").splitlines() if line and not line.startswith("#"))
+        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+    def stop(self) -> None:
+        """SIGTERM; anything but a clean end raises, and only then the log stays."""
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        code = server.terminate()
+        if code != 0:
+            raise server.failed(f"ended with {code} after SIGTERM")
+        shutil.rmtree(self.log.parent)
+
+    def kill(self) -> None:
+        if self._server is not None:
+            self._server.kill()
+            self._server = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is None:
+            self.stop()
+        else:  # the test's own failure is the one to show
+            self.kill()

@@ -1,0 +1,133 @@
+package kit;
+
+import java.io.PrintWriter;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.Properties;
+import java.util.concurrent.locks.LockSupport;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.header.Headers;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/**
+ * Sends `count` records that are known from their number alone (spec.py makes the same), and says of each, in the
+ * order in which the answers came, which partition and offset it was told, or the error; then the latency.
+ *
+ * topic, name, count, keys=keyed|null|mixed, key_count, size, headers, null_header, timestamp_base, partition, transactional, abort,
+ * rate (records a second, 0: as fast as it goes), prop.*
+ */
+final class Produce implements Session.Verb {
+    @Override
+    public void run(Arguments arguments, PrintWriter out) {
+        int count = (int) arguments.number("count", 0);
+        long rate = arguments.number("rate", 0);
+        long[] latencies = new long[count];
+        Arrays.fill(latencies, -1);
+        boolean transactional = arguments.is("transactional");
+        Properties properties = arguments.properties();
+        long start;
+        try (KafkaProducer<byte[], byte[]> producer =
+            new KafkaProducer<>(properties, new ByteArraySerializer(), new ByteArraySerializer())) {
+            // The first send waits for metadata; that is not the records' latency.
+            int partitions = producer.partitionsFor(arguments.get("topic")).size();
+            out.println(Json.of("partitions", partitions));
+            if (transactional) {
+                producer.initTransactions();
+                producer.beginTransaction();
+            }
+            start = System.nanoTime();
+            for (int seq = 0; seq < count; seq++) {
+                if (rate > 0) {
+                    waitUntil(start + seq * 1_000_000_000L / rate);
+                }
+                send(producer, arguments, seq, latencies, out);
+            }
+            producer.flush();
+            if (transactional && arguments.is("abort")) {
+                producer.abortTransaction();
+            } else if (transactional) {
+                producer.commitTransaction();
+            }
+        }
+        out.println(Json.of("stats", stats(latencies, System.nanoTime() - start)));
+    }
+
+    private static void waitUntil(long nanos) {
+        for (long left = nanos - System.nanoTime(); left > 0; left = nanos - System.nanoTime()) {
+            LockSupport.parkNanos(left);
+        }
+    }
+
+    private static void send(
+        KafkaProducer<byte[], byte[]> producer, Arguments arguments, int seq, long[] latencies, PrintWriter out) {
+        ProducerRecord<byte[], byte[]> record = record(arguments, seq);
+        long sent = System.nanoTime();
+        producer.send(record, (metadata, error) -> {
+            if (error != null) {
+                out.println(Json.of("seq", seq, "error", error.toString()));
+                return;
+            }
+            latencies[seq] = System.nanoTime() - sent;
+            out.println(acknowledgement(seq, metadata));
+        });
+    }
+
+    private static String acknowledgement(int seq, RecordMetadata metadata) {
+        return Json.of(
+            "seq", seq,
+            "partition", metadata.partition(),
+            "offset", metadata.hasOffset() ? metadata.offset() : -1,
+            "timestamp", metadata.timestamp());
+    }
+
+    private static ProducerRecord<byte[], byte[]> record(Arguments arguments, int seq) {
+        String name = arguments.get("name");
+        StringBuilder value = new StringBuilder(name).append('-').append(seq);
+        for (long size = arguments.number("size", 0); value.length() < size; ) {
+            value.append('.');
+        }
+        String keys = arguments.get("keys", "null");
+        boolean keyed = keys.equals("keyed") || (keys.equals("mixed") && seq % 2 == 0);
+        String key = keyed ? "key-" + seq % arguments.number("key_count", 1) : null;
+        Integer partition = arguments.has("partition") ? (int) arguments.number("partition", 0) : null;
+        Long timestamp = arguments.has("timestamp_base") ? arguments.number("timestamp_base", 0) + seq : null;
+        ProducerRecord<byte[], byte[]> record =
+            new ProducerRecord<>(
+                arguments.get("topic"), partition, timestamp, key == null ? null : utf8(key), utf8(value.toString()));
+        if (arguments.is("headers")) {
+            Headers headers = record.headers();
+            headers.add("seq", utf8(Integer.toString(seq)));
+            headers.add("empty", new byte[0]);
+            if (arguments.is("null_header")) {
+                headers.add("none", null);
+            }
+            headers.add("seq", utf8(name));
+        }
+        return record;
+    }
+
+    private static byte[] utf8(String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
+    }
+
+    private static Object stats(long[] latencies, long elapsed) {
+        long[] known = Arrays.stream(latencies).filter(nanos -> nanos >= 0).sorted().toArray();
+        if (known.length == 0) {
+            return Json.map("acknowledged", 0, "seconds", elapsed / 1e9);
+        }
+        return Json.map(
+            "acknowledged", known.length,
+            "seconds", elapsed / 1e9,
+            "average_ms", Arrays.stream(known).average().getAsDouble() / 1e6,
+            "p50_ms", quantile(known, 0.50),
+            "p99_ms", quantile(known, 0.99),
+            "p999_ms", quantile(known, 0.999),
+            "max_ms", known[known.length - 1] / 1e6);
+    }
+
+    private static double quantile(long[] sorted, double q) {
+        return sorted[(int) Math.min(sorted.length - 1, Math.floor(q * sorted.length))] / 1e6;
+    }
+}

@@ -1,0 +1,44 @@
+"""Where the kit keeps what it fetched: everything under the project's `.cache/`, which git ignores.
+
+.cache/jars/broker-4.3.1/*.jar     a broker with its dependencies
+.cache/jars/clients-2.8.2/*.jar    kafka-clients of that version with its runtime dependencies
+.cache/classes/                    the kit's own Java, compiled
+.cache/bin/                        toxiproxy-server, kubeconform, kcat
+.cache/kafka/4.3.1/                class-data archive and a formatted data directory
+.cache/stamps/                     one file a finished step, holding the step's inputs
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / ".cache"
+JARS = CACHE / "jars"
+CLASSES = CACHE / "classes"
+BIN = CACHE / "bin"
+KAFKA = CACHE / "kafka"
+STAMPS = CACHE / "stamps"
+JAVA_SOURCES = Path(__file__).resolve().parent / "java"
+
+BROKER_VERSIONS = ("4.3.1", "3.9.2")
+CLIENT_VERSIONS = ("1.1.1", "2.3.1", "2.8.2", "3.2.3", "3.9.2", "4.3.1")
+
+
+class NotSetUp(Exception):
+    """Something is missing that `python -m tests.kit.setup` fetches."""
+
+
+def classpath(folder: str) -> list[Path]:
+    """The jars of `broker-V` or `clients-V`, always in the same order: a class-data archive is bound to it."""
+    jars = sorted((JARS / folder).glob("*.jar"))
+    if not jars:
+        raise NotSetUp(f"no jars in {JARS / folder}: run `python -m tests.kit.setup`")
+    return jars
+
+
+def program(name: str) -> Path:
+    path = BIN / name
+    if not path.exists():
+        raise NotSetUp(f"{path} is missing: run `python -m tests.kit.setup`")
+    return path

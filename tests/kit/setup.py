@@ -1,0 +1,248 @@
+"""`python -m tests.kit.setup`: fetches all that the integration tests need into `.cache/`.
+
+In: a machine with Java 17, Maven, Go and, for kcat, either kcat itself or Debian's apt. Out: the tree that
+`paths.py` describes. What the machine lacks is named at once, in one message, with exit code 1, before anything is
+fetched. A step that is done left a stamp with its inputs and is not done again until they change.
+
+Plan: Maven (one reactor, a module for each set of jars), Go and apt run side by side; then javac over the jars; then
+each broker runs once to leave its class-data archive.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.kit import kafka
+from tests.kit.paths import (
+    BIN,
+    BROKER_VERSIONS,
+    CACHE,
+    CLASSES,
+    CLIENT_VERSIONS,
+    JARS,
+    JAVA_SOURCES,
+    STAMPS,
+    classpath,
+)
+from tests.kit.server import ServerFailed
+
+JAVA_AT_LEAST = 17
+DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
+GO_PROGRAMS = {
+    # The server's main package is called `server`; the kit gives it the name that says what it serves.
+    "toxiproxy-server": ("github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0", "server"),
+    "kubeconform": ("github.com/yannh/kubeconform/cmd/kubeconform@v0.6.7", "kubeconform"),
+}
+# Each folder is compiled against the oldest client that has what it calls, and run with that one and all newer.
+COMPILED_AGAINST = {"produce_consume": "1.1.1", "admin": "3.2.3", "share": "4.3.1"}
+
+
+class SetupFailed(Exception):
+    """A step failed; the message holds the command and the end of what it printed."""
+
+
+def main() -> int:
+    missing = missing_tools()
+    if missing:
+        print("The integration tests need what this machine does not have:", file=sys.stderr)
+        for line in missing:
+            print(f"  - {line}", file=sys.stderr)
+        return 1
+    for folder in (BIN, JARS, CLASSES, STAMPS):
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with ThreadPoolExecutor() as pool:
+            steps = [pool.submit(fetch_jars), pool.submit(install_go_programs), pool.submit(fetch_kcat)]
+            for step in steps:
+                step.result()
+        compile_java()
+        for version in BROKER_VERSIONS:
+            prepare_broker(version)
+    except (SetupFailed, ServerFailed) as failure:
+        print(failure, file=sys.stderr)
+        return 1
+    return 0
+
+
+def missing_tools() -> list[str]:
+    missing = [f"{name}: {why}" for name, why in NEEDED.items() if shutil.which(name) is None]
+    java = shutil.which("java")
+    if java is not None:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True).stderr
+        version = re.search(r'version "(?:1\.)?(\d+)', answer)
+        if version is None or int(version[1]) < JAVA_AT_LEAST:
+            missing.append(f"java {JAVA_AT_LEAST} or newer: `java -version` says {answer.splitlines()[:1]}")
+    if not kcat_at_hand() and any(shutil.which(tool) is None for tool in ("apt-get", "dpkg")):
+        missing.append("kcat: the client built on librdkafka (fetched by itself only where apt-get and dpkg are)")
+    return missing
+
+
+NEEDED = {
+    "java": f"runs brokers and old clients (JDK {JAVA_AT_LEAST} or newer)",
+    "javac": "compiles the kit's producer, consumer and admin classes (a JDK, not a JRE)",
+    "mvn": "fetches brokers and clients",
+    "go": "builds toxiproxy and kubeconform",
+}
+
+
+def step(name: str, inputs: str, work: Callable[[], None]) -> None:
+    """Does `work` unless the stamp `name` says that it was done with the very same inputs."""
+    stamp = STAMPS / name
+    if stamp.exists() and stamp.read_text() == inputs:
+        return
+    print(f"{name} …", flush=True)
+    stamp.unlink(missing_ok=True)
+    work()
+    stamp.write_text(inputs)
+
+
+def run(command: list[str], cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        raise SetupFailed(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stdout[-4000:]}")
+    return done.stdout
+
+
+# --- jars ---------------------------------------------------------------------------------------------------------
+
+
+def jar_sets() -> dict[str, list[str]]:
+    """Folder under `.cache/jars` → what Maven puts there, dependencies included."""
+    sets = {}
+    for version in BROKER_VERSIONS:
+        sets[f"broker-{version}"] = [
+            f"org.apache.kafka:kafka_2.13:{version}",
+            f"org.apache.kafka:kafka-tools:{version}",
+        ]
+        if version.startswith("4."):  # Kafka 4 brings log4j 2 but nothing that binds slf4j to it
+            sets[f"broker-{version}"].append("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4")
+    for version in CLIENT_VERSIONS:
+        sets[f"clients-{version}"] = [
+            f"org.apache.kafka:kafka-clients:{version}",
+            "org.slf4j:slf4j-simple:1.7.36",
+        ]
+    return sets
+
+
+def fetch_jars() -> None:
+    sets = jar_sets()
+    step("jars", repr(sorted(sets.items())), lambda: _fetch_jars(sets))
+
+
+def _fetch_jars(sets: dict[str, list[str]]) -> None:
+    poms = CACHE / "poms"
+    for name, artifacts in sets.items():
+        shutil.rmtree(JARS / name, ignore_errors=True)
+        (poms / name).mkdir(parents=True, exist_ok=True)
+        (poms / name / "pom.xml").write_text(_pom(name, "jar", dependencies=artifacts))
+    (poms / "pom.xml").write_text(_pom("kit", "pom", modules=sets))
+    target = "${project.basedir}/../../jars/${project.artifactId}"
+    goal = f"{DEPENDENCY_PLUGIN}:copy-dependencies"
+    run(
+        ["mvn", "-B", "-q", "-T", "4", goal, "-DincludeScope=runtime", f"-DoutputDirectory={target}"],
+        cwd=poms,
+    )
+
+
+def _pom(name: str, packaging: str, dependencies: Iterable[str] = (), modules: Iterable[str] = ()) -> str:
+    def dependency(artifact: str) -> str:
+        group, art, version = artifact.split(":")
+        return (
+            f"<dependency><groupId>{group}</groupId><artifactId>{art}</artifactId>"
+            f"<version>{version}</version></dependency>"
+        )
+
+    return (
+        "<project><modelVersion>4.0.0</modelVersion>"
+        f"<groupId>forebay.kit</groupId><artifactId>{name}</artifactId><version>1</version>"
+        f"<packaging>{packaging}</packaging>"
+        f"<dependencies>{''.join(map(dependency, dependencies))}</dependencies>"
+        f"<modules>{''.join(f'<module>{module}</module>' for module in modules)}</modules>"
+        "</project>\n"
+    )
+
+
+# --- programs -----------------------------------------------------------------------------------------------------
+
+
+def install_go_programs() -> None:
+    for name, (package, built) in GO_PROGRAMS.items():
+
+        def work(name: str = name, package: str = package, built: str = built) -> None:
+            run(["go", "install", package], env={**os.environ, "GOBIN": str(BIN)})
+            (BIN / built).replace(BIN / name)
+
+        step(name, package, work)
+
+
+def kcat_at_hand() -> bool:
+    return shutil.which("kcat") is not None or (BIN / "kcat").exists()
+
+
+def fetch_kcat() -> None:
+    """`.cache/bin/kcat`: the machine's own, or Debian's unpacked beside the libraries that it needs."""
+    own = shutil.which("kcat")
+    if own is not None:
+        step("kcat", own, lambda: _wrap(f'exec "{own}" "$@"'))
+    else:
+        step("kcat", "debian", _unpack_kcat)
+
+
+def _unpack_kcat() -> None:
+    folder = CACHE / "kcat"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        plan = run(["apt-get", "install", "--simulate", "kcat"])
+    except SetupFailed:  # package lists may be missing or old
+        run(["apt-get", "update"])
+        plan = run(["apt-get", "install", "--simulate", "kcat"])
+    run(["apt-get", "download", *re.findall(r"^Inst (\S+)", plan, re.MULTILINE)], cwd=folder)
+    for package in folder.glob("*.deb"):
+        run(["dpkg", "-x", package.name, "."], cwd=folder)
+    libraries = sorted({str(library.parent) for library in folder.glob("usr/lib/**/*.so*")})
+    _wrap(f'LD_LIBRARY_PATH="{":".join(libraries)}" exec "{folder}/usr/bin/kcat" "$@"')
+
+
+def _wrap(command: str) -> None:
+    wrapper = BIN / "kcat"
+    wrapper.write_text(f"#!/bin/sh\n{command}\n")
+    wrapper.chmod(0o755)
+
+
+# --- what is made of them -----------------------------------------------------------------------------------------
+
+
+def compile_java() -> None:
+    sources = {folder: sorted((JAVA_SOURCES / folder).glob("*.java")) for folder in COMPILED_AGAINST}
+    digest = hashlib.sha256()
+    for files in sources.values():
+        for file in files:
+            digest.update(file.read_bytes())
+    step("classes", f"{sorted(COMPILED_AGAINST.items())} {digest.hexdigest()}", lambda: _compile_java(sources))
+
+
+def _compile_java(sources: dict[str, list[Path]]) -> None:
+    shutil.rmtree(CLASSES, ignore_errors=True)
+    CLASSES.mkdir(parents=True)
+    for folder, version in COMPILED_AGAINST.items():
+        path = ":".join(map(str, [*classpath(f"clients-{version}"), CLASSES]))
+        files = [str(file) for file in sources[folder]]
+        run(["javac", "-nowarn", "--release", "11", "-cp", path, "-d", str(CLASSES), *files])
+
+
+def prepare_broker(version: str) -> None:
+    inputs = repr([jar.name for jar in classpath(f"broker-{version}")]) + kafka.archive_inputs()
+    step(f"broker-{version}", inputs, lambda: kafka.prepare(version))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

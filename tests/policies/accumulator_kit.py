@@ -1,0 +1,96 @@
+"""An accumulator of one topic, driven by hand: append, flush, drain, answer."""
+
+from __future__ import annotations
+
+from forebay_policies.accumulator import Accumulator, PartitionQueue
+from forebay_policies.buffer_pool import BufferPool
+from forebay_policies.producer_batch import Lane, Part, ProducerBatch
+from tests.policies.batches import MOVABLE, FakeOwner, client_batch, part_of, sent
+
+KIB = 1024
+PLENTY = 1 << 20
+
+
+class Bench:
+    """Partition i is led by node i + 1. `now` is the clock; `opened` what was told of new batches, in order."""
+
+    def __init__(
+        self,
+        partitions: int = 3,
+        memory: int = 32 << 20,
+        chunk: int = 4 * KIB,
+        batch_size: int = 16 * KIB,
+        max_size: int = 256 * KIB,
+    ) -> None:
+        self.now = 0.0
+        self.pool = BufferPool(memory, chunk, batch_size)
+        self.opened: list[tuple[PartitionQueue, ProducerBatch, int]] = []
+        self.accumulator = Accumulator(
+            self.pool, batch_size, max_size, lambda queue, batch: self.opened.append((queue, batch, batch.number))
+        )
+        self.announced: list[int] = []
+        """Brokers whose sender was told to look, in order."""
+        self.accumulator.on_ready = self.announced.append
+        self.topic = self.accumulator.topic("topic")
+        self.lead(*range(1, partitions + 1))
+
+    def lead(self, *leaders: int) -> None:
+        self.accumulator.set_leaders(self.topic, leaders, self.now)
+
+    def queue(self, index: int) -> PartitionQueue:
+        return self.topic.queue(index)
+
+    def append(
+        self,
+        partition: int,
+        *values: bytes,
+        lane: Lane = MOVABLE,
+        owner: FakeOwner | None = None,
+        timestamps: list[int] | None = None,
+    ) -> Part:
+        batch = client_batch(*values, codec=lane.codec, timestamps=timestamps)
+        part = part_of(batch, owner)
+        self.accumulator.append(self.queue(partition), lane, part, batch, self.now)
+        return part
+
+    def flush(self) -> None:
+        """All flushes that were scheduled come, in their order."""
+        flushes, self.opened = self.opened, []
+        for queue, batch, number in flushes:
+            self.accumulator.flush(queue, batch, number, self.now)
+
+    def put(self, partition: int, *values: bytes, lane: Lane = MOVABLE, owner: FakeOwner | None = None) -> Part:
+        """Append, and due at once."""
+        part = self.append(partition, *values, lane=lane, owner=owner)
+        self.flush()
+        return part
+
+    def drain(self, leader: int, max_size: int = PLENTY) -> list[tuple[PartitionQueue, ProducerBatch]]:
+        return self.accumulator.drain(leader, max_size, self.now)
+
+    def drain_one(self, leader: int) -> ProducerBatch:
+        [(_, batch)] = self.drain(leader)
+        return batch
+
+    def complete(self, partition: int, batch: ProducerBatch) -> None:
+        self.accumulator.completed(self.queue(partition), batch, self.now)
+
+    def back(self, partition: int, batch: ProducerBatch, paused: bool = False) -> None:
+        """The batch was not taken by its broker and waits for another try."""
+        self.accumulator.landed(self.queue(partition), batch)
+        self.accumulator.send_back(self.queue(partition), (batch,), paused, self.now)
+
+    def send_all(self, leader: int) -> list[list[bytes | None]]:
+        """Everything that leaves for `leader`, one batch after another, each acknowledged before the next."""
+        left = []
+        while drained := self.drain(leader):
+            for queue, batch in drained:
+                left.append(sent(batch).values)
+                self.accumulator.completed(queue, batch, self.now)
+        return left
+
+    def assert_empty(self) -> None:
+        assert self.topic.loads() == {}
+        assert self.pool.used == 0
+        assert self.accumulator.in_flight_bytes == 0
+        assert (self.accumulator.queued_batches, self.accumulator.queued_bytes) == (0, 0)

@@ -1,0 +1,216 @@
+"""uniform; what all that stick have in common when leaders come and go; making a partitioner by name."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forebay_policies.builtin_partitioners import (
+    AdaptivePartitioner,
+    RoundRobinPartitioner,
+    StickyPartitioner,
+    UniformPartitioner,
+    make_partitioner,
+)
+from tests.policies.fakes import FakeTopic, Scripted, asked
+from tests.policies.spread import assert_spread, chi_square, p_value
+
+KB = 1024
+BATCH_SIZE = 16 * KB
+
+
+# uniform
+
+
+def test_uniform_is_within_its_expected_spread() -> None:
+    choices, partitions = 1_000_000, 101
+    topic = FakeTopic(partitions)
+    observed = Counter(asked(UniformPartitioner(Random(3), 1), topic, choices))
+
+    assert_spread(observed, dict.fromkeys(range(partitions), choices / partitions))
+
+
+def test_the_bound_of_the_spread_catches_a_slight_bias() -> None:
+    """One partition in 101 that is left out 1 time in 10 is seen; so are counts too even to be random."""
+    choices, partitions = 1_000_000, 101
+    skewed = Counter(dict.fromkeys(range(partitions), choices // partitions))
+    skewed[7] -= skewed[7] // 10
+    even = Counter(dict.fromkeys(range(partitions), choices // partitions))
+    expected = dict.fromkeys(range(partitions), choices / partitions)
+
+    rng = Random(4)
+    noisy = Counter({key: round(rng.gauss(mean, math.sqrt(mean))) for key, mean in skewed.items()})
+    assert p_value(chi_square(noisy, expected), partitions - 1) < 1e-4
+    assert p_value(chi_square(even, expected), partitions - 1) > 1 - 1e-4
+
+
+def test_uniform_takes_every_available_partition_for_exactly_one_number() -> None:
+    topic = FakeTopic(5, available=(0, 2, 3))
+    assert [UniformPartitioner(Scripted([n]), 1).partition(topic, 1, 0.0) for n in range(3)] == [0, 2, 3]
+
+
+def test_a_turn_ends_after_the_sticky_bytes() -> None:
+    """KIP-794: 16 KB to partition 1, then 16 KB to 42, then 16 KB to 3."""
+    partitioner = UniformPartitioner(Scripted([1, 42, 3]), 16 * KB)
+
+    assert asked(partitioner, FakeTopic(50), 48, size=KB) == [1] * 16 + [42] * 16 + [3] * 16
+    assert (partitioner.switches, partitioner.sticky_hits) == (3, 45)
+
+
+def test_batches_do_not_end_a_turn() -> None:
+    """KIP-794: 30 partitions, linger 0; every record opens a batch, and all the same they go to one partition."""
+    topic = FakeTopic(30)
+    partitioner = UniformPartitioner(Scripted([1]), 16 * KB)
+
+    for _ in range(16):
+        assert partitioner.partition(topic, KB, 0.0) == 1
+        assert partitioner.on_new_batch(topic, 1) is False
+
+
+def test_a_run_of_records_is_not_cut_and_ends_a_turn_once() -> None:
+    partitioner = UniformPartitioner(Scripted([4, 2, 0]), 16 * KB)
+    topic = FakeTopic(5)
+    sizes = [15 * KB, 100 * KB, 16 * KB, KB]
+
+    assert [partitioner.partition(topic, size, 0.0) for size in sizes] == [4, 4, 2, 0]
+
+
+def test_the_next_turn_may_be_of_the_same_partition() -> None:
+    assert asked(UniformPartitioner(Scripted([2, 2, 1]), 1), FakeTopic(3), 3) == [2, 2, 1]
+
+
+@given(st.lists(st.integers(1, 40 * KB), min_size=1, max_size=60), st.integers(1, 20 * KB), st.integers(0, 99))
+def test_a_turn_holds_the_sticky_bytes_and_at_most_one_run_more(sizes: list[int], turn: int, seed: int) -> None:
+    partitioner = UniformPartitioner(Random(seed), turn)
+    topic = FakeTopic(7)
+    turns: list[list[int]] = []
+    for size in sizes:
+        switches = partitioner.switches
+        partitioner.partition(topic, size, 0.0)
+        if partitioner.switches > switches:
+            turns.append([])
+        turns[-1].append(size)
+
+    assert all(sum(run) >= turn for run in turns[:-1])
+    assert all(sum(run[:-1]) < turn for run in turns)
+
+
+# leaders, for all that stick
+
+
+@pytest.mark.parametrize("name", ["uniform", "adaptive", "sticky"])
+def test_a_sticky_partition_that_loses_its_leader_is_left_at_once(name: str) -> None:
+    topic = FakeTopic(5)
+    partitioner = make_partitioner(name, rng=Scripted([2, 2]), batch_size=BATCH_SIZE)
+
+    assert partitioner.partition(topic, 1, 0.0) == 2
+    topic.available = (0, 1, 3, 4)
+    assert asked(partitioner, topic, 3) == [3, 3, 3]
+
+
+@pytest.mark.parametrize("name", ["uniform", "adaptive", "sticky"])
+def test_a_sticky_partition_stays_while_others_come_and_go(name: str) -> None:
+    topic = FakeTopic(5)
+    partitioner = make_partitioner(name, rng=Scripted([2]), batch_size=BATCH_SIZE)
+
+    for available in [(0, 1, 2, 3, 4), (2, 3), (2,), (0, 1, 2), (0, 2, 4)]:
+        topic.available = available
+        assert asked(partitioner, topic, 2) == [2, 2]
+
+
+@pytest.mark.parametrize("name", ["uniform", "adaptive", "sticky", "round_robin"])
+def test_with_no_leader_at_all_any_partition_may_be_chosen(name: str) -> None:
+    topic = FakeTopic(5, available=(), loads={1: 100})
+    seen = set()
+    for number in range(5):
+        seen.add(make_partitioner(name, rng=Scripted([number]), batch_size=BATCH_SIZE).partition(topic, 1, 0.0))
+    assert seen == {0, 1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("name", ["uniform", "adaptive", "sticky"])
+def test_a_choice_without_leaders_is_kept_until_there_are_some(name: str) -> None:
+    topic = FakeTopic(5, available=())
+    partitioner = make_partitioner(name, rng=Scripted([4, 1, 0]), batch_size=BATCH_SIZE)
+
+    assert asked(partitioner, topic, 2) == [4, 4]
+    topic.partition_count = 3  # created anew, smaller
+    assert asked(partitioner, topic, 2) == [1, 1]
+    topic.available = (1, 2)
+    assert asked(partitioner, topic, 2) == [1, 1]
+    topic.available = (0, 2)
+    assert asked(partitioner, topic, 2) == [0, 0]
+
+
+@given(
+    st.sampled_from(["uniform", "adaptive", "sticky", "round_robin"]),
+    st.integers(0, 99),
+    st.lists(
+        st.tuples(st.sets(st.integers(0, 7)), st.dictionaries(st.integers(0, 7), st.integers(0, 99_999))),
+        min_size=1,
+        max_size=20,
+    ),
+)
+def test_a_choice_always_has_a_leader_where_any_has(
+    name: str,
+    seed: int,
+    steps: list[tuple[set[int], dict[int, int]]],
+) -> None:
+    topic = FakeTopic(8)
+    partitioner = make_partitioner(
+        name, rng=Random(seed), batch_size=1000, sticky_batch_size=2, availability_timeout_s=1.0
+    )
+    for now, (available, loads) in enumerate(steps):
+        topic.available = tuple(sorted(available))
+        topic.load = loads
+        topic.waiting = {partition: 0.0 for partition in loads if partition % 2}
+        chosen = partitioner.partition(topic, 1, float(now))
+        assert chosen in (available or range(8))
+        if partitioner.on_new_batch(topic, chosen):
+            assert partitioner.partition(topic, 1, float(now)) in (available or range(8))
+
+
+# making one
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("adaptive", AdaptivePartitioner),
+        ("uniform", UniformPartitioner),
+        ("sticky", StickyPartitioner),
+        ("round_robin", RoundRobinPartitioner),
+    ],
+)
+def test_make_partitioner(name: str, kind: type) -> None:
+    assert type(make_partitioner(name, rng=Random(1), batch_size=1)) is kind
+
+
+def test_make_partitioner_names_what_it_knows() -> None:
+    with pytest.raises(ValueError, match=r"unknown partitioner 'rand'.*adaptive, round_robin, sticky, uniform"):
+        make_partitioner("rand", rng=Random(1), batch_size=1)
+
+
+def test_adaptive_that_is_switched_off_is_uniform() -> None:
+    topic = FakeTopic(3, loads={0: 99 * BATCH_SIZE})
+    for number in range(3):
+        partitioner = make_partitioner(
+            "adaptive", rng=Scripted([number]), batch_size=BATCH_SIZE, adaptive_enabled=False
+        )
+        assert partitioner.partition(topic, 1, 0.0) == number
+
+
+@pytest.mark.parametrize(("setting", "calls"), [(0, 4), (512, 2), (4 * KB, 16)])
+def test_sticky_batch_size_zero_means_batch_size(setting: int, calls: int) -> None:
+    partitioner = make_partitioner("uniform", rng=Scripted([0, 1]), batch_size=KB, sticky_batch_size=setting)
+    assert asked(partitioner, FakeTopic(2), calls + 1, size=256) == [0] * calls + [1]
+
+
+def test_every_choice_is_counted() -> None:
+    partitioner = make_partitioner("adaptive", rng=Random(1), batch_size=BATCH_SIZE, sticky_batch_size=4)
+    asked(partitioner, FakeTopic(3), 10)
+    assert partitioner.choices() == {"sticky": 7, "switch": 3}

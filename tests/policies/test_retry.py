@@ -1,0 +1,74 @@
+"""What the proxy retries itself, and what it leaves to the client."""
+
+from __future__ import annotations
+
+import pytest
+
+from forebay_codecs import error_codes as codes
+from forebay_policies.retry import Verdict, backoff, judge
+
+NOT_APPENDED = -1
+
+NOT_LEADER = [
+    codes.UNKNOWN_TOPIC_OR_PARTITION,
+    codes.LEADER_NOT_AVAILABLE,
+    codes.NOT_LEADER_OR_FOLLOWER,
+    codes.BROKER_NOT_AVAILABLE,
+    codes.FENCED_LEADER_EPOCH,
+    codes.UNKNOWN_LEADER_EPOCH,
+]
+REFUSED_WHOLE = [
+    codes.CORRUPT_MESSAGE,
+    codes.MESSAGE_TOO_LARGE,
+    codes.RECORD_LIST_TOO_LARGE,
+    codes.INVALID_TIMESTAMP,
+    codes.INVALID_RECORD,
+]
+EVERY_CODE = range(-1, 135)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("base_offset", [NOT_APPENDED, 0, 7])
+def test_no_error_is_an_acknowledgement_even_without_an_offset(base_offset: int, parts: int) -> None:
+    assert judge(codes.NONE, base_offset, parts) is Verdict.ACKNOWLEDGED
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("code", NOT_LEADER)
+def test_what_the_wrong_broker_refused_is_retried(code: int, parts: int) -> None:
+    assert judge(code, NOT_APPENDED, parts) is Verdict.RETRY
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("base_offset", [0, 7])
+def test_an_error_with_an_offset_may_have_been_appended(base_offset: int, parts: int) -> None:
+    """With acks=all a leader that loses its office while it waits for followers has appended: no second copy."""
+    verdicts = {code: judge(code, base_offset, parts) for code in EVERY_CODE if code != codes.NONE}
+
+    assert codes.NOT_LEADER_OR_FOLLOWER in verdicts
+    assert set(verdicts.values()) == {Verdict.ANSWER}
+
+
+@pytest.mark.parametrize("code", REFUSED_WHOLE)
+def test_a_merged_batch_that_was_refused_as_a_whole_is_tried_in_halves(code: int) -> None:
+    assert judge(code, NOT_APPENDED, 2) is Verdict.SPLIT
+    assert judge(code, NOT_APPENDED, 1) is Verdict.ANSWER
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_everything_else_is_the_clients_to_know(parts: int) -> None:
+    """REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND above all: they may have been appended."""
+    known = {codes.NONE, *NOT_LEADER, *REFUSED_WHOLE}
+    others = [code for code in EVERY_CODE if code not in known]
+
+    assert {codes.REQUEST_TIMED_OUT, codes.NOT_ENOUGH_REPLICAS, codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND} <= set(others)
+    assert {judge(code, NOT_APPENDED, parts) for code in others} == {Verdict.ANSWER}
+
+
+def test_backoff_doubles_up_to_its_most() -> None:
+    assert [backoff(tries, 0.1, 1.0) for tries in range(6)] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
+
+
+def test_backoff_after_any_number_of_tries_is_a_number_of_seconds() -> None:
+    assert backoff(1_000_000, 0.1, 1.0) == 1.0
+    assert backoff(1_000_000, 0.0, 1.0) == 0.0

@@ -1,0 +1,242 @@
+"""The whole proxy: its listeners, its bounds when somebody does not read, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from forebay_codecs.apis import METADATA, PRODUCE
+from forebay_codecs.error_codes import NONE
+from forebay_proxy.app import App
+from forebay_proxy.errors import StartError
+from forebay_proxy.metrics import Stats
+from forebay_proxy.opaque_connection import MAX_HELD
+from tests.kit.app import Running, running, settings
+from tests.kit.event_loop import in_loop, soon, turns, until
+from tests.kit.fake_broker import FakeCluster
+from tests.kit.ports import LOOPBACK
+from tests.kit.wire import LIST_GROUPS, WireClient, batch, echo, keyed, metadata, null_key, only, produce
+
+SOCKETS = 16 << 20
+"""What the buffers of two sockets, and of the streams that the test reads with, can swallow at most."""
+
+
+async def settle(forebay: Running, *counter: str) -> float:
+    """The counter's value once it does not grow any more: two looks at it, with many turns of the loop between."""
+    last = -1.0
+    while (now := forebay.count(*counter)) != last:
+        last = now
+        await turns(500)
+    return last
+
+
+class TestBackpressure:
+    @in_loop
+    async def test_a_client_that_does_not_read_holds_up_its_broker_and_nothing_more(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client, neighbour = await forebay.client(0), await forebay.client(0)
+            cluster[0].holds(LIST_GROUPS)
+            client.send(echo(1))
+            asked = await cluster[0].receives(LIST_GROUPS)
+            size = 4 * SOCKETS
+            asked.respond(bytes(size))
+            passed = await settle(forebay, "forebay_response_bytes_total", "client")
+            assert passed < SOCKETS
+            assert asked.connection.unsent > size - 2 * SOCKETS
+            cluster[0].releases(LIST_GROUPS)
+            neighbour.send(echo(1))
+            await neighbour.receives(1)
+            assert len((await client.receive()).body) == size
+
+    @in_loop
+    async def test_what_waits_behind_a_slow_answer_is_bounded(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(PRODUCE)
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(keyed("slow")))))
+            slow = await cluster[0].receives(PRODUCE)
+            cluster[0].holds(LIST_GROUPS)
+            client.send(echo(2))
+            asked = await cluster[0].receives(LIST_GROUPS)
+            size = 4 * SOCKETS
+            asked.respond(bytes(size))
+            await turns(500)
+            assert asked.connection.unsent > size - SOCKETS
+            (connection,) = [c for c in forebay.app._connections if c.orderer.held]
+            assert connection.orderer.held < 2 * MAX_HELD
+            slow.answer()
+            _, second = await client.receives(1, 2)
+            assert len(second.body) == size
+            assert connection.orderer.held == 0
+
+    @in_loop
+    async def test_a_broker_that_does_not_read_holds_up_its_clients(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].reads(False)
+            await turns()
+            client = await forebay.client(0)
+            size = 4 * SOCKETS
+            client.send(echo(1, bytes(size)), echo(2))
+            taken = await settle(forebay, "forebay_request_bytes_total", "client")
+            assert taken < SOCKETS
+            assert client.unsent > size - 2 * SOCKETS
+            cluster[0].reads(True)
+            first, _ = await client.receives(1, 2)
+            assert len(first.body) == size
+
+    @in_loop
+    async def test_a_client_that_does_not_read_answers_to_its_records_is_not_read(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(metadata(0, *[f"{number}" * 200 for number in range(50)]))
+            await client.receives(0)
+            sent = 0
+            while not client.unsent and sent < 20_000:
+                for _ in range(100):
+                    client.send(metadata(sent, *[f"{number}" * 100 for number in range(50)]))
+                    sent += 1
+                await turns()
+            assert client.unsent
+            await client.receives(*range(sent))
+
+
+class TestListeners:
+    @in_loop
+    async def test_a_bootstrap_port_that_is_taken_stops_the_start_with_its_address(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            with pytest.raises(StartError, match=rf"{LOOPBACK}:{forebay.port}"):
+                await _start_on(cluster, forebay.port)
+
+    @in_loop
+    async def test_each_broker_is_behind_its_own_port(self) -> None:
+        async with FakeCluster({"ponds": [0]}, nodes=3) as cluster, running(cluster.bootstrap) as forebay:
+            for node, broker in cluster.brokers.items():
+                client = await forebay.client(node)
+                client.send(echo(node))
+                await client.receives(node)
+                assert len(broker.requests(LIST_GROUPS)) == 1
+
+    @in_loop
+    async def test_a_broker_that_moves_to_another_address_is_followed(self) -> None:
+        async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 1, batch(keyed("a")))))
+            await client.receives(1)
+            cluster[1].down()
+            moved = await cluster.join(1)
+            client.send(metadata(2), produce(3, ("ponds", 1, batch(keyed("b")))))
+            _, answer = await client.receives(2, 3)
+            assert only(answer).error_code == NONE
+            assert [asked.values for asked in moved.requests(PRODUCE)] == [["b"]]
+            client = await forebay.client(1)
+            client.send(echo(1))
+            await client.receives(1)
+            assert len(moved.requests(LIST_GROUPS)) == 1
+
+    @in_loop
+    async def test_no_broker_at_the_start_is_waited_for(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster:
+            cluster[0].down()
+            port = cluster[0].port
+            starting = asyncio.create_task(_first_answer(cluster))
+            await turns(100)
+            assert cluster[0].port == port
+            await cluster[0].up()
+            assert await soon(starting)
+
+
+async def _start_on(cluster: FakeCluster, port: int) -> None:
+    await App(settings(cluster.bootstrap, port), Stats()).start()
+
+
+async def _first_answer(cluster: FakeCluster) -> bool:
+    async with running(cluster.bootstrap) as forebay:
+        client = await forebay.client(0)
+        client.send(echo(1))
+        await client.receives(1)
+        return True
+
+
+class TestDrain:
+    @in_loop
+    async def test_flushes_what_lingers_answers_it_and_closes(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, linger_ms=60_000) as forebay:
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(null_key("a")))))
+            await until(lambda: forebay.count("forebay_queued_bytes") > 0)
+            assert cluster.log == {}
+            draining = asyncio.create_task(forebay.app.drain())
+            (response,) = await client.receives(1)
+            assert only(response).error_code == NONE
+            assert await client.is_closed()
+            await soon(draining)
+            assert cluster.values("ponds", 0) == ["a"]
+
+    @in_loop
+    async def test_accepts_and_reads_nothing_more_but_waits_for_what_is_away(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            assert forebay.app.ready() is None
+            cluster[0].holds(PRODUCE)
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(null_key("a")))))
+            away = await cluster[0].receives(PRODUCE)
+            draining = asyncio.create_task(forebay.app.drain())
+            await turns()
+            assert forebay.app.ready() == "draining"
+            client.send(echo(2))
+            with pytest.raises(ConnectionRefusedError):
+                await WireClient.connect(forebay.node_port(0))
+            assert not draining.done()
+            away.answer()
+            await client.receives(1)
+            assert await client.is_closed()
+            await soon(draining)
+            assert cluster[0].requests(LIST_GROUPS) == []
+
+    @in_loop
+    async def test_records_without_acks_are_flushed_too(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, linger_ms=60_000) as forebay:
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(null_key("a"))), acks=0))
+            await until(lambda: forebay.count("forebay_queued_bytes") > 0)
+            client.close()
+            await soon(forebay.app.drain())
+            assert cluster.values("ponds", 0) == ["a"]
+
+    @in_loop
+    async def test_metadata_that_was_asked_for_still_names_the_listeners(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            cluster[0].holds(METADATA)
+            client.send(metadata(1, "ponds"))
+            asked = await cluster[0].receives(METADATA)
+            while asked.client_id != "old-producer":
+                asked = await cluster[0].receives(METADATA)
+            draining = asyncio.create_task(forebay.app.drain())
+            await turns()
+            asked.answer()
+            (response,) = await client.receives(1)
+            assert forebay.node_port(0).to_bytes(4, "big") in response.whole
+            await soon(draining)
+
+    @in_loop
+    async def test_an_idle_proxy_leaves_at_once_and_leaves_no_connection(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))), echo(2))
+            await client.receives(1, 2)
+            await soon(forebay.app.drain(), 0.5)
+            assert await client.is_closed()
+            await until(lambda: not cluster[0].connections)
+
+    @in_loop
+    async def test_abort_leaves_at_once(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(PRODUCE)
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            await cluster[0].receives(PRODUCE)
+            forebay.app.abort()
+            assert await client.is_closed()
+            await until(lambda: not cluster[0].connections)

@@ -1,0 +1,132 @@
+"""Logs: one event, one line; no local variables; floods are cut short and owned up to."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from forebay_proxy.logs import RateLimited, configure, get_logger
+
+
+@pytest.fixture(autouse=True)
+def _own_configuration() -> Iterator[None]:
+    handlers, level = list(logging.root.handlers), logging.root.level
+    yield
+    structlog.reset_defaults()
+    logging.root.handlers = handlers
+    logging.root.setLevel(level)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def lines(out: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def fail_with(payload: str) -> None:
+    raise ValueError("broken")
+
+
+class TestForm:
+    def test_json_where_nobody_looks(self) -> None:
+        out = io.StringIO()
+        configure("info", "auto", out)
+        get_logger(worker=3).info("client connected", client="10.0.0.1:4711")
+        (line,) = lines(out)
+        assert (line["event"], line["level"]) == ("client connected", "info")
+        assert (line["worker"], line["client"]) == (3, "10.0.0.1:4711")
+
+    def test_lines_for_people_on_a_terminal(self) -> None:
+        out = Terminal()
+        configure("info", "auto", out)
+        get_logger().warning("client refused", client="x")
+        assert "client refused" in out.getvalue()
+        assert not out.getvalue().startswith("{")
+
+    def test_the_form_can_be_forced(self) -> None:
+        out = Terminal()
+        configure("info", "json", out)
+        get_logger().info("hello")
+        assert lines(out)[0]["event"] == "hello"
+
+    def test_lower_levels_are_left_out(self) -> None:
+        out = io.StringIO()
+        configure("warning", "json", out)
+        get_logger().info("quiet")
+        get_logger().error("loud")
+        assert [line["event"] for line in lines(out)] == ["loud"]
+
+    @pytest.mark.parametrize("form", ["json", "console"])
+    def test_a_traceback_shows_no_local_variables(self, form: str) -> None:
+        out = io.StringIO()
+        configure("info", form, out)
+        try:
+            fail_with("-".join(["secret", "payload"]))
+        except ValueError:
+            get_logger().exception("failed")
+        assert "broken" in out.getvalue()
+        assert "fail_with" in out.getvalue()
+        assert "secret-payload" not in out.getvalue()
+
+    def test_the_standard_librarys_warnings_take_the_same_form(self) -> None:
+        out = io.StringIO()
+        configure("info", "json", out)
+        logging.getLogger("asyncio").error("Task exception was never %s", "retrieved")
+        (line,) = lines(out)
+        assert (line["event"], line["level"]) == ("Task exception was never retrieved", "error")
+
+
+class TestRateLimited:
+    def test_a_flood_of_one_kind_is_cut_short_and_counted(self) -> None:
+        out, clock = io.StringIO(), Clock()
+        configure("info", "json", out)
+        log = RateLimited(get_logger(), most=2, window=10, clock=clock)
+        for client in range(5):
+            log.warning("connection lost", client=client)
+        log.warning("another kind")
+        assert [line["event"] for line in lines(out)] == ["connection lost"] * 2 + ["another kind"]
+        clock.now += 10
+        log.warning("connection lost", client=5)
+        told, again = lines(out)[3:]
+        assert (told["of"], told["left_out"]) == ("connection lost", 3)
+        assert (again["event"], again["client"]) == ("connection lost", 5)
+
+    def test_within_the_limit_nothing_is_added(self) -> None:
+        out, clock = io.StringIO(), Clock()
+        configure("info", "json", out)
+        log = RateLimited(get_logger(), most=2, window=10, clock=clock)
+        log.info("a")
+        clock.now += 10
+        log.error("a")
+        log.flush()
+        assert [line["event"] for line in lines(out)] == ["a", "a"]
+
+    def test_flush_tells_of_windows_that_are_over_only(self) -> None:
+        out, clock = io.StringIO(), Clock()
+        configure("info", "json", out)
+        log = RateLimited(get_logger(), most=1, window=10, clock=clock)
+        for _ in range(4):
+            log.info("a")
+        log.flush()
+        assert len(lines(out)) == 1
+        clock.now += 10
+        log.flush()
+        log.flush()
+        assert [line.get("left_out") for line in lines(out)] == [None, 3]

@@ -1,0 +1,210 @@
+"""One Metadata request in flight; the next carries all that came meanwhile; one that fails goes to another broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+from forebay_codecs.apis import METADATA
+from forebay_codecs.primitives import Reader
+from forebay_proxy.cluster import Cluster
+from forebay_proxy.metadata_updater import UNKNOWN_TOPIC_TRIES, MetadataUpdater
+from forebay_proxy.metrics import Stats
+from tests.kit import fakes_proxy as fakes
+from tests.kit.app import settings
+from tests.kit.event_loop import in_loop, turns, until
+from tests.kit.fake_broker import Asked, FakeCluster
+from tests.kit.wire import keyed
+
+
+def topics(asked: Asked) -> list[str]:
+    reader = Reader(asked.body)
+    return [reader.string(False) for _ in range(reader.array(False))]
+
+
+class Updating:
+    def __init__(self, brokers: FakeCluster, rng: Random, **changed: Any) -> None:
+        self.brokers = brokers
+        self.accumulator = fakes.accumulator()
+        self.cluster = Cluster(self.accumulator)
+        self.stats = Stats()
+        self.updater = MetadataUpdater(self.cluster, settings(brokers.bootstrap, 1, **changed), self.stats, rng)
+        self.ready: list[str] = []
+
+    def want(self, *names: str) -> None:
+        for name in names:
+            self.updater.want(name, lambda name=name: self.ready.append(name))  # type: ignore[misc]
+
+    def asked(self) -> list[list[str]]:
+        """The topics of each request, over all brokers in order of their ids."""
+        return [topics(asked) for broker in self.brokers.brokers.values() for asked in broker.requests(METADATA)]
+
+
+@asynccontextmanager
+async def updating(brokers: FakeCluster, seed: int = 1, **changed: Any) -> AsyncIterator[Updating]:
+    """Past its first refresh, which learns of the brokers."""
+    running = Updating(brokers, Random(seed), **changed)
+    task = asyncio.get_running_loop().create_task(running.updater.run())
+    try:
+        await until(lambda: running.cluster.updated_at is not None)
+        await until(lambda: running.updater._connection is not None)
+        for broker in brokers.brokers.values():
+            broker.forget()
+        yield running
+    finally:
+        task.cancel()
+        running.updater.close()
+        await turns()
+
+
+@in_loop
+async def test_the_next_request_carries_all_that_came_meanwhile() -> None:
+    async with FakeCluster({"a": [0], "b": [0], "c": [0]}) as brokers, updating(brokers) as running:
+        brokers[0].holds(METADATA)
+        running.want("a")
+        first = await brokers[0].receives(METADATA)
+        running.want("b", "c")
+        running.want("b")
+        running.updater.invalidate(["d"], "error")
+        await turns(100)
+        assert running.asked() == [["a"]]
+        first.answer()
+        second = await brokers[0].receives(METADATA)
+        assert topics(second) == ["b", "c", "d"]
+        assert running.ready == ["a"]
+        second.answer()
+        await until(lambda: sorted(running.ready) == ["a", "b", "b", "c"])
+
+
+@in_loop
+async def test_nothing_is_asked_while_nothing_is_wanted() -> None:
+    async with FakeCluster({"a": [0]}) as brokers, updating(brokers, retry_backoff_ms=1) as running:
+        await turns(1000)
+        assert running.asked() == []
+
+
+@in_loop
+async def test_brokers_alone_are_asked_for_never_all_topics() -> None:
+    async with FakeCluster({"a": [0]}) as brokers, updating(brokers) as running:
+        running.updater.invalidate([], "connection")
+        asked = await brokers[0].receives(METADATA)
+        assert asked.body[:4] == b"\0\0\0\0"  # null, −1, would be all
+
+
+@in_loop
+async def test_a_broker_that_fails_is_followed_by_another() -> None:
+    async with FakeCluster({"a": [0]}, nodes=3) as brokers, updating(brokers) as running:
+        for broker in brokers.brokers.values():
+            broker.holds(METADATA)
+        running.want("a")
+        failed: set[int] = set()
+        while len(failed) < 3:  # the generator may choose one twice, but not for ever
+            await until(lambda: any(broker.requests(METADATA) for broker in brokers.brokers.values()))
+            for broker in brokers.brokers.values():
+                for asked in broker.requests(METADATA):
+                    failed.add(broker.node_id)
+                    asked.close()
+                broker.forget()
+        for broker in brokers.brokers.values():
+            broker.releases(METADATA)
+        await until(lambda: running.ready == ["a"])
+        assert running.stats.take().counters["forebay_errors_total", ("upstream", "metadata")] >= 3
+
+
+@in_loop
+async def test_brokers_that_are_down_are_asked_last() -> None:
+    for seed in range(5):
+        async with FakeCluster({"a": [0]}, nodes=3) as brokers, updating(brokers, seed) as running:
+            for node_id in (0, 2):
+                running.cluster.set_down(running.cluster.nodes[node_id], True)
+            brokers[1].holds(METADATA)
+            running.updater.close()
+            await turns()
+            running.want("a")
+            await brokers[1].receives(METADATA)
+
+
+@in_loop
+async def test_which_broker_is_asked_is_the_generators_choice() -> None:
+    chosen = []
+    for seed in range(12):
+        async with FakeCluster({"a": [0]}, nodes=3) as brokers, updating(brokers, seed) as running:
+            running.updater.close()
+            await turns()
+            running.want("a")
+            await until(lambda running=running: running.ready)  # type: ignore[misc]
+            chosen += [node for node, broker in brokers.brokers.items() if broker.requests(METADATA)]
+    expected = []
+    for seed in range(12):
+        nodes = [0, 1, 2]
+        Random(seed).shuffle(nodes)
+        expected.append(nodes[0])
+    assert chosen == expected
+    assert len(set(chosen)) > 1
+
+
+@in_loop
+async def test_a_topic_that_stays_unknown_is_told_after_some_tries() -> None:
+    async with FakeCluster({"a": [0]}) as brokers, updating(brokers, retry_backoff_ms=1) as running:
+        running.want("nowhere")
+        await until(lambda: running.ready == ["nowhere"])
+        assert running.asked() == [["nowhere"]] * UNKNOWN_TOPIC_TRIES
+        running.want("nowhere")
+        await until(lambda: running.ready == ["nowhere"] * 2)
+
+
+@in_loop
+async def test_a_topic_that_turns_up_is_told_at_once() -> None:
+    async with FakeCluster({}) as brokers, updating(brokers) as running:
+        running.want("late")
+        await brokers[0].receives(METADATA)
+        await brokers[0].receives(METADATA)
+        brokers.topics["late"] = [0]
+        await until(lambda: running.ready == ["late"])
+        assert len(running.asked()) < UNKNOWN_TOPIC_TRIES
+
+
+@in_loop
+async def test_records_that_wait_for_a_leader_keep_their_topic_asked_for_until_there_is_one() -> None:
+    async with FakeCluster({"a": [-1]}) as brokers, updating(brokers, retry_backoff_ms=1) as running:
+        running.want("a")
+        await until(lambda: running.ready == ["a"])
+        queue = running.cluster.topics["a"].queues.queue(0)
+        fakes.append(running.accumulator, queue, keyed("x"))
+        running.updater.invalidate(["a"], "error")
+        for _ in range(3):
+            assert topics(await brokers[0].receives(METADATA)) == ["a"]
+        brokers.topics["a"] = [0]
+        await until(lambda: queue.leader == 0)
+        await until(lambda: not running.updater._wanted)
+
+
+@in_loop
+async def test_all_topics_are_refreshed_at_least_as_often_as_set_and_idle_ones_forgotten() -> None:
+    async with (
+        FakeCluster({"a": [0]}) as brokers,
+        updating(brokers, metadata_max_age_ms=100, retry_backoff_ms=1) as running,
+    ):
+        running.want("a")
+        await until(lambda: running.ready == ["a"])
+        brokers[0].forget()
+        assert topics(await brokers[0].receives(METADATA)) in (["a"], [])
+        await until(lambda: "a" not in running.cluster.topics)
+
+
+@in_loop
+async def test_no_broker_at_the_start_is_tried_again() -> None:
+    async with FakeCluster({"a": [0]}) as brokers:
+        brokers[0].down()
+        running = Updating(brokers, Random(1))
+        task = asyncio.get_running_loop().create_task(running.updater.run())
+        failures = running.stats.counter("forebay_errors_total", side="upstream", kind="metadata")
+        await until(lambda: failures.value >= 2)
+        await brokers[0].up()
+        await until(lambda: running.cluster.updated_at is not None)
+        task.cancel()
+        running.updater.close()
+        await turns()

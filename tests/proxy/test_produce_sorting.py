@@ -1,0 +1,144 @@
+"""design.md's table of eligibility, line by line, over whole Produce requests."""
+
+from __future__ import annotations
+
+import pytest
+
+from forebay_codecs import produce_request
+from forebay_codecs.compression import GZIP, NONE
+from forebay_codecs.error_codes import CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE
+from forebay_codecs.record_batch import ClientBatch
+from forebay_policies.eligibility import Eligibility
+from forebay_proxy.metrics import Stats
+from forebay_proxy.produce_sorting import Sorted, Sorter
+from forebay_proxy.settings import CHOOSE_PARTITIONS_THEMSELVES
+from tests.codecs.record_oracle import Record, decode_section, encode_section, seal
+from tests.kit.wire import Batches, batch, keyed, null_key, produce, transactional
+
+CAP = 10_000
+MIXED = [*keyed("a"), *null_key("b"), *keyed("c"), *null_key("d")]
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.stats = Stats()
+        eligibility = Eligibility(("*",), ("raw*",), ("*",), CHOOSE_PARTITIONS_THEMSELVES)
+        self.sorter = Sorter(eligibility, lambda name: name == "inner", CAP, self.stats)
+
+    def sort(self, *batches: Batches) -> Sorted:
+        frame = produce(1, *batches)[4:]
+        return self.sorter.sort(frame, produce_request.parse(frame))
+
+    def topics(self, frame: bytes) -> set[str]:
+        return self.sorter.topics_to_touch(frame[4:], produce_request.parse(frame[4:]))
+
+    def reasons(self) -> dict[str, int]:
+        counters = self.stats.take().counters
+        return {labels[0]: n for (name, labels), n in counters.items() if name == "forebay_batches_in_total" and n}
+
+
+def records(batch_: ClientBatch) -> list[Record]:
+    return decode_section(batch_.section, batch_.record_count, batch_.base_timestamp)
+
+
+class TestWholeRequests:
+    @pytest.mark.parametrize(
+        ("frame", "reason"),
+        [
+            (transactional(produce(1, ("ponds", 0, batch(null_key("a"))))), "transactional"),
+            (produce(1, ("ponds", 0, batch(null_key("a"))), client_id="connector-producer-x-0"), "client_excluded"),
+            (produce(1, ("raw-ponds", 0, batch(null_key("a")))), "topic_excluded"),
+            (produce(1, ("inner", 0, batch(null_key("a")))), "internal_topic"),
+            (produce(1, ("__consumer_offsets", 0, batch(null_key("a")))), "internal_topic"),
+            (produce(1, ("ponds", 0, batch(null_key("a"), producer_id=0))), "idempotent"),
+            (produce(1, ("ponds", 0, seal(encode_section(null_key("a")), count=1, attributes=0x10))), "transactional"),
+            (
+                produce(1, ("ponds", 0, seal(encode_section(null_key("a")), count=1, attributes=0x20))),
+                "unknown_attributes",
+            ),
+            (produce(1, ("ponds", 0, batch(null_key("a"), magic=1))), "unknown_attributes"),
+            (produce(1, ("ponds", 0, b"")), "unknown_attributes"),
+            (produce(1, ("ponds", 0, batch(null_key("a")) + batch(null_key("b")))), "unknown_attributes"),
+        ],
+    )
+    def test_goes_on_as_it_came(self, frame: bytes, reason: str) -> None:
+        desk = Desk()
+        assert desk.topics(frame) == set()
+        desk.sorter.count_untouched(frame[4:], produce_request.parse(frame[4:]))
+        assert desk.reasons() == {reason: 1}
+
+    def test_only_topics_with_something_to_touch_need_metadata(self) -> None:
+        batches = [("ponds", 0, batch(null_key("a"))), ("raw", 0, batch(keyed("b"))), ("lakes", 1, batch(keyed("c")))]
+        assert Desk().topics(produce(1, *batches)) == {"ponds", "lakes"}
+
+    def test_a_request_without_topics_has_nothing_to_touch(self) -> None:
+        assert Desk().topics(produce(1)) == set()
+
+
+class TestTouched:
+    @pytest.mark.parametrize("codec", [NONE, GZIP])
+    def test_null_key_records_may_move(self, codec: int) -> None:
+        desk = Desk()
+        (touched,) = desk.sort(("ponds", 4, batch(null_key("a", "b"), codec))).touched
+        assert (touched.slot, touched.topic, touched.partition) == (0, "ponds", 4)
+        assert (touched.movable, touched.whole) == (True, True)
+        assert records(touched.batch) == null_key("a", "b")
+        assert desk.reasons() == {"null_key": 1}
+
+    def test_keyed_records_stay(self) -> None:
+        desk = Desk()
+        (touched,) = desk.sort(("ponds", 4, batch(keyed("a", "b")))).touched
+        assert (touched.movable, touched.whole) == (False, True)
+        assert desk.reasons() == {"keyed": 1}
+
+    def test_an_empty_key_is_a_key(self) -> None:
+        (touched,) = Desk().sort(("ponds", 0, batch([Record(b"", b"v")]))).touched
+        assert not touched.movable
+
+    @pytest.mark.parametrize("codec", [NONE, GZIP])
+    def test_mixed_records_are_split_in_their_order(self, codec: int) -> None:
+        desk = Desk()
+        kept, free = desk.sort(("ponds", 4, batch(MIXED, codec))).touched
+        assert [(part.movable, part.whole, part.slot) for part in (kept, free)] == [(False, False, 0), (True, False, 0)]
+        assert records(kept.batch) == keyed("a", "c")
+        assert records(free.batch) == null_key("b", "d")
+        assert desk.reasons() == {"mixed": 1}
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("bad", "code", "reason"),
+        [
+            (batch(null_key("a"), crc=1), CORRUPT_MESSAGE, "corrupt"),
+            (batch(null_key("a"), last_offset_delta=1), INVALID_RECORD, "invalid"),
+            (seal(encode_section(null_key("a")), count=2), INVALID_RECORD, "invalid"),
+            (seal(encode_section(null_key("a")) + b"\0", count=1), INVALID_RECORD, "invalid"),
+            (seal(b"", count=0), INVALID_RECORD, "invalid"),
+            (seal(b"no gzip", count=1, attributes=GZIP), CORRUPT_MESSAGE, "corrupt"),
+            (batch(null_key("a" * (CAP + 1)), GZIP), MESSAGE_TOO_LARGE, "too_large"),
+        ],
+    )
+    def test_for_its_partition_only(self, bad: bytes, code: int, reason: str) -> None:
+        desk = Desk()
+        found = desk.sort(("ponds", 0, batch(keyed("a"))), ("ponds", 1, bad), ("ponds", 2, batch(keyed("b"))))
+        assert [(refused.slot, refused.error_code) for refused in found.refused] == [(1, code)]
+        assert [touched.slot for touched in found.touched] == [0, 2]
+        assert desk.reasons() == {"keyed": 2, reason: 1}
+
+
+def test_all_kinds_beside_each_other_keep_their_slots() -> None:
+    frame_batches: list[Batches] = [
+        ("ponds", 0, batch(keyed("a"))),
+        ("ponds", 1, batch(null_key("b"), producer_id=9)),
+        ("raw", 0, batch(null_key("c"))),
+        ("lakes", 0, batch(null_key("d"), crc=1)),
+        ("lakes", 1, batch(MIXED)),
+    ]
+    found = Desk().sort(*frame_batches)
+    assert [touched.slot for touched in found.touched] == [0, 4, 4]
+    assert [refused.slot for refused in found.refused] == [3]
+    frame = produce(1, *frame_batches)[4:]
+    assert [(entry.slot, entry.topic, frame[entry.start : entry.end]) for entry in found.untouched] == [
+        (1, "ponds", frame_batches[1][2]),
+        (2, "raw", frame_batches[2][2]),
+    ]
