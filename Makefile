@@ -2,6 +2,7 @@
 # make test         everything: lint, unit tests pure and compiled, deploy checks, integration tests (see .ci/toolchain)
 # make lint | unit | compile-test | deploy-test | integration    a part of it
 # make clean        remove what was built; distclean: downloads as well
+# make bench        the tables of docs/performance.md, measured anew on this machine (about an hour)
 # Another Python:   make PYTHON=python3.13 …
 
 PYTHON ?= python3
@@ -16,7 +17,7 @@ SOURCES := $(shell find codecs policies proxy -name '*.py') hatch_build.py pypro
 # Older makes (3.81 is still about) mix the lines of jobs; that is all they lose.
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-.PHONY: demo test lint unit compile-test deploy-test integration kit clean distclean
+.PHONY: bench demo test lint unit compile-test deploy-test integration kit clean distclean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.demo build/demo/.done
@@ -49,6 +50,10 @@ deploy-test: $(VENV)/.dev kit
 
 integration: $(VENV)/.dev kit
 	$(PYTEST) tests/integration
+
+# Over the compiled codecs, as users have them.
+bench: $(VENV)/.dev kit build/compiled/.done
+	FOREBAY_REQUIRE_COMPILE=1 PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python -m bench --keep $(BENCH)
 
 # Kafka, old clients, toxiproxy, kubeconform and kcat into .cache/; quick where they are there.
 kit: $(VENV)/.dev

@@ -19,6 +19,9 @@ from tests.kit.java import JavaClient
 from tests.kit.kafka import KafkaCluster
 from tests.kit.topic_log import TopicLog
 
+# What these assert is told with its values, as if it stood in a test.
+pytest.register_assert_rewrite("tests.integration.checks")
+
 DIRECT = os.environ.get("FOREBAY_TEST_DIRECT") == "1"
 
 

@@ -26,9 +26,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from tests.kit.metadata import ask_metadata
 from tests.kit.paths import KAFKA, NotSetUp, classpath
 from tests.kit.ports import LOOPBACK, free_port
 from tests.kit.server import Server, ServerFailed
@@ -171,21 +171,13 @@ class KafkaCluster:
             self._servers[node].wait_until(lambda node=node: self._leads(node, name, len(replicas)), 30)  # type: ignore[misc]
 
     def _knows_all(self, node: int) -> bool:
-        return self._metadata(node, None) == len(self.nodes)
+        known = ask_metadata(self.internal_ports[node])
+        return known is not None and len(known.brokers) == len(self.nodes)
 
     def _leads(self, node: int, topic: str, partitions: int) -> bool:
-        return self._metadata(node, topic) == partitions
-
-    def _metadata(self, node: int, topic: str | None) -> int:
-        """How many brokers the node knows of; for a topic, how many partitions with a leader."""
-        admin = AdminClient({"bootstrap.servers": f"{LOOPBACK}:{self.internal_ports[node]}", "log_level": 0})
-        try:
-            metadata = admin.list_topics(topic, timeout=1) if topic else admin.list_topics(timeout=1)
-        except KafkaException:
-            return -1
-        if topic is None:
-            return len(metadata.brokers)
-        return sum(partition.leader >= 0 for partition in metadata.topics[topic].partitions.values())
+        """The node itself knows a leader of each partition: a client may ask any node next."""
+        known = ask_metadata(self.internal_ports[node], topic)
+        return known is not None and sum(led.leader_id >= 0 for led in known.topics[0].partitions) == partitions
 
     def _node_settings(self, node: int) -> dict[str, str]:
         voters = ",".join(f"{peer}@{LOOPBACK}:{port}" for peer, port in self._controller_ports.items())

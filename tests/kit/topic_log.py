@@ -35,8 +35,10 @@ class TopicLog:
 
     def ends(self, topic: str) -> Ends:
         """The offset after the last record of each partition."""
-        partitions = self._uncommitted.list_topics(topic, timeout=_SECONDS).topics[topic].partitions
-        return {partition: self._end(topic, partition) for partition in partitions}
+        known = self._uncommitted.list_topics(topic, timeout=_SECONDS).topics[topic]
+        if known.error is not None or not known.partitions:
+            raise ClientFailed(f"the ends of {topic}: {known.error or 'no partitions'}")
+        return {partition: self._end(topic, partition) for partition in known.partitions}
 
     def read(self, topic: str, since: Ends, *, at_least: int = 0, read_committed: bool = False) -> list[ConsumedRecord]:
         """All records from `since` on. Waits for `at_least` of them, for acks=0 says nothing of when they are there."""

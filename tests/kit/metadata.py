@@ -1,0 +1,23 @@
+"""One node's own Metadata answer. Client libraries ask whichever broker they like, which says nothing of this one."""
+
+from __future__ import annotations
+
+import socket
+
+from forebay_codecs.metadata import Metadata, encode_metadata_request, parse_metadata_response
+from tests.kit.ports import LOOPBACK
+
+_VERSION = 9
+_SECONDS = 5
+
+
+def ask_metadata(port: int, *topics: str) -> Metadata | None:
+    """What the broker behind `port` knows, or None while it does not answer. No topics: brokers only."""
+    request = encode_metadata_request(1, "the-test-itself", _VERSION, topics)
+    try:
+        with socket.create_connection((LOOPBACK, port), _SECONDS) as connection, connection.makefile("rb") as answers:
+            connection.sendall(len(request).to_bytes(4, "big") + request)
+            response = answers.read(int.from_bytes(answers.read(4), "big"))
+    except OSError:
+        return None
+    return parse_metadata_response(response, _VERSION) if response else None
