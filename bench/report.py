@@ -25,7 +25,7 @@ class Table:
     rows: Sequence[Sequence[object]]
 
     def markdown(self) -> str:
-        lines = [self.head, ["---"] + ["---:"] * (len(self.head) - 1), *self.rows]
+        lines = [self.head, ["---", *["---:"] * (len(self.head) - 1)], *self.rows]
         return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
