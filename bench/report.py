@@ -55,11 +55,8 @@ def keep(section: Section, document: Path = DOCUMENT) -> None:
     block = f"{begin}\n{section.markdown()}\n{end}"
     text = document.read_text()
     known = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
-    if known.search(text):
-        text = known.sub(lambda _: block, text)
-    else:
-        text = f"{text.rstrip()}\n\n{block}\n"
-    document.write_text(text)
+    kept = known.sub(lambda _: block, text)
+    document.write_text(kept if block in kept else f"{text.rstrip()}\n\n{block}\n")
 
 
 def _processor() -> str:
