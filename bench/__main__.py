@@ -1,7 +1,7 @@
 """`python -m bench [NAME …] [--short] [--keep]`: runs benchmarks, prints their tables.
 
-Each benchmark is a module `bench/NAME_words.py` with `run(short) -> Section`. `--short` shows that it works, in seconds,
-and measures little; `--keep` writes the section into docs/performance.md.
+Each benchmark is a module `bench/NAME_words.py` with `run(short) -> Section`. `--short` shows that it works, in
+seconds, and measures little; `--keep` writes the section into docs/performance.md.
 """
 
 from __future__ import annotations
