@@ -1,8 +1,11 @@
 # make demo         what Forebay does, side by side, on a machine with only Python 3.11 or newer
 # make test         everything: lint, unit tests pure and compiled, deploy checks, integration tests (see .ci/toolchain)
-# make lint | unit | compile-test | deploy-test | integration    a part of it
+# make lint | unit | compile-test | deploy-test | integration | chaos-test    a part of it
 # make clean        remove what was built; distclean: downloads as well
+# make chaos        faults on a real cluster, each by itself, then pairs for CHAOS_SECONDS=1800: docs/reliability.md
+# make fuzz         bad bytes to every decoder and to the whole proxy, for FUZZ_SECONDS=600
 # make bench        the tables of docs/performance.md, measured anew on this machine (about an hour)
+# make bench-others fetches other proxies for bench f to compare with, and tries them (Shotover: nine minutes of CPU)
 # Another Python:   make PYTHON=python3.13 …
 
 PYTHON ?= python3
@@ -12,12 +15,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # The `ci` profile has no deadline, since jobs share the machine, and the same examples every time; a bare `pytest`
 # looks for new ones.
 PYTEST := $(BIN)/python -m pytest -q -p tests.no_skips --hypothesis-profile=ci
-UNIT := tests --ignore=tests/integration --ignore=tests/deploy
+UNIT := tests --ignore=tests/integration --ignore=tests/deploy --ignore=tests/chaos
 SOURCES := $(shell find codecs policies proxy -name '*.py') hatch_build.py pyproject.toml constraints.txt
 # Older makes (3.81 is still about) mix the lines of jobs; that is all they lose.
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-.PHONY: bench demo test lint unit compile-test deploy-test integration kit clean distclean
+.PHONY: bench bench-others chaos fuzz demo test lint unit compile-test deploy-test integration chaos-test kit clean distclean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.demo build/demo/.done
@@ -30,6 +33,7 @@ test:
 	@$(MAKE) --no-print-directory $(VENV)/.dev
 	@$(MAKE) --no-print-directory -j2 $(SYNC) kit lint unit compile-test deploy-test
 	@$(MAKE) --no-print-directory integration
+	@$(MAKE) --no-print-directory chaos-test
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check --quiet
@@ -51,9 +55,28 @@ deploy-test: $(VENV)/.dev kit
 integration: $(VENV)/.dev kit
 	$(PYTEST) tests/integration
 
+chaos-test: $(VENV)/.dev kit
+	$(PYTEST) tests/chaos
+
+# The seed is printed with every pair; FOREBAY_TEST_SEED=N draws the same pairs again.
+CHAOS_SECONDS ?= 1800
+chaos: $(VENV)/.dev kit
+	FOREBAY_TEST_SECONDS=$(CHAOS_SECONDS) FOREBAY_TEST_KEEP=1 $(PYTEST) -s tests/chaos
+
 # Over the compiled codecs, as users have them.
 bench: $(VENV)/.dev kit build/compiled/.done
 	FOREBAY_REQUIRE_COMPILE=1 PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python -m bench --keep $(BENCH)
+
+bench-others: $(VENV)/.dev kit
+	$(BIN)/python -m bench.others_setup
+	$(BIN)/python -m bench.others_check
+
+# Led by coverage where atheris is to be had; the seed is printed, FUZZ='--seed N --only NAME' repeats a part of it.
+FUZZ_SECONDS ?= 600
+fuzz: $(VENV)/.dev build/compiled/.done
+	@$(PIP) install -c constraints.txt --group fuzz || echo "no atheris here: mutants are led by what is accepted" >&2
+	$(BIN)/python -m tests.fuzz.compiled --python $(CURDIR)/build/compiled
+	$(BIN)/python -m tests.fuzz --guided --seconds $(FUZZ_SECONDS) $(FUZZ)
 
 # Kafka, old clients, toxiproxy, kubeconform and kcat into .cache/; quick where they are there.
 kit: $(VENV)/.dev

@@ -1,0 +1,83 @@
+"""g. Many connections that send little: 200 of one 200-byte record a request, directly and through Forebay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from bench.connections import Load, Outcome, Phase, offer
+from bench.report import Section, Table
+from bench.rig import KAFKA, TOPIC, Watch, broker_pids, brokers, forebay, leader_ports, median_of, shown
+from bench.wired import codecs
+from tests.kit.forebay import ForebayProcess
+
+TITLE: Final = "Many connections that send little"
+PARTITIONS: Final = 6
+CONNECTIONS: Final = 200
+JVM_WARM_UP: Final = 0.75
+"""Of a run's time, before the first: brokers that have just started take four times the CPU for a request."""
+
+
+class Run(NamedTuple):
+    """One load. `requests` and `batches`: what the brokers saw for each of its records."""
+
+    outcome: Outcome
+    requests: float
+    batches: float
+
+    def cpu(self, name: str) -> float:
+        """µs a record."""
+        return 1e6 * self.outcome.cpu[name] / self.outcome.answered
+
+
+def run(short: bool) -> Section:
+    warm_up, seconds, rounds = (1.0, 3.0, 1) if short else (4.0, 16.0, 3)
+    phases = (Phase(warm_up), Phase(seconds))
+    with brokers(PARTITIONS) as cluster, forebay(cluster) as proxy:
+        pids = {"brokers": broker_pids(cluster), "forebay": (proxy.pid,)}
+        direct = Load(TOPIC, leader_ports(cluster, PARTITIONS), CONNECTIONS, phases, pids=pids)
+        through = Load(TOPIC, leader_ports(proxy, PARTITIONS), CONNECTIONS, phases, pids=pids)
+        offer(msgspec.structs.replace(direct, phases=(Phase(JVM_WARM_UP * seconds),)))
+        runs = [(_offered(direct), _watched(through, proxy)) for _ in range(rounds)]
+    return Section("g", TITLE, [_what(seconds, rounds), _table(*zip(*runs, strict=True))])
+
+
+def _offered(load: Load) -> Run:
+    return Run(offer(load)[-1], 1, 1)
+
+
+def _watched(load: Load, proxy: ForebayProcess) -> Run:
+    with Watch(proxy) as did:
+        outcomes = offer(load)
+    records = sum(outcome.sent for outcome in outcomes)
+    return Run(outcomes[-1], did.requests / records, did.batches / records)
+
+
+def _table(direct: Sequence[Run], through: Sequence[Run]) -> Table:
+    lines = [(name, median_of(direct, of), median_of(through, of)) for name, of in LINES.items()]
+    head = ["", "directly", "through Forebay", "ratio"]
+    return Table(head, [[name, shown(a), shown(b), f"{b / a:.2f}" if a else ""] for name, a, b in lines])
+
+
+LINES: Final[dict[str, Callable[[Run], float]]] = {
+    "records/s": lambda run: run.outcome.rate,
+    "requests that the brokers see, per 1,000 records": lambda run: 1000 * run.requests,
+    "records a batch": lambda run: 1 / run.batches,
+    "CPU of the brokers, µs a record": lambda run: run.cpu("brokers"),
+    "CPU of Forebay, µs a record": lambda run: run.cpu("forebay"),
+    "CPU of the load, µs a record": lambda run: 1e6 * run.outcome.own_cpu / run.outcome.answered,
+    "latency p50, ms": lambda run: run.outcome.p50,
+    "latency p99, ms": lambda run: run.outcome.p99,
+}
+
+
+def _what(seconds: float, rounds: int) -> str:
+    return (
+        f"{CONNECTIONS} connections send Produce v7 requests of one 200-byte record without a key, acks=1, each as soon"
+        f" as the one before is answered, to three brokers of Kafka {KAFKA} with {PARTITIONS} partitions: straight to "
+        f"the leaders and through one Forebay process with its defaults (codecs {codecs()}), in turns; medians of "
+        f"{rounds} × {seconds:g} s. Brokers, Forebay and the load share the machine. Targets: as many records/s as "
+        "directly, a tenth of the requests."
+    )
