@@ -28,6 +28,8 @@ PRODUCE: Final = 0
 FETCH: Final = 1
 METADATA: Final = 3
 FIND_COORDINATOR: Final = 10
+JOIN_GROUP: Final = 11
+SYNC_GROUP: Final = 14
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36
@@ -117,10 +119,10 @@ _APIS: Final = (
         highest=6,
         rewrite=addresses.rewrite_find_coordinator,
     ),
-    Api(11, "JoinGroup", 6),
+    Api(JOIN_GROUP, "JoinGroup", 6),
     Api(12, "Heartbeat", 4),
     Api(13, "LeaveGroup", 4),
-    Api(14, "SyncGroup", 4),
+    Api(SYNC_GROUP, "SyncGroup", 4),
     Api(15, "DescribeGroups", 5),
     Api(16, "ListGroups", 3),
     # After SaslHandshake v0 the tokens follow raw, without request headers: such a stream has no frames to track.

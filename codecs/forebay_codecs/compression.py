@@ -34,6 +34,10 @@ _XERIAL_HEADER: Final = _XERIAL_MAGIC + (1).to_bytes(4, "big") + (1).to_bytes(4,
 _XERIAL_BLOCK: Final = 32 * 1024
 _PIECE: Final = 64 * 1024
 _GZIP_PIECE: Final = 16 * 1024
+_PIECES_FREE: Final = 64
+_BYTES_A_PIECE: Final = 256
+"""Members, blocks and frames hold as many bytes uncompressed on average, but for some that are free. The smallest that
+clients make are blocks of 1 KiB (Java's snappy before 0.11). A megabyte of empty ones would take seconds."""
 _ZSTD_HEADER_LIMIT: Final = 18
 _ZSTD_SKIPPABLE: Final = 0x184D2A50
 _ZSTD_REPEATED: Final = 1
@@ -76,12 +80,20 @@ def compress(codec: int, data: bytes) -> bytes:
     raise ValueError(f"compression codec {codec} is unknown")
 
 
+def _limit_pieces(count: int, size: int) -> None:
+    if count > _PIECES_FREE + size // _BYTES_A_PIECE:
+        raise Malformed(f"{count} pieces that hold {size} bytes")
+
+
 def _gunzip(data: bytes, limit: int) -> bytes:
     view = memoryview(data)
     out = []
     size = 0
     pos = 0
+    members = 0
     while pos < len(data):
+        members += 1
+        _limit_pieces(members, size)
         member = zlib.decompressobj(wbits=31)
         while not member.eof:
             # What stands behind a member is copied by zlib: given all at once, a megabyte of empty members would be
@@ -126,7 +138,10 @@ def _unsnappy(data: bytes, limit: int) -> bytes:
     pos = len(_XERIAL_HEADER)
     if len(data) < pos:
         raise Malformed("snappy: no header")
+    blocks = 0
     while pos < len(data):
+        blocks += 1
+        _limit_pieces(blocks, size)
         block = int.from_bytes(data[pos : pos + 4], "big")
         pos += 4
         if pos + block > len(data):
@@ -165,24 +180,27 @@ def _unlz4(data: bytes, limit: int) -> bytes:
     return out
 
 
-def _zstd_frame_end(data: bytes, pos: int) -> int:
-    """Where the frame at `pos` should end: past the end of `data` where it is cut short.
+def _zstd_frame(data: bytes, pos: int, limit: int) -> tuple[int, int]:
+    """Where the frame at `pos` should end, past the end of `data` where it is cut short; and its blocks.
 
     A frame is a header, blocks, and a checksum of 4 bytes where the header says so. A block is 3 bytes, little-endian
     (1 bit: the last; 2 bits: type; 21 bits: size), then `size` bytes, or one byte to be repeated (RFC 8878).
     """
     start = data[pos : pos + _ZSTD_HEADER_LIMIT]
     if int.from_bytes(start[:4], "little") & ~0xF == _ZSTD_SKIPPABLE:
-        return pos + 8 + int.from_bytes(start[4:8], "little")
+        return pos + 8 + int.from_bytes(start[4:8], "little"), 0
     pos += zstandard.frame_header_size(start)
     checksum = zstandard.get_frame_parameters(start).has_checksum
     last = 0
+    blocks = 0
     while not last and pos < len(data):
+        blocks += 1
+        _limit_pieces(blocks, limit)
         block = int.from_bytes(data[pos : pos + 3], "little")
         last = block & 1
         pos += 3 + (1 if block >> 1 & 3 == _ZSTD_REPEATED else block >> 3)
     # A frame without its last block lacks a byte at least.
-    return pos + (4 if checksum else 0) if last else max(pos, len(data) + 1)
+    return pos + (4 if checksum else 0) if last else max(pos, len(data) + 1), blocks
 
 
 def _unzstd(data: bytes, limit: int) -> bytes:
@@ -190,10 +208,13 @@ def _unzstd(data: bytes, limit: int) -> bytes:
     size = 0
     reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
     end = 0
+    pieces = 0
     try:
         # The reader takes a frame that is cut short for a short one.
         while end < len(data):
-            end = _zstd_frame_end(data, end)
+            end, blocks = _zstd_frame(data, end, limit)
+            pieces += 1 + blocks
+            _limit_pieces(pieces, limit)
         if end > len(data):
             raise Malformed("zstd: cut short")
         while piece := reader.read(min(_PIECE, limit - size + 1)):
@@ -203,4 +224,5 @@ def _unzstd(data: bytes, limit: int) -> bytes:
             out.append(piece)
     except zstandard.ZstdError as error:
         raise Malformed(f"zstd: {error}") from error
+    _limit_pieces(pieces, size)
     return out[0] if len(out) == 1 else b"".join(out)

@@ -14,31 +14,59 @@ A collected frame is copied once, when it is whole; a cut-through frame is never
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Final, final
+
+from librt.strings import read_i32_be
 
 from forebay_codecs.errors import Malformed
 
 _SIZE: Final = 4
+_MANY: Final = 64
+_SMALL: Final = 256
+_JOINED: Final = 4096
+"""Behind _MANY chunks one below _SMALL bytes joins the last while that is below _JOINED: a frame that comes in chunks
+of a few bytes, each an object of fifty, would take ten times the memory that its size admits."""
 
 
 class FrameTooLarge(Malformed):
     """A frame claims more bytes than the limit."""
 
 
-class Head(NamedTuple):
+@final
+class Head:
     """`size` does not count the prefix; `start` holds the first bytes behind it."""
 
-    size: int
-    start: bytes
+    __slots__ = ("size", "start")
+
+    def __init__(self, size: int, start: bytes) -> None:
+        self.size = size
+        self.start = start
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Head) and (self.size, self.start) == (other.size, other.start)
 
 
-class Frame(NamedTuple):
-    data: bytes
+@final
+class Frame:
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Frame) and self.data == other.data
 
 
-class Run(NamedTuple):
-    data: bytes | memoryview
-    last: bool
+@final
+class Run:
+    __slots__ = ("data", "last")
+
+    def __init__(self, data: bytes | memoryview, last: bool) -> None:
+        self.data = data
+        self.last = last
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Run) and (self.data, self.last) == (other.data, other.last)
 
 
 Event = Head | Frame | Run
@@ -62,7 +90,10 @@ class FrameSplitter:
 
     def feed(self, data: bytes) -> None:
         if data:
-            self._chunks.append(data)
+            if len(self._chunks) > _MANY and len(data) < _SMALL and len(self._chunks[-1]) < _JOINED:
+                self._chunks[-1] += data
+            else:
+                self._chunks.append(data)
             self.buffered += len(data)
 
     def collect(self) -> None:
@@ -75,6 +106,16 @@ class FrameSplitter:
     def between_frames(self) -> bool:
         """Nothing of a frame has arrived that is not given out."""
         return not self._left and not self.buffered
+
+    def clear(self) -> None:
+        """The stream is over: whoever still knows the splitter does not keep its bytes."""
+        self._chunks.clear()
+        self._pos = self._left = self.buffered = 0
+
+    @property
+    def gathered(self) -> int:
+        """Bytes of a frame that is collected and not whole."""
+        return self.buffered if self._left and self._collecting else 0
 
     def next_event(self) -> Event | None:
         if not self._left:
@@ -100,7 +141,7 @@ class FrameSplitter:
         chunk, pos = self._chunks[0], self._pos
         if len(chunk) - pos < wanted:
             chunk, pos = self._peek(wanted), 0
-        size = int.from_bytes(chunk[pos : pos + _SIZE], "big", signed=True)
+        size = read_i32_be(chunk, pos)
         if size < self._head_size:
             raise Malformed(f"a frame of {size} bytes")
         if size > self._max_size:

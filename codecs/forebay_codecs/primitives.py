@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import struct
 
+from librt.strings import read_i16_be, read_i32_be, read_i64_be
+
 from forebay_codecs.errors import Malformed
 
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
+
+_LONGEST_STRING = 0x7FFF
+"""In bytes. Kafka allows no longer ones in flexible versions either, so that each can stand where its size is int16."""
 
 
 class Reader:
@@ -43,13 +48,13 @@ class Reader:
         return value - 256 if value > 127 else value
 
     def i16(self) -> int:
-        return int(_I16.unpack_from(self.data, self.skip(2))[0])
+        return read_i16_be(self.data, self.skip(2))
 
     def i32(self) -> int:
-        return int(_I32.unpack_from(self.data, self.skip(4))[0])
+        return read_i32_be(self.data, self.skip(4))
 
     def i64(self) -> int:
-        return int(_I64.unpack_from(self.data, self.skip(8))[0])
+        return read_i64_be(self.data, self.skip(8))
 
     def boolean(self) -> bool:
         return self.i8() != 0
@@ -76,7 +81,7 @@ class Reader:
 
     def nullable_string(self, flexible: bool) -> str | None:
         size = self.uvarint() - 1 if flexible else self.i16()
-        if size < -1:
+        if size < -1 or size > _LONGEST_STRING:
             raise Malformed(f"string of length {size}")
         return None if size == -1 else self._text(size)
 

@@ -17,6 +17,7 @@ import struct
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
+from librt.strings import read_i16_be, read_i32_be, read_i64_be
 
 from forebay_codecs import compression, records
 from forebay_codecs.error_codes import CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE
@@ -26,33 +27,52 @@ HEADER_SIZE: Final = 61
 CODEC_MASK: Final = 0x07
 CRC_START: Final = 21
 LENGTH_START: Final = 12
+_MAGIC_AT: Final = 16
+_NO_OFFSET: Final = bytes(8)
+"""The base offset of a producer's batch. The checksum does not cover it."""
 _MAX_TIMESTAMP: Final = 1 << 62
 """Far beyond any clock; with the deltas that records.scan admits, every timestamp stays an int64."""
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 
 
 class BadBatch(Exception):
-    """A batch that a broker would refuse; `code` is the error code that it would give."""
+    """A batch that a broker would refuse; `code` is the error code that it would give.
 
-    def __init__(self, code: int, message: str) -> None:
+    `opened`: its records were decompressed, or as many of them as may be, before that was found.
+    """
+
+    def __init__(self, code: int, message: str, opened: bool = False) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.opened = opened
 
 
-class BatchHeader(NamedTuple):
+class BatchHeader:
     """A batch header as it stands in the bytes [start, end) of a frame. Timestamps in ms."""
 
-    start: int
-    end: int
-    magic: int
-    crc: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    record_count: int
+    __slots__ = (
+        "attributes",
+        "base_timestamp",
+        "crc",
+        "end",
+        "last_offset_delta",
+        "max_timestamp",
+        "producer_id",
+        "record_count",
+        "start",
+    )
+
+    def __init__(self, data: bytes, start: int, end: int) -> None:
+        self.start = start
+        self.end = end
+        self.crc: int = int.from_bytes(data[start + CRC_START - 4 : start + CRC_START], "big")
+        self.attributes: int = read_i16_be(data, start + 21)
+        self.last_offset_delta: int = read_i32_be(data, start + 23)
+        self.base_timestamp: int = read_i64_be(data, start + 27)
+        self.max_timestamp: int = read_i64_be(data, start + 35)
+        self.producer_id: int = read_i64_be(data, start + 43)
+        self.record_count: int = read_i32_be(data, start + 57)
 
     @property
     def codec(self) -> int:
@@ -83,12 +103,9 @@ def read_header(data: bytes, start: int, end: int) -> BatchHeader | None:
     """
     if end - start < HEADER_SIZE:
         return None
-    (_, length, _, magic, crc, attributes, last, base_timestamp, max_timestamp, producer_id, _, _, count) = (
-        HEADER.unpack_from(data, start)
-    )
-    if magic != 2 or length != end - start - LENGTH_START:
+    if data[start + _MAGIC_AT] != 2 or read_i32_be(data, start + LENGTH_START - 4) != end - start - LENGTH_START:
         return None
-    return BatchHeader(start, end, magic, crc, attributes, last, base_timestamp, max_timestamp, producer_id, count)
+    return BatchHeader(data, start, end)
 
 
 def open_batch(data: bytes, header: BatchHeader, max_decompressed: int) -> ClientBatch:
@@ -96,6 +113,8 @@ def open_batch(data: bytes, header: BatchHeader, max_decompressed: int) -> Clien
     start, end = header.start, header.end
     if crc32c(memoryview(data)[start + CRC_START : end]) != header.crc:
         raise BadBatch(CORRUPT_MESSAGE, "the record batch's checksum is wrong")
+    if data[start : start + 8] != _NO_OFFSET:
+        raise BadBatch(INVALID_RECORD, "the record batch's base offset is not 0")
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
         raise BadBatch(INVALID_RECORD, "the record batch's count and last offset delta do not agree")
     if abs(header.base_timestamp) > _MAX_TIMESTAMP:
@@ -106,9 +125,9 @@ def open_batch(data: bytes, header: BatchHeader, max_decompressed: int) -> Clien
         section = compression.decompress(codec, body, max_decompressed) if codec else body
         found = records.scan(section, 0, len(section), header.record_count)
     except compression.TooLarge as error:
-        raise BadBatch(MESSAGE_TOO_LARGE, f"the record batch decompresses to {error}") from error
+        raise BadBatch(MESSAGE_TOO_LARGE, f"the record batch decompresses to {error}", True) from error
     except Malformed as error:
-        raise BadBatch(INVALID_RECORD if not codec else CORRUPT_MESSAGE, str(error)) from error
+        raise BadBatch(INVALID_RECORD if not codec else CORRUPT_MESSAGE, str(error), codec != 0) from error
     return ClientBatch(
         data[start : start + HEADER_SIZE],
         body,

@@ -396,4 +396,32 @@ def test_a_bomb_takes_no_memory_beyond_the_limit(name: str) -> None:
 @pytest.mark.timeout(30)
 def test_small_members_do_not_take_time_by_their_square() -> None:
     """Half a second; were all that follows copied for each of them, more than a minute."""
-    assert decompress(GZIP, compress(GZIP, b"") * 500_000, 0) == b""
+    assert decompress(GZIP, compress(GZIP, bytes(256)) * 400_000, 256 * 400_000) == bytes(256 * 400_000)
+
+
+PIECES = {
+    "gzip members": (GZIP, b"", compress(GZIP, b"")),
+    "snappy blocks": (SNAPPY, compress(SNAPPY, b""), b"\0\0\0\1\0"),
+    "zstd frames": (ZSTD, b"", compress(ZSTD, b"")),
+    "zstd frames to skip": (ZSTD, b"", b"\x50\x2a\x4d\x18\0\0\0\0"),
+}
+
+
+@pytest.mark.parametrize(("codec", "head", "piece"), PIECES.values(), ids=PIECES.keys())
+def test_pieces_that_hold_nothing_are_refused_where_there_are_many(codec: int, head: bytes, piece: bytes) -> None:
+    """A megabyte of them would take seconds."""
+    assert decompress(codec, head + piece * 20, 1000) == b""
+    with pytest.raises(Malformed):
+        decompress(codec, head + piece * 70, 1000)
+
+
+def test_so_are_blocks_of_a_zstd_frame() -> None:
+    frame = compress(ZSTD, b"")[:4] + b"\0\x58"
+    assert decompress(ZSTD, frame + bytes(3) * 20 + b"\1\0\0", 1000) == b""
+    with pytest.raises(Malformed):
+        decompress(ZSTD, frame + bytes(3) * 70 + b"\1\0\0", 1000)
+
+
+@pytest.mark.parametrize("codec", [GZIP, ZSTD])
+def test_pieces_that_hold_something_may_be_many(codec: int) -> None:
+    assert decompress(codec, compress(codec, bytes(1024)) * 500, 1 << 20) == bytes(1024 * 500)

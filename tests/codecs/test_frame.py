@@ -176,6 +176,17 @@ def test_knows_how_much_it_holds() -> None:
     assert splitter.between_frames
 
 
+def test_knows_how_much_of_a_collected_frame_has_come() -> None:
+    splitter = FrameSplitter(HEAD, LIMIT)
+    splitter.feed(framed(FRAMES[1])[:20])
+    assert splitter.gathered == 0
+    splitter.next_event()
+    splitter.collect()
+    assert splitter.gathered == 20
+    splitter.clear()
+    assert (splitter.gathered, splitter.buffered, splitter.between_frames) == (0, 0, True)
+
+
 def test_cutting_through_copies_nothing() -> None:
     splitter = FrameSplitter(HEAD, LIMIT)
     stream = framed(FRAMES[0]) + framed(bytes(LIMIT))
@@ -202,3 +213,22 @@ def test_collecting_copies_once() -> None:
         tracemalloc.stop()
     assert event == Frame(bytes(size))
     assert size <= peak < size * 1.25
+
+
+def test_chunks_of_a_byte_take_little_more_memory_than_they_hold() -> None:
+    """A frame of 100 MiB may come so, and stay where it is for long."""
+    size = 100_000
+    splitter = FrameSplitter(HEAD, size)
+    stream = size.to_bytes(4, "big") + bytes(range(250)) * (size // 250)
+    tracemalloc.start()
+    try:
+        for at in range(0, len(stream) - 2, 2):
+            splitter.feed(stream[at : at + 2])
+            if isinstance(splitter.next_event(), Head):
+                splitter.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 2 * size
+    splitter.feed(stream[-2:])
+    assert splitter.next_event() == Frame(stream[4:])

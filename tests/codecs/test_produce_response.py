@@ -106,7 +106,7 @@ def test_parses_times_to_the_millisecond(version: int) -> None:
         throttle_time_ms=THROTTLED,
     )
     response.with_header(correlation_id=CORRELATION_ID)
-    found = parse(response.encode(header=True), version)
+    found = parse(bytes(response.encode(header=True)), version)
     assert found == ProduceResponse(
         [("orders", [PartitionResponse(1, 0, 5, 1_700_000_000_123, -1, [], found.topics[0][1][0].error_message)])],
         THROTTLED,

@@ -59,10 +59,9 @@ def test_reads_the_header() -> None:
     data = encode_batch(MIXED, ZSTD, producer_id=77)
     header = read_header(data, 0, len(data))
     assert header is not None
-    assert header._asdict() == {
+    wanted = {
         "start": 0,
         "end": len(data),
-        "magic": 2,
         "crc": struct.unpack_from(">I", data, 17)[0],
         "attributes": 4,
         "last_offset_delta": 3,
@@ -71,6 +70,7 @@ def test_reads_the_header() -> None:
         "producer_id": 77,
         "record_count": 4,
     }
+    assert {name: getattr(header, name) for name in wanted} == wanted
     assert header.codec == ZSTD
 
 
@@ -162,9 +162,32 @@ def test_a_wrong_checksum_is_corrupt() -> None:
         assert refusal(bytes(data)) == CORRUPT_MESSAGE
 
 
-def test_a_broker_may_set_what_the_checksum_leaves_out() -> None:
+def test_the_leader_epoch_is_left_out_of_the_checksum() -> None:
     good = encode_batch(MIXED)
-    assert opened(b"\x01" * 8 + good[8:12] + b"\x02" * 4 + good[16:]).section == SECTION
+    assert opened(good[:12] + b"\x02" * 4 + good[16:]).section == SECTION
+
+
+@pytest.mark.parametrize("offset", [1, -1, 2**62])
+def test_a_base_offset_is_invalid(offset: int) -> None:
+    """The checksum leaves it out, and a broker refuses it: merged, it would be gone unseen."""
+    assert refusal(offset.to_bytes(8, "big", signed=True) + encode_batch(MIXED)[8:]) == INVALID_RECORD
+
+
+def test_says_whether_records_were_decompressed_before_they_were_refused() -> None:
+    cut = PACKERS[ZSTD](SECTION[:-1])
+    cases = {
+        encode_batch(MIXED, ZSTD, crc=0): False,
+        encode_batch(MIXED, ZSTD, last_offset_delta=5): False,
+        seal(SECTION[:-1], count=4): False,
+        seal(cut, count=4, attributes=ZSTD): True,
+        encode_batch([*MIXED, Record(None, bytes(5000))], ZSTD): True,
+    }
+    for data, wanted in cases.items():
+        header = read_header(data, 0, len(data))
+        assert header is not None
+        with pytest.raises(BadBatch) as caught:
+            open_batch(data, header, 1000)
+        assert caught.value.opened == wanted
 
 
 LIES: dict[str, dict[str, Any]] = {
