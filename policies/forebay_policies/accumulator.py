@@ -206,9 +206,6 @@ class Accumulator:
     def has_ready(self, leader: int) -> bool:
         return bool(self._ready.get(leader))
 
-    def leaders_with_ready(self) -> list[int]:
-        return [leader for leader, queues in self._ready.items() if queues]
-
     def drain(self, leader: int, max_size: int, now: float) -> list[tuple[PartitionQueue, ProducerBatch]]:
         """Batches for one Produce request to `leader`: one a partition, one acks, at most `max_size` bytes of records.
 

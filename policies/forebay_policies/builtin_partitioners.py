@@ -1,9 +1,12 @@
 """The partitioners that come with Forebay, each for the records without a key of one topic.
 
-uniform      KIP-794 without load: a random partition, until `partitioner.sticky.batch.size` bytes went to it.
-adaptive     KIP-794: the same, but the random choice favours partitions with short queues.
-sticky       KIP-480: a random partition, until a new batch is opened for it. Favours slow brokers.
-round_robin  the next available partition for every run of records.
+uniform        KIP-794 without load: a random partition, until `partitioner.sticky.batch.size` bytes went to it.
+adaptive       KIP-794: the same, but the random choice favours partitions with short queues.
+expected_wait  the same, but it favours partitions whose records are acknowledged soon.
+sticky         KIP-480: a random partition, until a new batch is opened for it. Favours slow brokers.
+round_robin    the next available partition for every run of records.
+
+uniform is in uniform_partitioner.py, expected_wait in expected_wait.py, the others are here.
 
 Partitions without a usable leader are left out; while no partition has one, all of them may be chosen, and the
 records wait for whichever leader comes back. A sticky partition that loses its leader is left at once.
@@ -11,10 +14,11 @@ records wait for whichever leader comes back. A sticky partition that loses its 
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from forebay_policies.expected_wait import ExpectedWaitPartitioner
 from forebay_policies.partitioner import (
     BasePartitioner,
     Partitioner,
@@ -23,77 +27,7 @@ from forebay_policies.partitioner import (
     Rng,
     TopicView,
 )
-
-
-def _position(available: Sequence[int], partition: int) -> int:
-    """Where `partition` stands in `available`, or -1."""
-    # With a leader for every partition, which is how it mostly is, partition n stands at n.
-    if partition < len(available) and available[partition] == partition:
-        return partition
-    position = bisect_left(available, partition)
-    return position if position < len(available) and available[position] == partition else -1
-
-
-def _any_partition(topic: TopicView, rng: Rng) -> int:
-    available = topic.available
-    return available[rng.randrange(len(available))] if available else rng.randrange(topic.partition_count)
-
-
-class _Stuck(BasePartitioner):
-    """A current partition, and whether it may still be used."""
-
-    __slots__ = ("_current", "_rng", "_seen")
-
-    def __init__(self, rng: Rng) -> None:
-        super().__init__()
-        self._rng = rng
-        self._current = -1
-        # The `available` in which the current partition was last found: while it is the same object, no search.
-        self._seen: Sequence[int] | None = None
-
-    def _may_stay(self, topic: TopicView) -> bool:
-        available = topic.available
-        if available is self._seen:
-            return True
-        if not available:
-            return 0 <= self._current < topic.partition_count
-        if _position(available, self._current) < 0:
-            return False
-        self._seen = available
-        return True
-
-    def _switch_to(self, partition: int, topic: TopicView) -> None:
-        self.switches += 1
-        self._current = partition
-        # An empty `available` proves nothing, however often it is the same object.
-        self._seen = topic.available or None
-
-
-class UniformPartitioner(_Stuck):
-    """KIP-794: the bytes that went to a partition end its turn, whatever its batches do.
-
-    With 16 KB: after 16 KB to partition 1 it switches to 42, after 16 KB to 42 it switches to 3. A run of
-    records is not cut, so a turn takes up to one run more. The next partition may by chance be the same one.
-    """
-
-    __slots__ = ("_left", "_turn")
-
-    def __init__(self, rng: Rng, sticky_batch_size: int) -> None:
-        super().__init__(rng)
-        self._turn = sticky_batch_size
-        self._left = 0
-
-    def partition(self, topic: TopicView, size: int, now: float) -> int:
-        if self._left > 0 and (topic.available is self._seen or self._may_stay(topic)):
-            self.sticky_hits += 1
-        else:
-            self._switch_to(self._next(topic, now), topic)
-            self._left = self._turn
-        self._left -= size
-        return self._current
-
-    def _next(self, topic: TopicView, now: float) -> int:
-        return _any_partition(topic, self._rng)
+from forebay_policies.uniform_partitioner import Stuck, UniformPartitioner, any_partition, position_of, shut
 
 
 class AdaptivePartitioner(UniformPartitioner):
@@ -130,9 +64,9 @@ class AdaptivePartitioner(UniformPartitioner):
         available = topic.available
         # Only loaded partitions are looked at; all others weigh `full`, and need no table.
         queues = self._queues(available, loads)
-        shut = self._shut(topic, queues, now)
-        full = 1 + max((queue for position, queue in queues if position not in shut), default=0)
-        weights = [(position, 0 if position in shut else full - queue) for position, queue in queues]
+        closed = shut(topic, loads, self._availability_timeout_s, now)
+        full = 1 + max((queue for position, queue in queues if available[position] not in closed), default=0)
+        weights = [(position, 0 if available[position] in closed else full - queue) for position, queue in queues]
         total = full * (len(available) - len(weights)) + sum(weight for _, weight in weights)
         return available[_drawn(self._rng.randrange(total), full, weights)]
 
@@ -142,21 +76,8 @@ class AdaptivePartitioner(UniformPartitioner):
         return [
             (position, -(-load // size))
             for partition, load in sorted(loads.items())
-            if (position := _position(available, partition)) >= 0
+            if (position := position_of(available, partition)) >= 0
         ]
-
-    def _shut(self, topic: TopicView, queues: list[tuple[int, int]], now: float) -> set[int]:
-        """Positions of partitions whose broker has not accepted a batch for too long."""
-        if self._availability_timeout_s <= 0:
-            return set()
-        available = topic.available
-        earliest = now - self._availability_timeout_s
-        shut = {
-            position
-            for position, _ in queues
-            if (since := topic.ready_since(available[position])) is not None and since < earliest
-        }
-        return shut if len(shut) < len(available) else set()
 
 
 def _drawn(number: int, full: int, weights: list[tuple[int, int]]) -> int:
@@ -174,7 +95,7 @@ def _drawn(number: int, full: int, weights: list[tuple[int, int]]) -> int:
     return start + number // full
 
 
-class StickyPartitioner(_Stuck):
+class StickyPartitioner(Stuck):
     """KIP-480: stays until a new batch is opened for its partition, then takes a random other one.
 
     Slow brokers keep batches open for longer, so they get more: for comparison, and for those who want it.
@@ -186,7 +107,7 @@ class StickyPartitioner(_Stuck):
         if self._may_stay(topic):
             self.sticky_hits += 1
         else:
-            self._switch_to(_any_partition(topic, self._rng), topic)
+            self._switch_to(any_partition(topic, self._rng), topic)
         return self._current
 
     def on_new_batch(self, topic: TopicView, partition: int) -> bool:
@@ -194,9 +115,9 @@ class StickyPartitioner(_Stuck):
         if partition != self._current:
             return False
         available = topic.available
-        here = _position(available, partition)
+        here = position_of(available, partition)
         if here < 0:
-            following = _any_partition(topic, self._rng)
+            following = any_partition(topic, self._rng)
         elif len(available) == 1:
             return False
         else:
@@ -223,7 +144,7 @@ class RoundRobinPartitioner(BasePartitioner):
         available = topic.available
         self.switches += 1
         if self._last < 0:
-            self._last = _any_partition(topic, self._rng)
+            self._last = any_partition(topic, self._rng)
         elif available:
             self._last = available[bisect_right(available, self._last) % len(available)]
         else:
@@ -242,8 +163,16 @@ def _adaptive(options: PartitionerOptions) -> Partitioner:
     return AdaptivePartitioner(options.rng, turn, options.batch_size, options.availability_timeout_s)
 
 
+def _expected_wait(options: PartitionerOptions) -> Partitioner:
+    turn = options.sticky_batch_size or options.batch_size
+    return ExpectedWaitPartitioner(
+        options.rng, turn, options.batch_size, options.availability_timeout_s, options.min_share
+    )
+
+
 BUILT_IN: Final[Mapping[str, PartitionerFactory]] = {
     "adaptive": _adaptive,
+    "expected_wait": _expected_wait,
     "uniform": _uniform,
     "sticky": lambda options: StickyPartitioner(options.rng),
     "round_robin": lambda options: RoundRobinPartitioner(options.rng),
@@ -258,6 +187,7 @@ def make_partitioner(
     sticky_batch_size: int = 0,
     adaptive_enabled: bool = True,
     availability_timeout_s: float = 0.0,
+    min_share: float = 0.005,
 ) -> Partitioner:
     """One topic's partitioner of that name; ValueError where none of the built-in ones has it."""
     factory = BUILT_IN.get(name)
@@ -270,5 +200,6 @@ def make_partitioner(
             sticky_batch_size=sticky_batch_size,
             adaptive_enabled=adaptive_enabled,
             availability_timeout_s=availability_timeout_s,
+            min_share=min_share,
         )
     )

@@ -118,8 +118,3 @@ def key_reason(null_keys: int, keyed: int) -> Reason:
     if keyed <= 0:
         return Reason.NULL_KEY
     return Reason.KEYED if null_keys <= 0 else Reason.MIXED
-
-
-def batch_reason(producer_id: int, attributes: int, null_keys: int, keyed: int) -> Reason:
-    """Both questions at once, for a batch whose records are already counted."""
-    return header_reason(producer_id, attributes) or key_reason(null_keys, keyed)

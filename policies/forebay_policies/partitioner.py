@@ -70,7 +70,7 @@ class Partitioner(Protocol):
         """
 
     def on_acknowledged(self, partition: int, seconds: float) -> None:
-        """A batch for `partition` was acknowledged `seconds` after its first record was appended."""
+        """A batch for `partition` was acknowledged, at the first try, `seconds` after its first record was appended."""
 
     def choices(self) -> Mapping[str, int]:
         """How often each kind of choice was made, for metrics. The kinds are few and fixed."""
@@ -80,7 +80,8 @@ class Partitioner(Protocol):
 class PartitionerOptions:
     """What a partitioner is made from. Later fields are added here, so a factory takes this and nothing else.
 
-    Sizes in bytes, the timeout in seconds (0: off). All but `rng` are the settings of the same names.
+    Sizes in bytes, the timeout in seconds (0: off), the share from 0 to 1. All but `rng` are the settings of the same
+    names.
     """
 
     rng: Rng
@@ -88,6 +89,7 @@ class PartitionerOptions:
     sticky_batch_size: int = 0
     adaptive_enabled: bool = True
     availability_timeout_s: float = 0.0
+    min_share: float = 0.005
 
 
 PartitionerFactory = Callable[[PartitionerOptions], Partitioner]

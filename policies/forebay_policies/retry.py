@@ -5,13 +5,15 @@ a retriable error, since a proxy must not add duplicates that the client did not
 
 NOT_LEADER_OR_FOLLOWER is not proof by itself: with acks=all a leader that loses its office while it waits for its
 followers answers with it too, after it appended. Such an answer carries the base offset that the records got, a
-refusal carries −1. So an error with an offset counts as "may have been appended".
+refusal carries −1. So an error with an offset counts as "may have been appended", and since clients take
+NOT_LEADER_OR_FOLLOWER for a refusal (librdkafka then sends again even with retries=0, by another connection, so that
+records are there twice or out of order), they are told that the outcome is unknown instead.
 """
 
 from __future__ import annotations
 
 import enum
-from typing import Final
+from typing import Final, Protocol
 
 from forebay_codecs import error_codes as codes
 
@@ -22,6 +24,8 @@ class Verdict(enum.Enum):
     """Not appended, and another leader, or the same one later, will take it."""
     SPLIT = "split"
     """Refused as a whole, though only some of its records may be at fault: try smaller ones."""
+    UNKNOWN = "unknown"
+    """Said to be refused, yet perhaps appended: the client's to try again, knowing that."""
     ANSWER = "answer"
     """The client's to know, in the broker's own words."""
 
@@ -51,13 +55,28 @@ def judge(error_code: int, base_offset: int, parts: int) -> Verdict:
     """What to do about a batch of `parts` parts that a broker answered with `error_code` and `base_offset`."""
     if error_code == codes.NONE:
         return Verdict.ACKNOWLEDGED
-    if base_offset < 0 and error_code in _MOVED:
-        return Verdict.RETRY
+    if error_code in _MOVED:
+        return Verdict.RETRY if base_offset < 0 else Verdict.UNKNOWN
     if base_offset < 0 and parts > 1 and error_code in _REFUSED_WHOLE:
         return Verdict.SPLIT
     return Verdict.ANSWER
 
 
-def backoff(tries: int, first: float, most: float) -> float:
-    """Seconds to wait before try number `tries` + 1: 0.1 → 0.1 0.2 0.4 0.8, at most `most`."""
-    return min(most, first * (1 << min(tries, 16)))
+def refusal(error_code: int) -> bool:
+    """Whether a client that is told `error_code` believes that nothing was appended, and sends all again."""
+    return error_code in _MOVED
+
+
+JITTER: Final = 0.2
+"""Kafka's: what failed together must not come back together."""
+
+
+class Rng(Protocol):
+    """What backoff needs of a `random.Random`."""
+
+    def uniform(self, a: float, b: float, /) -> float: ...
+
+
+def backoff(tries: int, first: float, most: float, rng: Rng) -> float:
+    """Seconds to wait before try number `tries` + 1: 0.1 → 0.1 0.2 0.4 0.8, each ± a fifth, at most `most`."""
+    return min(most, first * (1 << min(tries, 16)) * rng.uniform(1 - JITTER, 1 + JITTER))

@@ -14,9 +14,10 @@ from forebay_policies.builtin_partitioners import (
     AdaptivePartitioner,
     RoundRobinPartitioner,
     StickyPartitioner,
-    UniformPartitioner,
     make_partitioner,
 )
+from forebay_policies.expected_wait import ExpectedWaitPartitioner
+from forebay_policies.uniform_partitioner import UniformPartitioner
 from tests.policies.fakes import FakeTopic, Scripted, asked
 from tests.policies.spread import assert_spread, chi_square, p_value
 
@@ -123,7 +124,7 @@ def test_a_sticky_partition_stays_while_others_come_and_go(name: str) -> None:
         assert asked(partitioner, topic, 2) == [2, 2]
 
 
-@pytest.mark.parametrize("name", ["uniform", "adaptive", "sticky", "round_robin"])
+@pytest.mark.parametrize("name", ["uniform", "adaptive", "expected_wait", "sticky", "round_robin"])
 def test_with_no_leader_at_all_any_partition_may_be_chosen(name: str) -> None:
     topic = FakeTopic(5, available=(), loads={1: 100})
     seen = set()
@@ -147,7 +148,7 @@ def test_a_choice_without_leaders_is_kept_until_there_are_some(name: str) -> Non
 
 
 @given(
-    st.sampled_from(["uniform", "adaptive", "sticky", "round_robin"]),
+    st.sampled_from(["uniform", "adaptive", "expected_wait", "sticky", "round_robin"]),
     st.integers(0, 99),
     st.lists(
         st.tuples(st.sets(st.integers(0, 7)), st.dictionaries(st.integers(0, 7), st.integers(0, 99_999))),
@@ -169,6 +170,7 @@ def test_a_choice_always_has_a_leader_where_any_has(
         topic.load = loads
         topic.waiting = {partition: 0.0 for partition in loads if partition % 2}
         chosen = partitioner.partition(topic, 1, float(now))
+        partitioner.on_acknowledged(chosen, 1 + now % 3)
         assert chosen in (available or range(8))
         if partitioner.on_new_batch(topic, chosen):
             assert partitioner.partition(topic, 1, float(now)) in (available or range(8))
@@ -181,6 +183,7 @@ def test_a_choice_always_has_a_leader_where_any_has(
     ("name", "kind"),
     [
         ("adaptive", AdaptivePartitioner),
+        ("expected_wait", ExpectedWaitPartitioner),
         ("uniform", UniformPartitioner),
         ("sticky", StickyPartitioner),
         ("round_robin", RoundRobinPartitioner),
@@ -191,7 +194,9 @@ def test_make_partitioner(name: str, kind: type) -> None:
 
 
 def test_make_partitioner_names_what_it_knows() -> None:
-    with pytest.raises(ValueError, match=r"unknown partitioner 'rand'.*adaptive, round_robin, sticky, uniform"):
+    with pytest.raises(
+        ValueError, match=r"unknown partitioner 'rand'.*adaptive, expected_wait, round_robin, sticky, uniform"
+    ):
         make_partitioner("rand", rng=Random(1), batch_size=1)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forebay_policies import eligibility
-from forebay_policies.eligibility import Eligibility, Reason, batch_reason, header_reason, key_reason
+from forebay_policies.eligibility import Eligibility, Reason, header_reason, key_reason
 
 
 def make(
@@ -138,7 +138,7 @@ NONE, GZIP, ZSTD = 0, 1, 4
     ],
 )
 def test_batch_reason(producer_id: int, attributes: int, null_keys: int, keyed: int, reason: Reason) -> None:
-    assert batch_reason(producer_id, attributes, null_keys, keyed) is reason
+    assert (header_reason(producer_id, attributes) or key_reason(null_keys, keyed)) is reason
 
 
 def test_every_codec_that_kafka_has_may_be_touched() -> None:
@@ -152,7 +152,7 @@ def test_a_transactional_id_makes_the_whole_request_untouchable(transactional_id
 
 @given(st.integers(-1, 2**40), st.integers(-(2**15), 2**15 - 1), st.integers(0, 9), st.integers(0, 9))
 def test_only_plain_batches_are_touched(producer_id: int, attributes: int, null_keys: int, keyed: int) -> None:
-    reason = batch_reason(producer_id, attributes, null_keys, keyed)
+    reason = header_reason(producer_id, attributes) or key_reason(null_keys, keyed)
     plain = producer_id == -1 and 0 <= attributes <= 4
     assert (header_reason(producer_id, attributes) is None) is plain
     if plain:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from forebay_codecs import error_codes as codes
@@ -45,7 +47,7 @@ def test_an_error_with_an_offset_may_have_been_appended(base_offset: int, parts:
     """With acks=all a leader that loses its office while it waits for followers has appended: no second copy."""
     verdicts = {code: judge(code, base_offset, parts) for code in EVERY_CODE if code != codes.NONE}
 
-    assert codes.NOT_LEADER_OR_FOLLOWER in verdicts
+    assert {verdicts.pop(code) for code in NOT_LEADER} == {Verdict.UNKNOWN}
     assert set(verdicts.values()) == {Verdict.ANSWER}
 
 
@@ -65,10 +67,26 @@ def test_everything_else_is_the_clients_to_know(parts: int) -> None:
     assert {judge(code, NOT_APPENDED, parts) for code in others} == {Verdict.ANSWER}
 
 
+class Middle:
+    """Every draw is the middle of its range."""
+
+    def uniform(self, a: float, b: float, /) -> float:
+        return (a + b) / 2
+
+
 def test_backoff_doubles_up_to_its_most() -> None:
-    assert [backoff(tries, 0.1, 1.0) for tries in range(6)] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
+    pauses = [backoff(tries, 0.1, 1.0, Middle()) for tries in range(6)]
+    assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
 
 
 def test_backoff_after_any_number_of_tries_is_a_number_of_seconds() -> None:
-    assert backoff(1_000_000, 0.1, 1.0) == 1.0
-    assert backoff(1_000_000, 0.0, 1.0) == 0.0
+    assert backoff(1_000_000, 0.1, 1.0, Middle()) == 1.0
+    assert backoff(1_000_000, 0.0, 1.0, Middle()) == 0.0
+
+
+def test_backoff_is_spread_by_a_fifth_to_both_sides_and_never_beyond_its_most() -> None:
+    rng = Random(7)
+    pauses = [backoff(1, 0.1, 1.0, rng) for _ in range(1000)]
+    assert 0.16 <= min(pauses) < 0.165
+    assert 0.235 < max(pauses) <= 0.24
+    assert max(backoff(9, 0.1, 1.0, rng) for _ in range(100)) == 1.0

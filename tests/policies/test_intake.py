@@ -1,0 +1,266 @@
+"""What may be held of requests that are not whole: who waits, who goes on, who is closed."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forebay_policies.intake import READ, SLOWEST, TICK_S, WHY, Intake
+
+MB = 1 << 20
+PATIENCE = 60.0
+
+
+class FakeClient:
+    def __init__(self, intake: Intake) -> None:
+        self.intake = intake
+        self.received = 0
+        self.gathered = 0
+        self.held_here = False
+        self.held_elsewhere = False
+        self.closed = False
+        self.unread = 0
+
+    @property
+    def held(self) -> bool:
+        return self.held_here or self.held_elsewhere
+
+    def hold(self, why: str) -> None:
+        assert why == WHY
+        assert not self.held_here
+        self.held_here = True
+
+    def release(self, why: str) -> None:
+        assert why == WHY
+        assert self.held_here
+        self.held_here = False
+
+    def pending(self) -> int:
+        return self.unread
+
+    def stalled(self) -> None:
+        assert not self.closed
+        self.closed = True
+
+    def sends(self, size: int) -> None:
+        assert not self.held
+        self.received += size
+        self.gathered += size
+        self.intake.arriving(self, self.gathered)
+
+    def finishes(self) -> None:
+        self.gathered = 0
+        self.intake.arrived(self)
+
+
+class Bench:
+    def __init__(self, limit: int = MB) -> None:
+        self.intake = Intake(limit, PATIENCE)
+        self.now = 0.0
+
+    def client(self, size: int = 0) -> FakeClient:
+        client = FakeClient(self.intake)
+        if size:
+            client.sends(size)
+        return client
+
+    def passes(self, seconds: float) -> None:
+        for _ in range(int(seconds / TICK_S)):
+            self.now += TICK_S
+            self.intake.tick(self.now)
+
+
+def test_within_the_limit_nobody_is_held() -> None:
+    bench = Bench(4 * READ)
+    clients = [bench.client(READ) for _ in range(4)]
+    assert [client.held for client in clients] == [False] * 4
+    for client in clients:
+        client.finishes()
+    assert bench.intake.total == 0
+
+
+def test_beyond_the_limit_clients_are_held_and_go_on_in_their_order_as_there_is_room() -> None:
+    bench = Bench(2 * READ)
+    first, second, third, fourth = [bench.client(READ) for _ in range(4)]
+    assert [client.held for client in (first, second, third, fourth)] == [False, False, True, True]
+    first.finishes()
+    assert [client.held for client in (third, fourth)] == [True, True]  # three reads are held still, room is for two
+    second.finishes()
+    assert [client.held for client in (third, fourth)] == [False, True]
+    third.finishes()
+    assert not fourth.held
+
+
+def test_one_is_always_read_so_a_request_larger_than_the_limit_gets_through() -> None:
+    bench = Bench(READ)
+    giant = bench.client(READ)
+    for _ in range(20):
+        giant.sends(READ)
+    other = bench.client(10)
+    assert other.held
+    giant.finishes()
+    assert not other.held
+
+
+def test_whole_requests_that_wait_count_and_while_they_do_nobody_need_be_read() -> None:
+    bench = Bench(READ)
+    waiting = bench.client()
+    bench.intake.waits(waiting, 2 * READ)
+    client = bench.client(10)
+    assert client.held
+    bench.intake.waits(waiting, 0)
+    assert not client.held
+    assert bench.intake.total == 10
+
+
+def test_what_is_passed_on_at_once_takes_no_memory_and_is_not_held() -> None:
+    bench = Bench(READ)
+    bench.intake.waits(bench.client(), 2 * READ)
+    client = bench.client()
+    bench.intake.arriving(client, 0)
+    assert not client.held
+
+
+def test_without_a_limit_nobody_is_held() -> None:
+    bench = Bench(-1)
+    assert not any(bench.client(100 * MB).held for _ in range(100))
+
+
+def test_a_request_that_stalls_closes_its_client_after_a_while() -> None:
+    bench = Bench()
+    stalled, opaque = bench.client(100), bench.client()
+    bench.intake.arriving(opaque, 0)
+    bench.passes(int(PATIENCE))
+    assert not stalled.closed
+    assert not opaque.closed
+    bench.passes(3)
+    assert stalled.closed
+    assert opaque.closed
+    assert bench.intake.total == 0
+
+
+def test_a_slow_and_steady_request_is_waited_for_however_long_it_takes() -> None:
+    bench = Bench(100 * MB)
+    steady = bench.client(1)
+    for _ in range(int(10 * PATIENCE / TICK_S)):
+        steady.sends(SLOWEST)
+        bench.passes(TICK_S)
+    assert not steady.closed
+
+
+def test_one_byte_a_second_is_no_progress() -> None:
+    bench = Bench()
+    loris = bench.client(1)
+    for _ in range(int(PATIENCE) + 3):
+        if not loris.closed:
+            loris.sends(1)
+        bench.passes(1)
+    assert loris.closed
+
+
+def test_a_pause_is_forgiven_once_it_is_over() -> None:
+    bench = Bench(100 * MB)
+    client = bench.client(1)
+    for _ in range(5):
+        bench.passes(int(PATIENCE) - 5)
+        client.sends(SLOWEST)
+        bench.passes(1)
+    assert not client.closed
+
+
+def test_time_for_which_a_client_is_not_read_does_not_count() -> None:
+    bench = Bench()
+    client = bench.client(1)
+    client.held_elsewhere = True
+    bench.passes(10 * int(PATIENCE))
+    client.held_elsewhere = False
+    bench.passes(5)
+    assert not client.closed
+
+
+def test_where_memory_is_short_the_stalled_are_closed_at_once_the_longest_stalled_first() -> None:
+    bench = Bench(4 * READ)
+    first = bench.client(READ)
+    bench.passes(1)
+    others = [bench.client(READ) for _ in range(3)]
+    bench.passes(2)
+    honest = bench.client(READ)
+    assert first.closed
+    assert [client.closed for client in others] == [False] * 3
+    assert not honest.held
+
+
+def test_a_stalled_client_that_holds_up_others_is_closed_at_the_next_look() -> None:
+    bench = Bench(READ)
+    bench.client(READ)
+    honest = bench.client(READ)
+    honest.unread = 1
+    assert honest.held
+    bench.passes(2)
+    assert not honest.held
+    assert not honest.closed
+
+
+def test_a_held_client_stalls_where_it_has_not_sent_more_meanwhile() -> None:
+    bench = Bench(READ)
+    bench.intake.waits(bench.client(), READ)
+    hoarder, honest = bench.client(1), bench.client(1)
+    honest.unread = 1
+    assert hoarder.held
+    assert honest.held
+    bench.passes(2)
+    assert hoarder.closed
+    assert honest.held
+    assert not honest.closed
+
+
+def test_thousands_that_stall_hold_nobody_up_for_longer_than_it_takes_to_see_it() -> None:
+    bench = Bench(64 * READ)
+    hoarders = [bench.client(READ) for _ in range(1000)]
+    honest = bench.client(READ)
+    honest.unread = 1
+    assert honest.held
+    bench.passes(2 * TICK_S)
+    assert not honest.held
+    assert not honest.closed
+    assert all(hoarder.closed for hoarder in hoarders)
+
+
+def test_a_held_client_that_leaves_gives_its_memory_back() -> None:
+    bench = Bench(READ)
+    first, second = bench.client(READ), bench.client(READ)
+    assert second.held
+    second.finishes()
+    assert (bench.intake.total, bench.intake.held) == (READ, 0)
+    first.finishes()
+    assert bench.intake.total == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["send", "finish", "wait", "tick"])), max_size=80))
+def test_there_is_never_a_deadlock_and_every_byte_is_given_back(steps: list[tuple[int, str]]) -> None:
+    bench = Bench(2 * READ)
+    clients = [bench.client() for _ in range(6)]
+    waiting = set[FakeClient]()
+    for number, what in steps:
+        client = clients[number]
+        if what == "tick":
+            bench.passes(1)
+        elif client.closed or client.held:
+            continue
+        elif what == "send":
+            client.sends(READ)
+        elif what == "finish":
+            client.finishes()
+        elif client not in waiting and not client.gathered:
+            waiting.add(client)
+            bench.intake.waits(client, READ)
+        held = [client for client in clients if client.held and not client.closed]
+        assert bench.intake.held == len(held)
+        reading = [client for client in clients if client.gathered and not client.held and not client.closed]
+        assert not held or reading or waiting
+    for client in waiting:
+        bench.intake.waits(client, 0)
+    for client in clients:
+        client.finishes()
+    assert (bench.intake.total, bench.intake.held) == (0, 0)
+    assert not any(client.held for client in clients)
