@@ -17,13 +17,17 @@ from time import monotonic
 from forebay_policies.accumulator import Accumulator, PartitionQueue
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.eligibility import Eligibility
+from forebay_policies.intake import Intake
 from forebay_policies.linger import Linger
 from forebay_policies.producer_batch import ProducerBatch
 from forebay_proxy.broker_versions import BrokerVersions
-from forebay_proxy.client_connection import DRAINING, ClientConnection, Shared
+from forebay_proxy.client_connection import ClientConnection
 from forebay_proxy.cluster import Cluster, Node
+from forebay_proxy.connections import Connections
 from forebay_proxy.deadlines import Deadlines
 from forebay_proxy.delivery import Delivery
+from forebay_proxy.descriptors import raise_limit
+from forebay_proxy.gateway import Shared
 from forebay_proxy.listener import Listeners
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metadata_updater import MetadataUpdater
@@ -39,7 +43,7 @@ from forebay_proxy.traffic_metrics import FlushMetrics, TrafficMetrics
 log = get_logger()
 
 HOUSEKEEPING = 5.0
-"""Seconds between two looks for idle connections."""
+"""Seconds between two looks for idle connections to brokers."""
 
 OPAQUE_GRACE = 1.0
 """Seconds that a drain gives to requests that wait at a broker by their nature (Fetch, JoinGroup)."""
@@ -59,7 +63,6 @@ class App:
         self._log = RateLimited(log)
         self._metrics = TrafficMetrics(stats)
         self._flushed = FlushMetrics(stats)
-        self._connections: set[ClientConnection] = set()
         self._senders: dict[int, Sender] = {}
         self._draining = False
         self._failed = ""
@@ -73,14 +76,24 @@ class App:
         self._cluster = Cluster(self._accumulator)
         self._cluster.on_node = self._node_changed
         self._updater = MetadataUpdater(self._cluster, settings, stats, rng)
-        self._delivery = Delivery(self._accumulator, settings, stats, self._updater.invalidate)
+        self._delivery = Delivery(self._accumulator, settings, stats, self._updater.invalidate, rng)
         self._cluster.on_topic_gone = self._delivery.gone
         self._partitioners = TopicPartitioners(settings, stats, rng)
         self._cluster.on_forgotten = self._partitioners.forget
         self._delivery.acknowledged_hook = self._partitioners.acknowledged
         self._deadlines = Deadlines(stats, lambda: self._accumulator.drop_abandoned(monotonic()))
         self._versions = BrokerVersions(self._addresses, settings, stats, self._log)
-        self._listeners = Listeners(settings, self._accepted)
+        self._intake = Intake(settings.queued_max_request_bytes, settings.socket_request_timeout_ms / 1000)
+        self._connections = Connections(
+            settings,
+            raise_limit(settings.max_connections),
+            self._intake,
+            self._metrics,
+            self._log,
+            lambda node_id: ClientConnection(self._shared, node_id),
+        )
+        self._connections.on_empty = self._all_closed.set
+        self._listeners = Listeners(settings, self._connections.accepted)
         eligibility = Eligibility(
             settings.topics_include, settings.topics_exclude, settings.client_ids_include, settings.client_ids_exclude
         )
@@ -97,9 +110,11 @@ class App:
         )
         self._shared = Shared(
             self,
+            self._connections,
             handler,
             self._metrics,
             self._log,
+            self._intake,
             settings.socket_request_max_bytes,
             settings.client_max_in_flight_requests,
         )
@@ -114,10 +129,12 @@ class App:
             "forebay_buffer_memory_total_bytes": lambda: pool.memory,
             "forebay_buffer_memory_available_bytes": lambda: pool.available,
             "forebay_buffer_memory_waiters": lambda: pool.waiting,
+            "forebay_queued_request_bytes": lambda: self._intake.total,
             "forebay_upstream_connections": lambda: (
                 sum(sender.connected for sender in self._senders.values())
                 + sum(connection.has_upstream for connection in self._connections)
             ),
+            "forebay_tasks": lambda: len(asyncio.all_tasks(self._loop)),
         }
         for name, read in readings.items():
             self._stats.gauge(name, read)
@@ -131,6 +148,7 @@ class App:
         self._tasks = [
             self._loop.create_task(self._updater.run()),
             self._loop.create_task(self._housekeeping()),
+            self._loop.create_task(self._connections.mind()),
         ]
         for task in self._tasks:
             task.add_done_callback(self._task_ended)
@@ -152,29 +170,34 @@ class App:
 
     async def drain(self) -> None:
         """Stop accepting and reading, flush everything, answer what brokers answer. The caller bounds the time."""
-        self._draining = True
-        self._listeners.close()
+        self._leave()
         for connection in self._connections:
-            connection.hold(DRAINING)
+            connection.drain()
         until = monotonic() + OPAQUE_GRACE
         while len(self._deadlines) or self._accumulator.in_flight_bytes or self._awaiting(until):
             self._accumulator.flush_all(monotonic())
             await asyncio.sleep(DRAIN_STEP)
-        for connection in list(self._connections):
+        self._all_closed.clear()
+        for connection in self._connections:
             connection.close()
         if self._connections:
             await self._all_closed.wait()
         self._stop()
 
     def _awaiting(self, until: float) -> bool:
-        return monotonic() < until and any(connection.awaiting for connection in self._connections)
+        grace = monotonic() < until
+        return any(connection.awaiting if grace else connection.owing for connection in self._connections)
 
     def abort(self) -> None:
-        self._draining = True
-        self._listeners.close()
-        for connection in list(self._connections):
+        self._leave()
+        for connection in self._connections:
             connection.abort()
         self._stop()
+
+    def _leave(self) -> None:
+        self._draining = True
+        self._listeners.close()
+        self._connections.close()
 
     def _stop(self) -> None:
         for task in self._tasks:
@@ -187,27 +210,16 @@ class App:
         self._log.flush()
 
     async def _housekeeping(self) -> None:
-        """Leave idle clients, and idle brokers before they leave."""
-        idle = self._settings.connections_max_idle_ms / 1000
+        """Leave idle brokers before they leave."""
         upstream_idle = self._settings.upstream_max_idle_ms / 1000
         while True:
             await asyncio.sleep(HOUSEKEEPING)
             self._log.flush()
             now = monotonic()
             self._accumulator.drop_abandoned(now)
-            if idle < 0:
-                continue
-            for connection in list(self._connections):
-                if connection.closing and now - connection.last_active > idle:
-                    connection.abort()  # it does not read its last responses
-                elif connection.awaiting:
-                    continue
-                elif now - connection.last_active > idle:
-                    connection.close()
-                elif now - connection.last_active > upstream_idle:
-                    connection.leave_idle_broker()
-            for sender in self._senders.values():
-                sender.leave_if_idle(now, upstream_idle)
+            if upstream_idle >= 0:
+                for sender in self._senders.values():
+                    sender.leave_if_idle(now, upstream_idle)
 
     # Batches
 
@@ -263,6 +275,7 @@ class App:
             self._stats,
             self._flushed.flushed,
             self._unreachable,
+            self._rng,
         )
         if self._accumulator.has_ready(node.id):
             self._wake(node.id)
@@ -282,21 +295,7 @@ class App:
         known = [HostPort(node.host, node.port) for node in sorted(nodes, key=lambda node: node.down)]
         return known + [server for server in self._settings.bootstrap_servers if server not in known]
 
-    # Client connections (client_connection.Gateway)
-
-    def _accepted(self, node_id: int | None) -> asyncio.Protocol:
-        if len(self._connections) >= self._settings.max_connections or self._draining:
-            self._metrics.refused("max_connections")
-            self._log.warning("too many connections, closing a new one", most=self._settings.max_connections)
-            return _Closing()
-        connection = ClientConnection(self._shared, node_id)
-        self._connections.add(connection)
-        return connection
-
-    def closed(self, connection: ClientConnection) -> None:
-        self._connections.discard(connection)
-        if self._draining and not self._connections:
-            self._all_closed.set()
+    # Client connections (gateway.Gateway)
 
     def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int] | None:
         self._cluster.learn(node_id, host, port, monotonic())
@@ -319,10 +318,3 @@ class App:
 
     def api_versions(self, node_id: int | None, version: int, ready: Callable[[bytes | None], None]) -> None:
         self._versions.get(node_id, version, ready)
-
-
-class _Closing(asyncio.Protocol):
-    """A connection that is not wanted."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()

@@ -5,31 +5,30 @@ upstream connection, gathered for the produce path, or answered here. Out: respo
 
 The connection takes requests one after the other, and none while it is *held*, for any of the HELD reasons: then the
 client is not read, and what has arrived waits. So a client never has more under way than it may, and order is kept.
-A malformed frame, or one that is too large, closes this connection only.
+A malformed frame, or one that is too large, closes this connection only, once what was asked before it is answered.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import monotonic
-from typing import Protocol, cast
+from typing import cast
 
 from forebay_codecs import api_versions, produce_request
 from forebay_codecs.apis import APIS, PRODUCE, SASL_HANDSHAKE, Api
 from forebay_codecs.errors import Malformed
 from forebay_codecs.frame import Frame, FrameSplitter, FrameTooLarge, Head
 from forebay_codecs.header import PEEK_SIZE, peek
-from forebay_proxy.logs import RateLimited
+from forebay_proxy.descriptors import unread
+from forebay_proxy.gateway import Shared
 from forebay_proxy.opaque_connection import Buffer, Expected, OpaqueConnection
-from forebay_proxy.produce_completion import ProduceCompletion
-from forebay_proxy.produce_handler import OnDone, ProduceHandler
+from forebay_proxy.produce_completion import OnDone, ProduceCompletion
+from forebay_proxy.produce_handler import WAITS
 from forebay_proxy.request_router import Route, route
 from forebay_proxy.response_orderer import ResponseOrderer
-from forebay_proxy.traffic_metrics import TrafficMetrics
 
-# Why a client is held, beside the produce path's own reason.
+# Why a client is held, beside the reasons of the produce path and of the intake.
 CONNECTING = "connecting"
 BROKER_SLOW = "broker slow"
 CLIENT_SLOW = "client slow"
@@ -37,34 +36,7 @@ IN_FLIGHT = "in flight"
 DRAINING = "draining"
 CLOSING = "closing"
 
-
 _PRODUCE = APIS[PRODUCE]
-
-
-class Gateway(Protocol):
-    """What a connection needs of the rest of the proxy."""
-
-    def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int] | None: ...
-
-    async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> None:
-        """Connect to a broker (None: to any). Raises OSError."""
-
-    def api_versions(self, node_id: int | None, version: int, ready: Callable[[bytes | None], None]) -> None:
-        """A broker's ApiVersions response, cut to what is understood; None: no broker answers."""
-
-    def closed(self, connection: ClientConnection) -> None: ...
-
-
-@dataclass(slots=True)
-class Shared:
-    """What all client connections of a process share."""
-
-    gateway: Gateway
-    handler: ProduceHandler
-    metrics: TrafficMetrics
-    log: RateLimited
-    max_request: int
-    max_in_flight: int
 
 
 class ClientConnection(asyncio.Protocol):
@@ -74,22 +46,26 @@ class ClientConnection(asyncio.Protocol):
         self._shared = shared
         self.node_id = node_id
         self.orderer = ResponseOrderer(self._write_out)
-        self.last_active = 0.0
+        self.last_active = monotonic()
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._splitter = FrameSplitter(PEEK_SIZE, shared.max_request)
         self._opaque: OpaqueConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._cut_through: list[Buffer] = []
+        self._out: list[bytes | memoryview] = []  # leave at the end of this turn: each write is a system call
         self._api: Api | None = None
         self._route = Route.REFUSED
         self._held: set[str] = set()
         self._pumping = False
         self._authenticating = False
         self._closed = False
-        self._advertised_host = ""
-        self.host = ""
-        self.peer = ""
+        self._arriving = False  # a request has begun and is not whole
+        self._passing = False  # its first bytes are on their way to the broker
+        self._draining = False
+        self._left_at: float | None = None
+        self.received = 0
+        self._advertised_host = self.host = self.peer = ""
 
     # What others ask of the connection
 
@@ -102,6 +78,15 @@ class ClientConnection(asyncio.Protocol):
     def has_upstream(self) -> bool:
         return self._opaque is not None and not self._opaque.closed
 
+    @property
+    def owing(self) -> bool:
+        """Answers are outstanding that do not wait for something to happen, as those of Fetch do."""
+        return bool(self._out) or (self._opaque is not None and self._opaque.owed and not self._passing)
+
+    @property
+    def held(self) -> bool:
+        return bool(self._held)
+
     def hold(self, why: str) -> None:
         if not self._held and self._transport is not None:
             self._transport.pause_reading()
@@ -109,9 +94,28 @@ class ClientConnection(asyncio.Protocol):
 
     def release(self, why: str) -> None:
         self._held.discard(why)
+        if why == WAITS:
+            self._shared.intake.waits(self, 0)
         if not self._held and self._transport is not None and not self._closed:
             self._transport.resume_reading()
             self._pump()
+
+    def pending(self) -> int:
+        assert self._transport is not None
+        return unread(self._transport)
+
+    def stalled(self) -> None:
+        self._shared.metrics.refused("stalled")
+        self._shared.log.warning("closing a client whose request does not go on", client=self.peer)
+        self._closed = True
+        self.abort()
+
+    def drain(self) -> None:
+        """Take no more requests; one that the broker has begun to receive is passed on to its end."""
+        if self._passing:
+            self._draining = True
+        else:
+            self.hold(DRAINING)
 
     def reserve(self, acks: int) -> OnDone:
         if acks == 0:
@@ -128,7 +132,7 @@ class ClientConnection(asyncio.Protocol):
         """acks=0: a broker that refuses closes the connection, since it has no other way to say so."""
         if refused and not self._closed:
             self._shared.log.warning("acks=0 records refused, closing the client", client=self.peer)
-            self.close()
+            self.leave()
 
     def send_own(
         self, frame: list[Buffer], correlation_id: int, acks: int, on_answer: Callable[[bytes | None], None]
@@ -165,21 +169,27 @@ class ClientConnection(asyncio.Protocol):
         self._shared.log.error("broker broke the protocol", node=self.node_id, error=str(error))
         self.abort()
 
-    def leave_idle_broker(self) -> bool:
+    def leave_idle_broker(self) -> None:
         """Close the upstream connection, if nothing is under way on it."""
-        if self._opaque is None or self._opaque.closed or self._opaque.awaited or self._authenticating:
-            return False
-        self._opaque.close()
-        return True
+        if self._opaque is not None and not self._opaque.awaited and not self._authenticating:
+            self._opaque.close()
 
-    @property
-    def closing(self) -> bool:
-        """Closed on this side; what was written may still be on its way out."""
-        return self._transport is not None and self._transport.is_closing()
+    def leaving_for(self, now: float) -> float:
+        """Seconds since it was to be closed on this side: answers, or what was written, are still on their way."""
+        return now - self._left_at if self._left_at is not None else 0.0
+
+    def leave(self) -> None:
+        """Take nothing more, and close once what was asked so far is answered: a broker works in order, too."""
+        self._left_at = self._left_at or monotonic()
+        self.hold(CLOSING)
+        if not len(self.orderer):
+            self.close()
 
     def close(self) -> None:
         """Close once what was written has gone out. Nothing more is taken from the client."""
+        self._left_at = self._left_at or monotonic()
         self.hold(CLOSING)
+        self._write_now()
         if self._transport is not None:
             self._transport.close()
 
@@ -191,15 +201,17 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own class, of the same interface
-        self.last_active = monotonic()
         local, peer = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
         self._advertised_host = local[0] if local else ""
         self.host = peer[0] if peer else ""
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
         self._shared.metrics.opened(self.node_id)
+        if not self._shared.places.admits(self):
+            self.close()
 
     def data_received(self, data: bytes) -> None:
         self.last_active = monotonic()
+        self.received += len(data)
         self._shared.metrics.requests_in(len(data))
         self._splitter.feed(data)
         self._pump()
@@ -222,8 +234,10 @@ class ClientConnection(asyncio.Protocol):
             self._opaque.close()
         if not self._splitter.between_frames:
             self._shared.metrics.cut_off()
+            self._splitter.clear()
+        self._shared.intake.arrived(self)
         self._shared.metrics.closed(self.node_id)
-        self._shared.gateway.closed(self)
+        self._shared.places.gone(self)
 
     # Requests
 
@@ -241,15 +255,27 @@ class ClientConnection(asyncio.Protocol):
                 else:
                     self._cut_through.append(event.data)
                     if event.last:
+                        self._passing = False
                         self._limit_in_flight()
+                        if self._draining:
+                            self.hold(DRAINING)
         except Malformed as error:
             self._shared.metrics.refused("too_large" if isinstance(error, FrameTooLarge) else "malformed")
             self._shared.log.warning("closing a client that broke the protocol", client=self.peer, error=str(error))
-            self._closed = True
-            self.abort()
+            self.leave()
         finally:
             self._pumping = False
         self._flush()
+        self._tell_intake()
+
+    def _tell_intake(self) -> None:
+        """What has begun to arrive is bounded over all connections."""
+        if not self._splitter.between_frames and not self._closed:
+            self._arriving = True
+            self._shared.intake.arriving(self, self._splitter.gathered)
+        elif self._arriving:
+            self._arriving = False
+            self._shared.intake.arrived(self)
 
     def _flush(self) -> None:
         if self._cut_through:
@@ -268,6 +294,7 @@ class ClientConnection(asyncio.Protocol):
             self._splitter.collect()
             return
         self._splitter.cut_through()
+        self._passing = True
         if key == SASL_HANDSHAKE:
             # From here on the broker knows the client by name: its records must not mix with those of others.
             self._authenticating = True
@@ -281,8 +308,7 @@ class ClientConnection(asyncio.Protocol):
             api=self._api.name if self._api is not None else key,
             version=version,
         )
-        self._closed = True
-        self.close()
+        self.leave()
 
     def _gathered(self, frame: bytes) -> None:
         _, version, correlation_id = peek(frame, 0)
@@ -297,6 +323,8 @@ class ClientConnection(asyncio.Protocol):
             untouched = self._authenticating or request.acks not in (-1, 0, 1)
             if untouched or not self._shared.handler.handle(self, frame, request):
                 self._forward(frame, version, correlation_id, request.acks)
+            if WAITS in self._held:
+                self._shared.intake.waits(self, len(frame))
         self._limit_in_flight()
 
     def _forward(self, frame: bytes, version: int, correlation_id: int, acks: int) -> None:
@@ -321,8 +349,8 @@ class ClientConnection(asyncio.Protocol):
                 return
             if response is None:
                 self.close()
-                return
-            self.orderer.write(slot, _framed(correlation_id.to_bytes(4, "big", signed=True) + response[4:]), True)
+            else:
+                self.orderer.write(slot, _framed(correlation_id.to_bytes(4, "big", signed=True) + response[4:]), True)
 
         self._shared.gateway.api_versions(self.node_id, version, ready)
 
@@ -357,7 +385,13 @@ class ClientConnection(asyncio.Protocol):
     # Responses
 
     def _write_out(self, buffers: list[bytes | memoryview]) -> None:
-        if self._transport is None or self._transport.is_closing():
+        if not self._out:
+            self._loop.call_soon(self._write_now)
+        self._out += buffers
+
+    def _write_now(self) -> None:
+        buffers, self._out = self._out, []
+        if not buffers or self._transport is None or self._transport.is_closing():
             return
         self._shared.metrics.responses_out(sum(map(len, buffers)))
         self._transport.writelines(buffers)
@@ -365,6 +399,8 @@ class ClientConnection(asyncio.Protocol):
             self._loop.call_soon(self.release, IN_FLIGHT)
         if self._opaque is not None:
             self._opaque.adjust_reading()
+        if self._left_at is not None and not len(self.orderer):
+            self.close()
 
 
 def _framed(response: bytes) -> bytes:

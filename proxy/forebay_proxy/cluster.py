@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from forebay_codecs import error_codes
 from forebay_codecs.metadata import Metadata, Topic
 from forebay_policies.accumulator import NO_LEADER, Accumulator, PartitionQueue, TopicQueues
+
+MAX_PARTITIONS: Final = 200_000
+"""Of one topic; a whole cluster has fewer. Its leaders stand in a list as long as the highest number says."""
 
 
 @dataclass(slots=True, eq=False)
@@ -92,11 +96,11 @@ class Cluster:
             self._accumulator.set_leaders(state.queues, (), now)
             state.queues.available = ()
             self.on_topic_gone([queue for queue in state.queues.queues.values() if queue.batches])
-        elif topic.partitions:
+        elif partitions := [found for found in topic.partitions if 0 <= found.partition_index < MAX_PARTITIONS]:
             state.internal = topic.is_internal
             state.error_code = error_codes.NONE
-            leaders = [NO_LEADER] * (1 + max(partition.partition_index for partition in topic.partitions))
-            for partition in topic.partitions:
+            leaders = [NO_LEADER] * (1 + max(partition.partition_index for partition in partitions))
+            for partition in partitions:
                 leaders[partition.partition_index] = partition.leader_id
             state.nodes = set(leaders)
             self._accumulator.set_leaders(state.queues, leaders, now)
@@ -137,8 +141,15 @@ class Cluster:
     def forget_idle(self, now: float, max_idle: float) -> None:
         """Drop topics that nothing was produced to for `max_idle` seconds, so that the table does not only grow."""
         for name in [name for name, state in self.topics.items() if now - state.used_at > max_idle]:
-            queues = self.topics[name].queues
-            if not queues.loads():
-                del self.topics[name]
-                del self._accumulator.topics[name]
-                self.on_forgotten(name)
+            self._forget(name)
+
+    def forget_unknown(self, name: str) -> None:
+        """Drop a topic without partitions, now that those who waited for it know: clients may name any number."""
+        if name in self.topics and not self.topics[name].queues.partition_count:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        if not self.topics[name].queues.loads():
+            del self.topics[name]
+            del self._accumulator.topics[name]
+            self.on_forgotten(name)

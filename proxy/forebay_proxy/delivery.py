@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from random import Random
 from time import monotonic
 
 from forebay_codecs import error_codes
@@ -33,11 +34,13 @@ class Delivery:
         settings: Settings,
         stats: Stats,
         invalidate: Callable[[Iterable[str], str], None],
+        rng: Random,
     ) -> None:
         self._accumulator = accumulator
         self._backoff = settings.retry_backoff_ms / 1000
         self._backoff_max = settings.retry_backoff_max_ms / 1000
         self._invalidate = invalidate
+        self._rng = rng
         self._loop = asyncio.get_running_loop()
         self._latency = stats.histogram("forebay_produce_latency_ms")
         self._retries = {
@@ -54,14 +57,16 @@ class Delivery:
         if verdict is Verdict.ACKNOWLEDGED:
             seconds = now - batch.opened_at
             self._latency.observe(seconds * 1000)
-            if self.acknowledged_hook is not None:
-                self.acknowledged_hook(queue, seconds)
-            offset, time, start = response.base_offset, response.log_append_time, response.log_start_offset
-            for part in batch.parts:
-                part.owner.acknowledged(part, offset, time, start)
+            self._acknowledge(batch, response)
             self._finish(queue, batch, now)
+            if self.acknowledged_hook is not None and not batch.tries:  # else it tells of what failed before
+                self.acknowledged_hook(queue, seconds)
         elif verdict is Verdict.RETRY:
             self._retry(queue, batch, response.error_code, now)
+        elif verdict is Verdict.UNKNOWN:
+            self._unknown.value += 1
+            self._invalidate((queue.topic.name,), "error")
+            self.fail(queue, batch, error_codes.REQUEST_TIMED_OUT, "the leader changed before all replicas had it")
         elif verdict is Verdict.SPLIT:
             self._retries["split"].value += 1
             numbers = self._accumulator.next_number(), self._accumulator.next_number()
@@ -81,7 +86,10 @@ class Delivery:
         """Tell every owner. Record numbers are passed on only where they are the client's own."""
         told = record_errors if record_errors and len(batch.parts) == 1 and batch.parts[0].whole else []
         for part in batch.parts:
-            part.owner.failed(part, error_code, message, told)
+            try:
+                part.owner.failed(part, error_code, message, told)
+            except Exception as error:
+                _not_told(error)
         self._finish(queue, batch, monotonic())
 
     def lost(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
@@ -110,6 +118,14 @@ class Delivery:
                     queue, batch, error_codes.UNKNOWN_TOPIC_OR_PARTITION, "the topic or partition no longer exists"
                 )
 
+    def _acknowledge(self, batch: ProducerBatch, response: PartitionResponse) -> None:
+        offset, time, start = response.base_offset, response.log_append_time, response.log_start_offset
+        for part in batch.parts:
+            try:
+                part.owner.acknowledged(part, offset, time, start)
+            except Exception as error:
+                _not_told(error)
+
     def _finish(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> None:
         self._accumulator.completed(queue, batch, now)
 
@@ -129,7 +145,8 @@ class Delivery:
         self._retries["backoff"].value += 1
         self._accumulator.landed(queue, batch)
         self._accumulator.send_back(queue, (batch,), True, now)
-        self._loop.call_later(retry.backoff(batch.tries - 1, self._backoff, self._backoff_max), self._resume, queue)
+        pause = retry.backoff(batch.tries - 1, self._backoff, self._backoff_max, self._rng)
+        self._loop.call_later(pause, self._resume, queue)
 
     def _resume(self, queue: PartitionQueue) -> None:
         self._accumulator.resume(queue, monotonic())
@@ -144,3 +161,9 @@ class Delivery:
         target = topic.queue(min(others, key=lambda index: loads.get(index, 0)))
         self._accumulator.move(batch, queue, target, now)
         return True
+
+
+def _not_told(error: Exception) -> None:
+    """A fault of ours towards one client, which its deadline answers: the batch's other clients, and those who wait
+    for its partition, must not have it too."""
+    log.error("a client could not be told what became of its records", exc_info=error)

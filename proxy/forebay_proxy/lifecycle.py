@@ -14,6 +14,7 @@ Exit codes
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import signal
 from collections.abc import Coroutine
@@ -28,6 +29,8 @@ FAILED: Final = 1
 WRONG_SETTINGS: Final = 2
 
 TICK_S: Final = 1.0
+GC_THRESHOLD: Final = 10_000
+"""Objects more than before, instead of 700: a busy moment has thousands of records' owners alive."""
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -93,12 +96,20 @@ async def serve(app: App, stats: Stats, stop: Stop, shutdown_timeout: float) -> 
         if not await _before(app.start(), stop.draining):
             return DRAINED
         stop.started.set()
+        _spare_the_collector()
         get_logger().info("serving")
         await stop.draining.wait()
         return await _drain(app, stop, shutdown_timeout)
     finally:
         turning.cancel()
         app.abort()
+
+
+def _spare_the_collector() -> None:
+    """What stands now stands for good, and requests leave no cycles: looking for them took a tenth of the CPU."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD)
 
 
 async def _drain(app: App, stop: Stop, shutdown_timeout: float) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from itertools import islice
 from random import Random
 from time import monotonic
 
@@ -26,6 +27,8 @@ log = get_logger()
 LOWEST_VERSION, HIGHEST_VERSION = 4, 12
 LOG_EVERY = 60
 """Failures between two lines in the log, about a second apart."""
+MOST_TOPICS = 10_000
+"""In one request. Clients may name any number, and a broker closes the connection on a request above 100 MB."""
 UNKNOWN_TOPIC_TRIES = 8
 """A topic that one broker has just created is not known to all at once: ask again before it is called unknown."""
 
@@ -83,8 +86,12 @@ class MetadataUpdater:
         most = self._settings.retry_backoff_max_ms / 1000
         while True:
             names = set(self._cluster.topics) | set(self._wanted) if self._all else set(self._wanted)
-            self._wanted = {}
+            later = list(islice(names, MOST_TOPICS, None))
+            names.difference_update(later)
+            self._wanted = dict.fromkeys(later)
             self._wake.clear()
+            if later:
+                self._wake.set()
             try:
                 await self._refresh(names)
                 self._all = False
@@ -99,7 +106,7 @@ class MetadataUpdater:
                 self._wanted.update(dict.fromkeys(names))
                 self._drop_connection()
             # The pause gathers what others want, and keeps a topic without a leader from asking in a circle.
-            await asyncio.sleep(retry.backoff(max(0, failures - 1), backoff, most))
+            await asyncio.sleep(retry.backoff(failures - 1, backoff, most, self._rng) if failures else backoff)
             if not failures:
                 await self._wait_for_work()
 
@@ -140,6 +147,7 @@ class MetadataUpdater:
         self._tries.pop(name, None)
         for ready in self._waiting.pop(name):
             ready()
+        self._cluster.forget_unknown(name)
 
     async def _connect(self) -> UpstreamConnection:
         """A connection to any broker that answers: known nodes in random order, then the bootstrap servers."""

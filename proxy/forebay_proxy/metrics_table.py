@@ -39,7 +39,15 @@ RETRY_REASONS: Final = (
     "split",  # in halves, since the broker refused the batch as a whole
 )
 METADATA_CAUSES: Final = ("new_topic", "max_age", "error", "connection")
-FRAME_REASONS: Final = ("too_large", "malformed", "unknown_api", "unsupported_version", "max_connections")
+FRAME_REASONS: Final = (
+    "too_large",
+    "malformed",
+    "unknown_api",
+    "unsupported_version",
+    "stalled",
+    "max_connections",
+    "max_connections_per_ip",
+)
 
 # Sizes and counts: powers of two, as batches grow. Times: from 10 µs, four steps to each doubling, so a percentile is
 # at most 19 % too high: p99 = 2.0 ms says that the truth is above 1.68 ms.
@@ -77,6 +85,7 @@ _ALL: Final = (
         {"listener": ("bootstrap", "node")},
     ),
     Metric("forebay_upstream_connections", "gauge", "Connections to brokers open now."),
+    Metric("forebay_tasks", "gauge", "Tasks of the event loops: a number that only grows is a leak."),
     Metric("forebay_workers", "gauge", "Worker processes that run."),
     Metric("forebay_worker_restarts_total", "counter", "Workers that died and were started again."),
     # Requests
@@ -137,6 +146,7 @@ _ALL: Final = (
     Metric("forebay_buffer_memory_total_bytes", "gauge", "buffer.memory."),
     Metric("forebay_buffer_memory_available_bytes", "gauge", "Bytes of buffer.memory that hold no records."),
     Metric("forebay_buffer_memory_waiters", "gauge", "Clients that wait for memory."),
+    Metric("forebay_queued_request_bytes", "gauge", "Bytes of requests that are not whole, or wait for memory."),
     Metric("forebay_pool_waits_total", "counter", "Times that a client had to wait for memory."),
     # Trouble
     Metric("forebay_errors_total", "counter", "Errors, by whose fault.", {"side": SIDES, "kind": ERROR_KINDS}),

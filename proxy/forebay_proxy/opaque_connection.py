@@ -16,9 +16,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
-from forebay_codecs.apis import Api, Treatment
+from forebay_codecs.apis import FETCH, JOIN_GROUP, SHARE_FETCH, SYNC_GROUP, Api, Treatment
 from forebay_codecs.errors import Malformed
 from forebay_codecs.fetch_response import FetchResponseFilter
 from forebay_codecs.frame import Frame, FrameSplitter, Head, Run
@@ -32,6 +32,9 @@ MAX_REWRITTEN = 256 << 20
 
 MAX_HELD = 256 * 1024
 """Bytes of responses behind a slower one before the broker is not read any more: a few chunks of the event loop."""
+
+LONG_WAITS: Final = frozenset({FETCH, JOIN_GROUP, SYNC_GROUP, SHARE_FETCH})
+"""APIs whose answer may wait for new records, or for other members of a group."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -92,6 +95,11 @@ class OpaqueConnection(asyncio.Protocol):
     @property
     def awaited(self) -> int:
         return len(self._expected) + (self._current is not None)
+
+    @property
+    def owed(self) -> bool:
+        """An answer is awaited that the broker gives as soon as it can."""
+        return any(entry.api.key not in LONG_WAITS for entry in (self._current, *self._expected) if entry)
 
     def expect(self, expected: Expected) -> None:
         expected.behind = self._unacknowledged
@@ -161,6 +169,7 @@ class OpaqueConnection(asyncio.Protocol):
                 else:
                     self._pass(event)
         except Malformed as error:
+            self.close()
             self._client.upstream_malformed(error)
             return
         self.adjust_reading()
@@ -169,6 +178,7 @@ class OpaqueConnection(asyncio.Protocol):
         was_closed, self.closed = self.closed, True
         captures = [entry.capture for entry in (self._current, *self._expected) if entry and entry.capture]
         awaited = self.awaited
+        self._splitter.clear()
         self._expected.clear()
         self._current = None
         for capture in captures:

@@ -6,7 +6,8 @@ in the client's version, with exactly the client's partitions. acks=0 has no res
 as a broker does.
 
 Offsets: records that stayed on their partition get base_offset + their place in the batch; if any record of the
-client's partition was moved, its base_offset is −1, the protocol's "unknown". The first error of a partition wins.
+client's partition was moved, or its batch was split, its base_offset is −1, the protocol's "unknown". The first error
+of a partition wins.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ from collections.abc import Callable, Hashable
 
 from forebay_codecs import error_codes, produce_response
 from forebay_codecs.produce_response import PartitionResponse
+from forebay_policies import retry
 from forebay_policies.producer_batch import Part
 
 UNKNOWN_OFFSET = -1
+HIGHEST_OFFSET = 1 << 62
+"""Beyond any log. With a place in a batch added, what is admitted stays an int64."""
 
 RecordErrors = list[tuple[int, str | None]]
+OnDone = Callable[["ProduceCompletion", bytes | None, bool], None]
 
 
 class Fate:
@@ -31,17 +36,21 @@ class Fate:
         "error_message",
         "log_append_time",
         "log_start_offset",
-        "moved",
         "partition",
         "parts",
+        "perhaps_appended",
         "record_errors",
+        "scattered",
     )
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.parts = 0
         """Parts whose fate is still open."""
-        self.moved = False
+        self.perhaps_appended = False
+        """At least one part is appended, or may be: the client must not be told of a refusal."""
+        self.scattered = False
+        """Its records do not stand one after the other where the client put them."""
         self.error_code = error_codes.NONE
         self.error_message: str | None = None
         self.record_errors: RecordErrors = []
@@ -51,10 +60,11 @@ class Fate:
 
     def response(self) -> PartitionResponse:
         failed = self.error_code != error_codes.NONE
+        belied = self.perhaps_appended and retry.refusal(self.error_code)
         return PartitionResponse(
             self.partition,
-            self.error_code,
-            UNKNOWN_OFFSET if self.moved or failed else self.base_offset,
+            error_codes.REQUEST_TIMED_OUT if belied else self.error_code,
+            UNKNOWN_OFFSET if self.scattered or failed else self.base_offset,
             self.log_append_time,
             self.log_start_offset,
             self.record_errors,
@@ -88,7 +98,7 @@ class ProduceCompletion:
         acks: int,
         timeout_ms: int,
         deadline: float,
-        on_done: Callable[[ProduceCompletion, bytes | None, bool], None],
+        on_done: OnDone,
         client: Hashable = None,
     ) -> None:
         self.client = client
@@ -106,7 +116,7 @@ class ProduceCompletion:
         self.throttle_time_ms = 0
         self.done = False
         self._topics: list[tuple[str, list[Fate]]] = []
-        self._on_done = on_done
+        self._on_done: OnDone | None = on_done
 
     def add_topic(self, name: str) -> None:
         self._topics.append((name, []))
@@ -135,12 +145,12 @@ class ProduceCompletion:
         if self.done:
             return
         fate = self.fates[part.slot]
-        if part.moved:
-            fate.moved = True
-        elif base_offset >= 0:
-            offset = base_offset + part.first
-            # A mixed batch has two parts: the first of its records that stayed names the offset.
-            fate.base_offset = offset if fate.base_offset < 0 else min(offset, fate.base_offset)
+        fate.perhaps_appended = True
+        if part.moved or not part.whole:
+            # Clients count on from the base offset: of a mixed batch in two parts that would name others' records.
+            fate.scattered = True
+        elif 0 <= base_offset <= HIGHEST_OFFSET:
+            fate.base_offset = base_offset + part.first
         fate.log_append_time = log_append_time
         fate.log_start_offset = log_start_offset
         fate.parts -= 1
@@ -150,8 +160,10 @@ class ProduceCompletion:
         """`record_errors` name records of the client's batch; the caller leaves them out where they would not."""
         if self.done:
             return
-        self._refuse(self.fates[part.slot], error_code, message, record_errors)
-        self.fates[part.slot].parts -= 1
+        fate = self.fates[part.slot]
+        fate.perhaps_appended |= not retry.refusal(error_code)
+        self._refuse(fate, error_code, message, record_errors)
+        fate.parts -= 1
         self._settle()
 
     def refuse(self, slot: int, error_code: int, message: str | None) -> None:
@@ -180,6 +192,7 @@ class ProduceCompletion:
             return
         for fate in self.fates:
             if fate.parts or not self._complete:
+                fate.perhaps_appended = True
                 self._refuse(fate, error_codes.REQUEST_TIMED_OUT, "not acknowledged in time", [])
         self._answer()
 
@@ -201,4 +214,6 @@ class ProduceCompletion:
         if self.acks != 0:
             topics = [(name, [fate.response() for fate in fates]) for name, fates in self._topics]
             frame = produce_response.encode(self.version, self.client_correlation_id, topics, self.throttle_time_ms)
-        self._on_done(self, frame, refused)
+        on_done, self._on_done = self._on_done, None  # whoever is told mostly holds this: no cycle is left to collect
+        assert on_done is not None
+        on_done(self, frame, refused)

@@ -26,8 +26,8 @@ from forebay_proxy.cluster import Cluster
 from forebay_proxy.deadlines import Deadlines
 from forebay_proxy.metadata_updater import MetadataUpdater
 from forebay_proxy.metrics import Stats
-from forebay_proxy.produce_completion import ProduceCompletion
-from forebay_proxy.produce_sorting import Sorted, Sorter, Touched, Untouched
+from forebay_proxy.produce_completion import OnDone, ProduceCompletion
+from forebay_proxy.produce_sorting import Seen, Sorted, Sorter, Touched, Untouched
 from forebay_proxy.settings import Settings
 
 SHORTEST_WAIT = 1.0
@@ -36,7 +36,7 @@ SHORTEST_WAIT = 1.0
 WAITS = "produce"
 """Why a client is held while its request waits for metadata or memory."""
 
-OnDone = Callable[[ProduceCompletion, bytes | None, bool], None]
+
 Buffer = bytes | bytearray | memoryview
 
 
@@ -90,11 +90,11 @@ class ProduceHandler:
 
     def handle(self, client: Client, frame: bytes, request: ProduceRequest) -> bool:
         self._requests.value += 1
-        topics = self.sorter.topics_to_touch(frame, request)
-        if not topics:
-            self.sorter.count_untouched(frame, request)
+        seen = self.sorter.look(frame, request)
+        if all(entry.reason is not None for entry in seen):
+            self.sorter.count_untouched(seen)
             return False
-        Arrival(self, client, frame, request, topics).proceed()
+        Arrival(self, client, frame, request, seen).proceed()
         return True
 
     def deadline(self, request: ProduceRequest) -> float:
@@ -146,22 +146,24 @@ class Arrival:
         "_frame",
         "_handler",
         "_held",
+        "_missing",
         "_on_done",
         "_request",
-        "_topics",
+        "_seen",
         "_unknown",
         "_waiter",
     )
 
     def __init__(
-        self, handler: ProduceHandler, client: Client, frame: bytes, request: ProduceRequest, topics: set[str]
+        self, handler: ProduceHandler, client: Client, frame: bytes, request: ProduceRequest, seen: list[Seen]
     ) -> None:
         self._handler = handler
         self._client = client
         self._frame = frame
         self._request = request
-        self._topics = topics
+        self._seen = seen
         self._held = False
+        self._missing: set[str] = set()
         self._unknown = 0
         self._waiter: Waiter | None = None
         self._on_done = client.reserve(request.acks)
@@ -182,40 +184,38 @@ class Arrival:
 
     def proceed(self) -> None:
         handler = self._handler
-        missing = {
-            name
-            for name, partitions in self._request.topics
-            if name in self._topics and any(handler.unknown(name, index) for index, _, _ in partitions)
-        }
-        if not missing:
+        for entry in self._seen:
+            if entry.reason is None and handler.unknown(entry.topic, entry.partition):
+                self._missing.add(entry.topic)
+        if not self._missing:
             self._sort()
             return
         self._hold()
-        self._unknown = len(missing)
-        self._topics = missing
-        for name in missing:
+        self._unknown = len(self._missing)
+        for name in self._missing:
             handler.updater.want(name, self._topic_settled)
 
     def _topic_settled(self) -> None:
         self._unknown -= 1
         if not self._unknown and not self._completion.done:
+            # Looked at anew: only now is it known which topics are internal.
+            self._seen = self._handler.sorter.look(self._frame, self._request)
             self._sort()
 
     def _sort(self) -> None:
         found = self._sorted(count=True)
-        size = sum(len(touched.batch.section) for touched in found.touched)
         pool = self._handler.accumulator.pool
-        if pool.fits(size):
+        if pool.fits(found.size):
             self._append(found)
             return
         self._hold()
         # What lingers has the memory: it need not be full to leave, as in Kafka's producer.
         self._handler.accumulator.flush_all(monotonic())
         # Sorted again then: what was opened now may be many times what the client sent, and counts in no pool.
-        self._waiter = pool.wait(size, lambda: self._append(self._sorted(count=False)))
+        self._waiter = pool.wait(found.size, lambda: self._append(self._sorted(count=False)))
 
     def _sorted(self, count: bool) -> Sorted:
-        return self._handler.sorter.sort(self._frame, self._request, count)
+        return self._handler.sorter.sort(self._frame, self._seen, count)
 
     def _append(self, found: Sorted) -> None:
         self._waiter = None
@@ -229,6 +229,7 @@ class Arrival:
                 handler.append(completion, touched)
         if found.untouched:
             self._forward(found.untouched)
+        self._frame = b""  # the pool holds its records: until they are answered the frame would take as much again
         completion.all_added()
         self._release()
 
@@ -275,7 +276,7 @@ class Arrival:
         """Answered, perhaps because the time was up while the request still waited."""
         self._handler.deadlines.remove(completion)
         if self._unknown:
-            for name in self._topics:
+            for name in self._missing:
                 self._handler.updater.forget(name, self._topic_settled)
         if self._waiter is not None:
             self._handler.accumulator.pool.cancel(self._waiter)

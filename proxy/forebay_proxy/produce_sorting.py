@@ -1,7 +1,8 @@
 """Sorts the batches of one Produce request by what may be done with them (policies.eligibility).
 
-In: the frame and its parsed request. Out: `may_touch` from headers alone; then `sort`: what goes on untouched, what is
-checked and may be merged, what is refused with a broker's error code. Nothing is sent or appended here.
+In: the frame and its parsed request. Out: `look`, from headers alone, which batches may be touched; then `sort`: what
+goes on untouched, what is checked and may be merged, what is refused with a broker's error code. Nothing is sent or
+appended here.
 """
 
 from __future__ import annotations
@@ -21,6 +22,25 @@ _REFUSALS = {
     error_codes.MESSAGE_TOO_LARGE: Reason.TOO_LARGE,
 }
 
+LONGEST_NAME = 249
+"""Of a topic in Kafka. The broker refuses a longer one; asked for in Metadata, many could make a request too large."""
+
+
+class Seen:
+    """One batch of a request, by its header alone: [start, end) of the frame. `reason`: why it is left untouched."""
+
+    __slots__ = ("end", "header", "partition", "reason", "start", "topic")
+
+    def __init__(
+        self, topic: str, partition: int, start: int, end: int, header: BatchHeader | None, reason: Reason | None
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.start = start
+        self.end = end
+        self.header = header
+        self.reason = reason
+
 
 class Untouched(NamedTuple):
     """A batch that goes on as it came: [start, end) of the frame. `slot` counts the request's partitions."""
@@ -32,15 +52,18 @@ class Untouched(NamedTuple):
     end: int
 
 
-class Touched(NamedTuple):
+class Touched:
     """Checked records, all with a key (they stay on `partition`) or all without (`movable`)."""
 
-    slot: int
-    topic: str
-    partition: int
-    batch: ClientBatch
-    movable: bool
-    whole: bool
+    __slots__ = ("batch", "movable", "partition", "slot", "topic", "whole")
+
+    def __init__(self, slot: int, topic: str, partition: int, batch: ClientBatch, movable: bool, whole: bool) -> None:
+        self.slot = slot
+        self.topic = topic
+        self.partition = partition
+        self.batch = batch
+        self.movable = movable
+        self.whole = whole
 
 
 class Refused(NamedTuple):
@@ -49,10 +72,21 @@ class Refused(NamedTuple):
     message: str
 
 
-class Sorted(NamedTuple):
-    untouched: list[Untouched]
-    touched: list[Touched]
-    refused: list[Refused]
+class Sorted:
+    """`size` counts the uncompressed bytes of what is touched, `decompressed` those that came compressed.
+
+    All stand in memory at once: a frame of 1 MiB has room for hundreds of batches that decompress to 64 MiB each. So
+    they share one limit.
+    """
+
+    __slots__ = ("decompressed", "refused", "size", "touched", "untouched")
+
+    def __init__(self) -> None:
+        self.untouched: list[Untouched] = []
+        self.touched: list[Touched] = []
+        self.refused: list[Refused] = []
+        self.size = 0
+        self.decompressed = 0
 
 
 class Sorter:
@@ -67,49 +101,54 @@ class Sorter:
         self._batches = {r: stats.counter("forebay_batches_in_total", reason=r.value) for r in Reason}
         self._records_untouched = stats.counter("forebay_records_total", fate="untouched")
 
-    def topics_to_touch(self, frame: bytes, request: ProduceRequest) -> set[str]:
-        """The topics with a batch that may be touched. None: the whole request is to go on as it came."""
-        if self._request_reason(request) is not None:
-            return set()
-        return {
-            name
-            for name, partitions in request.topics
-            if any(self._batch_reason(name, read_header(frame, start, end)) is None for _, start, end in partitions)
-        }
-
-    def count_untouched(self, frame: bytes, request: ProduceRequest) -> None:
-        """A request of which nothing is touched, for the metrics."""
+    def look(self, frame: bytes, request: ProduceRequest) -> list[Seen]:
+        """The request's batches in their order; those without a reason may be touched."""
         whole = self._request_reason(request)
+        found = []
         for name, partitions in request.topics:
-            for _, start, end in partitions:
-                header = read_header(frame, start, end)
-                self._count(whole or self._batch_reason(name, header), header)
-
-    def sort(self, frame: bytes, request: ProduceRequest, count: bool = True) -> Sorted:
-        """Open and check every batch that may be touched. `count`: for the metrics, once a request."""
-        out = Sorted([], [], [])
-        slot = 0
-        for name, partitions in request.topics:
+            topic_reason = whole or self._eligibility.topic(name, self._is_internal(name))
+            if len(name) > LONGEST_NAME:
+                topic_reason = topic_reason or Reason.NO_METADATA
             for partition, start, end in partitions:
                 header = read_header(frame, start, end)
-                reason = self._batch_reason(name, header)
-                if header is None or reason is not None:
-                    out.untouched.append(Untouched(slot, name, partition, start, end))
-                    if count:
-                        self._count(reason, header)
-                else:
-                    reason = self._open(out, slot, name, partition, frame, header)
-                    if count:
-                        self._batches[reason].value += 1
-                slot += 1
+                reason = topic_reason or _batch_reason(header)
+                found.append(Seen(name, partition, start, end, header, reason))
+        return found
+
+    def count_untouched(self, seen: list[Seen]) -> None:
+        """Batches that go on as they came, for the metrics."""
+        for entry in seen:
+            if entry.reason is not None:
+                self._batches[entry.reason].value += 1
+            if entry.header is not None:
+                self._records_untouched.value += max(0, entry.header.record_count)
+
+    def sort(self, frame: bytes, seen: list[Seen], count: bool = True) -> Sorted:
+        """Open and check every batch that may be touched. `count`: for the metrics, once a request."""
+        out = Sorted()
+        for slot, entry in enumerate(seen):
+            if entry.header is None or entry.reason is not None:
+                out.untouched.append(Untouched(slot, entry.topic, entry.partition, entry.start, entry.end))
+            else:
+                reason = self._open(out, slot, entry.topic, entry.partition, frame, entry.header)
+                if count:
+                    self._batches[reason].value += 1
+        if count and out.untouched:
+            self.count_untouched([entry for entry in seen if entry.reason is not None])
         return out
 
     def _open(self, out: Sorted, slot: int, name: str, partition: int, frame: bytes, header: BatchHeader) -> Reason:
         try:
-            batch = open_batch(frame, header, self._max_decompressed)
+            batch = open_batch(frame, header, self._max_decompressed - out.decompressed)
         except BadBatch as error:
             out.refused.append(Refused(slot, error.code, error.message))
+            if error.opened:
+                # It may have taken as long as the largest batch: half as long remains for the others, then a quarter.
+                out.decompressed += (self._max_decompressed - out.decompressed) // 2
             return _REFUSALS[error.code]
+        out.size += len(batch.section)
+        if batch.codec:
+            out.decompressed += len(batch.section)
         reason = key_reason(batch.null_keys, batch.record_count - batch.null_keys)
         if reason is Reason.MIXED:
             keyed, null_key = split_by_key(batch)
@@ -124,16 +163,6 @@ class Sorter:
             return Reason.TRANSACTIONAL
         return self._eligibility.client(request.client_id)
 
-    def _batch_reason(self, topic: str, header: BatchHeader | None) -> Reason | None:
-        reason = self._eligibility.topic(topic, self._is_internal(topic))
-        if reason is not None:
-            return reason
-        if header is None:
-            return Reason.UNKNOWN_ATTRIBUTES
-        return header_reason(header.producer_id, header.attributes)
 
-    def _count(self, reason: Reason | None, header: BatchHeader | None) -> None:
-        if reason is not None:
-            self._batches[reason].value += 1
-        if header is not None:
-            self._records_untouched.value += max(0, header.record_count)
+def _batch_reason(header: BatchHeader | None) -> Reason | None:
+    return Reason.UNKNOWN_ATTRIBUTES if header is None else header_reason(header.producer_id, header.attributes)

@@ -44,9 +44,6 @@ class ResponseOrderer:
         self._slots.append(slot)
         return slot
 
-    def is_next(self, slot: Slot) -> bool:
-        return bool(self._slots) and self._slots[0] is slot
-
     def write(self, slot: Slot, data: Buffer, last: bool) -> None:
         """Bytes of the slot's response; `last` closes it and lets the ones behind it go."""
         if self._slots[0] is not slot:

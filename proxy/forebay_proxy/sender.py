@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from random import Random
 from time import monotonic
 
 from forebay_codecs import error_codes, produce_request, produce_response
@@ -41,6 +42,7 @@ class Sender:
         stats: Stats,
         flushed: Callable[[ProducerBatch, float], None],
         on_unreachable: Callable[[Node], None],
+        rng: Random,
     ) -> None:
         self.node = node
         self._cluster = cluster
@@ -50,6 +52,7 @@ class Sender:
         self._stats = stats
         self._flushed = flushed
         self._on_unreachable = on_unreachable
+        self._rng = rng
         self._loop = asyncio.get_running_loop()
         self._connection: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -92,6 +95,18 @@ class Sender:
             self._send(connection, drained)
 
     def _send(self, connection: UpstreamConnection, drained: Drained) -> None:
+        try:
+            self._write(connection, drained)
+        except Exception as error:  # whatever it is: a batch left in flight would hold up its partition for good
+            log.error("a produce request could not be written", broker=connection.name, exc_info=error)
+            connection.close()
+            for queue, batch in drained:
+                if queue.in_flight is batch:
+                    self._delivery.fail(
+                        queue, batch, error_codes.UNKNOWN_SERVER_ERROR, "the request could not be written"
+                    )
+
+    def _write(self, connection: UpstreamConnection, drained: Drained) -> None:
         now = self._used_at = monotonic()
         topics: dict[str, list[tuple[int, int, list[bytes | memoryview]]]] = {}
         timeout_ms = 0
@@ -100,7 +115,7 @@ class Sender:
             self._flushed(batch, now)
             try:
                 size, buffers = batch.encode()
-            except Exception as error:  # whatever it is: a batch left in flight would hold up its partition for good
+            except Exception as error:  # its neighbours are sound
                 log.error("a batch could not be encoded", topic=queue.topic.name, exc_info=error)
                 self._delivery.fail(queue, batch, error_codes.UNKNOWN_SERVER_ERROR, "the batch could not be encoded")
                 continue
@@ -136,14 +151,21 @@ class Sender:
                 log.error("broker broke the protocol", broker=connection.name, error=str(error))
                 connection.close()
         for queue, batch in drained:
+            if queue.in_flight is not batch:
+                continue  # it was told that the request could not be written
             if throttle_time_ms:
                 for part in batch.parts:
                     part.owner.throttle(throttle_time_ms)
             answer = answers.get((queue.topic.name, queue.index))
-            if answer is None:
-                self._delivery.lost(queue, batch)
-            else:
-                self._delivery.answered(queue, batch, answer)
+            try:
+                if answer is None:
+                    self._delivery.lost(queue, batch)
+                else:
+                    self._delivery.answered(queue, batch, answer)
+            except Exception as fault:  # the partition must go on; whoever was not told by now, its deadline answers
+                log.error("the fate of a batch could not be told", topic=queue.topic.name, exc_info=fault)
+                if queue.in_flight is batch:
+                    self._accumulator.completed(queue, batch, monotonic())
         self.wake()
 
     # The connection
@@ -160,13 +182,14 @@ class Sender:
                 node = self.node
                 try:
                     connection = await open_connection(node.host, node.port, self._settings, self._stats)
-                    if produce_request.API_KEY not in connection.versions:
+                    lowest, highest = connection.versions.get(produce_request.API_KEY, (0, -1))
+                    if highest < produce_request.MIN_VERSION or lowest > produce_request.MAX_VERSION:
                         connection.close()
-                        raise ConnectionError("the broker offers no Produce")
+                        raise ConnectionError("the broker offers no Produce that is spoken here")
                 except (OSError, UnicodeError, Malformed) as error:
                     self._failed(node, tries, str(error))
                     tries += 1
-                    await asyncio.sleep(retry.backoff(tries - 1, first, most))
+                    await asyncio.sleep(retry.backoff(tries - 1, first, most, self._rng))
                     continue
                 self._opened(node, connection, tries)
                 return

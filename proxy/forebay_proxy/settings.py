@@ -53,7 +53,9 @@ class HostPort(NamedTuple):
 Servers = tuple[HostPort, ...]
 Patterns = tuple[str, ...]
 NodePorts = dict[int, int]
-Partitioner = Annotated[str, Meta(extra={"allowed": "adaptive, uniform, sticky, round_robin or an entry point"})]
+Partitioner = Annotated[
+    str, Meta(extra={"allowed": "adaptive, expected_wait, uniform, sticky, round_robin or an entry point"})
+]
 Host = Annotated[str, Meta(extra={"allowed": "a host name or address without a port, or empty"})]
 Ms = Annotated[int, Meta(ge=0, le=INT_MAX)]
 PositiveMs = Annotated[int, Meta(ge=1, le=INT_MAX)]
@@ -100,6 +102,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_dotted):
     partitioner_availability_timeout_ms: Annotated[
         Ms, about("a partition whose ready batch waits for longer is not chosen; 0: off")
     ] = 0
+    partitioner_min_share: Annotated[
+        float, about("expected_wait: least share of choices for each partition, so that a recovery is noticed")
+    ] = 0.005
 
     # How much at once (KIP-782)
     linger_ms: Annotated[int, Meta(ge=-1, le=60_000), about("how long a batch waits for more; -1: adaptive")] = -1
@@ -130,22 +135,38 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_dotted):
         Meta(ge=-1, le=INT_MAX),
         about("close idle clients; brokers are left after 9/10 of it; -1: never"),
     ] = 600_000
+    # Kafka has none. What comes slower than 4 KiB/s has stalled; a line that is merely slow may take hours.
+    socket_request_timeout_ms: Annotated[PositiveMs, about("a client whose request stalls for so long is closed")] = (
+        60_000
+    )
     shutdown_timeout_ms: Annotated[Ms, about("drain for at most this long after SIGTERM")] = 30_000
 
     # How much at most
     socket_request_max_bytes: Annotated[Bytes, about("a client that sends a larger request is closed")] = 104_857_600
+    # Kafka has none (-1), and allocates what a size prefix announces; here only what has arrived counts. Twice the
+    # default of buffer.memory: 64 clients at once in the middle of the largest request that they send by default.
+    queued_max_request_bytes: Annotated[
+        int,
+        Meta(ge=-1, le=2**63 - 1),
+        about("bytes of requests held that are not whole or wait, per worker; beyond, clients wait; -1: no limit"),
+    ] = 67_108_864
     # The client's max.request.size bounds what it sends uncompressed, 1 MiB by default; brokers refuse more than that
     # compressed. 64 times that lets in every honest batch and bounds what 1 MiB of zstd can blow up to.
-    max_decompressed_bytes: Annotated[Bytes, about("a batch that decompresses to more is refused")] = 67_108_864
-    # Java pipelines 5 requests, librdkafka up to 1,000,000: enough to keep any connection busy, and a bound on what one
-    # client can leave waiting.
+    max_decompressed_bytes: Annotated[Bytes, about("what decompresses to more in one request is refused")] = 67_108_864
+    # Java pipelines 5 requests, librdkafka up to 1,000,000; a broker works on one of a connection at a time. Enough to
+    # keep any connection busy, and a bound on what one client can leave waiting and on what comes at once of it.
     client_max_in_flight_requests: Annotated[
         int, Meta(ge=1, le=INT_MAX), about("unanswered requests of a client before it stops being read")
-    ] = 1000
+    ] = 100
     # Kafka has none (2147483647). A bound keeps a storm of reconnects from taking the descriptors that brokers need.
     max_connections: Annotated[
-        int, Meta(ge=1, le=1_000_000), about("client connections per worker; more are closed at once")
+        int,
+        Meta(ge=1, le=1_000_000),
+        about("client connections per worker; the idlest make room, or the new are closed"),
     ] = 10_000
+    max_connections_per_ip: Annotated[
+        int, Meta(ge=1, le=INT_MAX), about("client connections from one address per worker; more are closed at once")
+    ] = INT_MAX
 
     # What it says
     log_level: Annotated[Literal["debug", "info", "warning", "error"], about("least level that is logged")] = "info"

@@ -130,6 +130,12 @@ def _number(written: object) -> int:
     raise ValueError(written)
 
 
+def _share(written: object) -> float:
+    if isinstance(written, str | int | float) and not isinstance(written, bool) and 0 <= float(written) <= 1:
+        return float(written)
+    raise ValueError(written)
+
+
 def _truth(written: object) -> bool:
     if isinstance(written, bool):
         return written
@@ -194,6 +200,7 @@ def _maybe_host_port(written: object) -> HostPort | None:
 _HOST_PORT_ALLOWED: Final = f"host:port with a port from 1 to {MAX_PORT}"
 _PARSERS: Final[list[tuple[object, _Parser]]] = [
     (int, _Parser(_number, "a whole number", "number")),
+    (float, _Parser(_share, "a number from 0 to 1", "0 to 1")),
     (bool, _Parser(_truth, "true or false", "true, false")),
     (str, _Parser(_text, "text", "text")),
     (HostPort, _Parser(_host_port, _HOST_PORT_ALLOWED, "host:port")),

@@ -34,6 +34,7 @@ class TopicPartitioners:
             sticky_batch_size=settings.partitioner_sticky_batch_size,
             adaptive_enabled=settings.partitioner_adaptive_partitioning_enable,
             availability_timeout_s=settings.partitioner_availability_timeout_ms / 1000,
+            min_share=settings.partitioner_min_share,
         )
         self._partitioners: dict[str, Partitioner] = {}
         self._forgotten: dict[str, int] = {}

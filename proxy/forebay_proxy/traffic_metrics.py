@@ -5,6 +5,7 @@ from __future__ import annotations
 from forebay_codecs.apis import APIS
 from forebay_policies.producer_batch import ProducerBatch
 from forebay_proxy.metrics import Stats
+from forebay_proxy.metrics_table import FRAME_REASONS
 
 
 class TrafficMetrics:
@@ -19,8 +20,7 @@ class TrafficMetrics:
         self._bytes_in = stats.counter("forebay_request_bytes_total", side="client")
         self._bytes_out = stats.counter("forebay_response_bytes_total", side="client")
         self._refused = {
-            reason: stats.counter("forebay_frames_refused_total", reason=reason)
-            for reason in ("too_large", "malformed", "unknown_api", "unsupported_version", "max_connections")
+            reason: stats.counter("forebay_frames_refused_total", reason=reason) for reason in FRAME_REASONS
         }
         self._client_errors = stats.counter("forebay_errors_total", side="client", kind="protocol")
         self._cut_off = stats.counter("forebay_errors_total", side="client", kind="connection_lost")
@@ -47,7 +47,7 @@ class TrafficMetrics:
 
     def refused(self, reason: str) -> None:
         self._refused[reason].value += 1
-        self._client_errors.value += reason != "max_connections"
+        self._client_errors.value += not reason.startswith("max_connections")
 
     def cut_off(self) -> None:
         """A client left in the middle of a frame."""

@@ -3,8 +3,8 @@
 N = 1: the App and the admin endpoint run in this very process.
 N > 1: this process is the supervisor. It starts N worker processes, which listen on the same ports (SO_REUSEPORT) and
 serve; it serves the admin endpoint itself, adding up what the workers count; it starts a worker again that died,
-after a pause that doubles while it keeps dying. Told to go, it tells the workers to drain; told twice, it kills them.
-When it dies itself, its workers find their channel closed, drain and leave.
+after a pause that doubles while it keeps dying, and kills one that hangs. Told to go, it tells the workers to drain;
+told twice, it kills them. When it dies itself, its workers find their channel closed, drain and leave.
 
 What a dead worker had counted stays counted, as of its last report (every second): counters never fall.
 Exit codes: lifecycle.py.
@@ -18,6 +18,7 @@ import sys
 import time
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable, Coroutine
+from random import Random
 from typing import Any, Final
 
 import uvloop
@@ -42,6 +43,9 @@ SCRAPE_WAIT_S: Final = 1.0
 """A scrape waits this long for workers; those that do not answer stand with their last report."""
 SILENT_S: Final = 10.0
 """A worker whose event loop has not turned for so long makes /healthz fail."""
+HUNG_S: Final = 30.0
+"""After so long it is killed, and another one takes its place: its clients have given up waiting by then."""
+HUNG_ASKED: Final = 30
 PAUSE_S: Final = 0.1
 PAUSE_MOST_S: Final = 10.0
 MOST_UNANSWERED: Final = 100
@@ -94,7 +98,10 @@ async def _with_admin(admin: Admin, settings: Settings, serving: Coroutine[Any, 
 class Supervisor:
     """Keeps `settings.workers` workers alive until it is told to stop."""
 
-    def __init__(self, settings: Settings, app_path: str, clock: Clock = time.monotonic) -> None:
+    def __init__(
+        self, settings: Settings, app_path: str, clock: Clock = time.monotonic, rng: Random | None = None
+    ) -> None:
+        self._rng = rng or Random()
         self.stop = Stop()
         self.stats = Stats(clock)
         self.workers = [Worker(index, settings, app_path, clock) for index in range(settings.workers)]
@@ -155,7 +162,7 @@ class Supervisor:
                 self.stop.draining.set()
                 return FAILED
             deaths = 1 if self._clock() - began > STEADY_S else deaths + 1
-            pause = backoff(deaths - 1, PAUSE_S, PAUSE_MOST_S)
+            pause = backoff(deaths - 1, PAUSE_S, PAUSE_MOST_S, self._rng)
             get_logger().error("worker died", worker=worker.index, exit_code=code, restart_in_s=pause)
             try:
                 await asyncio.wait_for(self.stop.draining.wait(), pause)
@@ -169,6 +176,9 @@ class Supervisor:
             await asyncio.sleep(ASK_EVERY_S)
             for worker in self.workers:
                 worker.ask()
+                if worker.hung and not self.stop.draining.is_set():
+                    get_logger().error("worker hangs: killed", worker=worker.index, silent_for_s=worker.silent_for())
+                    worker.end()
             self.stats.tick()
 
     async def _end(self) -> None:
@@ -280,12 +290,22 @@ class Worker:
         """Seconds for which a question has gone unanswered."""
         return self._clock() - self._unanswered_since if self._asked > self._answered else 0.0
 
+    @property
+    def hung(self) -> bool:
+        """It was asked again and again, too: where everything stood still, the supervisor included, nothing hangs."""
+        return self.silent_for() > HUNG_S and self._asked - self._answered >= HUNG_ASKED
+
     def drain(self) -> None:
         self._is_to_drain = True
         if self._channel is not None:
             self._channel.send(Drain())
 
     def kill(self) -> None:
+        """Now and for good: one that is about to start is killed, too."""
         self._is_to_die = True
+        self.end()
+
+    def end(self) -> None:
+        """Kill the process; another one may take its place."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()

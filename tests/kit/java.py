@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
 
@@ -55,6 +56,16 @@ class JavaClient:
                 stats = line["stats"]
         return ProduceResult(acks, failures, stats)
 
+    def produce_live(
+        self, bootstrap: str, spec: ProduceSpec, until: Path, seconds: float
+    ) -> Iterator[Mapping[str, Any]]:
+        """What Produce.java says, line by line as it comes. Sends until the file `until` is there or `spec.count` sent.
+
+        Killed after `seconds`.
+        """
+        arguments = {**_produce_arguments(bootstrap, spec), "until": until, "live": "true"}
+        return self._lines("Produce", arguments, seconds)
+
     def consume(
         self, bootstrap: str, topic: str, group: str, count: int, read_committed: bool = False
     ) -> list[ConsumedRecord]:
@@ -90,23 +101,25 @@ class JavaClient:
 
     def _ask(self, verb: str, arguments: Mapping[str, object]) -> Iterator[dict[str, Any]]:
         """The answer's lines without its last. The whole answer is read before the first line is given."""
+        return iter(list(self._lines(verb, arguments, _ANSWER_SECONDS)))
+
+    def _lines(self, verb: str, arguments: Mapping[str, object], seconds: float) -> Iterator[dict[str, Any]]:
         session = self._start()
         assert session.stdin is not None
         assert session.stdout is not None
         words = [f"{name}={quote(str(value), safe='')}" for name, value in arguments.items()]
-        watchdog = threading.Timer(_ANSWER_SECONDS, session.kill)
+        watchdog = threading.Timer(seconds, session.kill)
         watchdog.start()
         try:
             session.stdin.write(" ".join([verb, *words]) + "\n")
             session.stdin.flush()
-            lines: list[dict[str, Any]] = []
             for text in session.stdout:
                 line = json.loads(text)
                 if "done" in line:
-                    return iter(lines)
+                    return
                 if "failed" in line:
                     raise ClientFailed(f"{self.name} {verb} {dict(arguments)}: {line['failed']}\n{self._said()}")
-                lines.append(line)
+                yield line
         finally:
             watchdog.cancel()
         self.close()

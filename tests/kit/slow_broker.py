@@ -43,6 +43,10 @@ class SlowBroker:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(10)
 
+    def hold(self, hold_ms: float) -> None:
+        """From now on; what is held already stays so."""
+        self._hold = hold_ms / 1000
+
     async def _serve(self) -> None:
         async with await asyncio.start_server(self._relay, LOOPBACK, self._port, limit=_LIMIT):
             self._listening.set()

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from forebay_codecs.apis import METADATA, PRODUCE
+from forebay_codecs.apis import FETCH, METADATA, PRODUCE
 from forebay_codecs.error_codes import NONE
+from forebay_proxy import app as app_module
 from forebay_proxy.app import App
 from forebay_proxy.errors import StartError
 from forebay_proxy.metrics import Stats
@@ -16,7 +17,7 @@ from tests.kit.app import Running, running, settings
 from tests.kit.event_loop import in_loop, soon, turns, until
 from tests.kit.fake_broker import FakeCluster
 from tests.kit.ports import LOOPBACK
-from tests.kit.wire import LIST_GROUPS, WireClient, batch, echo, keyed, metadata, null_key, only, produce
+from tests.kit.wire import LIST_GROUPS, WireClient, batch, echo, keyed, metadata, null_key, only, produce, request
 
 SOCKETS = 16 << 20
 """What the buffers of two sockets, and of the streams that the test reads with, can swallow at most."""
@@ -219,6 +220,49 @@ class TestDrain:
             (response,) = await client.receives(1)
             assert forebay.node_port(0).to_bytes(4, "big") in response.whole
             await soon(draining)
+
+    @in_loop
+    async def test_untouched_records_are_waited_for_and_what_waits_by_its_nature_is_not(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(app_module, "OPAQUE_GRACE", 0.0)
+        async with (
+            FakeCluster({"raw": [0]}) as cluster,
+            running(cluster.bootstrap, topics_exclude=("raw",)) as forebay,
+        ):
+            cluster[0].holds(PRODUCE, FETCH)
+            consumer, producer = await forebay.client(0), await forebay.client(0)
+            consumer.send(request(FETCH, 11, 1, b"long poll"))
+            producer.send(produce(1, ("raw", 0, batch(keyed("a")))))
+            await cluster[0].receives(FETCH)
+            away = await cluster[0].receives(PRODUCE)
+            draining = asyncio.create_task(forebay.app.drain())
+            await turns(100)
+            assert not draining.done()
+            away.answer()
+            (response,) = await producer.receives(1)
+            assert only(response).error_code == NONE
+            assert await consumer.is_closed()
+            await soon(draining)
+
+    @in_loop
+    async def test_a_request_that_the_broker_has_begun_to_receive_arrives_whole(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(echo(1))
+            await client.receives(1)
+            half = echo(2, b"x" * 1000)
+            before = forebay.count("forebay_request_bytes_total", "client")
+            client.send(half[:500])
+            await until(lambda: forebay.count("forebay_request_bytes_total", "client") == before + 500)
+            draining = asyncio.create_task(forebay.app.drain())
+            await turns()
+            client.send(half[500:], echo(3))
+            (response,) = await client.receives(2)
+            assert response.body == b"x" * 1000
+            assert await client.is_closed()
+            await soon(draining)
+            assert len(cluster[0].requests(LIST_GROUPS)) == 2
 
     @in_loop
     async def test_an_idle_proxy_leaves_at_once_and_leaves_no_connection(self) -> None:

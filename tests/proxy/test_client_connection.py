@@ -140,21 +140,20 @@ class TestOrder:
                 assert response.body == bytes([number])
 
 
+REFUSED = {
+    "unknown API": request(99, 0, 1, b""),
+    "Produce v13": request(PRODUCE, 13, 1, b""),
+    "Fetch v19": request(FETCH, 19, 1, b""),
+    "short": (3).to_bytes(4, "big") + b"abc",
+    "negative": (-1).to_bytes(4, "big", signed=True),
+    "records overrun": produce(1, ("ponds", 0, b""))[:-4] + b"\x7f\xff\xff\xff",
+    "acks=9": request(PRODUCE, 7, 1, b"\xff\xff\x00\x09"),
+}
+
+
 class TestRefusals:
     @in_loop
-    @pytest.mark.parametrize(
-        "frame",
-        [
-            request(99, 0, 1, b""),
-            request(PRODUCE, 13, 1, b""),
-            request(FETCH, 19, 1, b""),
-            (3).to_bytes(4, "big") + b"abc",
-            (-1).to_bytes(4, "big", signed=True),
-            produce(1, ("ponds", 0, b""))[:-4] + b"\x7f\xff\xff\xff",
-            request(PRODUCE, 7, 1, b"\xff\xff\x00\x09"),
-        ],
-        ids=["unknown API", "Produce v13", "Fetch v19", "short", "negative", "records overrun", "acks=9"],
-    )
+    @pytest.mark.parametrize("frame", REFUSED.values(), ids=REFUSED)
     async def test_what_is_not_offered_or_malformed_closes_its_own_connection_only(self, frame: bytes) -> None:
         async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
             neighbour, client = await forebay.client(0), await forebay.client(0)
@@ -162,6 +161,37 @@ class TestRefusals:
             assert await client.is_closed()
             neighbour.send(echo(1))
             await neighbour.receives(1)
+
+    @in_loop
+    @pytest.mark.parametrize("frame", REFUSED.values(), ids=REFUSED)
+    async def test_what_was_asked_before_is_answered_before_the_connection_closes(self, frame: bytes) -> None:
+        async with (
+            FakeCluster({"ponds": [0], "raw": [0]}) as cluster,
+            running(cluster.bootstrap, topics_exclude=("raw",)) as forebay,
+        ):
+            cluster[0].holds(PRODUCE, LIST_GROUPS)
+            client = await forebay.client(0)
+            touched, untouched = ("ponds", 0, batch(null_key("a"))), ("raw", 0, batch(null_key("b")))
+            client.send(produce(1, touched), echo(2, b"two"), produce(3, untouched), frame, echo(5))
+            second = await cluster[0].receives(LIST_GROUPS)
+            asked = [await cluster[0].receives(PRODUCE) for _ in range(2)]
+            second.answer()
+            for request_ in asked:
+                request_.answer()
+            first, _, third = await client.receives(1, 2, 3)
+            assert [only(first).error_code, only(third).error_code] == [NONE, NONE]
+            assert await client.is_closed()
+            assert len(cluster[0].requests(LIST_GROUPS)) == 1
+
+    @in_loop
+    async def test_refused_records_without_acks_close_the_client_behind_the_answers_before(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(LIST_GROUPS)
+            client = await forebay.client(0)
+            client.send(echo(1, b"one"), produce(2, ("ponds", 0, batch(null_key("a"), crc=1)), acks=0))
+            (await cluster[0].receives(LIST_GROUPS)).answer()
+            await client.receives(1)
+            assert await client.is_closed()
 
     @in_loop
     async def test_a_frame_too_large_is_refused_by_its_size_alone_with_a_line_in_the_log(self) -> None:

@@ -105,6 +105,19 @@ class TestTopics:
         cluster.apply(fakes.metadata({"ponds": [0, 1, 1]}), {"ponds"}, 1.0, MAX_AGE)
         assert cluster.topics["ponds"].queues.partition_count == 3
 
+    def test_partitions_that_no_topic_has_are_overlooked(self) -> None:
+        """A list of leaders as long as the highest number says would take 16 GiB."""
+        cluster = Told()
+        (ponds, lakes) = fakes.metadata({"ponds": [0, 1, 1], "lakes": [0]}).topics
+        wrong = [
+            partition._replace(partition_index=index)
+            for partition, index in zip(ponds.partitions, (0, 2**31 - 1, -1), strict=True)
+        ]
+        topics = ponds._replace(partitions=tuple(wrong)), lakes._replace(partitions=tuple(wrong[1:]))
+        cluster.apply(fakes.metadata({})._replace(topics=topics), {"ponds", "lakes"}, 0.0, MAX_AGE)
+        assert cluster.topics["ponds"].queues.leaders == [0]
+        assert cluster.usable("lakes") is None
+
     def test_a_topic_that_is_not_answered_is_unknown(self) -> None:
         cluster = Told()
         cluster.apply(fakes.metadata({}), {"ponds"}, 0.0, MAX_AGE)

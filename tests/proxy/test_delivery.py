@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from random import Random
 
 import pytest
+import structlog
 
 from forebay_codecs.error_codes import (
     CORRUPT_MESSAGE,
@@ -18,7 +20,7 @@ from forebay_codecs.error_codes import (
 )
 from forebay_codecs.produce_response import PartitionResponse
 from forebay_policies.accumulator import PartitionQueue
-from forebay_policies.producer_batch import ProducerBatch
+from forebay_policies.producer_batch import Part, ProducerBatch
 from forebay_proxy.delivery import Delivery
 from forebay_proxy.metrics import Stats
 from forebay_proxy.settings import HostPort
@@ -44,6 +46,7 @@ class Dock:
             settings((HostPort(LOOPBACK, 1),), 2),
             self.stats,
             self.invalidate,
+            Random(1),
         )
         self.accumulator.on_ready = self.woken.append
 
@@ -88,6 +91,45 @@ class TestAcknowledged:
             [("acknowledged", 103, False)],
         ]
         assert hooked == [0]
+        dock.assert_empty()
+
+    @in_loop
+    async def test_how_long_it_took_is_told_of_the_first_try_only(self) -> None:
+        """A batch that was refused elsewhere says nothing of the broker that took it in the end."""
+        dock = Dock()
+        hooked: list[int] = []
+        dock.delivery.acknowledged_hook = lambda queue, seconds: hooked.append(queue.index)
+        batch, (owner,) = dock.merged(["a"], movable=True)
+        dock.answer(batch, NOT_LEADER_OR_FOLLOWER)
+        again = fakes.drain(dock.accumulator, dock.queue(1))
+        dock.answer(again, NONE, 100, partition=1)
+        assert [kind for kind, *_ in owner.told] == ["acknowledged"]
+        assert hooked == []
+
+
+class BrokenOwner(FakeOwner):
+    """A fault of ours, in what one client is told."""
+
+    def acknowledged(self, part: Part, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
+        raise RuntimeError("broken")
+
+    def failed(
+        self, part: Part, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
+    ) -> None:
+        raise RuntimeError("broken")
+
+
+class TestFaultsOfOurs:
+    @in_loop
+    @pytest.mark.parametrize("code", [NONE, NOT_ENOUGH_REPLICAS])
+    async def test_one_client_that_cannot_be_told_costs_its_neighbours_nothing(self, code: int) -> None:
+        dock = Dock()
+        batch, owners = dock.merged(["a"], ["b"], ["c"])
+        batch.parts[1].owner = BrokenOwner()
+        with structlog.testing.capture_logs() as logs:
+            dock.answer(batch, code, 100 if code == NONE else -1)
+        assert [len(owner.told) for owner in owners] == [1, 0, 1]
+        assert [line["log_level"] for line in logs if "could not be told" in line["event"]] == ["error"]
         dock.assert_empty()
 
 
@@ -156,7 +198,7 @@ class TestRetry:
         dock = Dock()
         batch, (owner,) = dock.merged(["a"])
         dock.answer(batch, NOT_LEADER_OR_FOLLOWER, base_offset=7)
-        assert owner.told == [("failed", NOT_LEADER_OR_FOLLOWER, [(0, "why")])]
+        assert owner.told == [("failed", REQUEST_TIMED_OUT, [])]
         dock.assert_empty()
 
 

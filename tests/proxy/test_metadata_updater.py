@@ -8,8 +8,12 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
+import pytest
+
 from forebay_codecs.apis import METADATA
+from forebay_codecs.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from forebay_codecs.primitives import Reader
+from forebay_proxy import metadata_updater
 from forebay_proxy.cluster import Cluster
 from forebay_proxy.metadata_updater import UNKNOWN_TOPIC_TRIES, MetadataUpdater
 from forebay_proxy.metrics import Stats
@@ -208,3 +212,24 @@ async def test_no_broker_at_the_start_is_tried_again() -> None:
         task.cancel()
         running.updater.close()
         await turns()
+
+
+@in_loop
+async def test_more_topics_than_a_broker_takes_in_a_request_are_asked_for_one_part_after_the_other() -> None:
+    names = [f"t{number}" for number in range(7)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metadata_updater, "MOST_TOPICS", 3)
+        async with FakeCluster({name: [0] for name in names}) as brokers, updating(brokers) as running:
+            running.want(*names)
+            await until(lambda: sorted(running.ready) == names)
+            assert [len(asked) for asked in running.asked()] == [3, 3, 1]
+
+
+@in_loop
+async def test_a_topic_that_does_not_exist_takes_no_place_once_that_is_told() -> None:
+    async with FakeCluster({"a": [0]}) as brokers, updating(brokers, retry_backoff_ms=1) as running:
+        told: list[int] = []
+        running.updater.want("nowhere", lambda: told.append(running.cluster.topics["nowhere"].error_code))
+        await until(lambda: told == [UNKNOWN_TOPIC_OR_PARTITION])
+        assert "nowhere" not in running.cluster.topics
+        assert "nowhere" not in running.accumulator.topics

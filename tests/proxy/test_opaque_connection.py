@@ -10,6 +10,9 @@ from forebay_codecs import api_versions
 from forebay_codecs.addresses import rewrite_describe_cluster, rewrite_find_coordinator
 from forebay_codecs.apis import API_VERSIONS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, PRODUCE, SASL_HANDSHAKE
 from forebay_codecs.error_codes import NONE, REQUEST_TIMED_OUT
+from forebay_codecs.errors import Malformed
+from forebay_proxy.opaque_connection import OpaqueConnection
+from forebay_proxy.response_orderer import ResponseOrderer
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import FakeBroker, FakeCluster
@@ -37,6 +40,37 @@ async def settled(broker: FakeBroker) -> int:
     """Connections to a broker, once those that only ask for its versions are gone."""
     await turns()
     return len(broker.connections)
+
+
+class Torn:
+    """A client that is told what its broker did, and is closed some time later."""
+
+    def __init__(self) -> None:
+        self.orderer = ResponseOrderer(lambda buffers: None)
+        self.told: list[str] = []
+
+    def translate(self, node_id: int, host: str, port: int, /) -> None: ...
+
+    def upstream_paused(self, paused: bool) -> None: ...
+
+    def upstream_lost(self, why: str) -> None:
+        self.told.append("lost")
+
+    def upstream_left(self) -> None:
+        self.told.append("left")
+
+    def upstream_malformed(self, error: Malformed) -> None:
+        self.told.append("malformed")
+
+
+def test_nothing_more_is_read_of_a_broker_that_broke_the_protocol() -> None:
+    """More may come before the client, and the connection with it, is gone."""
+    client = Torn()
+    connection = OpaqueConnection(client)
+    for _ in range(2):
+        connection.data_received((8).to_bytes(4, "big") + bytes(8))
+    connection.connection_lost(None)
+    assert client.told == ["malformed"]
 
 
 class TestLife:

@@ -92,7 +92,7 @@ def test_the_example_in_the_documentation_runs(install: Install, reports: Report
     assert reports.messages == []
 
 
-@pytest.mark.parametrize("name", ["adaptive", "uniform", "sticky", "round_robin"])
+@pytest.mark.parametrize("name", ["adaptive", "expected_wait", "uniform", "sticky", "round_robin"])
 def test_built_in_names_give_built_in_partitioners(name: str, reports: Reports) -> None:
     assert made(name, reports).choices() == {"sticky": 0, "switch": 0}
 
@@ -107,7 +107,7 @@ def test_an_unknown_name_is_refused_with_those_that_are_known(install: Install, 
 
     with pytest.raises(ValueError, match="'neerest' is unknown") as caught:
         load_partitioner("neerest", reports)
-    assert "adaptive, nearest, round_robin, sticky, uniform" in str(caught.value)
+    assert "adaptive, expected_wait, nearest, round_robin, sticky, uniform" in str(caught.value)
     assert GROUP in str(caught.value)
 
 

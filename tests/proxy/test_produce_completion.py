@@ -10,6 +10,7 @@ from forebay_codecs.error_codes import (
     INVALID_RECORD,
     NONE,
     REQUEST_TIMED_OUT,
+    UNKNOWN_TOPIC_OR_PARTITION,
 )
 from forebay_codecs.produce_response import PartitionResponse
 from forebay_policies.producer_batch import Part
@@ -32,8 +33,8 @@ class Answered:
         self.frames.append(frame)
         self.refused.append(refused)
 
-    def part(self, slot: int = 0, count: int = 1, moved: bool = False, first: int = 0) -> Part:
-        part = self.completion.add_part(slot, count, moved, True)
+    def part(self, slot: int = 0, count: int = 1, moved: bool = False, first: int = 0, whole: bool = True) -> Part:
+        part = self.completion.add_part(slot, count, moved, whole)
         part.first = first
         return part
 
@@ -70,6 +71,13 @@ class TestOffsets:
         answered.acknowledge(part, 100)
         assert answered.response[0].base_offset == 105
 
+    def test_an_offset_that_leaves_no_room_for_its_place_is_not_told(self) -> None:
+        answered = Answered(0)
+        part = answered.part(first=5)
+        answered.completion.all_added()
+        answered.acknowledge(part, 2**63 - 1)
+        assert (answered.response[0].error_code, answered.response[0].base_offset) == (NONE, -1)
+
     def test_any_moved_record_makes_the_offset_unknown(self) -> None:
         answered = Answered(0)
         kept, moved = answered.part(), answered.part(moved=True)
@@ -87,13 +95,13 @@ class TestOffsets:
         assert (answered.response[0].error_code, answered.response[0].base_offset) == (NONE, -1)
 
     @pytest.mark.parametrize("turned", [False, True])
-    def test_of_two_parts_that_stayed_the_first_record_names_the_offset(self, turned: bool) -> None:
+    def test_the_two_parts_of_a_mixed_batch_have_no_offset_together_though_both_stayed(self, turned: bool) -> None:
         answered = Answered(0)
-        keyed, null_key = answered.part(first=2), answered.part(first=0)
+        keyed, null_key = answered.part(first=2, whole=False), answered.part(whole=False)
         answered.completion.all_added()
         for part, offset in ((null_key, 200), (keyed, 100)) if turned else ((keyed, 100), (null_key, 200)):
             answered.acknowledge(part, offset)
-        assert answered.response[0].base_offset == 102
+        assert (answered.response[0].error_code, answered.response[0].base_offset) == (NONE, -1)
 
     def test_an_acknowledgement_without_an_offset_stays_without(self) -> None:
         answered = Answered(0)
@@ -121,6 +129,39 @@ class TestErrors:
         answered.fail(third, INVALID_RECORD, "second")
         assert answered.response == [PartitionResponse(0, CORRUPT_MESSAGE, -1, -1, 0, [], "first")]
         assert answered.refused == [True]
+
+    @pytest.mark.parametrize("turned", [False, True])
+    def test_half_a_batch_refused_is_no_refusal_of_the_batch(self, turned: bool) -> None:
+        """Told of a refusal, librdkafka sends all of it again, whatever its retries are: the other half twice."""
+        answered = Answered(0)
+        keyed, null_key = answered.part(whole=False), answered.part(whole=False)
+        answered.completion.all_added()
+        if turned:
+            answered.acknowledge(null_key, 7)
+        answered.fail(keyed, UNKNOWN_TOPIC_OR_PARTITION)
+        if not turned:
+            answered.acknowledge(null_key, 7)
+        assert [found.error_code for found in answered.response] == [REQUEST_TIMED_OUT]
+
+    @pytest.mark.parametrize("other", [None, REQUEST_TIMED_OUT])
+    def test_half_a_batch_refused_and_the_other_half_unknown_is_no_refusal_either(self, other: int | None) -> None:
+        answered = Answered(0)
+        keyed, null_key = answered.part(whole=False), answered.part(whole=False)
+        answered.completion.all_added()
+        answered.fail(keyed, UNKNOWN_TOPIC_OR_PARTITION)
+        if other is None:
+            answered.completion.expire()
+        else:
+            answered.fail(null_key, other)
+        assert [found.error_code for found in answered.response] == [REQUEST_TIMED_OUT]
+
+    def test_both_halves_refused_are_a_refusal(self) -> None:
+        answered = Answered(0)
+        parts = [answered.part(whole=False) for _ in range(2)]
+        answered.completion.all_added()
+        for part in parts:
+            answered.fail(part, UNKNOWN_TOPIC_OR_PARTITION)
+        assert [found.error_code for found in answered.response] == [UNKNOWN_TOPIC_OR_PARTITION]
 
     def test_an_error_is_its_partitions_alone(self) -> None:
         answered = Answered(0, 1)

@@ -15,7 +15,7 @@ from forebay_codecs.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from tests.kit.app import running
-from tests.kit.event_loop import in_loop, until
+from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import FakeCluster
 from tests.kit.wire import LIST_GROUPS, WireClient, batch, echo, keyed, null_key, only, produce, produced
 
@@ -254,12 +254,34 @@ class TestMemory:
                 client.send(produce(number, ("ponds", 0, batch(keyed(f"{number}" * 12_000)))), echo(10))
                 await until(partial(waiting, number + 1))
             assert cluster[0].requests(LIST_GROUPS) == []
+            assert 72_000 < forebay.count("forebay_queued_request_bytes") < 73_000  # what waits is in no pool yet
             cluster[0].releases(PRODUCE)
             away.answer()
             for number, client in enumerate(clients):
                 await client.receives(number, 10)
             assert [value[0] for value in cluster.values("ponds", 0)] == ["f", *"012345"]
             assert forebay.count("forebay_buffer_memory_available_bytes") == 32_768
+            assert forebay.count("forebay_queued_request_bytes") == 0
+
+    @in_loop
+    async def test_what_a_client_that_left_had_sent_waits_on_and_is_given_back(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, buffer_memory=16_384, batch_max_size=16_384) as forebay,
+        ):
+            cluster[0].holds(PRODUCE)
+            first, left = await forebay.client(0), await forebay.client(0)
+            first.send(produce(1, ("ponds", 0, batch(keyed("f" * 8_000)))))
+            away = await cluster[0].receives(PRODUCE)
+            left.send(produce(2, ("ponds", 0, batch(keyed("l" * 12_000)))))
+            await until(lambda: forebay.count("forebay_buffer_memory_waiters") == 1)
+            left.close()
+            await turns()
+            assert forebay.count("forebay_queued_request_bytes") > 12_000
+            cluster[0].releases(PRODUCE)
+            away.answer()
+            await until(lambda: len(cluster.values("ponds", 0)) == 2)
+            assert forebay.count("forebay_queued_request_bytes") == 0
 
     @in_loop
     async def test_a_client_whose_time_is_up_leaves_its_place_to_the_next(self) -> None:

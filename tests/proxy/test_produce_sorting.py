@@ -10,7 +10,7 @@ from forebay_codecs.error_codes import CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_
 from forebay_codecs.record_batch import ClientBatch
 from forebay_policies.eligibility import Eligibility
 from forebay_proxy.metrics import Stats
-from forebay_proxy.produce_sorting import Sorted, Sorter
+from forebay_proxy.produce_sorting import Seen, Sorted, Sorter
 from forebay_proxy.settings import CHOOSE_PARTITIONS_THEMSELVES
 from tests.codecs.record_oracle import Record, decode_section, encode_section, seal
 from tests.kit.wire import Batches, batch, keyed, null_key, produce, transactional
@@ -27,10 +27,14 @@ class Desk:
 
     def sort(self, *batches: Batches) -> Sorted:
         frame = produce(1, *batches)[4:]
-        return self.sorter.sort(frame, produce_request.parse(frame))
+        return self.sorter.sort(frame, self.look(frame))
 
-    def topics(self, frame: bytes) -> set[str]:
-        return self.sorter.topics_to_touch(frame[4:], produce_request.parse(frame[4:]))
+    def look(self, frame: bytes) -> list[Seen]:
+        return self.sorter.look(frame, produce_request.parse(frame))
+
+    def topics(self, frame: bytes) -> list[str]:
+        """Of the batches that may be touched."""
+        return [entry.topic for entry in self.look(frame[4:]) if entry.reason is None]
 
     def reasons(self) -> dict[str, int]:
         counters = self.stats.take().counters
@@ -63,16 +67,22 @@ class TestWholeRequests:
     )
     def test_goes_on_as_it_came(self, frame: bytes, reason: str) -> None:
         desk = Desk()
-        assert desk.topics(frame) == set()
-        desk.sorter.count_untouched(frame[4:], produce_request.parse(frame[4:]))
+        assert desk.topics(frame) == []
+        desk.sorter.count_untouched(desk.look(frame[4:]))
         assert desk.reasons() == {reason: 1}
 
-    def test_only_topics_with_something_to_touch_need_metadata(self) -> None:
+    def test_each_batch_is_looked_at_by_itself(self) -> None:
         batches = [("ponds", 0, batch(null_key("a"))), ("raw", 0, batch(keyed("b"))), ("lakes", 1, batch(keyed("c")))]
-        assert Desk().topics(produce(1, *batches)) == {"ponds", "lakes"}
+        assert Desk().topics(produce(1, *batches)) == ["ponds", "lakes"]
 
     def test_a_request_without_topics_has_nothing_to_touch(self) -> None:
-        assert Desk().topics(produce(1)) == set()
+        assert Desk().topics(produce(1)) == []
+
+
+def test_a_topic_whose_name_is_too_long_for_kafka_is_left_to_the_broker() -> None:
+    names = {"n" * 249: True, "n" * 250: False}
+    for name, touched in names.items():
+        assert bool(Desk().topics(produce(1, (name, 0, batch(null_key("a")))))) == touched
 
 
 class TestTouched:
@@ -124,6 +134,21 @@ class TestRefused:
         assert [(refused.slot, refused.error_code) for refused in found.refused] == [(1, code)]
         assert [touched.slot for touched in found.touched] == [0, 2]
         assert desk.reasons() == {"keyed": 2, reason: 1}
+
+    def test_what_decompresses_shares_one_limit(self) -> None:
+        """In memory they stand beside each other. What came uncompressed is bounded by the frame."""
+        large = [batch(null_key("a" * (CAP // 3)), codec) for codec in (NONE, GZIP, GZIP, GZIP, NONE)]
+        found = Desk().sort(*[("ponds", index, records) for index, records in enumerate(large)])
+        assert [touched.slot for touched in found.touched] == [0, 1, 2, 4]
+        assert [(refused.slot, refused.error_code) for refused in found.refused] == [(3, MESSAGE_TOO_LARGE)]
+
+    @pytest.mark.parametrize("bad", [seal(b"no gzip", count=1, attributes=GZIP), batch(null_key("a" * CAP), GZIP)])
+    def test_what_was_decompressed_in_vain_counts_too(self, bad: bytes) -> None:
+        """A frame full of them would take as long as if each were let in."""
+        fits = batch(null_key("a" * (CAP // 2 - 500)), GZIP)
+        too_large = batch(null_key("a" * (CAP // 2 + 500)), GZIP)
+        assert [touched.slot for touched in Desk().sort(("ponds", 0, bad), ("ponds", 1, fits)).touched] == [1]
+        assert [touched.slot for touched in Desk().sort(("ponds", 0, bad), ("ponds", 1, too_large)).touched] == []
 
 
 def test_all_kinds_beside_each_other_keep_their_slots() -> None:

@@ -37,18 +37,10 @@ def test_a_slot_that_becomes_the_head_half_written_writes_what_it_held_and_goes_
     wire.orderer.write(third, b"3", True)
     wire.orderer.write(first, b"1", True)
     assert wire.out == b"12"
-    assert wire.orderer.is_next(second)
     wire.orderer.write(second, b"2", False)
     assert wire.out == b"122"
     wire.orderer.write(second, b"2", True)
     assert wire.out == b"12223"
-
-
-def test_nothing_is_next_when_all_is_answered() -> None:
-    wire = Wire()
-    slot = wire.orderer.open()
-    wire.orderer.write(slot, b"1", True)
-    assert not wire.orderer.is_next(slot)
 
 
 @given(st.data())

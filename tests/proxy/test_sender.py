@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
+from forebay_codecs import produce_request
 from forebay_codecs.apis import METADATA, PRODUCE
 from forebay_codecs.error_codes import (
     INVALID_RECORD,
@@ -12,8 +15,10 @@ from forebay_codecs.error_codes import (
     NOT_ENOUGH_REPLICAS,
     NOT_LEADER_OR_FOLLOWER,
     REQUEST_TIMED_OUT,
+    UNKNOWN_SERVER_ERROR,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from forebay_proxy.delivery import Delivery
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import Asked, FakeCluster
@@ -79,7 +84,7 @@ class TestRetries:
             assert [request.values for request in cluster[1].requests(PRODUCE)] == [["a"]]
 
     @in_loop
-    async def test_an_error_that_names_an_offset_may_have_been_appended_and_is_the_clients(self) -> None:
+    async def test_a_lost_office_that_names_an_offset_may_have_been_appended_and_the_client_is_told_so(self) -> None:
         async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
             client = await forebay.client(0)
             await warm(client, cluster)
@@ -87,7 +92,7 @@ class TestRetries:
             client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
             (await cluster[0].receives(PRODUCE)).answer(error_code=NOT_LEADER_OR_FOLLOWER, base_offset=9)
             answer = only((await client.receives(1))[0])
-            assert answer.error_code == NOT_LEADER_OR_FOLLOWER
+            assert answer.error_code == REQUEST_TIMED_OUT
             assert len(cluster[0].requests(PRODUCE)) == 1
 
     @in_loop
@@ -259,6 +264,17 @@ class TestLostConnection:
                 (response,) = await client.receives(number)
                 assert only(response).error_code == REQUEST_TIMED_OUT
 
+    @in_loop
+    @pytest.mark.parametrize("offered", [(0, 2), (-5, -1), (13, 14)])
+    async def test_a_broker_whose_produce_is_not_spoken_here_is_not_sent_any(self, offered: tuple[int, int]) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster.produce_versions = offered
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a"))), timeout_ms=1))
+            (response,) = await client.receives(1)
+            assert only(response).error_code == REQUEST_TIMED_OUT
+            assert cluster[0].requests(PRODUCE) == []
+
 
 class TestRefusedBatches:
     @in_loop
@@ -373,3 +389,38 @@ class TestRequests:
             for client in clients:
                 await client.receives(1)
             assert len(cluster[0].requests(METADATA)) == 2
+
+
+class TestFaultsOfOurs:
+    """What should never be; a partition that waits for ever for the batch it befell would be worse."""
+
+    @in_loop
+    async def test_a_request_that_cannot_be_written_fails_and_its_partition_goes_on(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            request = produce(1, ("ponds", 0, batch(keyed("a"))))
+            with monkeypatch.context() as broken:
+                broken.setattr(produce_request, "encode", Mock(side_effect=RuntimeError("broken")))
+                client.send(request)
+                assert only((await client.receives(1))[0]).error_code == UNKNOWN_SERVER_ERROR
+            client.send(produce(2, ("ponds", 0, batch(keyed("after")))))
+            assert only((await client.receives(2))[0]).error_code == NONE
+            assert cluster.values("ponds", 0) == ["after"]
+
+    @in_loop
+    async def test_an_answer_that_cannot_be_worked_on_leaves_its_partition_free(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            with monkeypatch.context() as broken:
+                broken.setattr(Delivery, "answered", Mock(side_effect=RuntimeError("broken")))
+                client.send(produce(1, ("ponds", 0, batch(keyed("a"))), timeout_ms=1_000))
+                assert only((await client.receives(1))[0]).error_code == REQUEST_TIMED_OUT
+            client.send(produce(2, ("ponds", 0, batch(keyed("after")))))
+            assert only((await client.receives(2))[0]).error_code == NONE
+            assert forebay.count("forebay_buffer_memory_available_bytes") == 33_554_432

@@ -19,7 +19,7 @@ from forebay_proxy.settings_sources import (
 )
 from forebay_proxy.settings_values import SETTINGS, render
 
-PARTITIONERS = ("adaptive", "uniform", "sticky", "round_robin", "own")
+PARTITIONERS = ("adaptive", "expected_wait", "uniform", "sticky", "round_robin", "own")
 NEEDED = ("bootstrap.servers=broker:9092", "listen=0.0.0.0:19092")
 
 

@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
+from forebay_proxy import workers
 from forebay_proxy.settings import HostPort, Settings
-from forebay_proxy.workers import SILENT_S, Supervisor
+from forebay_proxy.workers import HUNG_S, SILENT_S, Supervisor
 from tests.kit.ports import free_ports
 from tests.proxy.fake_app import APP
 
@@ -321,6 +323,40 @@ def test_a_worker_whose_loop_does_not_turn_makes_it_unhealthy_until_it_answers(
             os.kill(process, signal.SIGCONT)
             await worker.fresh(LONG)
             assert supervisor.unhealthy() is None
+        finally:
+            supervisor.stop.draining.set()
+            assert await asyncio.wait_for(running, LONG) == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_that_hangs_is_killed_and_another_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(workers, "ASK_EVERY_S", 0.01)
+    now = 0.0
+
+    async def scenario() -> None:
+        nonlocal now
+        listen = HostPort("127.0.0.1", free_ports(1)[0])
+        settings = Settings(bootstrap_servers=(HostPort("b", 9092),), listen=listen, workers=1)
+        supervisor = Supervisor(settings, APP, clock=lambda: now)
+        (worker,) = supervisor.workers
+        running = asyncio.create_task(supervisor.run())
+        try:
+            await asyncio.wait_for(worker.served.wait(), LONG)
+            hung = worker.process_id
+            assert hung is not None
+            os.kill(hung, signal.SIGSTOP)
+            worker.ask()
+            now += HUNG_S + 1
+            assert not worker.hung  # by the clock alone: it may be the supervisor that stood still
+            worker.served.clear()
+            with structlog.testing.capture_logs() as logs:
+                await asyncio.wait_for(worker.served.wait(), LONG)
+            assert worker.process_id != hung
+            events = [(line["log_level"], line["event"]) for line in logs]
+            assert list(dict.fromkeys(events)) == [("error", "worker hangs: killed"), ("error", "worker died")]
+            assert b"forebay_worker_restarts_total 1" in (await supervisor.metrics())[0]
         finally:
             supervisor.stop.draining.set()
             assert await asyncio.wait_for(running, LONG) == 0

@@ -1,5 +1,6 @@
 package kit;
 
+import java.io.File;
 import java.io.PrintWriter;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
@@ -16,7 +17,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * order in which the answers came, which partition and offset it was told, or the error; then the latency.
  *
  * topic, name, count, keys=keyed|null|mixed, key_count, size, headers, null_header, timestamp_base, partition, transactional, abort,
- * rate (records a second, 0: as fast as it goes), prop.*
+ * rate (records a second, 0: as fast as it goes), until (a file: once it exists no more is sent), live (each answer is
+ * written out at once), prop.*
  */
 final class Produce implements Session.Verb {
     @Override
@@ -37,14 +39,17 @@ final class Produce implements Session.Verb {
                 producer.initTransactions();
                 producer.beginTransaction();
             }
+            File until = arguments.has("until") ? new File(arguments.get("until")) : null;
             start = System.nanoTime();
-            for (int seq = 0; seq < count; seq++) {
+            int sent = 0;
+            for (; sent < count && (until == null || !until.exists()); sent++) {
                 if (rate > 0) {
-                    waitUntil(start + seq * 1_000_000_000L / rate);
+                    waitUntil(start + sent * 1_000_000_000L / rate);
                 }
-                send(producer, arguments, seq, latencies, out);
+                send(producer, arguments, sent, latencies, out);
             }
             producer.flush();
+            out.println(Json.of("sent", sent, "retries", total(producer, "record-retry-total")));
             if (transactional && arguments.is("abort")) {
                 producer.abortTransaction();
             } else if (transactional) {
@@ -60,17 +65,30 @@ final class Produce implements Session.Verb {
         }
     }
 
+    /** A count of the client's own, over all topics. */
+    private static long total(KafkaProducer<byte[], byte[]> producer, String name) {
+        return producer.metrics().values().stream()
+            .filter(metric -> metric.metricName().name().equals(name))
+            .filter(metric -> metric.metricName().group().equals("producer-metrics"))
+            .mapToLong(metric -> (long) ((Number) metric.metricValue()).doubleValue())
+            .sum();
+    }
+
     private static void send(
         KafkaProducer<byte[], byte[]> producer, Arguments arguments, int seq, long[] latencies, PrintWriter out) {
         ProducerRecord<byte[], byte[]> record = record(arguments, seq);
+        boolean live = arguments.is("live");
         long sent = System.nanoTime();
         producer.send(record, (metadata, error) -> {
             if (error != null) {
                 out.println(Json.of("seq", seq, "error", error.toString()));
-                return;
+            } else {
+                latencies[seq] = System.nanoTime() - sent;
+                out.println(acknowledgement(seq, metadata));
             }
-            latencies[seq] = System.nanoTime() - sent;
-            out.println(acknowledgement(seq, metadata));
+            if (live) {
+                out.flush();
+            }
         });
     }
 

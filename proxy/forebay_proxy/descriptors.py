@@ -1,0 +1,50 @@
+"""File descriptors: as many as the system allows, and no more clients than they are enough for.
+
+In: how many clients may connect. Out: how many may, with the limit raised as far as it goes. Each client takes up to
+two descriptors, its own connection and one to its broker; RESERVED are kept for brokers, listeners and the admin
+endpoint, so that no number of clients takes these.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import fcntl
+import resource
+import termios
+from typing import Final
+
+from forebay_proxy.logs import get_logger
+
+RESERVED: Final = 200
+ENOUGH: Final = 1 << 21
+"""Where the system sets no limit, nobody needs one beyond this: some programs look at each descriptor below it."""
+
+
+def raise_limit(max_connections: int) -> int:
+    """Raise the soft limit to the hard one; the number of clients that it is enough for, at most `max_connections`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    else:
+        limit = ENOUGH if soft == resource.RLIM_INFINITY else soft
+    room = max(1, (limit - RESERVED) // 2)
+    if room < max_connections:
+        get_logger().warning(
+            "too few file descriptors for max.connections: fewer clients are let in",
+            max_connections=max_connections,
+            let_in=room,
+            descriptors=limit,
+        )
+    return min(room, max_connections)
+
+
+def unread(transport: asyncio.BaseTransport) -> int:
+    """Bytes that have arrived and wait in the system's buffer."""
+    size = array.array("i", [0])
+    try:
+        fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.FIONREAD, size)
+    except (OSError, ValueError):  # it is being closed
+        return 0
+    return size[0]
