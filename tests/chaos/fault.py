@@ -1,0 +1,54 @@
+"""A fault: something that goes wrong for a while, under a load that goes on, and is over then.
+
+    Fault("latency", {"brokers' network"}, during=lambda stage, topic: …)
+
+`during` is a context manager: what is wrong begins when it is entered and is over when it is left, brokers that were
+down being back by then. `run` (run.py) does the rest. Faults whose `touches` have nothing in common can be had at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from tests.chaos.stage import Stage
+from tests.kit.toxiproxy import Stream
+
+Place = Literal["brokers' network", "clients' network", "brokers", "topics", "forebay", "clients"]
+BROKERS_NETWORK: Place = "brokers' network"
+CLIENTS_NETWORK: Place = "clients' network"
+BROKERS: Place = "brokers"
+TOPICS: Place = "topics"
+FOREBAY: Place = "forebay"
+CLIENTS: Place = "clients"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`during(stage, topic of the load)`. `seconds`: for how long at least. `widens`: the topic gets partitions."""
+
+    name: str
+    touches: frozenset[Place]
+    during: Callable[[Stage, str], AbstractContextManager[None]]
+    seconds: float = 3.0
+    widens: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@contextmanager
+def toxic(
+    stage: Stage, hops: list[str], name: str, streams: tuple[Stream, ...] = ("downstream",), **attributes: int
+) -> Iterator[None]:
+    """The toxic on each of these hops, in each of these directions."""
+    places = [(hop, stream) for hop in hops for stream in streams]
+    for hop, stream in places:
+        stage.toxiproxy.add(hop, name, stream, **attributes)
+    try:
+        yield
+    finally:
+        for hop, stream in places:
+            stage.toxiproxy.remove(hop, name, stream)

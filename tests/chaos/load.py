@@ -1,0 +1,272 @@
+"""Old and new clients that produce at once, at a steady rate, until they are told to stop.
+
+    with Clients() as clients:                     # JVMs are kept from one load to the next
+        load = clients.start(bootstrap, "orders")
+        wait_until(lambda: load.acked_since(begun) >= 20, 30, "the load is under way")
+        …
+        tallies = load.stop()                      # waits until each client knows of each record, or gave up on it
+
+All send with acks=all, every second record with a key. What they may do differs, and with it what must hold:
+
+| client | tries | so |
+|---|---|---|
+| java-1.1.1 | once | never a duplicate, keys in order |
+| java-2.8.2 | until delivery.timeout.ms, one request in flight | as many duplicates as it retried, keys in order |
+| java-4.3.1 | the same, idempotent | never a duplicate, keys in order, offsets told |
+| confluent (librdkafka), kafka-python | once | never a duplicate, keys in order |
+
+Their timeouts differ too, from two seconds on, so that some give up before the proxy does, some after it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from kafka import KafkaProducer  # type: ignore[import-untyped]
+from kafka.errors import KafkaError as PythonKafkaError  # type: ignore[import-untyped]
+
+from tests.chaos.tally import Promise, Tally
+from tests.kit.java import JavaClient
+from tests.kit.spec import Ack, ProduceSpec
+
+RATE = 100
+"""Records a second of each client: enough to have requests away at any time, and far below what the machine can do."""
+
+MOST_RECORDS = 200_000
+MOST_SECONDS = 200
+_FLUSH_SECONDS = 30
+
+Produce = Callable[[str, Tally, "Stop"], None]
+"""Bootstrap servers, the tally to fill, when to stop. Returns when nothing is outstanding, or given up on."""
+
+
+class Stop:
+    """An event that other processes see too: a file."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self._folder = tempfile.TemporaryDirectory(prefix="load-")
+        self.file = Path(self._folder.name) / "stop"
+
+    def set(self) -> None:
+        self.file.touch()
+        self.event.set()
+
+    def paced(self, rate: int) -> Iterator[int]:
+        """0 1 2 … at that rate, until stopped."""
+        begun = monotonic()
+        for seq in count():
+            if self.event.wait(max(0.0, begun + seq / rate - monotonic())):
+                return
+            yield seq
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """A client that can carry load: its name, its way to produce, its own settings, and what follows from them."""
+
+    name: str
+    produce: Produce
+    props: Mapping[str, str]
+    promise: Promise
+    idempotence: bool = False
+
+    def tally(self, topic: str) -> Tally:
+        spec = ProduceSpec(
+            topic=topic,
+            name=self.name,
+            count=MOST_RECORDS,
+            keys="mixed",
+            idempotence=self.idempotence,
+            size=100,
+            rate=RATE,
+            props=self.props,
+        )
+        return Tally(spec, self.promise)
+
+
+def confluent(message_timeout_ms: int = 12_000) -> Loader:
+    props = {
+        "message.send.max.retries": "0",
+        "request.timeout.ms": str(message_timeout_ms // 3),
+        "message.timeout.ms": str(message_timeout_ms),
+        # It tries again after NOT_LEADER_OR_FOLLOWER even so: with more in flight they would overtake each other.
+        "max.in.flight.requests.per.connection": "1",
+        "reconnect.backoff.max.ms": "500",
+    }
+    return Loader("confluent", _confluent, props, Promise(ordered=True, offsets=False))
+
+
+def kafka_python(delivery_timeout_ms: int = 12_000) -> Loader:
+    props = {
+        "request_timeout_ms": str(delivery_timeout_ms * 5 // 12),
+        "delivery_timeout_ms": str(delivery_timeout_ms),
+        "max_block_ms": "5000",
+        "reconnect_backoff_max_ms": "500",
+    }
+    return Loader("kafka-python", _kafka_python, props, Promise(ordered=True, offsets=False))
+
+
+class Clients:
+    """The clients of the table above. One load at a time: each JVM has one producer at a time."""
+
+    def __init__(self) -> None:
+        self._jvms = {version: JavaClient(version) for version in ("1.1.1", "2.8.2", "4.3.1")}
+        quick = {"reconnect.backoff.max.ms": "500", "max.block.ms": "10000"}
+        patient = {**quick, "delivery.timeout.ms": "20000"}
+        self.loaders = (
+            self._java("1.1.1", {**quick, "retries": "0", "request.timeout.ms": "2000"}),
+            self._java(
+                "2.8.2", {**patient, "request.timeout.ms": "3000", "max.in.flight.requests.per.connection": "1"}
+            ),
+            self._java("4.3.1", {**patient, "request.timeout.ms": "6000"}, idempotence=True),
+            confluent(),
+            kafka_python(),
+        )
+
+    def start(self, bootstrap: str, topic: str) -> Load:
+        return Load(bootstrap, topic, self.loaders)
+
+    def _java(self, version: str, props: Mapping[str, str], idempotence: bool = False) -> Loader:
+        jvm = self._jvms[version]
+
+        def produce(bootstrap: str, tally: Tally, stop: Stop) -> None:
+            for line in jvm.produce_live(bootstrap, tally.spec, stop.file, MOST_SECONDS):
+                if "error" in line:
+                    tally.refused(line["seq"], line["error"])
+                elif "seq" in line:
+                    tally.acknowledged(Ack(**line))
+                elif "sent" in line:
+                    tally.sent, tally.retried = line["sent"], line["retries"]
+
+        return Loader(jvm.name, produce, props, Promise(True, True), idempotence)
+
+    def close(self) -> None:
+        for jvm in self._jvms.values():
+            jvm.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+@dataclass(slots=True)
+class _Carrier:
+    """One client's thread, and what ended it."""
+
+    tally: Tally
+    thread: threading.Thread = field(init=False)
+    error: BaseException | None = None
+
+
+class Load:
+    """Runs from when it is made until `stop`, or to the end of the `with` that it is in."""
+
+    def __init__(self, bootstrap: str, topic: str, loaders: Sequence[Loader]) -> None:
+        self.begun = monotonic()
+        self.topic = topic
+        self._stop = Stop()
+        self._carriers = [self._carry(loader, bootstrap, topic) for loader in loaders]
+
+    @property
+    def tallies(self) -> list[Tally]:
+        return [carrier.tally for carrier in self._carriers]
+
+    def acked_since(self, moment: float) -> int:
+        """Acknowledgements of the client that had the fewest since then. Raises what ended a client, if one ended."""
+        for carrier in self._carriers:
+            if not carrier.thread.is_alive():
+                raise AssertionError(f"{carrier.tally.name} ended before it was stopped") from carrier.error
+        return min(tally.acked_since(moment) for tally in self.tallies)
+
+    def stop(self) -> list[Tally]:
+        """Every client sends no more and settles what is outstanding."""
+        self._stop.set()
+        for carrier in self._carriers:
+            carrier.thread.join(MOST_SECONDS)
+            if carrier.error is not None or carrier.thread.is_alive():
+                raise AssertionError(f"{carrier.tally.name} did not come to its end") from carrier.error
+        return self.tallies
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stop.set()
+
+    def _carry(self, loader: Loader, bootstrap: str, topic: str) -> _Carrier:
+        carrier = _Carrier(loader.tally(topic))
+
+        def run() -> None:
+            try:
+                loader.produce(bootstrap, carrier.tally, self._stop)
+            except BaseException as error:
+                carrier.error = error
+
+        carrier.thread = threading.Thread(target=run, name=loader.name, daemon=True)
+        carrier.thread.start()
+        return carrier
+
+
+def _confluent(bootstrap: str, tally: Tally, stop: Stop) -> None:
+    spec = tally.spec
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": False}
+    producer = Producer({**settings, "linger.ms": spec.linger_ms, "log_level": 0, **spec.props})
+
+    def send(seq: int) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                tally.refused(seq, str(error))
+            else:
+                tally.acknowledged(Ack(seq, message.partition() or 0))
+
+        try:
+            producer.produce(spec.topic, spec.value(seq), spec.key(seq), on_delivery=delivered)
+        except (KafkaException, BufferError) as error:
+            tally.refused(seq, repr(error))
+
+    for seq in stop.paced(spec.rate):
+        tally.sent = seq + 1
+        send(seq)
+        producer.poll(0)
+    producer.flush(_FLUSH_SECONDS)
+
+
+def _kafka_python(bootstrap: str, tally: Tally, stop: Stop) -> None:
+    spec = tally.spec
+    producer = KafkaProducer(
+        bootstrap_servers=bootstrap,
+        acks="all",
+        retries=0,
+        enable_idempotence=False,
+        linger_ms=spec.linger_ms,
+        **{name: int(value) for name, value in spec.props.items()},
+    )
+
+    def send(seq: int) -> None:
+        try:
+            future = producer.send(spec.topic, spec.value(seq), spec.key(seq))
+        except PythonKafkaError as error:
+            tally.refused(seq, repr(error))
+            return
+        future.add_callback(lambda told: tally.acknowledged(Ack(seq, told.partition)))
+        future.add_errback(lambda error: tally.refused(seq, repr(error)))
+
+    try:
+        for seq in stop.paced(spec.rate):
+            tally.sent = seq + 1
+            send(seq)
+        producer.flush(_FLUSH_SECONDS)
+    finally:
+        producer.close(_FLUSH_SECONDS)

@@ -1,0 +1,181 @@
+"""Where faults happen: three brokers, Forebay, clients, and toxiproxy on both sides of Forebay.
+
+    clients → 127.0.0.2:P… (hops `clients`, `clients-0` …) → Forebay → (hops `broker-0` …) → brokers' CLIENT listeners
+                                                                        the tests themselves → INTERNAL listeners
+
+Forebay is told to advertise 127.0.0.2, so that clients stay on toxiproxy's side of it. Topics have three replicas and
+min.insync.replicas 2. Timeouts are a few seconds, so that a fault of a few seconds outlives them: a broker that is
+silent is given up by Forebay after 3 s and by its peers too.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import Message, Producer
+from confluent_kafka.admin import AdminClient
+
+from tests.chaos.footprint import Footprint, footprint
+from tests.chaos.load import Clients, Load
+from tests.chaos.reconcile import PROBE
+from tests.chaos.waiting import wait_until
+from tests.kit.forebay import ForebayProcess
+from tests.kit.kafka import KafkaCluster
+from tests.kit.metadata import ask_metadata
+from tests.kit.ports import free_port
+from tests.kit.spec import ConsumedRecord
+from tests.kit.topic_log import TopicLog
+from tests.kit.toxiproxy import ToxiproxyServer
+
+CLIENTS_SIDE = "127.0.0.2"
+PARTITIONS = 6
+DIRECT = os.environ.get("FOREBAY_TEST_DIRECT") == "1"
+"""Clients go to the brokers' side, past Forebay: shows what Kafka and the clients do by themselves."""
+BROKER_SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+}
+FOREBAY_SETTINGS = {
+    "advertised.host": CLIENTS_SIDE,
+    "request.timeout.ms": "3000",
+    "socket.connection.setup.timeout.ms": "2000",
+}
+RECOVERY_SECONDS = 60
+
+
+class Stage:
+    """Everything is started by `with`, and once a run: a fault leaves the stage as it was, or its test has failed."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._topics = 0
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self.toxiproxy = stack.enter_context(ToxiproxyServer())
+            ports = {node: free_port() for node in range(3)}
+            self.broker_hops = {node: f"broker-{node}" for node in ports}
+            advertised = {node: self.toxiproxy.proxy(self.broker_hops[node], port) for node, port in ports.items()}
+            self.cluster = stack.enter_context(
+                KafkaCluster("4.3.1", ports=ports, advertised=advertised, settings=BROKER_SETTINGS)
+            )
+            self.nodes = list(self.cluster.nodes)
+            self.forebay = ForebayProcess(self.cluster.bootstrap, self.nodes, settings=FOREBAY_SETTINGS)
+            stack.enter_context(self.forebay)
+            self.client_hops = ["clients", *(f"clients-{node}" for node in self.nodes)]
+            for hop, port in zip(self.client_hops, self._forebay_ports(), strict=True):
+                self.toxiproxy.proxy(hop, port, listen=f"{CLIENTS_SIDE}:{port}")
+            self.log = stack.enter_context(TopicLog(self.cluster.internal))
+            self.admin = AdminClient({"bootstrap.servers": self.cluster.internal, "log_level": 0})
+            self.clients = stack.enter_context(Clients())
+            self._stack = stack.pop_all()
+        try:
+            self.settled = self._settle()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.__exit__(kind, error, at)
+
+    def _forebay_ports(self) -> list[int]:
+        return [self.forebay.port, *map(self.forebay.node_port, self.nodes)]
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients begin: on toxiproxy's side of Forebay, or of the brokers."""
+        return self.cluster.bootstrap if DIRECT else f"{CLIENTS_SIDE}:{self.forebay.port}"
+
+    def new_topic(self, name: str = "load") -> str:
+        """A topic of three replicas, its leaders spread over the brokers; the name is made unique."""
+        self._topics += 1
+        topic = f"{name}-{self._topics}"
+        self.create_topic(topic)
+        return topic
+
+    def create_topic(self, topic: str) -> None:
+        assignment = [[(index + turn) % 3 for turn in range(3)] for index in range(PARTITIONS)]
+        self.cluster.create_topic(topic, assignment=assignment, config={"min.insync.replicas": "2"})
+
+    def delete_topic(self, topic: str) -> None:
+        self.admin.delete_topics([topic], operation_timeout=30)[topic].result(60)
+
+    def partitions(self, topic: str) -> set[int]:
+        return set(self.admin.list_topics(topic, timeout=RECOVERY_SECONDS).topics[topic].partitions)
+
+    def read(self, topic: str) -> list[ConsumedRecord]:
+        """Everything that is there, from the brokers themselves."""
+        return self.log.read(topic, dict.fromkeys(self.partitions(topic), 0))
+
+    def whole(self) -> bool:
+        """Every broker knows all brokers."""
+        known = [ask_metadata(port) for port in self.cluster.internal_ports.values()]
+        return all(metadata is not None and len(metadata.brokers) == len(self.nodes) for metadata in known)
+
+    def probe(self, topic: str) -> float:
+        """Seconds until a fresh client has a record acknowledged by each partition of the topic, through Forebay."""
+        begun = monotonic()
+        partitions = self.partitions(topic)
+        producer = Producer({"bootstrap.servers": self.bootstrap, "reconnect.backoff.max.ms": 500, "log_level": 0})
+        written: set[int] = set()
+
+        def delivered(partition: int, error: object, message: Message) -> None:
+            if error is None:
+                written.add(partition)
+
+        for partition in partitions:  # with keys, so that each goes where it is told
+            producer.produce(
+                topic,
+                f"{PROBE}-{partition}",
+                key="probe",
+                partition=partition,
+                on_delivery=lambda error, message, partition=partition: delivered(partition, error, message),  # type: ignore[misc]
+            )
+        producer.flush(RECOVERY_SECONDS)
+        assert written == partitions, f"partitions {partitions - written} could not be written to"
+        return monotonic() - begun
+
+    def footprint(self) -> Footprint:
+        return footprint(self.forebay)
+
+    def wait_until_settled(self) -> None:
+        """What Forebay holds is no more than it was, and nothing that belongs to a client."""
+
+        def settled() -> bool:
+            return self.footprint().at_rest and not self.footprint().beyond(self.settled)
+
+        try:
+            wait_until(settled, RECOVERY_SECONDS, "Forebay holds no more than at rest")
+        except AssertionError as error:
+            now = self.footprint()
+            raise AssertionError(f"Forebay holds more than at rest: {now.beyond(self.settled)}; {now}") from error
+
+    def forebay_errors(self) -> list[str]:
+        """Lines of Forebay's log that tell of a fault of its own: not that a worker was killed."""
+        lines = self.forebay.log.read_text(errors="replace").splitlines()
+        own = [line for line in lines if '"event": "worker died"' not in line or '"exit_code": -9' not in line]
+        return [line for line in own if '"level": "error"' in line or "Traceback" in line]
+
+    def _settle(self) -> Footprint:
+        """What Forebay holds at rest, once it has a connection to every broker."""
+        topic = self.new_topic("warm")
+        load = self.clients.start(self.bootstrap, topic)
+        wait_until(lambda: load.acked_since(load.begun) >= 10, RECOVERY_SECONDS, "a first load is carried")
+        load.stop()
+        self.probe(topic)
+        wait_until(lambda: self.footprint().at_rest, RECOVERY_SECONDS, "Forebay is at rest")
+        self.delete_topic(topic)
+        return self.footprint()
+
+
+def start_load(stage: Stage, topic: str) -> Load:
+    """A load of all clients, under way."""
+    load = stage.clients.start(stage.bootstrap, topic)
+    wait_until(lambda: load.acked_since(load.begun) >= 20, RECOVERY_SECONDS, "the load is under way")
+    return load

@@ -1,0 +1,69 @@
+"""What one client sent, and what it was told of each record: acknowledged, refused (an error), or unknown (nothing).
+
+A client's own thread writes its tally, everybody may read it meanwhile. A record told twice, or one never sent, is the
+client's (or the test's) fault and shows up in `contradictions`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from time import monotonic
+
+from tests.kit.spec import Ack, ProduceSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a client's own settings make of the load that it carries.
+
+    `ordered`: it never has two tries of a partition away that could overtake each other. `offsets`: the offsets that
+    it is told are true or −1 (librdkafka and kafka-python count on from −1, so theirs say nothing).
+    """
+
+    ordered: bool
+    offsets: bool
+
+
+@dataclass(slots=True)
+class Tally:
+    """`retried`: how many records the client itself sent again, each of which may be there once more."""
+
+    spec: ProduceSpec
+    promise: Promise
+    sent: int = 0
+    retried: int = 0
+    acks: dict[int, Ack] = field(default_factory=dict)
+    acked_at: dict[int, float] = field(default_factory=dict)
+    """When each was acknowledged, by the monotonic clock; in that order."""
+    failures: dict[int, str] = field(default_factory=dict)
+    contradictions: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def unknown(self) -> int:
+        return self.sent - len(self.acks) - len(self.failures)
+
+    def acknowledged(self, ack: Ack) -> None:
+        self._once(ack.seq)
+        self.acks[ack.seq] = ack
+        self.acked_at[ack.seq] = monotonic()
+
+    def refused(self, seq: int, error: str) -> None:
+        self._once(seq)
+        self.failures[seq] = error
+
+    def _once(self, seq: int) -> None:
+        if seq in self.acks or seq in self.failures:
+            self.contradictions.append(f"{self.name} was told of record {seq} twice")
+
+    def acked_since(self, moment: float) -> int:
+        return sum(at > moment for at in list(self.acked_at.values()))
+
+    def longest_silence(self) -> float:
+        """Seconds between two acknowledgements that followed each other."""
+        times = list(self.acked_at.values())
+        return max((later - at for at, later in pairwise(times)), default=0.0)

@@ -1,0 +1,83 @@
+"""Forebay itself leaves, dies, or loses a worker under load, and another takes its place."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import astuple
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.fault import FOREBAY, Fault
+from tests.chaos.footprint import Footprint
+from tests.chaos.run import run
+from tests.chaos.stage import FOREBAY_SETTINGS, RECOVERY_SECONDS, Stage
+from tests.chaos.waiting import wait_until
+from tests.kit.forebay import ForebayProcess
+
+RESTARTS = "forebay_worker_restarts_total"
+
+
+@contextmanager
+def replaced(stage: Stage, topic: str) -> Iterator[None]:
+    """SIGTERM; it drains and ends well (anything else raises), and a new one takes its place."""
+    stage.forebay.stop()
+    stage.forebay.start()
+    yield
+
+
+@contextmanager
+def killed(stage: Stage, topic: str) -> Iterator[None]:
+    stage.forebay.kill()
+    stage.forebay.start()
+    yield
+
+
+@contextmanager
+def worker_killed(stage: Stage, topic: str) -> Iterator[None]:
+    """One of two, which the supervisor replaces."""
+    before = stage.forebay.metrics()[RESTARTS]
+    os.kill(_children(stage.forebay.pid)[0], signal.SIGKILL)
+    yield
+    wait_until(lambda: stage.forebay.metrics()[RESTARTS] > before, RECOVERY_SECONDS, "the worker is replaced")
+    wait_until(stage.forebay.ready, RECOVERY_SECONDS, "both workers serve")
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@contextmanager
+def two_workers(stage: Stage) -> Iterator[None]:
+    """The stage's Forebay in two processes, on the same ports. Both may hold what one held."""
+    one, settled = stage.forebay, stage.settled
+    two = ForebayProcess(stage.cluster.bootstrap, stage.nodes, settings=FOREBAY_SETTINGS, options=["--workers", "2"])
+    two.port, two.admin_port = one.port, one.admin_port
+    one.stop()
+    try:
+        with two:
+            stage.forebay, stage.settled = two, Footprint(*(2 * value for value in astuple(settled)))
+            yield
+    finally:
+        stage.forebay, stage.settled = one, settled
+        one.start()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("Forebay replaced (SIGTERM)", frozenset({FOREBAY}), replaced, seconds=1.0),
+        Fault("Forebay killed and started again", frozenset({FOREBAY}), killed, seconds=1.0),
+    ],
+    ids=str,
+)
+def test_another_takes_its_place(stage: Stage, fault: Fault) -> None:
+    run(stage, [fault])
+
+
+def test_one_of_two_workers_is_killed(stage: Stage) -> None:
+    with two_workers(stage):
+        run(stage, [Fault("one of two workers killed", frozenset({FOREBAY}), worker_killed, seconds=1.0)])
