@@ -357,6 +357,7 @@ class ClientConnection(asyncio.Protocol):
     def _limit_in_flight(self) -> None:
         if len(self.orderer) >= self._shared.max_in_flight:
             self.hold(IN_FLIGHT)
+            self._shared.handler.hurry()
 
     # The client's own upstream connection
 

@@ -83,6 +83,7 @@ class ProduceHandler:
         self.loop = asyncio.get_running_loop()
         self._partitioner_of = partitioner_of
         self._delivery_timeout = settings.delivery_timeout_ms / 1000
+        self._lingers = settings.linger_ms > 0
         self._requests = stats.counter("forebay_produce_requests_total", side="client")
         self._moved = stats.counter("forebay_records_total", fate="moved")
         self._kept = stats.counter("forebay_records_total", fate="kept")
@@ -96,6 +97,11 @@ class ProduceHandler:
             return False
         Arrival(self, client, frame, request, seen).proceed()
         return True
+
+    def hurry(self) -> None:
+        """A client may send no more until it is answered: to linger for what it would send is to wait for nothing."""
+        if self._lingers:
+            self.accumulator.flush_all(monotonic())
 
     def deadline(self, request: ProduceRequest) -> float:
         wait = min(self._delivery_timeout, max(SHORTEST_WAIT, request.timeout_ms / 1000))

@@ -139,6 +139,14 @@ class TestOrder:
                 (response,) = await client.receives(number)
                 assert response.body == bytes([number])
 
+    @in_loop
+    async def test_what_lingers_leaves_when_its_client_may_send_no_more(self) -> None:
+        limits = {"linger_ms": 60_000, "client_max_in_flight_requests": 2}
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, **limits) as forebay:
+            client = await forebay.client(0)
+            client.send(*[produce(number, ("ponds", 0, batch(keyed("a")))) for number in range(4)])
+            await client.receives(0, 1, 2, 3)
+
 
 REFUSED = {
     "unknown API": request(99, 0, 1, b""),
