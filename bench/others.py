@@ -23,7 +23,6 @@ What each of them is:
 from __future__ import annotations
 
 import json
-import socket
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -32,13 +31,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.others_setup import ENVOY, KROXYLICIOUS, SHOTOVER
-from forebay_codecs.metadata import encode_metadata_request, parse_metadata_response
+from tests.kit.metadata import ask_metadata
 from tests.kit.paths import NotSetUp
 from tests.kit.ports import LOOPBACK, accepts, free_port, free_run
 from tests.kit.server import Server
 
 START_SECONDS: Final = 30
-_SECONDS: Final = 5
 _METADATA_VERSION: Final = 4
 """What the sink of the wire loads speaks, as real brokers do."""
 
@@ -167,17 +165,8 @@ def _envoy_address(port: int) -> dict[str, Any]:
 
 def _names(port: int, expected: Iterable[int]) -> bool:
     """Metadata through the proxy names brokers, and all of them at its own ports."""
-    request = encode_metadata_request(1, "bench", _METADATA_VERSION, ())
-    try:
-        with socket.create_connection((LOOPBACK, port), _SECONDS) as connection, connection.makefile("rb") as answers:
-            connection.sendall(len(request).to_bytes(4, "big") + request)
-            answer = answers.read(int.from_bytes(answers.read(4), "big"))
-    except OSError:
-        return False
-    if not answer:
-        return False
-    brokers = parse_metadata_response(answer, _METADATA_VERSION).brokers
-    return {broker.port for broker in brokers.values()} == set(expected)
+    known = ask_metadata(port, version=_METADATA_VERSION)
+    return known is not None and {broker.port for broker in known.brokers.values()} == set(expected)
 
 
 def _addresses(brokers: Mapping[int, int]) -> str:

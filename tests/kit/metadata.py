@@ -7,17 +7,16 @@ import socket
 from forebay_codecs.metadata import Metadata, encode_metadata_request, parse_metadata_response
 from tests.kit.ports import LOOPBACK
 
-_VERSION = 9
 _SECONDS = 5
 
 
-def ask_metadata(port: int, *topics: str) -> Metadata | None:
+def ask_metadata(port: int, *topics: str, version: int = 9) -> Metadata | None:
     """What the broker behind `port` knows, or None while it does not answer. No topics: brokers only."""
-    request = encode_metadata_request(1, "the-test-itself", _VERSION, topics)
+    request = encode_metadata_request(1, "the-test-itself", version, topics)
     try:
         with socket.create_connection((LOOPBACK, port), _SECONDS) as connection, connection.makefile("rb") as answers:
             connection.sendall(len(request).to_bytes(4, "big") + request)
             response = answers.read(int.from_bytes(answers.read(4), "big"))
     except OSError:
         return None
-    return parse_metadata_response(response, _VERSION) if response else None
+    return parse_metadata_response(response, version) if response else None

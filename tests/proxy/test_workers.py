@@ -14,8 +14,8 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -297,6 +297,21 @@ class TestSeveral:
             assert forebay.events().count("drained") == 2
 
 
+@asynccontextmanager
+async def supervised(clock: Callable[[], float]) -> AsyncIterator[Supervisor]:
+    """A supervisor of one worker that serves; at the end both leave in good order."""
+    listen = HostPort("127.0.0.1", free_ports(1)[0])
+    settings = Settings(bootstrap_servers=(HostPort("b", 9092),), listen=listen, workers=1)
+    supervisor = Supervisor(settings, APP, clock=clock)
+    running = asyncio.create_task(supervisor.run())
+    try:
+        await asyncio.wait_for(supervisor.workers[0].served.wait(), LONG)
+        yield supervisor
+    finally:
+        supervisor.stop.draining.set()
+        assert await asyncio.wait_for(running, LONG) == 0
+
+
 def test_a_worker_whose_loop_does_not_turn_makes_it_unhealthy_until_it_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -305,13 +320,8 @@ def test_a_worker_whose_loop_does_not_turn_makes_it_unhealthy_until_it_answers(
 
     async def scenario() -> None:
         nonlocal now
-        listen = HostPort("127.0.0.1", free_ports(1)[0])
-        settings = Settings(bootstrap_servers=(HostPort("b", 9092),), listen=listen, workers=1)
-        supervisor = Supervisor(settings, APP, clock=lambda: now)
-        (worker,) = supervisor.workers
-        running = asyncio.create_task(supervisor.run())
-        try:
-            await asyncio.wait_for(worker.served.wait(), LONG)
+        async with supervised(lambda: now) as supervisor:
+            (worker,) = supervisor.workers
             assert supervisor.unready() is None
             process = worker.process_id
             assert process is not None
@@ -323,9 +333,6 @@ def test_a_worker_whose_loop_does_not_turn_makes_it_unhealthy_until_it_answers(
             os.kill(process, signal.SIGCONT)
             await worker.fresh(LONG)
             assert supervisor.unhealthy() is None
-        finally:
-            supervisor.stop.draining.set()
-            assert await asyncio.wait_for(running, LONG) == 0
 
     asyncio.run(scenario())
 
@@ -337,13 +344,8 @@ def test_a_worker_that_hangs_is_killed_and_another_takes_its_place(monkeypatch: 
 
     async def scenario() -> None:
         nonlocal now
-        listen = HostPort("127.0.0.1", free_ports(1)[0])
-        settings = Settings(bootstrap_servers=(HostPort("b", 9092),), listen=listen, workers=1)
-        supervisor = Supervisor(settings, APP, clock=lambda: now)
-        (worker,) = supervisor.workers
-        running = asyncio.create_task(supervisor.run())
-        try:
-            await asyncio.wait_for(worker.served.wait(), LONG)
+        async with supervised(lambda: now) as supervisor:
+            (worker,) = supervisor.workers
             hung = worker.process_id
             assert hung is not None
             os.kill(hung, signal.SIGSTOP)
@@ -357,8 +359,5 @@ def test_a_worker_that_hangs_is_killed_and_another_takes_its_place(monkeypatch: 
             events = [(line["log_level"], line["event"]) for line in logs]
             assert list(dict.fromkeys(events)) == [("error", "worker hangs: killed"), ("error", "worker died")]
             assert b"forebay_worker_restarts_total 1" in (await supervisor.metrics())[0]
-        finally:
-            supervisor.stop.draining.set()
-            assert await asyncio.wait_for(running, LONG) == 0
 
     asyncio.run(scenario())
