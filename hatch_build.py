@@ -96,7 +96,7 @@ class CompileHook(BuildHookInterface[Any]):
         return os.environ.get("FOREBAY_NO_COMPILE") != "1"
 
     def dependencies(self) -> list[str]:
-        return ["mypy[mypyc]>=2.4,<2.5", "setuptools>=77"] if self.wanted else []
+        return ["mypy[mypyc]>=2.4,<2.5", "msgspec>=0.19", "setuptools>=77"] if self.wanted else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable" or not self.wanted:
