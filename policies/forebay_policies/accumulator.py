@@ -74,6 +74,10 @@ class TopicQueues:
         queue = self.queues.get(partition)
         return queue.ready_at if queue else None
 
+    def lingers(self, partition: int) -> bool:
+        queue = self.queues.get(partition)
+        return queue is not None and any(not batch.ready for batch in queue.open.values())
+
     def queue(self, index: int) -> PartitionQueue:
         queue = self.queues.get(index)
         if queue is None:

@@ -33,13 +33,13 @@ Waits are smoothed by their ratios, not their differences, since ratios are what
 FRESH_S: Final = 1.0
 """A measurement after a gap weighs more, 1 - e^(-gap / this): after 3 s the old ones weigh 5 % together."""
 
-MEMORY_S: Final = 5.0
+MEMORY_S: Final = 10.0
 MEMORY_ROUNDS: Final = 6
 """Of an estimate that is not renewed, 1/e is left after so many seconds and so many choices a partition, whichever
 takes longer. In seconds alone, a thousand partitions that are each measured twice a minute were never told apart.
 """
 
-BACKED: Final = 0.2
+BACKED: Final = 0.1
 """The part of that time after which a measurement that was slow backs only one run at a time: 1 s."""
 
 GRAIN_S: Final = 0.001
@@ -106,7 +106,7 @@ class ExpectedWaitPartitioner(UniformPartitioner):
     def partition(self, topic: TopicView, size: int, now: float) -> int:
         self._now = now
         if now >= self._until:
-            self._left = 0
+            self._left = min(self._left, 0)
         return super().partition(topic, size, now)
 
     def on_acknowledged(self, partition: int, seconds: float) -> None:
@@ -132,7 +132,7 @@ class ExpectedWaitPartitioner(UniformPartitioner):
         trials = min(MOST_TRIALS, self._min_share * count)
         number = self._rng.randrange(_NUMBERS) / _NUMBERS
         if number < trials:
-            self._left = 1  # bytes: it ends with the run
+            self._left = -self._turn
             return available[int(number / trials * count)]
         candidates = self._candidates(available)
         estimates = [self._estimate(partition, count, now) for partition in candidates]
@@ -146,7 +146,7 @@ class ExpectedWaitPartitioner(UniformPartitioner):
         place = bisect_right(cumulative, (number - trials) / (1 - trials) * cumulative[-1])
         place = min(place, len(candidates) - 1)  # should rounding have led beyond the last
         if not _backed(estimates[place], usual):
-            self._left = 1
+            self._left = -self._turn
         return candidates[place]
 
     def _candidates(self, available: Sequence[int]) -> Sequence[int]:

@@ -55,6 +55,9 @@ class TopicView(Protocol):
         Such a batch counts in `loads`, so only partitions named there need to be asked about.
         """
 
+    def lingers(self, partition: int) -> bool:
+        """Whether a batch of it is neither full nor due yet: further records would join it, not add to what waits."""
+
 
 class Partitioner(Protocol):
     """Chooses partitions for one topic; may keep state between calls. BasePartitioner has defaults for the hooks."""

@@ -61,6 +61,10 @@ class UniformPartitioner(Stuck):
 
     With 16 KB: after 16 KB to partition 1 it switches to 42, after 16 KB to 42 it switches to 3. A run of
     records is not cut, so a turn takes up to one run more. The next partition may by chance be the same one.
+
+    A turn that ends while a batch lingers goes on until the batch is ready, or until as many bytes again have gone
+    (KAFKA-14156): else the rest of each turn, a few records, would wait out the linger, and hold up their clients'
+    answers behind them.
     """
 
     __slots__ = ("_left", "_turn")
@@ -71,7 +75,8 @@ class UniformPartitioner(Stuck):
         self._left = 0
 
     def partition(self, topic: TopicView, size: int, now: float) -> int:
-        if self._left > 0 and (topic.available is self._seen or self._may_stay(topic)):
+        stays = self._left > 0 or (self._left > -self._turn and topic.lingers(self._current))
+        if stays and (topic.available is self._seen or self._may_stay(topic)):
             self.sticky_hits += 1
         else:
             self._left = self._turn
@@ -80,7 +85,7 @@ class UniformPartitioner(Stuck):
         return self._current
 
     def _next(self, topic: TopicView, now: float) -> int:
-        """The partition of the next turn; may make `_left`, the turn's bytes, fewer."""
+        """The partition of the next turn; may make `_left`, the bytes of the turn, fewer: −turn is one run only."""
         return any_partition(topic, self._rng)
 
 

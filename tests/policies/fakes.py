@@ -21,12 +21,16 @@ class FakeTopic:
         self.available: Sequence[int] = tuple(range(partition_count)) if available is None else tuple(available)
         self.load = dict(loads or {})
         self.waiting: dict[int, float] = {}
+        self.lingering: set[int] = set()
 
     def loads(self) -> Mapping[int, int]:
         return {partition: size for partition, size in self.load.items() if size}
 
     def ready_since(self, partition: int) -> float | None:
         return self.waiting.get(partition)
+
+    def lingers(self, partition: int) -> bool:
+        return partition in self.lingering
 
 
 class Scripted:

@@ -252,6 +252,22 @@ def test_ready_since_counts_from_readiness_to_drain() -> None:
     assert bench.topic.ready_since(0) == 4.0
 
 
+def test_a_partition_lingers_while_a_batch_is_neither_full_nor_due() -> None:
+    bench = Bench()
+    assert not bench.topic.lingers(0), "nothing is there"
+    bench.append(0, b"a")
+    assert bench.topic.lingers(0)
+    assert not bench.topic.lingers(1)
+    bench.flush()
+    assert not bench.topic.lingers(0), "it is due"
+
+    away = bench.drain_one(1)
+    assert not bench.topic.lingers(0), "what is away takes no more records"
+    bench.append(0, b"b")
+    assert bench.topic.lingers(0), "another batch is open behind it"
+    bench.complete(0, away)
+
+
 def test_ready_since_of_a_batch_that_moved_away_is_forgotten() -> None:
     bench = Bench()
     bench.put(0, b"a")

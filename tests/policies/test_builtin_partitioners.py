@@ -81,6 +81,36 @@ def test_a_run_of_records_is_not_cut_and_ends_a_turn_once() -> None:
     assert [partitioner.partition(topic, size, 0.0) for size in sizes] == [4, 4, 2, 0]
 
 
+def test_a_turn_goes_on_while_a_batch_lingers() -> None:
+    """KAFKA-14156: its last records would wait out the linger by themselves."""
+    topic = FakeTopic(50)
+    partitioner = UniformPartitioner(Scripted([1, 42]), 16 * KB)
+
+    assert asked(partitioner, topic, 16, KB) == [1] * 16
+    topic.lingering = {1}
+    assert asked(partitioner, topic, 3, KB) == [1] * 3
+    topic.lingering = {42}
+    assert partitioner.partition(topic, KB, 0.0) == 42
+
+
+def test_a_turn_that_goes_on_takes_at_most_as_many_bytes_again() -> None:
+    topic = FakeTopic(50)
+    topic.lingering = {1}
+    partitioner = UniformPartitioner(Scripted([1, 42]), 16 * KB)
+
+    assert asked(partitioner, topic, 33, KB) == [1] * 32 + [42]
+
+
+def test_a_partition_that_lost_its_leader_is_left_though_a_batch_lingers() -> None:
+    topic = FakeTopic(3)
+    topic.lingering = {1}
+    partitioner = UniformPartitioner(Scripted([1, 1]), KB)
+
+    assert partitioner.partition(topic, KB, 0.0) == 1
+    topic.available = (0, 2)
+    assert partitioner.partition(topic, KB, 0.0) == 2
+
+
 def test_the_next_turn_may_be_of_the_same_partition() -> None:
     assert asked(UniformPartitioner(Scripted([2, 2, 1]), 1), FakeTopic(3), 3) == [2, 2, 1]
 

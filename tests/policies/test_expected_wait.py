@@ -268,3 +268,27 @@ def test_a_shunned_partition_becomes_likelier_with_time_and_choices_together() -
     assert shares_then == sorted(shares_then)
     assert shares_then[0] < 0.001
     assert shares_then[-1] == pytest.approx(0.5, abs=0.005)
+
+
+def test_a_trial_ends_with_its_run_though_a_batch_lingers() -> None:
+    """A slow partition is not to get a turn because the batch that tries it lingers."""
+    topic = FakeTopic(2)
+    topic.lingering = {0, 1}
+    first_of_all_trials, last_of_all_shares = 0, (1 << 30) - 1
+    partitioner = expected_wait(
+        Scripted([first_of_all_trials, last_of_all_shares]), turn=BATCH_SIZE, waits={0: 0.020, 1: 0.002}
+    )
+
+    assert asked(partitioner, topic, 3, 100) == [0, 1, 1]
+
+
+def test_a_turn_that_lasts_too_long_goes_on_while_a_batch_lingers_and_ends_after_twice_its_bytes() -> None:
+    topic = FakeTopic(2)
+    topic.lingering = {1}
+    last = (1 << 30) - 1
+    partitioner = expected_wait(Scripted([last, 0]), turn=1000, waits={0: 0.002, 1: 0.002})
+
+    late = 2 * LONGEST_TURN_S
+    assert partitioner.partition(topic, 100, 0.0) == 1
+    assert asked(partitioner, topic, 10, 100, late) == [1] * 10
+    assert partitioner.partition(topic, 100, late) == 0
