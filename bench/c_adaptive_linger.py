@@ -44,7 +44,7 @@ Runs = dict[tuple[int, int], list[Run]]
 
 
 def run(short: bool) -> Section:
-    warm_up, seconds, rounds = (0.5, 1.5, 1) if short else (0.7, 3.0, 3)
+    warm_up, seconds, rounds = (0.5, 1.5, 1) if short else (0.7, 3.0, 5)
     runs: Runs = defaultdict(list)
     with ExitStack() as stack:
         cluster = stack.enter_context(brokers(PARTITIONS))

@@ -1,7 +1,8 @@
 """e. What Forebay adds to a request's time at a low rate: 500 requests/s, 1 KB and 16 KB, opaque and produced.
 
-One connection each way, in turns: a request directly, a millisecond later the same through Forebay. So both meet the
-same machine, and neither meets a queue. Blocking sockets in this process: nothing of an event loop is in the figures.
+One connection each way, in turns: a request directly, a fraction of a millisecond later the same through a bare relay,
+then through Forebay. So all meet the same machine, and none meets a queue. Blocking sockets in this process: nothing of
+an event loop is in the figures. What the relay adds is what two more processes' waking costs on this machine.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 from bench.report import Section, Table
 from bench.wire_frames import Kind, frames
 from bench.wire_load import percentile
-from bench.wired import codecs, forebay, sink
+from bench.wired import codecs, forebay, relay, sink
 from tests.kit.ports import LOOPBACK
 
 RATE: Final = 500
@@ -54,22 +55,29 @@ class Line:
 
 def run(short: bool) -> Section:
     seconds = 2 if short else 20
-    with sink() as broker, forebay(broker) as proxy:
-        rows = [_row(kind, size, value, broker, proxy.node_port(0), seconds) for kind, size, value in CASES]
+    with sink() as broker, relay(broker) as (bare, _), forebay(broker) as proxy:
+        ports = (broker, bare, proxy.node_port(0))
+        rows = [_row(kind, size, value, ports, seconds) for kind, size, value in CASES]
     what = (
-        f"{RATE} requests/s each way for {seconds} s, one after the other on one connection each, directly and through "
-        f"Forebay in turns; microseconds. The broker is a sink that answers at once. Codecs: {codecs()}."
+        f"{RATE} requests/s each way for {seconds} s, one after the other on one connection each, in turns directly, "
+        "through a bare relay that only passes bytes on (`bench/wire_relay.py`: what a hop costs on this machine) and "
+        f"through Forebay; microseconds. The broker is a sink that answers at once. Codecs: {codecs()}."
     )
-    head = ["", "direct p50", "p99", "through p50", "p99", "added p50", "added p99", "target (p50)"]
+    head = [
+        *("", "direct p50", "p99", "relay p50", "p99", "Forebay p50", "p99"),
+        *("added by a relay p50", "by Forebay p50", "by Forebay p99", "target (p50)"),
+    ]
     return Section("e", "Added latency at a low rate", [what, Table(head, rows)])
 
 
-def _row(kind: Kind, size: int, value: int, broker: int, proxy: int, seconds: int) -> list[object]:
-    direct, through = in_turns(frames(kind, size, value), (broker, proxy), seconds * RATE)
-    p50, p99 = ([percentile(waits, share) for waits in (direct, through)] for share in (0.5, 0.99))
-    added = p50[1] - p50[0]
+def _row(kind: Kind, size: int, value: int, ports: Sequence[int], seconds: int) -> list[object]:
+    """`ports`: the broker's, the relay's, Forebay's."""
+    found = in_turns(frames(kind, size, value), ports, seconds * RATE)
+    p50, p99 = ([percentile(waits, share) for waits in found] for share in (0.5, 0.99))
+    added = p50[2] - p50[0]
     target = f"< {TARGETS[kind]:.0f}: {'met' if added < TARGETS[kind] else 'missed'}"
-    numbers = (p50[0], p99[0], p50[1], p99[1], added, p99[1] - p99[0])
+    measured = [number for pair in zip(p50, p99, strict=True) for number in pair]
+    numbers = (*measured, p50[1] - p50[0], added, p99[2] - p99[0])
     return [f"{kind}, {size // 1024} KB", *(f"{number:,.0f}" for number in numbers), target]
 
 

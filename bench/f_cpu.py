@@ -15,7 +15,7 @@ from bench.others import WARM_UP, installed
 from bench.report import Section, Table
 from bench.wire_frames import Kind, records_in
 from bench.wire_load import Load, Outcome, offer
-from bench.wired import codecs, forebay, sink
+from bench.wired import codecs, forebay, relay, sink
 
 SIZE: Final = 16_384
 VALUE: Final = 512
@@ -48,7 +48,8 @@ def run(short: bool) -> Section:
     what = (
         f"Each load {seconds:.0f} s on connections with {DEPTH} requests under way, the broker a sink that answers at "
         "once, load and sink processes of their own; one worker thread each proxy. CPU is the proxy's, user and "
-        f"system; a MB is 10⁶ bytes of batches. Forebay's codecs: {codecs()}."
+        "system; a MB is 10⁶ bytes of batches. A bare relay passes bytes on and reads nothing in them "
+        f"(`bench/wire_relay.py`): it says how fast the machine is. Forebay's codecs: {codecs()}."
     )
     speeds = [
         [name, *(f"{_records(outcome):,.0f}" for outcome in produced), _ms_a_mb(produced[1]), _ms_a_mb(fetched)]
@@ -96,12 +97,18 @@ def _ms_a_mb(outcome: Outcome) -> str:
 
 def _ways(broker: int) -> dict[str, AbstractContextManager[Way]]:
     others = {name: _other(name, broker) for name in installed()}
-    return {"directly": _directly(broker), "Forebay": _forebay(broker), **others}
+    return {"directly": _directly(broker), "a bare relay": _relay(broker), "Forebay": _forebay(broker), **others}
 
 
 @contextmanager
 def _directly(broker: int) -> Iterator[Way]:
     yield Way(broker, (), 1.0)
+
+
+@contextmanager
+def _relay(broker: int) -> Iterator[Way]:
+    with relay(broker) as (port, pid):
+        yield Way(port, (pid,), 1.0)
 
 
 @contextmanager

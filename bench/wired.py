@@ -1,4 +1,4 @@
-"""Forebay before a sink broker, each a process of its own: what the wire loads of e, f and h are offered to.
+"""Forebay, or a bare relay, before a sink broker, each a process of its own: what the wire loads of e, f and h meet.
 
 with sink() as broker, forebay(broker) as proxy:
     offer(Load(proxy.node_port(0), "produce", …, pids=(proxy.pid,)))
@@ -22,12 +22,25 @@ from tests.kit.server import Server
 def sink(stall: bool = False) -> Iterator[int]:
     """A broker of wire_sink; its port."""
     port = free_port()
-    command = [sys.executable, "-m", "bench.wire_sink", str(port), *(["--stall"] if stall else [])]
+    with _listening("wire_sink", port, [str(port), *(["--stall"] if stall else [])]):
+        yield port
+
+
+@contextmanager
+def relay(broker: int) -> Iterator[tuple[int, int]]:
+    """A relay of wire_relay before the broker at that port; its port and its pid."""
+    port = free_port()
+    with _listening("wire_relay", port, [str(broker), str(port)]) as server:
+        yield port, server.pid
+
+
+@contextmanager
+def _listening(module: str, port: int, arguments: list[str]) -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as directory:
-        server = Server("sink", command, Path(directory, "log"))
+        server = Server(module, [sys.executable, "-m", f"bench.{module}", *arguments], Path(directory, "log"))
         try:
             server.wait_until(lambda: accepts(port), 20)
-            yield port
+            yield server
         finally:
             server.kill()
 
