@@ -1,7 +1,6 @@
 # make demo         what Forebay does, side by side, on a machine with only Python 3.11 or newer
 # make test         everything: lint, unit tests pure and compiled, deploy checks, integration tests (see .ci/toolchain)
-# make lint | unit | compile-test | deploy-test | integration    a part of it
-# make chaos-test   each fault once and three random pairs, seven minutes
+# make lint | unit | compile-test | deploy-test | integration | chaos-test    a part of it
 # make clean        remove what was built; distclean: downloads as well
 # make chaos        faults on a real cluster, each by itself, then pairs for CHAOS_SECONDS=1800: docs/reliability.md
 # make fuzz         bad bytes to every decoder and to the whole proxy, for FUZZ_SECONDS=600
@@ -22,6 +21,7 @@ SOURCES := $(shell find codecs policies proxy -name '*.py') hatch_build.py pypro
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 .PHONY: bench bench-others chaos fuzz demo test lint unit compile-test deploy-test integration chaos-test kit clean distclean
+.PRECIOUS: %/.pip
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/.demo build/demo/.done
@@ -34,6 +34,7 @@ test:
 	@$(MAKE) --no-print-directory $(VENV)/.dev
 	@$(MAKE) --no-print-directory -j2 $(SYNC) kit lint unit compile-test deploy-test
 	@$(MAKE) --no-print-directory integration
+	@$(MAKE) --no-print-directory chaos-test
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check --quiet
@@ -55,6 +56,7 @@ deploy-test: $(VENV)/.dev kit
 integration: $(VENV)/.dev kit
 	$(PYTEST) tests/integration
 
+# Each fault once and a few random pairs, four minutes.
 chaos-test: $(VENV)/.dev kit
 	$(PYTEST) tests/chaos
 
@@ -83,9 +85,9 @@ kit: $(VENV)/.dev
 	$(BIN)/python -m tests.kit.setup
 
 # --group needs pip 25.1, --build-constraint 25.3.
-$(VENV)/.pip:
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --upgrade 'pip>=25.3'
+%/.pip:
+	$(PYTHON) -m venv $*
+	$*/bin/python -m pip --disable-pip-version-check --quiet install --upgrade 'pip>=25.3'
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.pip pyproject.toml constraints.txt
@@ -96,11 +98,12 @@ $(VENV)/.dev: $(VENV)/.pip pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt --build-constraint constraints.txt -e '.[demo]' --group dev
 	@touch $@
 
-# The project as a user installs it, with the hot codecs compiled: on PYTHONPATH it comes before the editable one.
+# The project as a user installs it, with the hot modules compiled: on PYTHONPATH it comes before the editable one.
+# Built where nothing else is installed: a type that the compiler needs and does not find makes a pure-Python wheel.
 build/compiled/.done: export FOREBAY_REQUIRE_COMPILE = 1
-build/%/.done: $(SOURCES) | $(VENV)/.pip
+build/%/.done: $(SOURCES) | build/venv/.pip
 	@rm -rf build/$*
-	$(PIP) install --no-deps --target build/$* --build-constraint constraints.txt .
+	build/venv/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --target build/$* --build-constraint constraints.txt .
 	@touch $@
 
 clean:

@@ -9,7 +9,7 @@ down being back by then. `run` (run.py) does the rest. Faults whose `touches` ha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,13 +27,17 @@ CLIENTS: Place = "clients"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`during(stage, topic of the load)`. `seconds`: for how long at least. `widens`: the topic gets partitions."""
+    """`during(stage, topic of the load)`. `seconds`: for how long at least. `widens`: the topic gets partitions.
+
+    `around` is what the stage must be like for it, from before the load until after all checks.
+    """
 
     name: str
     touches: frozenset[Place]
     during: Callable[[Stage, str], AbstractContextManager[None]]
     seconds: float = 3.0
     widens: bool = False
+    around: Callable[[Stage], AbstractContextManager[None]] = nullcontext
 
     def __str__(self) -> str:
         return self.name

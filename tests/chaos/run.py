@@ -46,6 +46,13 @@ RESULTS: list[Result] = []
 
 
 def run(stage: Stage, faults: Sequence[Fault]) -> Result:
+    with ExitStack() as stack:
+        for fault in faults:
+            stack.enter_context(fault.around(stage))
+        return _run(stage, faults)
+
+
+def _run(stage: Stage, faults: Sequence[Fault]) -> Result:
     name = " + ".join(fault.name for fault in faults) or "none"
     errors_before = stage.forebay_errors()
     topic = stage.new_topic()

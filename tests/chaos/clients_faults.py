@@ -10,10 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import cycle
 from time import monotonic
 
-import pytest
-
 from tests.chaos.fault import CLIENTS, Fault
-from tests.chaos.run import run
 from tests.chaos.stage import Stage
 from tests.kit.crowd import Crowd
 from tests.kit.ports import LOOPBACK
@@ -77,13 +74,8 @@ def storm(stage: Stage, topic: str) -> Iterator[None]:
         yield
 
 
-FAULTS = (
+CLIENTS_FAULTS = (
     Fault("20 clients never read", frozenset({CLIENTS}), never_reading),
     Fault("clients die in mid-frame", frozenset({CLIENTS}), dying_in_mid_frame),
     Fault(f"{STORM:,} clients connect at once", frozenset({CLIENTS}), storm, seconds=1.0),
 )
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
-def test_bad_clients(stage: Stage, fault: Fault) -> None:
-    run(stage, [fault])

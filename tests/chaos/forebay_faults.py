@@ -9,11 +9,8 @@ from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
 
-import pytest
-
-from tests.chaos.fault import FOREBAY, Fault
+from tests.chaos.fault import FOREBAY, Fault, Place
 from tests.chaos.footprint import Footprint
-from tests.chaos.run import run
 from tests.chaos.stage import FOREBAY_SETTINGS, RECOVERY_SECONDS, Stage
 from tests.chaos.waiting import wait_until
 from tests.kit.forebay import ForebayProcess
@@ -66,18 +63,10 @@ def two_workers(stage: Stage) -> Iterator[None]:
         one.start()
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault("Forebay replaced (SIGTERM)", frozenset({FOREBAY}), replaced, seconds=1.0),
-        Fault("Forebay killed and started again", frozenset({FOREBAY}), killed, seconds=1.0),
-    ],
-    ids=str,
+_TOUCHES = frozenset[Place]({FOREBAY})
+
+FOREBAY_FAULTS = (
+    Fault("Forebay replaced (SIGTERM)", _TOUCHES, replaced, seconds=1.0),
+    Fault("Forebay killed and started again", _TOUCHES, killed, seconds=1.0),
+    Fault("one of two workers killed", _TOUCHES, worker_killed, seconds=1.0, around=two_workers),
 )
-def test_another_takes_its_place(stage: Stage, fault: Fault) -> None:
-    run(stage, [fault])
-
-
-def test_one_of_two_workers_is_killed(stage: Stage) -> None:
-    with two_workers(stage):
-        run(stage, [Fault("one of two workers killed", frozenset({FOREBAY}), worker_killed, seconds=1.0)])
