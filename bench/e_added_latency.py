@@ -82,16 +82,22 @@ def _row(kind: Kind, size: int, value: int, ports: Sequence[int], seconds: int) 
 
 
 def in_turns(ready: Sequence[bytes], ports: Sequence[int], requests: int) -> list[list[float]]:
-    """Microseconds of each request on each of the ports, ascending; RATE requests/s on each of them."""
+    """`over` new connections to each of the ports."""
     lines = [Line(port) for port in ports]
-    waits: list[list[float]] = [[] for _ in ports]
-    step = 1 / RATE / len(ports)
-    due = perf_counter()
-    for number in range(requests * len(ports)):
-        due = max(due + step, perf_counter())
-        time.sleep(max(0.0, due - perf_counter()))
-        way = number % len(ports)
-        waits[way].append(1e6 * lines[way].ask(ready[number // len(ports) % len(ready)]))
+    found = over(lines, ready, requests)
     for line in lines:
         line.close()
+    return found
+
+
+def over(lines: Sequence[Line], ready: Sequence[bytes], requests: int) -> list[list[float]]:
+    """Microseconds of each request on each of the lines, ascending; RATE requests/s on each of them."""
+    waits: list[list[float]] = [[] for _ in lines]
+    step = 1 / RATE / len(lines)
+    due = perf_counter()
+    for number in range(requests * len(lines)):
+        due = max(due + step, perf_counter())
+        time.sleep(max(0.0, due - perf_counter()))
+        way = number % len(lines)
+        waits[way].append(1e6 * lines[way].ask(ready[number // len(lines) % len(ready)]))
     return [sorted(found[int(WARM_UP * len(found)) :]) for found in waits]

@@ -56,17 +56,21 @@ def _watched(load: Load, proxy: ForebayProcess) -> Run:
 
 
 def _table(direct: Sequence[Run], through: Sequence[Run]) -> Table:
-    lines = [(name, median_of(direct, of), median_of(through, of)) for name, of in LINES.items()]
-    head = ["", "directly", "through Forebay", "ratio"]
-    return Table(head, [[name, shown(a), shown(b), f"{b / a:.2f}" if a else ""] for name, a, b in lines])
+    rows = []
+    for name, of in LINES.items():
+        without, within = median_of(direct, of), median_of(through, of)
+        compared = [shown(without), shown(within), f"{within / without:.2f}"]
+        rows.append([name, *(compared if name != OURS else ["–", shown(within), ""])])
+    return Table(["", "directly", "through Forebay", "ratio"], rows)
 
 
+OURS: Final = "CPU of Forebay, µs a record"
 LINES: Final[dict[str, Callable[[Run], float]]] = {
     "records/s": lambda run: run.outcome.rate,
     "requests that the brokers see, per 1,000 records": lambda run: 1000 * run.requests,
     "records a batch": lambda run: 1 / run.batches,
     "CPU of the brokers, µs a record": lambda run: run.cpu("brokers"),
-    "CPU of Forebay, µs a record": lambda run: run.cpu("forebay"),
+    OURS: lambda run: run.cpu("forebay"),
     "CPU of the load, µs a record": lambda run: 1e6 * run.outcome.own_cpu / run.outcome.answered,
     "latency p50, ms": lambda run: run.outcome.p50,
     "latency p99, ms": lambda run: run.outcome.p99,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
-from bench.e_added_latency import RATE, in_turns
+from bench.e_added_latency import RATE, Line, over
 from bench.report import Section, Table
 from bench.wire_frames import frames
 from bench.wire_hostile import CROWD, ENDLESS, GARBAGE_A_SECOND, SLOW, Kind, hostile
@@ -28,10 +28,12 @@ def run(short: bool) -> Section:
     seconds = 2 if short else 15
     with sink() as broker, forebay(broker) as proxy:
         port = proxy.node_port(0)
-        rows = [_row("nobody", nullcontext(), port, seconds)]
+        honest = Line(port)
+        rows = [_row("nobody", nullcontext(), honest, seconds)]
         for kind, what in ATTACKS.items():
-            rows.append(_row(what, hostile(kind, port), port, seconds))
-            rows.append(_row("nobody", nullcontext(), port, seconds))
+            rows.append(_row(what, hostile(kind, port), honest, seconds))
+            rows.append(_row("nobody", nullcontext(), honest, seconds))
+        honest.close()
     what = (
         f"One honest connection through Forebay, {RATE} produce requests/s of 1 KB for {seconds} s each; microseconds. "
         "The others run in a process of their own on the same two cores; what `endless` costs is mostly their own and "
@@ -40,7 +42,7 @@ def run(short: bool) -> Section:
     return Section("i", "Hostile clients", [what, Table(["beside it", "p50", "p99", "longest"], rows)])
 
 
-def _row(what: str, others: AbstractContextManager[None], port: int, seconds: int) -> list[object]:
+def _row(what: str, others: AbstractContextManager[None], honest: Line, seconds: int) -> list[object]:
     with others:
-        (waits,) = in_turns(frames("produce", 1_024, 900), (port,), seconds * RATE)
+        (waits,) = over([honest], frames("produce", 1_024, 900), seconds * RATE)
     return [what, f"{percentile(waits, 0.5):,.0f}", f"{percentile(waits, 0.99):,.0f}", f"{waits[-1]:,.0f}"]

@@ -117,6 +117,11 @@ class FrameSplitter:
         """Bytes of a frame that is collected and not whole."""
         return self.buffered if self._left and self._collecting else 0
 
+    @property
+    def missing(self) -> int:
+        """Bytes of that frame which have not arrived."""
+        return self._left - self.buffered if self._left and self._collecting else 0
+
     def next_event(self) -> Event | None:
         if not self._left:
             return self._head()

@@ -6,10 +6,11 @@ that arrives in one piece is never seen here, and so never waits here.
 
 Rules
 1. Only bytes that have arrived count, not what a size prefix announces: it costs nothing to announce 100 MB.
-2. Beyond the limit a client whose request has not wholly arrived is held, and let go on in the order of being held.
-   One is always read, unless whole requests wait, which need no reading: so there is no deadlock, and a request larger
-   than the limit gets through alone. Held is a client only after what it sent was read, so the limit is exceeded by at
-   most one read (256 KiB) of each connection.
+2. Beyond the limit a client whose request has not wholly arrived is held. Who has least to come goes on first: memory
+   comes back soonest, and nobody waits behind those who announce more than they ever send. One is always read, unless
+   whole requests wait, which need no reading: so there is no deadlock, and a request larger than the limit gets
+   through alone. Held is a client only after what it sent was read, so the limit is exceeded by at most one read
+   (256 KiB) of each connection.
 3. A request that comes slower than SLOWEST is *stalled*. Stalled for `patience` its client is closed, and at once where
    memory is short: the longest stalled first until nobody need be held, and all while somebody is held. Time for which
    its client is held does not count, but a client held here is to have sent more meanwhile, which waits in the system's
@@ -23,6 +24,7 @@ client's first half of a request closes as many as it takes, and goes on without
 from __future__ import annotations
 
 from collections import OrderedDict
+from heapq import heapify, heappop, heappush
 from typing import Final, Protocol
 
 TICK_S: Final = 0.5
@@ -33,6 +35,8 @@ SLOWEST: Final = 2048
 
 WHY: Final = "intake"
 """The reason with which clients are held."""
+
+_SPARE: Final = 100
 
 READ: Final = 256 * 1024
 """The most that one read brings."""
@@ -64,10 +68,11 @@ class Client(Protocol):
 class _Request:
     """One that has begun to arrive."""
 
-    __slots__ = ("gathered", "mark", "slow_since")
+    __slots__ = ("gathered", "mark", "missing", "slow_since")
 
     def __init__(self) -> None:
         self.gathered = 0
+        self.missing = 0
         self.mark: int | None = None
         """Bytes its client had sent at the last tick; None: it is not measured from there."""
         self.slow_since: float | None = None
@@ -82,7 +87,10 @@ class Intake:
         self._patience = patience
         self._arriving: dict[Client, _Request] = {}
         self._gathering = 0
-        self._held: OrderedDict[Client, None] = OrderedDict()
+        self._held: dict[Client, int] = {}
+        self._turns: list[tuple[int, int, Client]] = []
+        """(Bytes to come, number, client), a heap. Those whose number is not that of `_held` are overlooked."""
+        self._numbers = 0
         self._stalled: OrderedDict[Client, None] = OrderedDict()
         self._waiting: dict[Client, int] = {}
         self._releasing = False
@@ -91,20 +99,19 @@ class Intake:
     def held(self) -> int:
         return len(self._held)
 
-    def arriving(self, client: Client, gathered: int) -> None:
-        """A request has begun and is not whole. `gathered`: its bytes here; 0 where they are passed on at once."""
+    def arriving(self, client: Client, gathered: int, missing: int) -> None:
+        """A request has begun and is not whole: bytes that are here, bytes to come. 0: they are passed on at once."""
         request = self._arriving.get(client)
         if request is None:
             request = self._arriving[client] = _Request()
         self._gathering += (gathered > 0) - (request.gathered > 0)
         self.total += gathered - request.gathered
-        request.gathered = gathered
+        request.gathered, request.missing = gathered, missing
         if not gathered or not self._over() or client in self._held:
             return
         self._close_stalled(client)
         if self._over() and (self._gathering - len(self._held) > 1 or self._waiting):
-            self._held[client] = None
-            client.hold(WHY)
+            self._hold(client, missing)
 
     def arrived(self, client: Client) -> None:
         """The request is whole, or its client is gone."""
@@ -165,6 +172,15 @@ class Intake:
         client.stalled()
         self.arrived(client)
 
+    def _hold(self, client: Client, missing: int) -> None:
+        self._numbers += 1
+        self._held[client] = self._numbers
+        heappush(self._turns, (missing, self._numbers, client))
+        if len(self._turns) > 2 * len(self._held) + _SPARE:
+            self._turns = [turn for turn in self._turns if self._held.get(turn[2]) == turn[1]]
+            heapify(self._turns)
+        client.hold(WHY)
+
     def _release(self) -> None:
         """Let go on whom there is room for, as much as each may send at once."""
         if self._releasing:  # what a released client had sent already may make room itself: the loop below sees it
@@ -176,8 +192,10 @@ class Intake:
                 alone = self._gathering == len(self._held) and not self._waiting
                 if not alone and 0 <= self._limit < self.total + let_go * READ:
                     return
-                client, _ = self._held.popitem(last=False)
-                let_go += 1
-                client.release(WHY)
+                _, number, client = heappop(self._turns)
+                if self._held.get(client) == number:
+                    del self._held[client]
+                    let_go += 1
+                    client.release(WHY)
         finally:
             self._releasing = False

@@ -70,6 +70,7 @@ class App:
         self._tasks: list[asyncio.Task[None]] = []
 
         self._linger = Linger(settings.linger_ms)
+        self._opened: list[tuple[PartitionQueue, ProducerBatch, int]] = []
         self._pool = BufferPool(settings.buffer_memory, settings.batch_initial_size, settings.batch_size)
         self._accumulator = Accumulator(self._pool, settings.batch_size, settings.batch_max_size, self._batch_opened)
         self._accumulator.on_ready = self._wake
@@ -228,11 +229,23 @@ class App:
         if self._pool.exhausted:
             batch.due = True  # others wait for its memory
         elif self._linger.adaptive:
-            self._loop.call_soon(self._flush, queue, batch, batch.number)
+            if not self._opened:
+                self._loop.call_soon(self._flush_opened)
+            self._opened.append((queue, batch, batch.number))
         elif self._linger.delay:
             self._loop.call_later(self._linger.delay, self._flush, queue, batch, batch.number)
         else:
             batch.due = True
+
+    def _flush_opened(self) -> None:
+        """What was opened in one turn of the loop is due; a busy loop sends it in the next one."""
+        opened, self._opened = self._opened, []
+        now = monotonic()
+        for queue, batch, number in opened:
+            self._accumulator.flush(queue, batch, number, now)
+        if not self._linger.busy(now - opened[0][1].opened_at):
+            for sender in self._senders.values():
+                sender.hurry()
 
     def _flush(self, queue: PartitionQueue, batch: ProducerBatch, number: int) -> None:
         self._accumulator.flush(queue, batch, number, monotonic())

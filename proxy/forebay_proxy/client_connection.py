@@ -272,7 +272,7 @@ class ClientConnection(asyncio.Protocol):
         """What has begun to arrive is bounded over all connections."""
         if not self._splitter.between_frames and not self._closed:
             self._arriving = True
-            self._shared.intake.arriving(self, self._splitter.gathered)
+            self._shared.intake.arriving(self, self._splitter.gathered, self._splitter.missing)
         elif self._arriving:
             self._arriving = False
             self._shared.intake.arrived(self)

@@ -78,6 +78,11 @@ class Sender:
             self._scheduled = True
             self._loop.call_soon(self._run)
 
+    def hurry(self) -> None:
+        """Do at once what it was woken for."""
+        if self._scheduled:
+            self._run()
+
     def _run(self) -> None:
         self._scheduled = False
         if self._closed or not self._accumulator.has_ready(self.node.id):

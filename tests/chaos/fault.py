@@ -25,6 +25,10 @@ FOREBAY: Place = "forebay"
 CLIENTS: Place = "clients"
 
 
+def as_it_is(stage: Stage) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """`during(stage, topic of the load)`. `seconds`: for how long at least. `widens`: the topic gets partitions.
@@ -37,7 +41,7 @@ class Fault:
     during: Callable[[Stage, str], AbstractContextManager[None]]
     seconds: float = 3.0
     widens: bool = False
-    around: Callable[[Stage], AbstractContextManager[None]] = nullcontext
+    around: Callable[[Stage], AbstractContextManager[None]] = as_it_is
 
     def __str__(self) -> str:
         return self.name

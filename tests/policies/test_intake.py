@@ -12,8 +12,9 @@ PATIENCE = 60.0
 
 
 class FakeClient:
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: Intake, size: int = 100 * MB) -> None:
         self.intake = intake
+        self.size = size
         self.received = 0
         self.gathered = 0
         self.held_here = False
@@ -46,7 +47,7 @@ class FakeClient:
         assert not self.held
         self.received += size
         self.gathered += size
-        self.intake.arriving(self, self.gathered)
+        self.intake.arriving(self, self.gathered, max(1, self.size - self.gathered))
 
     def finishes(self) -> None:
         self.gathered = 0
@@ -58,8 +59,9 @@ class Bench:
         self.intake = Intake(limit, PATIENCE)
         self.now = 0.0
 
-    def client(self, size: int = 0) -> FakeClient:
-        client = FakeClient(self.intake)
+    def client(self, size: int = 0, of: int = 100 * MB) -> FakeClient:
+        """It has sent `size` bytes of a request of so many."""
+        client = FakeClient(self.intake, of)
         if size:
             client.sends(size)
         return client
@@ -91,6 +93,32 @@ def test_beyond_the_limit_clients_are_held_and_go_on_in_their_order_as_there_is_
     assert not fourth.held
 
 
+def test_who_has_least_to_come_goes_on_first() -> None:
+    """Hundreds announce 50 MB and send the half of what they ever send; behind them comes an honest request."""
+    bench = Bench(2 * READ)
+    giants = [bench.client(READ, of=50 * MB) for _ in range(200)]
+    for giant in giants:
+        giant.unread = READ
+    honest = bench.client(READ, of=2 * READ)
+    assert honest.held
+    giants[0].finishes()
+    giants[1].finishes()
+    assert not honest.held
+    assert [giant.held for giant in giants[2:]] == [True] * 198
+
+
+def test_those_that_were_held_and_left_are_not_remembered() -> None:
+    bench = Bench(READ)
+    giant = bench.client(2 * READ)
+    for _ in range(1000):
+        client = bench.client(10)
+        assert client.held
+        client.finishes()
+    assert len(bench.intake._turns) < 200
+    giant.finishes()
+    assert bench.intake.total == bench.intake.held == 0
+
+
 def test_one_is_always_read_so_a_request_larger_than_the_limit_gets_through() -> None:
     bench = Bench(READ)
     giant = bench.client(READ)
@@ -117,7 +145,7 @@ def test_what_is_passed_on_at_once_takes_no_memory_and_is_not_held() -> None:
     bench = Bench(READ)
     bench.intake.waits(bench.client(), 2 * READ)
     client = bench.client()
-    bench.intake.arriving(client, 0)
+    bench.intake.arriving(client, 0, 0)
     assert not client.held
 
 
@@ -129,7 +157,7 @@ def test_without_a_limit_nobody_is_held() -> None:
 def test_a_request_that_stalls_closes_its_client_after_a_while() -> None:
     bench = Bench()
     stalled, opaque = bench.client(100), bench.client()
-    bench.intake.arriving(opaque, 0)
+    bench.intake.arriving(opaque, 0, 0)
     bench.passes(int(PATIENCE))
     assert not stalled.closed
     assert not opaque.closed

@@ -6,7 +6,7 @@ import pytest
 
 from forebay_policies.accumulator import Accumulator, PartitionQueue
 from forebay_policies.buffer_pool import BufferPool
-from forebay_policies.linger import ADAPTIVE, Linger
+from forebay_policies.linger import ADAPTIVE, BUSY_S, Linger
 from forebay_policies.producer_batch import ProducerBatch
 from tests.policies.batches import MOVABLE, client_batch, part_of, sent
 
@@ -18,6 +18,13 @@ def test_linger_ms(linger_ms: int, adaptive: bool, delay: float) -> None:
     assert linger.adaptive is adaptive
     assert linger.delay == pytest.approx(delay)
     assert ADAPTIVE == -1
+
+
+def test_a_flush_that_came_round_late_shows_a_busy_loop() -> None:
+    linger = Linger(ADAPTIVE)
+
+    assert not linger.busy(BUSY_S)
+    assert linger.busy(BUSY_S + 0.00001)
 
 
 class EventLoop:

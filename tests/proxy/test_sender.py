@@ -123,7 +123,9 @@ class TestRetries:
         async with FakeCluster({"ponds": [1, 0]}, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
             client = await forebay.client(0)
             await warm(client, cluster)
+            connected = forebay.count("forebay_upstream_connections")
             cluster[1].down()
+            await until(lambda: forebay.count("forebay_upstream_connections") < connected)
             client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
             await until(lambda: forebay.count("forebay_errors_total", "upstream", "connect") >= 2)
             cluster.topics["ponds"] = [0, 0]
