@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from kafka import KafkaAdminClient, TopicPartition  # type: ignore[import-untyped]
 from kafka.errors import KafkaError  # type: ignore[import-untyped]
 
-from tests.chaos.fault import BROKERS, FOREBAY, Fault, Place
+from tests.chaos.fault import BROKERS, WITHOUT_BROKERS, Fault, Place
 from tests.chaos.stage import PARTITIONS, RECOVERY_SECONDS, Stage
 from tests.chaos.waiting import wait_until
 
@@ -107,7 +107,6 @@ _TOUCHES = frozenset[Place]({BROKERS})
 BROKER_FAULTS = (
     Fault("SIGKILL of a broker, and its return", _TOUCHES, _one_killed),
     Fault("SIGSTOP of a broker, then SIGCONT", _TOUCHES, _one_stopped, seconds=6.0),
-    # Without any broker a Forebay that starts is not ready, and is waited for.
-    Fault("all brokers killed, and back", _TOUCHES | {FOREBAY}, _all_killed, seconds=2.0),
+    Fault("all brokers killed, and back", _TOUCHES | WITHOUT_BROKERS, _all_killed, seconds=2.0),
     Fault("leaders move time and again", _TOUCHES, leaders_moving),
 )

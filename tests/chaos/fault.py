@@ -24,6 +24,9 @@ TOPICS: Place = "topics"
 FOREBAY: Place = "forebay"
 CLIENTS: Place = "clients"
 
+WITHOUT_BROKERS = frozenset[Place]({FOREBAY})
+"""What a fault touches that leaves no broker to be asked: a Forebay that starts then is not ready, and is waited for."""
+
 
 def as_it_is(stage: Stage) -> AbstractContextManager[None]:
     return nullcontext()

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from tests.chaos.broker_faults import killed
-from tests.chaos.fault import BROKERS, BROKERS_NETWORK, CLIENTS_NETWORK, Fault, Place, toxic
+from tests.chaos.fault import BROKERS, BROKERS_NETWORK, CLIENTS_NETWORK, WITHOUT_BROKERS, Fault, Place, toxic
 from tests.chaos.stage import Stage
 from tests.kit.toxiproxy import Stream
 
@@ -67,7 +68,10 @@ NETWORK_FAULTS = (
     _brokers("reset_peer, brokers' connections live 300 ms", EVERY_BROKER, "reset_peer", timeout=300),
     _brokers("half-open, one broker's answers vanish", (1,), "timeout", seconds=SILENCE, timeout=0),
     _brokers("half-open, requests to one broker vanish", (1,), "timeout", THERE, seconds=SILENCE, timeout=0),
-    _brokers("half-open, all brokers' answers vanish", EVERY_BROKER, "timeout", seconds=SILENCE, timeout=0),
+    replace(
+        _brokers("half-open, all brokers' answers vanish", EVERY_BROKER, "timeout", seconds=SILENCE, timeout=0),
+        touches=WITHOUT_BROKERS | {BROKERS_NETWORK},
+    ),
     _brokers("bandwidth, 8 KB/s to one broker", (0,), "bandwidth", THERE, rate=8),
     _brokers("slicer, brokers, 40 bytes", EVERY_BROKER, "slicer", BOTH, average_size=40, size_variation=20, delay=50),
     Fault(
