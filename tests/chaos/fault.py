@@ -25,7 +25,7 @@ FOREBAY: Place = "forebay"
 CLIENTS: Place = "clients"
 
 WITHOUT_BROKERS = frozenset[Place]({FOREBAY})
-"""What a fault touches that leaves no broker to be asked: a Forebay that starts then is not ready, and is waited for."""
+"""What a fault touches that leaves no broker to be asked: a Forebay that starts then is waited for, and not ready."""
 
 
 def as_it_is(stage: Stage) -> AbstractContextManager[None]:
