@@ -223,10 +223,12 @@ def _judge(world: World, stream: bytes, client: Client) -> None:
     for topic, partition, records in (("ponds", 0, null_key("one")), ("ponds", 1, keyed("two"))):
         sent.update(_places(topic, partition, contents_of(batch(records))))
     for frame in frames(stream):
-        ids.append(int.from_bytes(frame[4:8], "big"))
+        correlation_id = int.from_bytes(frame[4:8], "big")
         request = _produce_request(frame)
+        # Where two requests, of whatever API, have one id, which response is whose cannot be told.
+        asked[correlation_id] = request if correlation_id not in asked else None
+        ids.append(correlation_id)
         if request is not None:
-            asked[ids[-1]] = request if ids[-1] not in asked else None
             for topic, partition, contents in _batches(request):
                 sent.update(_places(topic, partition, contents))
     logged = Counter(
