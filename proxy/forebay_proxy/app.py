@@ -19,6 +19,7 @@ from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.eligibility import Eligibility
 from forebay_policies.intake import Intake
 from forebay_policies.linger import Linger
+from forebay_policies.metadata_cache import Ages, MetadataCache
 from forebay_policies.producer_batch import ProducerBatch
 from forebay_proxy.broker_versions import BrokerVersions
 from forebay_proxy.client_connection import ClientConnection
@@ -30,6 +31,7 @@ from forebay_proxy.descriptors import raise_limit
 from forebay_proxy.gateway import Shared
 from forebay_proxy.listener import Listeners
 from forebay_proxy.logs import RateLimited, get_logger
+from forebay_proxy.metadata_handler import MetadataHandler
 from forebay_proxy.metadata_updater import MetadataUpdater
 from forebay_proxy.metrics import Stats
 from forebay_proxy.opaque_connection import OpaqueConnection
@@ -76,8 +78,11 @@ class App:
         self._accumulator.on_ready = self._wake
         self._cluster = Cluster(self._accumulator)
         self._cluster.on_node = self._node_changed
-        self._updater = MetadataUpdater(self._cluster, settings, stats, rng)
+        ages = Ages.of_ms(settings.metadata_soft_age_ms, settings.metadata_max_age_ms, settings.metadata_max_idle_ms)
+        self._cache = MetadataCache(ages, settings.metadata_max_topics, settings.metadata_refresh_group_size, rng)
+        self._updater = MetadataUpdater(self._cluster, self._cache, settings, stats, rng)
         self._delivery = Delivery(self._accumulator, settings, stats, self._updater.invalidate, rng)
+        self._delivery.new_leader_hook = self._updater.new_leader
         self._cluster.on_topic_gone = self._delivery.gone
         self._partitioners = TopicPartitioners(settings, stats, rng)
         self._cluster.on_forgotten = self._partitioners.forget
@@ -113,6 +118,7 @@ class App:
             self,
             self._connections,
             handler,
+            MetadataHandler(self._cache, self._updater, settings.request_timeout_ms / 1000, stats),
             self._metrics,
             self._log,
             self._intake,
@@ -295,6 +301,7 @@ class App:
 
     def _unreachable(self, node: Node) -> None:
         self._versions.forget(node.id)
+        self._cache.invalidate_node(node.id, monotonic())
         names: Iterable[str] = [name for name, state in self._cluster.topics.items() if node.id in state.nodes]
         self._updater.invalidate(names, "connection")
 
@@ -328,6 +335,9 @@ class App:
             except OSError as failure:  # TimeoutError is one
                 error = failure
         raise error
+
+    def topics_changed(self) -> None:
+        self._cache.invalidate_all(monotonic())
 
     def api_versions(self, node_id: int | None, version: int, ready: Callable[[bytes | None], None]) -> None:
         self._versions.get(node_id, version, ready)

@@ -50,6 +50,8 @@ class Delivery:
         self._broker_errors = stats.counter("forebay_errors_total", side="upstream", kind="answered")
         self._unknown = stats.counter("forebay_errors_total", side="upstream", kind="outcome_unknown")
         self.acknowledged_hook: Callable[[PartitionQueue, float], None] | None = None
+        self.new_leader_hook: Callable[[str, int, int, int], bool] = lambda *named: False
+        """Told (topic, partition, leader, epoch) where a broker named the leader; True: nobody needs to be asked."""
 
     def answered(self, queue: PartitionQueue, batch: ProducerBatch, response: PartitionResponse) -> None:
         verdict = retry.judge(response.error_code, response.base_offset, len(batch.parts))
@@ -62,10 +64,10 @@ class Delivery:
             if self.acknowledged_hook is not None and not batch.tries:  # else it tells of what failed before
                 self.acknowledged_hook(queue, seconds)
         elif verdict is Verdict.RETRY:
-            self._retry(queue, batch, response.error_code, now)
+            self._retry(queue, batch, response, now)
         elif verdict is Verdict.UNKNOWN:
             self._unknown.value += 1
-            self._invalidate((queue.topic.name,), "error")
+            self._leader_changed(queue, response)
             self.fail(queue, batch, error_codes.REQUEST_TIMED_OUT, "the leader changed before all replicas had it")
         elif verdict is Verdict.SPLIT:
             self._retries["split"].value += 1
@@ -129,15 +131,15 @@ class Delivery:
     def _finish(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> None:
         self._accumulator.completed(queue, batch, now)
 
-    def _retry(self, queue: PartitionQueue, batch: ProducerBatch, error_code: int, now: float) -> None:
+    def _retry(self, queue: PartitionQueue, batch: ProducerBatch, response: PartitionResponse, now: float) -> None:
         log.info(
             "batch not taken by its broker",
             topic=queue.topic.name,
             partition=queue.index,
-            error_code=error_code,
+            error_code=response.error_code,
             tries=batch.tries + 1,
         )
-        self._invalidate((queue.topic.name,), "error")
+        self._leader_changed(queue, response)
         batch.tries += 1
         if batch.tries == 1 and batch.lane.movable and self._move(queue, batch, now):
             self._retries["repartitioned"].value += 1
@@ -147,6 +149,12 @@ class Delivery:
         self._accumulator.send_back(queue, (batch,), True, now)
         pause = retry.backoff(batch.tries - 1, self._backoff, self._backoff_max, self._rng)
         self._loop.call_later(pause, self._resume, queue)
+
+    def _leader_changed(self, queue: PartitionQueue, response: PartitionResponse) -> None:
+        """Where the broker named its successor (KIP-951), records follow at once; else brokers are asked."""
+        topic, named = queue.topic.name, response.current_leader
+        if named is None or named[0] < 0 or not self.new_leader_hook(topic, queue.index, *named):
+            self._invalidate((topic,), "error")
 
     def _resume(self, queue: PartitionQueue) -> None:
         self._accumulator.resume(queue, monotonic())

@@ -70,6 +70,9 @@ class OpaqueClient(Protocol):
 
     def upstream_malformed(self, error: Malformed) -> None: ...
 
+    def topics_changed(self) -> None:
+        """A response is here to a request that may have made, ended or moved topics."""
+
 
 class OpaqueConnection(asyncio.Protocol):
     """See the module."""
@@ -231,6 +234,8 @@ class OpaqueConnection(asyncio.Protocol):
         assert expected.slot is not None
         if run.last:
             self._current = None
+            if expected.api.changes_topics:
+                self._client.topics_changed()
         if self._filter is None:
             self._client.orderer.write(expected.slot, run.data, run.last)
             return

@@ -77,6 +77,38 @@ class Dock:
         return self.stats.take().counters["forebay_retries_total", (reason,)]
 
 
+class TestNewLeader:
+    """KIP-951: the broker that refuses names its successor."""
+
+    REFUSED = PartitionResponse(0, NOT_LEADER_OR_FOLLOWER, -1, -1, -1, [], None, (1, 9))
+
+    @in_loop
+    async def test_nobody_is_asked_where_the_named_leader_is_taken_over(self) -> None:
+        dock = Dock()
+        named: list[tuple[str, int, int, int]] = []
+
+        def take_over(topic: str, partition: int, leader: int, epoch: int) -> bool:
+            named.append((topic, partition, leader, epoch))
+            dock.cluster.set_leader(topic, partition, leader, 1.0)
+            return True
+
+        dock.delivery.new_leader_hook = take_over
+        batch, (owner,) = dock.merged(["a"])
+        dock.delivery.answered(dock.queue(0), batch, self.REFUSED)
+        assert (named, dock.invalidated) == ([("ponds", 0, 1, 9)], [])
+        assert dock.queue(0).leader == 1
+        await until(lambda: dock.accumulator.has_ready(1))
+        assert owner.told == []
+
+    @in_loop
+    async def test_brokers_are_asked_where_it_is_no_news_or_nobody_is_named(self) -> None:
+        for response in (self.REFUSED, self.REFUSED._replace(current_leader=None)):
+            dock = Dock()
+            batch, _ = dock.merged(["a"])
+            dock.delivery.answered(dock.queue(0), batch, response)
+            assert dock.invalidated == [(["ponds"], "error")]
+
+
 class TestAcknowledged:
     @in_loop
     async def test_every_owner_learns_where_its_records_stand(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from forebay_codecs.apis import METADATA
 from forebay_codecs.error_codes import UNKNOWN_TOPIC_OR_PARTITION
-from forebay_codecs.primitives import Reader
+from forebay_policies.metadata_cache import Ages, MetadataCache
 from forebay_proxy import metadata_updater
 from forebay_proxy.cluster import Cluster
 from forebay_proxy.metadata_updater import UNKNOWN_TOPIC_TRIES, MetadataUpdater
@@ -25,8 +25,7 @@ from tests.kit.wire import keyed
 
 
 def topics(asked: Asked) -> list[str]:
-    reader = Reader(asked.body)
-    return [reader.string(False) for _ in range(reader.array(False))]
+    return asked.metadata.names
 
 
 class Updating:
@@ -35,7 +34,10 @@ class Updating:
         self.accumulator = fakes.accumulator()
         self.cluster = Cluster(self.accumulator)
         self.stats = Stats()
-        self.updater = MetadataUpdater(self.cluster, settings(brokers.bootstrap, 1, **changed), self.stats, rng)
+        told = settings(brokers.bootstrap, 1, **changed)
+        ages = Ages.of_ms(told.metadata_soft_age_ms, told.metadata_max_age_ms, told.metadata_max_idle_ms)
+        self.cache = MetadataCache(ages, told.metadata_max_topics, told.metadata_refresh_group_size, rng)
+        self.updater = MetadataUpdater(self.cluster, self.cache, told, self.stats, rng)
         self.ready: list[str] = []
 
     def want(self, *names: str) -> None:
@@ -190,7 +192,7 @@ async def test_records_that_wait_for_a_leader_keep_their_topic_asked_for_until_t
 async def test_all_topics_are_refreshed_at_least_as_often_as_set_and_idle_ones_forgotten() -> None:
     async with (
         FakeCluster({"a": [0]}) as brokers,
-        updating(brokers, metadata_max_age_ms=100, retry_backoff_ms=1) as running,
+        updating(brokers, metadata_max_age_ms=100, metadata_max_idle_ms=150, retry_backoff_ms=1) as running,
     ):
         running.want("a")
         await until(lambda: running.ready == ["a"])
@@ -233,3 +235,36 @@ async def test_a_topic_that_does_not_exist_takes_no_place_once_that_is_told() ->
         await until(lambda: told == [UNKNOWN_TOPIC_OR_PARTITION])
         assert "nowhere" not in running.cluster.topics
         assert "nowhere" not in running.accumulator.topics
+
+
+@in_loop
+async def test_a_leader_that_a_broker_names_is_taken_over_without_a_request() -> None:
+    async with FakeCluster({"a": [0, 0]}, nodes=2) as brokers, updating(brokers) as running:
+        running.want("a")
+        await until(lambda: running.ready == ["a"])
+        asked = len(running.asked())
+        assert not running.updater.new_leader("a", 1, 7, 3), "nobody knows broker 7"
+        known = running.cluster.topics["a"].queues
+        assert list(known.leaders) == [0, 0]
+        running.cache._topics["a"].replace(
+            running.cache._topics["a"].topic._replace(
+                partitions=tuple(each._replace(leader_epoch=3) for each in running.cache._topics["a"].topic.partitions)
+            )
+        )
+        assert not running.updater.new_leader("a", 1, 1, 3), "of an epoch that is known"
+        assert running.updater.new_leader("a", 1, 1, 4)
+        assert list(known.leaders) == [0, 1]
+        await turns(100)
+        assert len(running.asked()) == asked
+
+
+@in_loop
+async def test_records_find_a_topic_that_a_client_asked_for() -> None:
+    async with FakeCluster({"a": [0]}) as brokers, updating(brokers) as running:
+        running.want("a")
+        await until(lambda: running.ready == ["a"])
+        running.cluster._forget("a")
+        running.want("a")
+        await until(lambda: running.ready == ["a", "a"])
+        assert running.cluster.usable("a") is not None
+        assert running.asked() == [["a"]]
