@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from forebay_codecs.apis import FETCH, METADATA, PRODUCE
 from forebay_codecs.error_codes import NONE
+from forebay_policies import linger
 from forebay_proxy import app as app_module
 from forebay_proxy.app import App
 from forebay_proxy.errors import StartError
 from forebay_proxy.metrics import Stats
 from forebay_proxy.opaque_connection import MAX_HELD
+from forebay_proxy.sender import Sender
 from tests.kit.app import Running, running, settings
 from tests.kit.event_loop import in_loop, soon, turns, until
 from tests.kit.fake_broker import FakeCluster
@@ -284,3 +287,34 @@ class TestDrain:
             forebay.app.abort()
             assert await client.is_closed()
             await until(lambda: not cluster[0].connections)
+
+
+@in_loop
+@pytest.mark.parametrize(("busy_s", "at_once"), [(60.0, True), (-1.0, False)])
+async def test_an_idle_loop_sends_with_the_flush_and_a_busy_one_a_turn_later(
+    busy_s: float, at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`linger.ms` −1."""
+    flushing = False
+    sent: list[bool] = []
+    flush, send = App._flush_opened, Sender._send
+
+    def flushed(self: App) -> None:
+        nonlocal flushing
+        flushing = True
+        flush(self)
+        flushing = False
+
+    def noted(self: Sender, *arguments: Any) -> None:
+        sent.append(flushing)
+        send(self, *arguments)
+
+    monkeypatch.setattr(linger, "BUSY_S", busy_s)
+    monkeypatch.setattr(App, "_flush_opened", flushed)
+    monkeypatch.setattr(Sender, "_send", noted)
+    async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+        client = await forebay.client(0)
+        for number in (1, 2):  # the first one waits for a connection to the broker
+            client.send(produce(number, ("ponds", 0, batch(keyed("a")))))
+            await client.receives(number)
+        assert sent[-1] is at_once
