@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -18,6 +17,7 @@ from bench.wire_frames import records_in
 from bench.wired import codecs
 from tests.kit.forebay import ForebayProcess
 from tests.kit.kafka import KafkaCluster
+from tests.kit.memory import resident
 
 TITLE: Final = "Expandable batches in a burst"
 PARTITIONS: Final = 6
@@ -107,13 +107,6 @@ class Memory:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stop.set()
         self._thread.join()
-
-
-def resident(pid: int) -> int:
-    """Bytes of a process that are in memory."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    (kilobytes,) = (line.split()[1] for line in lines if line.startswith("VmRSS:"))
-    return 1024 * int(kilobytes)
 
 
 COLUMNS: Final[dict[str, Callable[[Run], float]]] = {

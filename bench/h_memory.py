@@ -6,7 +6,6 @@ import resource
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from time import monotonic, sleep
 from typing import Final
 
@@ -14,6 +13,7 @@ from bench.report import Section, Table
 from bench.wire_frames import Kind, frames
 from bench.wire_load import Load, background
 from bench.wired import codecs, forebay, sink
+from tests.kit.memory import resident
 from tests.kit.ports import LOOPBACK
 
 IDLE: Final = 2_000
@@ -44,9 +44,9 @@ def _idle(does: str, connections: int) -> list[object]:
     """The opaque request opens a connection of the client's own to its broker; that one stays, too."""
     with sink() as broker, forebay(broker) as proxy, ExitStack() as clients:
         _one_each(clients, proxy.node_port(0), does, 10)  # what the first ones bring with them is not the connections'
-        before = rss(proxy.pid)
+        before = resident(proxy.pid)
         _one_each(clients, proxy.node_port(0), does, connections)
-        after = rss(proxy.pid)
+        after = resident(proxy.pid)
     return [does, f"{before / MB:.1f} MB", f"{after / MB:.1f} MB", f"{(after - before) / connections / 1024:.1f}"]
 
 
@@ -63,13 +63,13 @@ def _one_each(clients: ExitStack, port: int, does: str, connections: int) -> Non
 
 def _stalled(seconds: float, buffer_memory: int) -> str:
     with sink(stall=True) as broker, _forebay(broker, buffer_memory) as (port, pid):
-        before = rss(pid)
+        before = resident(pid)
         load = Load(port, "produce", SIZE, CLIENTS, DEPTH, seconds, warm_up=0)
         seen = []
         with background(load):
             until = monotonic() + seconds
             while monotonic() < until:
-                seen.append(rss(pid))
+                seen.append(resident(pid))
                 sleep(seconds / 200)
     third = len(seen) // 3
     grown = max(seen) - before - buffer_memory
@@ -96,8 +96,3 @@ def _forebay(broker: int, buffer_memory: int) -> Iterator[tuple[int, int]]:
         yield proxy.node_port(0), proxy.pid
     finally:
         proxy.kill()  # before a broker that never answers there is no clean end
-
-
-def rss(pid: int) -> int:
-    """Resident bytes."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()

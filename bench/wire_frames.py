@@ -15,6 +15,7 @@ from crc32c import crc32c
 
 from forebay_codecs import produce_request
 from forebay_codecs.apis import FETCH
+from forebay_codecs.header import begin_request
 from forebay_codecs.primitives import Writer
 from forebay_codecs.record_batch import CRC_START, HEADER, HEADER_SIZE
 from forebay_codecs.record_batch_builder import build_header
@@ -82,13 +83,13 @@ def _idempotent(number: int, size: int, value_size: int) -> bytes:
 
 
 def _opaque(number: int, size: int, value_size: int) -> bytes:
-    writer = _head(_LIST_GROUPS, 0, number)
+    writer = begin_request(_LIST_GROUPS, 0, number, CLIENT_ID)
     writer.raw(bytes(size - len(writer.out) - 4))
     return _framed(writer)
 
 
 def _fetch(number: int, size: int, value_size: int) -> bytes:
-    writer = _head(FETCH, _FETCH_VERSION, number)
+    writer = begin_request(FETCH, _FETCH_VERSION, number, CLIENT_ID)
     for value in (-1, 500, 1, 50 << 20):  # replica_id, max_wait_ms, min_bytes, max_bytes
         writer.i32(value)
     writer.i8(0)
@@ -117,15 +118,6 @@ def fetch_answer(size: int) -> bytes:
     writer.i32(len(records))
     writer.raw(records)
     return writer.getvalue()
-
-
-def _head(api_key: int, version: int, correlation_id: int) -> Writer:
-    writer = Writer()
-    writer.i16(api_key)
-    writer.i16(version)
-    writer.i32(correlation_id)
-    writer.nullable_string(CLIENT_ID, False)
-    return writer
 
 
 def _framed(writer: Writer) -> bytes:

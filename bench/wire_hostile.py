@@ -3,7 +3,6 @@
 slow      1,000 connections that each send one byte of a request a second
 endless   4 connections that announce requests of 50 MB and send them as fast as they are read, one after the other
 garbage   200 connections a second, each with bytes that are no request, gone as soon as they are closed
-crowd     10,000 connections that say nothing
 Says "ready" when all have connected that stay.
 """
 
@@ -24,11 +23,10 @@ import uvloop
 from bench.wire_frames import frames
 from tests.kit.ports import LOOPBACK
 
-Kind = Literal["slow", "endless", "garbage", "crowd"]
+Kind = Literal["slow", "endless", "garbage"]
 SLOW: Final = 1_000
 ENDLESS: Final = 4
 GARBAGE_A_SECOND: Final = 200
-CROWD: Final = 10_000
 _HUGE: Final = 50_000_000
 _GARBAGE: Final = (b"GET / HTTP/1.1\r\n\r\n", bytes.fromhex("16030100f1010000ed0303") + bytes(230), b"\xff" * 64)
 
@@ -106,13 +104,6 @@ async def _garbage(port: int) -> None:
         await asyncio.sleep(1 / GARBAGE_A_SECOND)
 
 
-async def _crowd(port: int) -> None:
-    clients = [await _connect(port) for _ in range(CROWD)]
-    print("ready", flush=True)
-    await asyncio.Event().wait()
-    del clients
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("kind", choices=get_args(Kind))
@@ -120,5 +111,5 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    attacks = {"slow": _slow, "endless": _endless, "garbage": _garbage, "crowd": _crowd}
+    attacks = {"slow": _slow, "endless": _endless, "garbage": _garbage}
     uvloop.run(attacks[arguments.kind](arguments.port))

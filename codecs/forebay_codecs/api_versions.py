@@ -14,6 +14,7 @@ from typing import Final
 from forebay_codecs.addresses import splice
 from forebay_codecs.apis import API_VERSIONS, APIS
 from forebay_codecs.error_codes import NONE, UNSUPPORTED_VERSION
+from forebay_codecs.header import begin_request
 from forebay_codecs.primitives import Reader, Writer
 
 FLEXIBLE_FROM: Final = 3
@@ -24,13 +25,8 @@ def request(
 ) -> bytes:
     """The proxy's own request. A broker refuses names and versions other than letters, digits, "-" and "."."""
     flexible = version >= FLEXIBLE_FROM
-    writer = Writer()
-    writer.i16(API_VERSIONS)
-    writer.i16(version)
-    writer.i32(correlation_id)
-    writer.nullable_string(client_id, False)
+    writer = begin_request(API_VERSIONS, version, correlation_id, client_id, flexible)
     if flexible:
-        writer.tags()
         writer.string(software_name, True)
         writer.string(software_version, True)
         writer.tags()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 
 from forebay_codecs.errors import Malformed
-from forebay_codecs.primitives import Reader
+from forebay_codecs.primitives import Reader, Writer
 
 _PEEK = struct.Struct(">hhi")
 
@@ -22,6 +22,20 @@ def peek(data: bytes, pos: int) -> tuple[int, int, int]:
     """(api_key, api_version, correlation_id) of the request whose header begins at `pos`."""
     key, version, correlation_id = _PEEK.unpack_from(data, pos)
     return key, version, correlation_id
+
+
+def begin_request(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, flexible: bool = False
+) -> Writer:
+    """A request of the proxy's own, its header written. Without the size prefix."""
+    writer = Writer()
+    writer.i16(api_key)
+    writer.i16(version)
+    writer.i32(correlation_id)
+    writer.nullable_string(client_id, False)
+    if flexible:
+        writer.tags()
+    return writer
 
 
 def read_client_id(reader: Reader, flexible: bool) -> str | None:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from forebay_codecs.addresses import Translate, rewrite_brokers, splice
-from forebay_codecs.header import response_header_size
-from forebay_codecs.primitives import Reader, Writer
+from forebay_codecs.header import begin_request, response_header_size
+from forebay_codecs.primitives import Reader
 
 METADATA: Final = 3
 FLEXIBLE_FROM: Final = 9
@@ -70,13 +70,7 @@ def encode_metadata_request(
     if not 4 <= version <= 12:
         raise ValueError(f"Metadata request v{version}: v4 to v12 are written")
     flexible = version >= FLEXIBLE_FROM
-    writer = Writer()
-    writer.i16(METADATA)
-    writer.i16(version)
-    writer.i32(correlation_id)
-    writer.nullable_string(client_id, False)
-    if flexible:
-        writer.tags()
+    writer = begin_request(METADATA, version, correlation_id, client_id, flexible)
     writer.array(len(topics), flexible)
     for name in topics:
         if version >= TOPIC_ID_FROM:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from forebay_codecs.errors import Malformed
-from forebay_codecs.header import read_client_id
+from forebay_codecs.header import begin_request, read_client_id
 from forebay_codecs.primitives import Reader, Writer
 
 API_KEY: Final = 0
@@ -96,13 +96,7 @@ def encode(
     flexible = version >= FLEXIBLE_FROM
     out: list[bytes | bytearray | memoryview] = []
     total = 0
-    writer = Writer()
-    writer.i16(API_KEY)
-    writer.i16(version)
-    writer.i32(correlation_id)
-    writer.nullable_string(client_id, False)
-    if flexible:
-        writer.tags()
+    writer = begin_request(API_KEY, version, correlation_id, client_id, flexible)
     writer.nullable_string(None, flexible)
     writer.i16(acks)
     writer.i32(timeout_ms)

@@ -68,11 +68,10 @@ class Client(Protocol):
 class _Request:
     """One that has begun to arrive."""
 
-    __slots__ = ("gathered", "mark", "missing", "slow_since")
+    __slots__ = ("gathered", "mark", "slow_since")
 
     def __init__(self) -> None:
         self.gathered = 0
-        self.missing = 0
         self.mark: int | None = None
         """Bytes its client had sent at the last tick; None: it is not measured from there."""
         self.slow_since: float | None = None
@@ -106,7 +105,7 @@ class Intake:
             request = self._arriving[client] = _Request()
         self._gathering += (gathered > 0) - (request.gathered > 0)
         self.total += gathered - request.gathered
-        request.gathered, request.missing = gathered, missing
+        request.gathered = gathered
         if not gathered or not self._over() or client in self._held:
             return
         self._close_stalled(client)

@@ -17,6 +17,7 @@ from crc32c import crc32c
 
 from forebay_codecs import produce_request
 from forebay_codecs.errors import Malformed
+from forebay_codecs.header import begin_request
 from forebay_codecs.primitives import Reader, Writer
 from forebay_codecs.record_batch import CRC_START, HEADER, HEADER_SIZE, LENGTH_START
 from forebay_codecs.record_batch_builder import build_header
@@ -102,18 +103,9 @@ class PartitionBatches(NamedTuple):
     next_offset: int
 
 
-def _head(api_key: int, version: int, correlation_id: int) -> Writer:
-    writer = Writer()
-    writer.i16(api_key)
-    writer.i16(version)
-    writer.i32(correlation_id)
-    writer.nullable_string(CLIENT_ID, False)
-    return writer
-
-
 def list_offsets_request(correlation_id: int, topic: str, partitions: list[int], which: int) -> bytes:
     """ListOffsets v1 for the LATEST (the end) or EARLIEST offset of each partition, without size prefix."""
-    writer = _head(_LIST_OFFSETS, 1, correlation_id)
+    writer = begin_request(_LIST_OFFSETS, 1, correlation_id, CLIENT_ID)
     writer.i32(-1)  # replica_id
     writer.array(1, False)
     writer.string(topic, False)
@@ -141,7 +133,7 @@ def read_offsets(response: bytes) -> dict[int, int]:
 
 def fetch_request(correlation_id: int, topic: str, offsets: dict[int, int]) -> bytes:
     """Fetch v4 from `offsets`, answered at once with whatever is there; without size prefix."""
-    writer = _head(_FETCH, 4, correlation_id)
+    writer = begin_request(_FETCH, 4, correlation_id, CLIENT_ID)
     writer.i32(-1)  # replica_id
     writer.i32(0)  # max_wait_ms
     writer.i32(0)  # min_bytes

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from forebay_codecs.apis import PRODUCE
 from forebay_codecs.error_codes import NONE
@@ -22,6 +20,7 @@ from tests.kit.crowd import Crowd
 from tests.kit.event_loop import in_loop
 from tests.kit.fake_broker import FakeCluster
 from tests.kit.forebay import ForebayProcess
+from tests.kit.memory import resident
 from tests.kit.wire import WireClient, batch, keyed, metadata, only, produce, request
 
 MB = 1 << 20
@@ -88,12 +87,6 @@ class Scene:
                     now = await self.sample()
         except TimeoutError:
             raise AssertionError(f"{what}: {now}, at rest {self.settled}") from None
-
-
-def resident(pid: int) -> int:
-    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    assert found is not None
-    return int(found[1]) * 1024
 
 
 @asynccontextmanager
