@@ -25,6 +25,9 @@ FOLDERS = ("codecs", "policies", "proxy")
 HOT = (
     "codecs/forebay_codecs/frame.py",
     "codecs/forebay_codecs/header.py",
+    "codecs/forebay_codecs/metadata.py",
+    "codecs/forebay_codecs/metadata_request.py",
+    "codecs/forebay_codecs/metadata_response.py",
     "codecs/forebay_codecs/primitives.py",
     "codecs/forebay_codecs/produce_request.py",
     "codecs/forebay_codecs/produce_response.py",
@@ -34,6 +37,7 @@ HOT = (
     "policies/forebay_policies/accumulator.py",
     "policies/forebay_policies/buffer_pool.py",
     "policies/forebay_policies/eligibility.py",
+    "policies/forebay_policies/metadata_cache.py",
     "policies/forebay_policies/producer_batch.py",
     "proxy/forebay_proxy/client_connection.py",
     "proxy/forebay_proxy/delivery.py",

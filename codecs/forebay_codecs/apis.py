@@ -77,6 +77,8 @@ class Api:
     rewrite: Rewrite | None = None
     treated_from: int = 0
     """The first version that `treatment` is for; those below it name no broker and are opaque."""
+    changes_topics: bool = False
+    """Its request may make, end, widen or move topics: what is known of them is old when it is answered."""
 
     def flexible(self, version: int) -> bool:
         return version >= self.first_flexible
@@ -128,8 +130,8 @@ _APIS: Final = (
     # After SaslHandshake v0 the tokens follow raw, without request headers: such a stream has no frames to track.
     Api(SASL_HANDSHAKE, "SaslHandshake", NEVER_FLEXIBLE, lowest=1, highest=1),
     Api(API_VERSIONS, "ApiVersions", 3, Treatment.LOCAL, highest=4),
-    Api(19, "CreateTopics", 5),
-    Api(20, "DeleteTopics", 4),
+    Api(19, "CreateTopics", 5, changes_topics=True),
+    Api(20, "DeleteTopics", 4, changes_topics=True),
     Api(21, "DeleteRecords", 2),
     Api(22, "InitProducerId", 2),
     Api(23, "OffsetForLeaderEpoch", 4),
@@ -146,15 +148,15 @@ _APIS: Final = (
     Api(34, "AlterReplicaLogDirs", 2),
     Api(35, "DescribeLogDirs", 2),
     Api(SASL_AUTHENTICATE, "SaslAuthenticate", 2),
-    Api(37, "CreatePartitions", 2),
+    Api(37, "CreatePartitions", 2, changes_topics=True),
     Api(38, "CreateDelegationToken", 2),
     Api(39, "RenewDelegationToken", 2),
     Api(40, "ExpireDelegationToken", 2),
     Api(41, "DescribeDelegationToken", 2),
     Api(42, "DeleteGroups", 2),
-    Api(43, "ElectLeaders", 2),
+    Api(43, "ElectLeaders", 2, changes_topics=True),
     Api(44, "IncrementalAlterConfigs", 1),
-    Api(45, "AlterPartitionReassignments", 0),
+    Api(45, "AlterPartitionReassignments", 0, changes_topics=True),
     Api(46, "ListPartitionReassignments", 0),
     Api(47, "OffsetDelete", NEVER_FLEXIBLE),
     Api(48, "DescribeClientQuotas", 1),

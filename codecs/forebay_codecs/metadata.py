@@ -1,18 +1,18 @@
-"""Metadata v0 to v13: the proxy's own requests written, responses read, responses for clients rewritten.
+"""Metadata responses v0 to v13: read, and rewritten for clients where they are passed on.
 
-Responses begin at correlation_id, requests at api_key (no size prefix either way). Wrong bytes: Malformed.
+They begin at correlation_id (no size prefix). Wrong bytes: Malformed. Requests are in metadata_request.py, responses
+of the proxy's own in metadata_response.py.
 v1+ rack, controller_id, is_internal; v2+ cluster_id; v3+ throttle_time_ms; v5+ offline_replicas; v7+ leader_epoch;
 v8+ authorized operations (those of the cluster until v10); v9+ flexible; v10+ topic_id; v12+ a topic's name may be
-null; v13+ error_code. Sources: Kafka's MetadataRequest.json and MetadataResponse.json.
+null; v13+ error_code. Source: Kafka's MetadataResponse.json.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from forebay_codecs.addresses import Translate, rewrite_brokers, splice
-from forebay_codecs.header import begin_request, response_header_size
+from forebay_codecs.header import response_header_size
 from forebay_codecs.primitives import Reader
 
 METADATA: Final = 3
@@ -30,12 +30,15 @@ class Broker(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """leader_id is −1 while there is no leader, leader_epoch −1 before v7."""
+    """leader_id is −1 while there is no leader, leader_epoch −1 before v7; no `offline` replicas before v5."""
 
     error_code: int
     partition_index: int
     leader_id: int
     leader_epoch: int
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
 
 
 class Topic(NamedTuple):
@@ -57,35 +60,6 @@ class Metadata(NamedTuple):
     controller_id: int
     topics: tuple[Topic, ...]
     error_code: int
-
-
-def encode_metadata_request(
-    correlation_id: int,
-    client_id: str | None,
-    version: int,
-    topics: Sequence[str],
-    allow_auto_topic_creation: bool = False,
-) -> bytes:
-    """A v4–v12 request for `topics` by name, header included. No topics: brokers only (never "all topics")."""
-    if not 4 <= version <= 12:
-        raise ValueError(f"Metadata request v{version}: v4 to v12 are written")
-    flexible = version >= FLEXIBLE_FROM
-    writer = begin_request(METADATA, version, correlation_id, client_id, flexible)
-    writer.array(len(topics), flexible)
-    for name in topics:
-        if version >= TOPIC_ID_FROM:
-            writer.raw(NO_TOPIC_ID)
-        writer.string(name, flexible)
-        if flexible:
-            writer.tags()
-    writer.boolean(allow_auto_topic_creation)
-    if 8 <= version <= 10:
-        writer.boolean(False)  # include_cluster_authorized_operations
-    if version >= 8:
-        writer.boolean(False)  # include_topic_authorized_operations
-    if flexible:
-        writer.tags()
-    return writer.getvalue()
 
 
 def parse_metadata_response(response: bytes, version: int) -> Metadata:
@@ -161,8 +135,16 @@ def _read_partition(reader: Reader, version: int) -> Partition:
     partition_index = reader.i32()
     leader_id = reader.i32()
     leader_epoch = reader.i32() if version >= 7 else -1
-    _skip_replicas(reader, version)
-    return Partition(error_code, partition_index, leader_id, leader_epoch)
+    flexible = version >= FLEXIBLE_FROM
+    replicas = _read_nodes(reader, flexible)
+    isr = _read_nodes(reader, flexible)
+    offline = _read_nodes(reader, flexible) if version >= 5 else ()
+    reader.skip_tags(flexible)
+    return Partition(error_code, partition_index, leader_id, leader_epoch, replicas, isr, offline)
+
+
+def _read_nodes(reader: Reader, flexible: bool) -> tuple[int, ...]:
+    return tuple([reader.i32() for _ in range(reader.array(flexible))])
 
 
 def _skip_topic(reader: Reader, version: int) -> None:

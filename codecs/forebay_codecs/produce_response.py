@@ -30,8 +30,11 @@ class PartitionResponse(NamedTuple):
 
 
 class ProduceResponse(NamedTuple):
+    """`nodes` are (node id, host, port) of leaders that are named in it."""
+
     topics: list[tuple[str, list[PartitionResponse]]]
     throttle_time_ms: int
+    nodes: tuple[tuple[int, str, int], ...] = ()
 
 
 def parse(data: bytes, version: int) -> ProduceResponse:
@@ -45,9 +48,22 @@ def parse(data: bytes, version: int) -> ProduceResponse:
         reader.skip_tags(flexible)
         topics.append((name, partitions))
     throttle_time_ms = reader.i32()
-    reader.skip_tags(flexible)
+    nodes: tuple[tuple[int, str, int], ...] = ()
+    if flexible:
+        for tag, start, end in reader.tags():
+            if tag == 0 and version >= 10:
+                nodes = _nodes(Reader(reader.data, start, end))
     reader.expect_end()
-    return ProduceResponse(topics, throttle_time_ms)
+    return ProduceResponse(topics, throttle_time_ms, nodes)
+
+
+def _nodes(reader: Reader) -> tuple[tuple[int, str, int], ...]:
+    nodes = []
+    for _ in range(reader.array(True)):
+        nodes.append((reader.i32(), reader.string(True), reader.i32()))
+        reader.nullable_string(True)  # rack
+        reader.skip_tags()
+    return tuple(nodes)
 
 
 def _partition(reader: Reader, version: int, flexible: bool) -> PartitionResponse:

@@ -14,11 +14,14 @@ from collections.abc import Callable, Iterable
 from random import Random
 from time import monotonic
 
+from forebay_codecs import produce_response
+from forebay_policies import retry
 from forebay_policies.accumulator import Accumulator, PartitionQueue
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.eligibility import Eligibility
 from forebay_policies.intake import Intake
 from forebay_policies.linger import Linger
+from forebay_policies.metadata_cache import Ages, MetadataCache
 from forebay_policies.producer_batch import ProducerBatch
 from forebay_proxy.broker_versions import BrokerVersions
 from forebay_proxy.client_connection import ClientConnection
@@ -30,6 +33,7 @@ from forebay_proxy.descriptors import raise_limit
 from forebay_proxy.gateway import Shared
 from forebay_proxy.listener import Listeners
 from forebay_proxy.logs import RateLimited, get_logger
+from forebay_proxy.metadata_handler import MetadataHandler
 from forebay_proxy.metadata_updater import MetadataUpdater
 from forebay_proxy.metrics import Stats
 from forebay_proxy.opaque_connection import OpaqueConnection
@@ -49,6 +53,12 @@ OPAQUE_GRACE = 1.0
 """Seconds that a drain gives to requests that wait at a broker by their nature (Fetch, JoinGroup)."""
 
 DRAIN_STEP = 0.02
+
+SETTLE_S = 1.0
+"""After a change of topics all is asked for, for so long: not all brokers know of it at once."""
+
+LOST_AGAIN_S = 1.0
+"""Clients that cannot reach a broker make its topics asked for, not more often than this: they try again and again."""
 
 
 class App:
@@ -76,8 +86,10 @@ class App:
         self._accumulator.on_ready = self._wake
         self._cluster = Cluster(self._accumulator)
         self._cluster.on_node = self._node_changed
-        self._updater = MetadataUpdater(self._cluster, settings, stats, rng)
-        self._delivery = Delivery(self._accumulator, settings, stats, self._updater.invalidate, rng)
+        ages = Ages.of_ms(settings.metadata_soft_age_ms, settings.metadata_max_age_ms, settings.metadata_max_idle_ms)
+        self._cache = MetadataCache(ages, settings.metadata_max_topics, settings.metadata_refresh_group_size, rng)
+        self._updater = MetadataUpdater(self._cluster, self._cache, settings, stats, rng)
+        self._delivery = Delivery(self._accumulator, settings, stats, self._updater.leader_changed, rng)
         self._cluster.on_topic_gone = self._delivery.gone
         self._partitioners = TopicPartitioners(settings, stats, rng)
         self._cluster.on_forgotten = self._partitioners.forget
@@ -113,6 +125,7 @@ class App:
             self,
             self._connections,
             handler,
+            MetadataHandler(self._cache, self._updater, settings.request_timeout_ms / 1000, stats),
             self._metrics,
             self._log,
             self._intake,
@@ -294,7 +307,9 @@ class App:
             self._wake(node.id)
 
     def _unreachable(self, node: Node) -> None:
+        node.lost_at = monotonic()
         self._versions.forget(node.id)
+        self._cache.invalidate_node(node.id, monotonic())
         names: Iterable[str] = [name for name, state in self._cluster.topics.items() if node.id in state.nodes]
         self._updater.invalidate(names, "connection")
 
@@ -327,7 +342,22 @@ class App:
                 return
             except OSError as failure:  # TimeoutError is one
                 error = failure
+        node = self._cluster.nodes.get(node_id) if node_id is not None else None
+        if node is not None and monotonic() - node.lost_at >= LOST_AGAIN_S:
+            self._unreachable(node)
         raise error
+
+    def produce_answered(self, response: bytes, version: int) -> None:
+        parsed = produce_response.parse(response, version)
+        for node_id, host, port in parsed.nodes:
+            self._cluster.learn(node_id, host, port, monotonic())
+        for topic, partitions in parsed.topics:
+            for partition in partitions:
+                if retry.refusal(partition.error_code):
+                    self._updater.leader_changed(topic, partition.partition, partition.current_leader)
+
+    def topics_changed(self) -> None:
+        self._cache.invalidate_all(monotonic() + SETTLE_S)
 
     def api_versions(self, node_id: int | None, version: int, ready: Callable[[bytes | None], None]) -> None:
         self._versions.get(node_id, version, ready)

@@ -15,13 +15,14 @@ from collections.abc import Callable
 from time import monotonic
 from typing import cast
 
-from forebay_codecs import api_versions, produce_request
+from forebay_codecs import api_versions, metadata_request, produce_request
 from forebay_codecs.apis import APIS, PRODUCE, SASL_HANDSHAKE, Api
 from forebay_codecs.errors import Malformed
 from forebay_codecs.frame import Frame, FrameSplitter, FrameTooLarge, Head
 from forebay_codecs.header import PEEK_SIZE, peek
 from forebay_proxy.descriptors import unread
 from forebay_proxy.gateway import Shared
+from forebay_proxy.metadata_handler import Told
 from forebay_proxy.opaque_connection import Buffer, Expected, OpaqueConnection
 from forebay_proxy.produce_completion import OnDone, ProduceCompletion
 from forebay_proxy.produce_handler import WAITS
@@ -47,6 +48,7 @@ class ClientConnection(asyncio.Protocol):
         self.node_id = node_id
         self.orderer = ResponseOrderer(self._write_out)
         self.last_active = monotonic()
+        self.told: Told | None = None
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._splitter = FrameSplitter(PEEK_SIZE, shared.max_request)
@@ -128,6 +130,19 @@ class ClientConnection(asyncio.Protocol):
 
         return done
 
+    def reserve_answer(self) -> Callable[[bytes | None], None]:
+        slot = self.orderer.open()
+
+        def answer(frame: bytes | None) -> None:
+            if self._closed:
+                return
+            if frame is None:
+                self.close()
+            else:
+                self.orderer.write(slot, frame, True)
+
+        return answer
+
     def _done_without_response(self, completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
         """acks=0: a broker that refuses closes the connection, since it has no other way to say so."""
         if refused and not self._closed:
@@ -135,7 +150,12 @@ class ClientConnection(asyncio.Protocol):
             self.leave()
 
     def send_own(
-        self, frame: list[Buffer], correlation_id: int, acks: int, on_answer: Callable[[bytes | None], None]
+        self,
+        frame: list[Buffer],
+        version: int,
+        correlation_id: int,
+        acks: int,
+        on_answer: Callable[[bytes | None], None],
     ) -> None:
         if self._closed:
             on_answer(None)
@@ -144,7 +164,7 @@ class ClientConnection(asyncio.Protocol):
         if acks == 0:
             opaque.sent_unacknowledged()
         else:
-            opaque.expect(Expected(_PRODUCE, 0, correlation_id, capture=on_answer))
+            opaque.expect(Expected(_PRODUCE, version, correlation_id, capture=on_answer))
         self._cut_through += frame
         if not self._pumping:
             self._flush()
@@ -159,6 +179,12 @@ class ClientConnection(asyncio.Protocol):
         self._shared.metrics.upstream_lost()
         self._shared.log.info("broker closed a client's connection", client=self.peer, node=self.node_id, reason=why)
         self.close()
+
+    def produce_answered(self, response: bytes, version: int) -> None:
+        self._shared.gateway.produce_answered(response, version)
+
+    def topics_changed(self) -> None:
+        self._shared.gateway.topics_changed()
 
     def upstream_left(self) -> None:
         if self._authenticating:
@@ -290,6 +316,8 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(key, version)
             return
         self._shared.metrics.request(self._api.name)
+        if self._route is Route.METADATA and self._authenticating:
+            self._route = Route.OPAQUE  # what a client may know of is the broker's to say
         if self._route is not Route.OPAQUE:
             self._splitter.collect()
             return
@@ -315,6 +343,10 @@ class ClientConnection(asyncio.Protocol):
         assert self._api is not None
         if self._route is Route.API_VERSIONS:
             self._answer_api_versions(version, correlation_id)
+        elif self._route is Route.METADATA:
+            asked = metadata_request.parse_metadata_request(frame)
+            if not self._shared.metadata.handle(self, frame, asked):
+                self._forward(frame, version, correlation_id, -1)
         elif self._route is Route.OLD_PRODUCE:
             self._forward(frame, version, correlation_id, produce_request.peek_old_acks(frame))
         else:
@@ -323,8 +355,8 @@ class ClientConnection(asyncio.Protocol):
             untouched = self._authenticating or request.acks not in (-1, 0, 1)
             if untouched or not self._shared.handler.handle(self, frame, request):
                 self._forward(frame, version, correlation_id, request.acks)
-            if WAITS in self._held:
-                self._shared.intake.waits(self, len(frame))
+        if WAITS in self._held:
+            self._shared.intake.waits(self, len(frame))
         self._limit_in_flight()
 
     def _forward(self, frame: bytes, version: int, correlation_id: int, acks: int) -> None:
@@ -338,19 +370,15 @@ class ClientConnection(asyncio.Protocol):
         self._cut_through += (len(frame).to_bytes(4, "big"), frame)
 
     def _answer_api_versions(self, version: int, correlation_id: int) -> None:
-        slot = self.orderer.open()
         assert self._api is not None
         if not self._api.supports(version):
-            self.orderer.write(slot, _framed(api_versions.unsupported_version_response(correlation_id)), True)
+            self.reserve_answer()(_framed(api_versions.unsupported_version_response(correlation_id)))
             return
+        answer = self.reserve_answer()
 
         def ready(response: bytes | None) -> None:
-            if self._closed:
-                return
-            if response is None:
-                self.close()
-            else:
-                self.orderer.write(slot, _framed(correlation_id.to_bytes(4, "big", signed=True) + response[4:]), True)
+            own = correlation_id.to_bytes(4, "big", signed=True)
+            answer(_framed(own + response[4:]) if response is not None else None)
 
         self._shared.gateway.api_versions(self.node_id, version, ready)
 

@@ -7,7 +7,7 @@ No I/O: whoever is told of a change (`on_node`, `on_health`) acts on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,13 +21,14 @@ MAX_PARTITIONS: Final = 200_000
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A broker. `down`: the last attempt to connect failed."""
+    """A broker. `down`: the last attempt to connect failed. `lost_at`: when that was last said of its topics."""
 
     id: int
     host: str
     port: int
     last_seen: float
     down: bool = False
+    lost_at: float = float("-inf")
 
 
 @dataclass(slots=True, eq=False)
@@ -76,14 +77,29 @@ class Cluster:
         for node in [node for node in self.nodes.values() if now - node.last_seen > max_age]:
             del self.nodes[node.id]
             self.on_node(node, False)
+        self.apply_topics(metadata.topics, asked, now)
+        self.updated_at = now
+
+    def apply_topics(self, topics: Iterable[Topic], asked: set[str], now: float) -> None:
+        """Take in what was told of the topics `asked`; those that are not there are unknown."""
         answered = set()
-        for topic in metadata.topics:
+        for topic in topics:
             if topic.name is not None:
                 answered.add(topic.name)
                 self._apply_topic(topic.name, topic, now)
         for name in asked - answered:
             self._apply_topic(name, None, now)
-        self.updated_at = now
+
+    def set_leader(self, name: str, partition: int, leader_id: int, now: float) -> None:
+        """One partition has another leader."""
+        state = self.topics.get(name)
+        if state is None or not 0 <= partition < len(state.queues.leaders):
+            return
+        leaders = list(state.queues.leaders)
+        leaders[partition] = leader_id
+        state.nodes = set(leaders)
+        self._accumulator.set_leaders(state.queues, leaders, now)
+        self._refresh_available(state)
 
     def _apply_topic(self, name: str, topic: Topic | None, now: float) -> None:
         state = self.topics.get(name)

@@ -26,20 +26,20 @@ log = RateLimited(get_logger())
 
 
 class Delivery:
-    """See the module. `invalidate(topics, cause)` asks for fresh metadata."""
+    """See the module. `leader_changed` is told (topic, partition, and leader and epoch where the broker named them)."""
 
     def __init__(
         self,
         accumulator: Accumulator,
         settings: Settings,
         stats: Stats,
-        invalidate: Callable[[Iterable[str], str], None],
+        leader_changed: Callable[[str, int, tuple[int, int] | None], None],
         rng: Random,
     ) -> None:
         self._accumulator = accumulator
         self._backoff = settings.retry_backoff_ms / 1000
         self._backoff_max = settings.retry_backoff_max_ms / 1000
-        self._invalidate = invalidate
+        self._leader_changed = leader_changed
         self._rng = rng
         self._loop = asyncio.get_running_loop()
         self._latency = stats.histogram("forebay_produce_latency_ms")
@@ -62,10 +62,10 @@ class Delivery:
             if self.acknowledged_hook is not None and not batch.tries:  # else it tells of what failed before
                 self.acknowledged_hook(queue, seconds)
         elif verdict is Verdict.RETRY:
-            self._retry(queue, batch, response.error_code, now)
+            self._retry(queue, batch, response, now)
         elif verdict is Verdict.UNKNOWN:
             self._unknown.value += 1
-            self._invalidate((queue.topic.name,), "error")
+            self._leader_changed(queue.topic.name, queue.index, response.current_leader)
             self.fail(queue, batch, error_codes.REQUEST_TIMED_OUT, "the leader changed before all replicas had it")
         elif verdict is Verdict.SPLIT:
             self._retries["split"].value += 1
@@ -129,15 +129,15 @@ class Delivery:
     def _finish(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> None:
         self._accumulator.completed(queue, batch, now)
 
-    def _retry(self, queue: PartitionQueue, batch: ProducerBatch, error_code: int, now: float) -> None:
+    def _retry(self, queue: PartitionQueue, batch: ProducerBatch, response: PartitionResponse, now: float) -> None:
         log.info(
             "batch not taken by its broker",
             topic=queue.topic.name,
             partition=queue.index,
-            error_code=error_code,
+            error_code=response.error_code,
             tries=batch.tries + 1,
         )
-        self._invalidate((queue.topic.name,), "error")
+        self._leader_changed(queue.topic.name, queue.index, response.current_leader)
         batch.tries += 1
         if batch.tries == 1 and batch.lane.movable and self._move(queue, batch, now):
             self._retries["repartitioned"].value += 1

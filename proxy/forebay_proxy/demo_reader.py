@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from forebay_codecs.metadata import encode_metadata_request, parse_metadata_response
+from forebay_codecs.metadata import parse_metadata_response
+from forebay_codecs.metadata_request import encode_metadata_request
 from forebay_proxy import demo_wire
 
 Address = tuple[str, int]

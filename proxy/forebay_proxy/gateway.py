@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from forebay_policies.intake import Intake
 from forebay_proxy.logs import RateLimited
+from forebay_proxy.metadata_handler import MetadataHandler
 from forebay_proxy.opaque_connection import OpaqueConnection
 from forebay_proxy.produce_handler import ProduceHandler
 from forebay_proxy.traffic_metrics import TrafficMetrics
@@ -33,6 +34,12 @@ class Gateway(Protocol):
     async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> None:
         """Connect to a broker (None: to any). Raises OSError."""
 
+    def produce_answered(self, response: bytes, version: int) -> None:
+        """A broker's answer to untouched records: what it says of leaders holds for everybody. Raises Malformed."""
+
+    def topics_changed(self) -> None:
+        """A client has had topics made, ended or moved."""
+
     def api_versions(self, node_id: int | None, version: int, ready: Callable[[bytes | None], None]) -> None:
         """A broker's ApiVersions response, cut to what is understood; None: no broker answers."""
 
@@ -44,6 +51,7 @@ class Shared:
     gateway: Gateway
     places: Places
     handler: ProduceHandler
+    metadata: MetadataHandler
     metrics: TrafficMetrics
     log: RateLimited
     intake: Intake

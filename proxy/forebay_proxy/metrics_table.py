@@ -38,7 +38,7 @@ RETRY_REASONS: Final = (
     "backoff",  # to the same partition after a pause
     "split",  # in halves, since the broker refused the batch as a whole
 )
-METADATA_CAUSES: Final = ("new_topic", "max_age", "error", "connection")
+METADATA_CAUSES: Final = ("new_topic", "max_age", "error", "connection", "client")
 FRAME_REASONS: Final = (
     "too_large",
     "malformed",
@@ -151,7 +151,41 @@ _ALL: Final = (
     # Trouble
     Metric("forebay_errors_total", "counter", "Errors, by whose fault.", {"side": SIDES, "kind": ERROR_KINDS}),
     Metric("forebay_retries_total", "counter", "Batches sent again.", {"reason": RETRY_REASONS}),
-    Metric("forebay_metadata_refreshes_total", "counter", "Metadata requests.", {"cause": METADATA_CAUSES}),
+    # Metadata
+    Metric(
+        "forebay_metadata_refreshes_total",
+        "counter",
+        "Reasons to ask brokers for metadata.",
+        {"cause": METADATA_CAUSES},
+    ),
+    Metric(
+        "forebay_metadata_requests_total",
+        "counter",
+        "Metadata requests of clients, by who answered them.",
+        {"answered": ("from_cache", "after_asking", "by_broker")},
+    ),
+    Metric(
+        "forebay_metadata_topics_total",
+        "counter",
+        "Topics that clients asked for, found in the cache or not.",
+        {"found": ("hit", "miss")},
+    ),
+    Metric(
+        "forebay_metadata_age_ms",
+        "histogram",
+        "Age of the oldest topic in an answer.",
+        buckets=TIMES_MS,
+        shown_every=4,
+        windowed=True,
+    ),
+    Metric("forebay_metadata_cached_topics", "gauge", "Topics in the cache."),
+    Metric("forebay_metadata_upstream_requests_total", "counter", "Metadata requests to brokers."),
+    Metric(
+        "forebay_metadata_upstream_bytes_total",
+        "counter",
+        "Bytes of Metadata requests to brokers, and of the responses.",
+        {"direction": ("request", "response")},
+    ),
 )
 
 METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for metric in _ALL}

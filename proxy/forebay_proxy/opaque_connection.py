@@ -18,10 +18,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
-from forebay_codecs.apis import FETCH, JOIN_GROUP, SHARE_FETCH, SYNC_GROUP, Api, Treatment
+from forebay_codecs.apis import FETCH, JOIN_GROUP, PRODUCE, SHARE_FETCH, SYNC_GROUP, Api, Treatment
 from forebay_codecs.errors import Malformed
 from forebay_codecs.fetch_response import FetchResponseFilter
 from forebay_codecs.frame import Frame, FrameSplitter, Head, Run
+from forebay_codecs.produce_request import MIN_VERSION as PRODUCE_MIN_VERSION
 from forebay_proxy.response_orderer import ResponseOrderer, Slot
 
 MAX_RESPONSE = 0x7FFFFFFF
@@ -69,6 +70,12 @@ class OpaqueClient(Protocol):
         """The broker closed an idle connection."""
 
     def upstream_malformed(self, error: Malformed) -> None: ...
+
+    def produce_answered(self, response: bytes, version: int) -> None:
+        """A broker's answer to a Produce request of v3 and later. Malformed as any decoder."""
+
+    def topics_changed(self) -> None:
+        """A response is here to a request that may have made, ended or moved topics."""
 
 
 class OpaqueConnection(asyncio.Protocol):
@@ -218,12 +225,13 @@ class OpaqueConnection(asyncio.Protocol):
         self._current = None
         if expected.capture is not None:
             expected.capture(response)
-            return
-        assert expected.slot is not None
-        if expected.api.rewrite is not None:
-            response = expected.api.rewrite(response, expected.version, self._client.translate)
-        frame = len(response).to_bytes(4, "big") + response
-        self._client.orderer.write(expected.slot, frame, True)
+        else:
+            assert expected.slot is not None
+            rewrite = expected.api.rewrite
+            told = rewrite(response, expected.version, self._client.translate) if rewrite is not None else response
+            self._client.orderer.write(expected.slot, len(told).to_bytes(4, "big") + told, True)
+        if expected.api.key == PRODUCE and expected.version >= PRODUCE_MIN_VERSION:
+            self._client.produce_answered(response, expected.version)
 
     def _pass(self, run: Run) -> None:
         expected = self._current
@@ -231,6 +239,8 @@ class OpaqueConnection(asyncio.Protocol):
         assert expected.slot is not None
         if run.last:
             self._current = None
+            if expected.api.changes_topics:
+                self._client.topics_changed()
         if self._filter is None:
             self._client.orderer.write(expected.slot, run.data, run.last)
             return

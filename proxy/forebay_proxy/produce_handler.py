@@ -56,7 +56,12 @@ class Client(Protocol):
     def release(self, why: str) -> None: ...
 
     def send_own(
-        self, frame: list[Buffer], correlation_id: int, acks: int, on_answer: Callable[[bytes | None], None]
+        self,
+        frame: list[Buffer],
+        version: int,
+        correlation_id: int,
+        acks: int,
+        on_answer: Callable[[bytes | None], None],
     ) -> None:
         """A Produce request of the proxy's on the client's own upstream connection; None: the connection was lost."""
 
@@ -255,7 +260,7 @@ class Arrival:
             list(topics.items()),
         )
         if request.acks == 0:
-            self._client.send_own(frame, request.correlation_id, 0, lambda answer: None)
+            self._client.send_own(frame, request.version, request.correlation_id, 0, lambda answer: None)
             return
         parts: dict[tuple[str, int], list[Part]] = {}
         for entry in untouched:
@@ -276,7 +281,7 @@ class Arrival:
             for part in (part for unanswered in parts.values() for part in unanswered):
                 completion.failed(part, error_codes.REQUEST_TIMED_OUT, "the broker did not answer", [])
 
-        self._client.send_own(frame, request.correlation_id, request.acks, answered)
+        self._client.send_own(frame, request.version, request.correlation_id, request.acks, answered)
 
     def _done(self, completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
         """Answered, perhaps because the time was up while the request still waited."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 
 from forebay_codecs import produce_request
-from forebay_codecs.apis import API_VERSIONS, APIS, PRODUCE, Api
+from forebay_codecs.apis import API_VERSIONS, APIS, METADATA, PRODUCE, Api
 
 
 class Route(enum.Enum):
@@ -18,6 +18,8 @@ class Route(enum.Enum):
     """Gathered for the produce path."""
     OLD_PRODUCE = "old produce"
     """Produce v0–v2: gathered to see its acks, then forwarded as it came. Brokers of Kafka 4 refuse it."""
+    METADATA = "metadata"
+    """Gathered and answered from the cache."""
     API_VERSIONS = "api versions"
     """Answered here."""
     REFUSED = "refused"
@@ -34,4 +36,4 @@ def route(api_key: int, api_version: int) -> tuple[Route, Api | None]:
         return Route.REFUSED, api
     if api_key == PRODUCE:
         return (Route.PRODUCE if api_version >= produce_request.MIN_VERSION else Route.OLD_PRODUCE), api
-    return Route.OPAQUE, api
+    return (Route.METADATA if api_key == METADATA else Route.OPAQUE), api

@@ -148,6 +148,8 @@ class Sender:
             try:
                 parsed = produce_response.parse(response, version)
                 throttle_time_ms = parsed.throttle_time_ms
+                for node_id, host, port in parsed.nodes:
+                    self._cluster.learn(node_id, host, port, monotonic())
                 for topic, partitions in parsed.topics:
                     for partition in partitions:
                         answers[topic, partition.partition] = partition

@@ -127,7 +127,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_dotted):
     reconnect_backoff_ms: Annotated[Ms, about("pause before connecting to a broker again; doubles")] = 50
     reconnect_backoff_max_ms: Annotated[Ms, about("longest pause before connecting to a broker again")] = 1000
     socket_connection_setup_timeout_ms: Annotated[PositiveMs, about("wait for a connection to a broker")] = 10_000
-    metadata_max_age_ms: Annotated[Ms, about("ask brokers for metadata at least this often")] = 300_000
+    metadata_max_age_ms: Annotated[
+        Ms, about("older metadata of a topic is not served before brokers were asked again")
+    ] = 300_000
+    # Kafka has none: its producer asks for a topic at max age, and for all of its topics together (KIP-526).
+    metadata_soft_age_ms: Annotated[
+        Ms, about("older metadata of a topic is refreshed in the background, and served meanwhile")
+    ] = 60_000
+    metadata_max_idle_ms: Annotated[Ms, about("metadata of a topic that nobody used for so long is forgotten")] = (
+        300_000
+    )
     # A broker's default, so clients with their own (540000) leave first and never write into a closing connection.
     # Upstream the proxy is the client: see `upstream_max_idle_ms`.
     connections_max_idle_ms: Annotated[
@@ -167,6 +176,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_dotted):
     max_connections_per_ip: Annotated[
         int, Meta(ge=1, le=INT_MAX), about("client connections from one address per worker; more are closed at once")
     ] = INT_MAX
+
+    metadata_max_topics: Annotated[
+        int, Meta(ge=1, le=1_000_000), about("topics whose metadata is kept, per worker; the least used make room")
+    ] = 20_000
+    metadata_refresh_group_size: Annotated[
+        int, Meta(ge=1, le=10_000), about("topics refreshed together in the background")
+    ] = 100
 
     # What it says
     log_level: Annotated[Literal["debug", "info", "warning", "error"], about("least level that is logged")] = "info"

@@ -44,6 +44,7 @@ FOREBAY_SETTINGS = {
     "advertised.host": CLIENTS_SIDE,
     "request.timeout.ms": "3000",
     "socket.connection.setup.timeout.ms": "2000",
+    "metadata.soft.age.ms": "1000",
 }
 RECOVERY_SECONDS = 60
 

@@ -54,7 +54,7 @@ _SCALARS: dict[str, st.SearchStrategy[Any]] = {
 
 def message(api: str, version: int, name: str) -> Any:
     """The class `name` of kio's schema, such as message("metadata", 9, "MetadataResponseBroker")."""
-    kind = "request" if name.endswith("Request") else "response"
+    kind = "request" if "Request" in name else "response"
     return getattr(importlib.import_module(f"kio.schema.{api}.v{version}.{kind}"), name)
 
 
@@ -117,6 +117,22 @@ def decode_request(cls: Any, data: bytes) -> tuple[Any, Any]:
     entity, size = entity_reader(cls)(data, header_size)
     assert header_size + size == len(data)
     return header, entity
+
+
+def encode_request(entity: Any, client_id: str | None = "client", correlation_id: int = CORRELATION_ID) -> bytes:
+    """A request as it follows its size prefix."""
+    header = entity.__header_schema__
+    buffer = io.BytesIO()
+    fields = {
+        "request_api_key": i16(entity.__api_key__),
+        "request_api_version": i16(entity.__version__),
+        "correlation_id": i32(correlation_id),
+        "client_id": client_id,
+    }
+    known = {field.name for field in dataclasses.fields(header)}
+    entity_writer(header)(buffer, header(**{name: value for name, value in fields.items() if name in known}))
+    entity_writer(type(entity))(buffer, entity)
+    return buffer.getvalue()
 
 
 def topic_id(value: uuid.UUID | None) -> bytes:

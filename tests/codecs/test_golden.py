@@ -80,7 +80,7 @@ def test_parses_metadata(version: int) -> None:
     (topic,) = metadata.topics
     assert (topic.error_code, topic.name, topic.is_internal) == (0, "golden", False)
     assert (topic.topic_id != NO_TOPIC_ID) == (version >= 10)
-    assert topic.partitions == (Partition(0, 0, 0, 0 if version >= 7 else -1),)
+    assert topic.partitions == (Partition(0, 0, 0, 0 if version >= 7 else -1, (0,), (0,)),)
 
 
 @pytest.mark.parametrize("version", range(5))

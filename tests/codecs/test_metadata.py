@@ -18,14 +18,12 @@ from forebay_codecs.metadata import (
     Metadata,
     Partition,
     Topic,
-    encode_metadata_request,
     parse_metadata_response,
     rewrite_metadata,
 )
 from tests.codecs.hardening import damaged, refuses_cuts, survives
 from tests.codecs.kio_oracle import (
     CORRELATION_ID,
-    decode_request,
     decode_response,
     encode_response,
     entities,
@@ -99,8 +97,8 @@ def test_parses_a_response(version: int) -> None:
                 topic_id=NO_TOPIC_ID,
                 is_internal=False,
                 partitions=(
-                    Partition(0, 0, 2, 40 if version >= 7 else -1),
-                    Partition(5, 1, -1, 41 if version >= 7 else -1),
+                    Partition(0, 0, 2, 40 if version >= 7 else -1, (0, 1, 2), (1,), (0,) if version >= 5 else ()),
+                    Partition(5, 1, -1, 41 if version >= 7 else -1, (0, 1, 2), (1,), (0,) if version >= 5 else ()),
                 ),
             ),
         ),
@@ -125,7 +123,15 @@ def test_parses_what_kio_writes(version: int, data: st.DataObject) -> None:
             topic_id(getattr(topic, "topic_id", None)),
             getattr(topic, "is_internal", False),
             tuple(
-                Partition(p.error_code, p.partition_index, p.leader_id, getattr(p, "leader_epoch", -1))
+                Partition(
+                    p.error_code,
+                    p.partition_index,
+                    p.leader_id,
+                    getattr(p, "leader_epoch", -1),
+                    p.replica_nodes,
+                    p.isr_nodes,
+                    getattr(p, "offline_replicas", ()),
+                )
                 for p in topic.partitions
             ),
         )
@@ -185,28 +191,3 @@ def test_survives_noise(version: int, data: st.DataObject) -> None:
     noise = data.draw(st.binary(max_size=200) | damaged(sample(version)))
     survives(lambda noise: parse_metadata_response(noise, version), noise)
     survives(lambda noise: rewrite_metadata(noise, version, identity), noise)
-
-
-@pytest.mark.parametrize("version", range(4, 13))
-@pytest.mark.parametrize("topics", [[], ["orders"], ["orders", "zähler"]])
-def test_request_is_what_kio_reads(version: int, topics: list[str]) -> None:
-    cls = message("metadata", version, "MetadataRequest")
-    header, request = decode_request(cls, encode_metadata_request(99, "forebay", version, topics))
-    assert (header.request_api_key, header.request_api_version) == (3, version)
-    assert (header.correlation_id, header.client_id) == (99, "forebay")
-    assert [topic.name for topic in request.topics] == topics
-    assert all(getattr(topic, "topic_id", None) is None for topic in request.topics)
-    assert request.allow_auto_topic_creation is False
-    assert not getattr(request, "include_cluster_authorized_operations", False)
-    assert not getattr(request, "include_topic_authorized_operations", False)
-
-
-def test_request_may_create_topics() -> None:
-    data = encode_metadata_request(1, None, 12, ["new"], allow_auto_topic_creation=True)
-    assert decode_request(message("metadata", 12, "MetadataRequest"), data)[1].allow_auto_topic_creation is True
-
-
-@pytest.mark.parametrize("version", [3, 13])
-def test_request_versions_are_bounded(version: int) -> None:
-    with pytest.raises(ValueError, match=f"v{version}"):
-        encode_metadata_request(1, None, version, [])

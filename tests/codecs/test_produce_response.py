@@ -67,6 +67,7 @@ def response_by_kio(entity: Any, version: int) -> ProduceResponse:
             for topic in entity.responses
         ],
         round(entity.throttle_time.total_seconds() * 1000),
+        tuple((node.node_id, node.host, node.port) for node in entity.node_endpoints) if version >= 10 else (),
     )
 
 

@@ -17,10 +17,11 @@ from forebay_codecs.apis import API_VERSIONS, APIS, Treatment
 from forebay_codecs.errors import Malformed
 from forebay_codecs.fetch_response import FetchResponseFilter
 from forebay_codecs.metadata import NO_TOPIC_ID, parse_metadata_response
+from forebay_codecs.metadata_request import encode_metadata_request, parse_metadata_request
 from forebay_codecs.primitives import Reader
 from forebay_codecs.produce_request import ProduceRequest
 from forebay_codecs.produce_response import PartitionResponse
-from tests.codecs.kio_oracle import message
+from tests.codecs.kio_oracle import encode_request, example, message
 from tests.codecs.translation import Listeners, nowhere
 from tests.fuzz.corpus import VERSIONS, produce_requests, response_class, responses
 from tests.fuzz.mutation import behind, mutated
@@ -140,7 +141,15 @@ def check_metadata(data: bytes) -> bool:
             t.get("topic_id", NO_TOPIC_ID),
             t.get("is_internal", False),
             [
-                (p["error_code"], p["partition_index"], p["leader_id"], p.get("leader_epoch", -1))
+                (
+                    p["error_code"],
+                    p["partition_index"],
+                    p["leader_id"],
+                    p.get("leader_epoch", -1),
+                    tuple(p["replica_nodes"]),
+                    tuple(p["isr_nodes"]),
+                    tuple(p.get("offline_replicas", ())),
+                )
                 for p in t["partitions"]
             ],
         )
@@ -244,6 +253,36 @@ def _contents(request: ProduceRequest, frame: bytes) -> list[tuple[str, list[tup
     ]
 
 
+def metadata_requests() -> list[bytes]:
+    return [encode_request(example(message("metadata", version, "MetadataRequest"))) for version in range(14)]
+
+
+def check_metadata_request(data: bytes) -> bool:
+    try:
+        found = parse_metadata_request(data)
+    except Malformed:
+        return False
+    other = read(message("metadata", found.version, "MetadataRequest"), data)
+    if other is not None:
+        topics = other["topics"]
+        names = [topic["name"] for topic in topics or () if topic["name"] is not None]
+        assert found.names == list(dict.fromkeys(names))
+        assert found.client_id == other["header"]["client_id"]
+        assert found.all_topics == (not topics if found.version == 0 else topics is None)
+        assert found.allow_auto_topic_creation == other.get("allow_auto_topic_creation", True)
+    for version in (4, 8, 9, 12, 13):  # as brokers are asked
+        ids = found.ids if version >= 12 else []
+        names_or_all = None if found.all_topics else found.names
+        again = parse_metadata_request(
+            encode_metadata_request(
+                1, found.client_id, version, names_or_all, found.allow_auto_topic_creation, ids if names_or_all else []
+            )
+        )
+        assert (again.names, again.all_topics) == (found.names, found.all_topics)
+        assert again.allow_auto_topic_creation == found.allow_auto_topic_creation
+    return True
+
+
 def check_old_produce(data: bytes) -> bool:
     try:
         acks = produce_request.peek_old_acks(data)
@@ -302,6 +341,7 @@ def targets() -> list[Target]:
         Target("metadata", responses("metadata"), check_metadata, behind(1), 0.7),
         Target("api_versions", responses("api_versions"), check_api_versions, behind(1), 0.7),
         Target("produce_response", responses("produce"), check_produce_response, behind(1)),
+        Target("metadata_request", metadata_requests(), check_metadata_request, behind(2), 0.7),
         Target("produce_request", produce_requests(), check_produce_request, behind(2), 1.5),
         Target(
             "old_produce",

@@ -22,6 +22,9 @@ from typing import Self, cast
 from forebay_codecs import error_codes, produce_request, produce_response
 from forebay_codecs.apis import API_VERSIONS, APIS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, PRODUCE
 from forebay_codecs.header import peek
+from forebay_codecs.metadata import NO_TOPIC_ID, Broker, Partition, Topic
+from forebay_codecs.metadata_request import MetadataRequest, parse_metadata_request
+from forebay_codecs.metadata_response import assemble, encode_cluster, encode_topic
 from forebay_codecs.primitives import Reader, Writer
 from forebay_codecs.produce_request import ProduceRequest
 from forebay_codecs.produce_response import PartitionResponse
@@ -46,6 +49,10 @@ class Asked:
     @property
     def produce(self) -> ProduceRequest:
         return produce_request.parse(self.frame)
+
+    @property
+    def metadata(self) -> MetadataRequest:
+        return parse_metadata_request(self.frame)
 
     def records(self, topic: str, partition: int) -> list[Record]:
         """The records for a partition, in one batch that others find sound."""
@@ -244,9 +251,16 @@ class FakeCluster:
     def __init__(self, topics: Mapping[str, Iterable[int]], nodes: int = 1) -> None:
         self.topics = {name: list(leaders) for name, leaders in topics.items()}
         self.internal: set[str] = set()
+        self.controller_id = 0
         self.topic_errors: dict[str, int] = {}
+        self.topic_ids: dict[str, bytes] = {}
+        self.epochs: dict[str, int] = {}
+        """Of all leaders of a topic."""
+        self.creates = False
+        """Unknown topics are created where a Metadata request allows it, each with one partition on node 0."""
         self.log: dict[tuple[str, int], list[Record]] = {}
         self.produce_versions = (3, 8)
+        self.metadata_versions = (0, 4)
         self.brokers = {node_id: FakeBroker(self, node_id) for node_id in range(nodes)}
 
     def __getitem__(self, node_id: int) -> FakeBroker:
@@ -290,7 +304,7 @@ class FakeCluster:
     def _api_versions(self, asked: Asked) -> bytes:
         ranges = dict.fromkeys(APIS, (0, 2)) | {
             PRODUCE: self.produce_versions,
-            METADATA: (0, 4),
+            METADATA: self.metadata_versions,
             API_VERSIONS: (0, 3),
         }
         ranges[99] = (0, 1)  # of a newer Kafka
@@ -311,35 +325,39 @@ class FakeCluster:
         return writer.getvalue()
 
     def _metadata(self, asked: Asked) -> bytes:
-        """v4."""
-        reader = Reader(asked.body)
-        count = reader.nullable_array(False)
-        names = list(self.topics) if count < 0 else [reader.string(False) for _ in range(count)]
-        writer = Writer()
-        writer.i32(0)
-        writer.array(len(self.brokers), False)
-        for broker in self.brokers.values():
-            writer.i32(broker.node_id)
-            writer.string(LOOPBACK, False)
-            writer.i32(broker.port)
-            writer.nullable_string(None, False)
-        writer.nullable_string("fake", False)
-        writer.i32(0)
-        writer.array(len(names), False)
-        for name in names:
-            leaders = self.topics.get(name, [])
-            missing = error_codes.NONE if leaders else error_codes.UNKNOWN_TOPIC_OR_PARTITION
-            writer.i16(self.topic_errors.get(name, missing))
-            writer.string(name, False)
-            writer.boolean(name in self.internal)
-            writer.array(len(leaders), False)
-            for index, leader in enumerate(leaders):
-                writer.i16(error_codes.NONE if leader >= 0 else error_codes.LEADER_NOT_AVAILABLE)
-                writer.i32(index)
-                writer.i32(leader)
-                writer.array(0, False)
-                writer.array(0, False)
-        return writer.getvalue()
+        request = parse_metadata_request(asked.frame)
+        names = list(self.topics) if request.all_topics else request.names
+        ids = {topic_id: name for name, topic_id in self.topic_ids.items()}
+        if self.creates and request.allow_auto_topic_creation:
+            for name in request.names:
+                if name not in self.topics:
+                    self.topics[name] = [0]
+        topics = [self._topic(name) for name in names]
+        topics += [
+            self._topic(ids[topic_id])
+            if topic_id in ids
+            else Topic(error_codes.UNKNOWN_TOPIC_ID, None, topic_id, False, ())
+            for topic_id in request.ids
+        ]
+        brokers = {broker.node_id: Broker(LOOPBACK, broker.port, None) for broker in self.brokers.values()}
+        cluster = encode_cluster(asked.version, brokers, "fake", self.controller_id)
+        sections = [encode_topic(topic, asked.version, brokers) for topic in topics]
+        return assemble(asked.version, asked.correlation_id, cluster, sections)[8:]
+
+    def _topic(self, name: str) -> Topic:
+        leaders = self.topics.get(name, [])
+        missing = error_codes.NONE if leaders else error_codes.UNKNOWN_TOPIC_OR_PARTITION
+        partitions = tuple(
+            Partition(
+                error_codes.NONE if leader >= 0 else error_codes.LEADER_NOT_AVAILABLE,
+                index,
+                leader,
+                self.epochs.get(name, 0),
+            )
+            for index, leader in enumerate(leaders)
+        )
+        topic_id = self.topic_ids.get(name, NO_TOPIC_ID)
+        return Topic(self.topic_errors.get(name, missing), name, topic_id, name in self.internal, partitions)
 
     def _find_coordinator(self, asked: Asked) -> bytes:
         """v0."""

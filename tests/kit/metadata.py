@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 
-from forebay_codecs.metadata import Metadata, encode_metadata_request, parse_metadata_response
+from forebay_codecs.metadata import Metadata, parse_metadata_response
+from forebay_codecs.metadata_request import encode_metadata_request
 from tests.kit.ports import LOOPBACK
 
 _SECONDS = 5

@@ -1,5 +1,7 @@
 """A broker that serves slowly, as in KIP-794's scenario: a relay that holds each Produce response for a while, in turn.
 
+(Or each response of another API.)
+
 toxiproxy's latency delays all of a stream alike, so what is pipelined arrives together; a slow broker serves one
 request after the other, over all its connections. All else passes at once.
 """
@@ -19,12 +21,13 @@ _LIMIT = 1 << 26
 
 
 class SlowBroker:
-    """Listens on `port` before the broker on `target`; each Produce response takes `hold_ms` of its own."""
+    """Listens on `port` before the broker on `target`; each response of that API takes `hold_ms` of its own."""
 
-    def __init__(self, port: int, target: int, hold_ms: float) -> None:
+    def __init__(self, port: int, target: int, hold_ms: float, api_key: int = PRODUCE) -> None:
         self._port = port
         self._target = target
         self._hold = hold_ms / 1000
+        self._api_key = api_key
         self._free_at = 0.0
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
@@ -51,20 +54,22 @@ class SlowBroker:
         async with await asyncio.start_server(self._relay, LOOPBACK, self._port, limit=_LIMIT):
             self._listening.set()
             await self._stop.wait()
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        relays = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in relays:
             task.cancel()
+        await asyncio.gather(*relays, return_exceptions=True)
 
     async def _relay(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         broker, to_broker = await asyncio.open_connection(LOOPBACK, self._target, limit=_LIMIT)
-        produces: set[bytes] = set()
+        held: set[bytes] = set()
 
         async def request(frame: bytes) -> None:
-            if int.from_bytes(frame[:2], "big") == PRODUCE:
-                produces.add(frame[4:8])
+            if int.from_bytes(frame[:2], "big") == self._api_key:
+                held.add(frame[4:8])
 
         async def response(frame: bytes) -> None:
-            if frame[:4] in produces:
-                produces.discard(frame[:4])
+            if frame[:4] in held:
+                held.discard(frame[:4])
                 self._free_at = max(self._free_at, self._loop.time()) + self._hold
                 await asyncio.sleep(self._free_at - self._loop.time())
 

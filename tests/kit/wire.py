@@ -14,7 +14,8 @@ import asyncio
 from typing import NamedTuple, Self
 
 from forebay_codecs import produce_request, produce_response
-from forebay_codecs.metadata import Metadata, encode_metadata_request, parse_metadata_response
+from forebay_codecs.metadata import Metadata, parse_metadata_response
+from forebay_codecs.metadata_request import encode_metadata_request
 from forebay_codecs.primitives import Reader, Writer
 from forebay_codecs.produce_response import PartitionResponse
 from tests.codecs.record_oracle import Record, encode_batch

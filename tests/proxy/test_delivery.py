@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from random import Random
 
 import pytest
@@ -38,20 +37,17 @@ class Dock:
     def __init__(self) -> None:
         self.accumulator = fakes.accumulator()
         self.cluster = fakes.known(self.accumulator, {"ponds": [0, 1, 1]})
-        self.invalidated: list[tuple[list[str], str]] = []
+        self.changed: list[tuple[str, int, tuple[int, int] | None]] = []
         self.woken: list[int] = []
         self.stats = Stats()
         self.delivery = Delivery(
             self.accumulator,
             settings((HostPort(LOOPBACK, 1),), 2),
             self.stats,
-            self.invalidate,
+            lambda *changed: self.changed.append(changed),
             Random(1),
         )
         self.accumulator.on_ready = self.woken.append
-
-    def invalidate(self, names: Iterable[str], cause: str) -> None:
-        self.invalidated.append((list(names), cause))
 
     def queue(self, index: int) -> PartitionQueue:
         return self.cluster.topics["ponds"].queues.queue(index)
@@ -75,6 +71,19 @@ class Dock:
 
     def retries(self, reason: str) -> int:
         return self.stats.take().counters["forebay_retries_total", (reason,)]
+
+
+class TestNewLeader:
+    """KIP-951: the broker that refuses names its successor."""
+
+    @in_loop
+    async def test_what_the_broker_says_of_the_leader_is_passed_on(self) -> None:
+        dock = Dock()
+        batch, (owner,) = dock.merged(["a"])
+        refused = PartitionResponse(0, NOT_LEADER_OR_FOLLOWER, -1, -1, -1, [], None, (1, 9))
+        dock.delivery.answered(dock.queue(0), batch, refused)
+        assert dock.changed == [("ponds", 0, (1, 9))]
+        assert owner.told == []
 
 
 class TestAcknowledged:
@@ -140,7 +149,7 @@ class TestRetry:
         fakes.append(dock.accumulator, dock.queue(1), keyed("backlog"))
         batch, (owner,) = dock.merged(["a"], movable=True)
         dock.answer(batch, NOT_LEADER_OR_FOLLOWER)
-        assert dock.invalidated == [(["ponds"], "error")]
+        assert dock.changed == [("ponds", 0, None)]
         assert dock.woken == [1]
         assert dock.retries("repartitioned") == 1
         again = fakes.drain(dock.accumulator, dock.queue(2))
@@ -175,7 +184,7 @@ class TestRetry:
         batch, (owner,) = dock.merged(["a"])
         fakes.append(dock.accumulator, dock.queue(0), keyed("next"))
         dock.answer(batch, NOT_LEADER_OR_FOLLOWER)
-        assert dock.invalidated == [(["ponds"], "error")]
+        assert dock.changed == [("ponds", 0, None)]
         assert dock.retries("backoff") == 1
         fakes.flush(dock.queue(0), dock.accumulator)
         assert dock.accumulator.drain(0, 1 << 20, 0.0) == []

@@ -12,7 +12,7 @@ import pytest
 
 from forebay_codecs.apis import METADATA
 from forebay_codecs.error_codes import UNKNOWN_TOPIC_OR_PARTITION
-from forebay_codecs.primitives import Reader
+from forebay_policies.metadata_cache import NEVER, Ages, MetadataCache
 from forebay_proxy import metadata_updater
 from forebay_proxy.cluster import Cluster
 from forebay_proxy.metadata_updater import UNKNOWN_TOPIC_TRIES, MetadataUpdater
@@ -25,8 +25,7 @@ from tests.kit.wire import keyed
 
 
 def topics(asked: Asked) -> list[str]:
-    reader = Reader(asked.body)
-    return [reader.string(False) for _ in range(reader.array(False))]
+    return asked.metadata.names
 
 
 class Updating:
@@ -35,7 +34,10 @@ class Updating:
         self.accumulator = fakes.accumulator()
         self.cluster = Cluster(self.accumulator)
         self.stats = Stats()
-        self.updater = MetadataUpdater(self.cluster, settings(brokers.bootstrap, 1, **changed), self.stats, rng)
+        told = settings(brokers.bootstrap, 1, **changed)
+        ages = Ages.of_ms(told.metadata_soft_age_ms, told.metadata_max_age_ms, told.metadata_max_idle_ms)
+        self.cache = MetadataCache(ages, told.metadata_max_topics, told.metadata_refresh_group_size, rng)
+        self.updater = MetadataUpdater(self.cluster, self.cache, told, self.stats, rng)
         self.ready: list[str] = []
 
     def want(self, *names: str) -> None:
@@ -72,12 +74,12 @@ async def test_the_next_request_carries_all_that_came_meanwhile() -> None:
         first = await brokers[0].receives(METADATA)
         running.want("b", "c")
         running.want("b")
-        running.updater.invalidate(["d"], "error")
+        running.updater.invalidate(["a"], "error")
         await turns(100)
         assert running.asked() == [["a"]]
         first.answer()
         second = await brokers[0].receives(METADATA)
-        assert topics(second) == ["b", "c", "d"]
+        assert topics(second) == ["a", "b", "c"]
         assert running.ready == ["a"]
         second.answer()
         await until(lambda: sorted(running.ready) == ["a", "b", "b", "c"])
@@ -190,7 +192,7 @@ async def test_records_that_wait_for_a_leader_keep_their_topic_asked_for_until_t
 async def test_all_topics_are_refreshed_at_least_as_often_as_set_and_idle_ones_forgotten() -> None:
     async with (
         FakeCluster({"a": [0]}) as brokers,
-        updating(brokers, metadata_max_age_ms=100, retry_backoff_ms=1) as running,
+        updating(brokers, metadata_max_age_ms=100, metadata_max_idle_ms=150, retry_backoff_ms=1) as running,
     ):
         running.want("a")
         await until(lambda: running.ready == ["a"])
@@ -233,3 +235,82 @@ async def test_a_topic_that_does_not_exist_takes_no_place_once_that_is_told() ->
         await until(lambda: told == [UNKNOWN_TOPIC_OR_PARTITION])
         assert "nowhere" not in running.cluster.topics
         assert "nowhere" not in running.accumulator.topics
+
+
+@in_loop
+async def test_a_leader_that_a_broker_names_is_taken_over_without_a_request() -> None:
+    async with FakeCluster({"a": [0, 0]}, nodes=2) as brokers, updating(brokers) as running:
+        running.want("a")
+        await until(lambda: running.ready == ["a"])
+        asked = len(running.asked())
+        known = running.cluster.topics["a"].queues
+        running.updater.leader_changed("a", 1, (1, 4))
+        assert list(known.leaders) == [0, 1]
+        await turns(100)
+        assert len(running.asked()) == asked
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        pytest.param(None, id="nobody is named"),
+        pytest.param((-1, 4), id="no leader"),
+        pytest.param((7, 4), id="nobody knows broker 7"),
+        pytest.param((1, 3), id="of an epoch that is known"),
+    ],
+)
+@in_loop
+async def test_brokers_are_asked_where_the_leader_is_not_named_or_no_news(named: tuple[int, int] | None) -> None:
+    brokers = FakeCluster({"a": [0, 0]}, nodes=2)
+    brokers.metadata_versions = (0, 9)
+    brokers.epochs["a"] = 3
+    async with brokers, updating(brokers) as running:
+        running.want("a")
+        await until(lambda: running.ready == ["a"])
+        brokers.topics["a"] = [0, 1]
+        asked = len(running.asked())
+        running.updater.leader_changed("a", 1, named)
+        assert list(running.cluster.topics["a"].queues.leaders) == [0, 0]
+        await until(lambda: list(running.cluster.topics["a"].queues.leaders) == [0, 1])
+        assert running.asked()[asked:] == [["a"]]
+
+
+@in_loop
+async def test_what_nobody_waits_for_any_more_is_not_asked_for() -> None:
+    """Brokers may be away for an hour, and clients may name a new topic every second."""
+
+    class Asking:
+        def __getattr__(self, name: str) -> Any:
+            raise AssertionError("told after it left")
+
+    async with FakeCluster({"a": [0], "b": [0], "c": [0]}) as brokers, updating(brokers, retry_backoff_ms=1) as running:
+        brokers[0].holds(METADATA)
+        running.updater.invalidate([], "error")
+        under_way = await brokers[0].receives(METADATA)
+        gone = [Asking() for _ in range(3)]
+        for asker in gone:
+            running.updater.ask_topic("b", NEVER, False, asker)
+            running.updater.ask_topic("c", NEVER, True, asker)
+            running.updater.ask_id(bytes(16), asker)
+        running.want("a")
+        for asker in gone:
+            running.updater.drop(["b", "c"], [bytes(16)], asker)
+        assert running.updater.may_create("c"), "nobody was asked to"
+        brokers[0].releases(METADATA)
+        under_way.answer()
+        await until(lambda: running.ready == ["a"])
+        assert running.asked()[1:] == [["a"]]
+        assert not running.updater._by_name
+        assert not running.updater._by_id
+
+
+@in_loop
+async def test_records_find_a_topic_that_a_client_asked_for() -> None:
+    async with FakeCluster({"a": [0]}) as brokers, updating(brokers) as running:
+        running.want("a")
+        await until(lambda: running.ready == ["a"])
+        running.cluster._forget("a")
+        running.want("a")
+        await until(lambda: running.ready == ["a", "a"])
+        assert running.cluster.usable("a") is not None
+        assert running.asked() == [["a"]]

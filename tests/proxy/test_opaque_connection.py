@@ -62,6 +62,10 @@ class Torn:
     def upstream_malformed(self, error: Malformed) -> None:
         self.told.append("malformed")
 
+    def produce_answered(self, response: bytes, version: int) -> None: ...
+
+    def topics_changed(self) -> None: ...
+
 
 def test_nothing_more_is_read_of_a_broker_that_broke_the_protocol() -> None:
     """More may come before the client, and the connection with it, is gone."""
@@ -303,12 +307,10 @@ class TestAddresses:
     async def test_a_broker_that_says_what_cannot_be_read_closes_the_client_rather_than_leak(self) -> None:
         async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
             client = await forebay.client(0)
-            cluster[0].holds(METADATA)
-            client.send(metadata(1, "ponds"))
-            asked = await cluster[0].receives(METADATA)
-            while asked.client_id != "old-producer":
-                asked = await cluster[0].receives(METADATA)
-            asked.respond(b"\0\0\0\0\0\0\0\1\0\0\0\0\0\x09127")
+            cluster[0].holds(FIND_COORDINATOR)
+            client.send(request(FIND_COORDINATOR, 0, 1, b"\0\1g"))
+            asked = await cluster[0].receives(FIND_COORDINATOR)
+            asked.respond(b"\0\0\0\0\0\0\0\x09127")
             assert await client.is_closed()
 
 

@@ -19,7 +19,7 @@ from forebay_proxy.request_router import Route, route
         (PRODUCE, -1, Route.REFUSED),
         (FETCH, 18, Route.OPAQUE),
         (FETCH, 19, Route.REFUSED),
-        (METADATA, 13, Route.OPAQUE),
+        (METADATA, 13, Route.METADATA),
         (METADATA, 14, Route.REFUSED),
         (SASL_HANDSHAKE, 0, Route.REFUSED),
         (SASL_HANDSHAKE, 1, Route.OPAQUE),

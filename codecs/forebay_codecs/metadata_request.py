@@ -1,0 +1,108 @@
+"""Metadata requests v0 to v13: those of clients read, those of the proxy written.
+
+They begin at api_key (no size prefix). Wrong bytes: Malformed. An empty list of topics asks for all of them in v0 and
+for none (only the brokers) from v1 on, where null asks for all; v4+ allow_auto_topic_creation, which is always so
+before; v8+ authorized operations (those of the cluster until v10); v9+ flexible; v10+ topic ids, of use from v12 on,
+where the name may be null. Source: Kafka's MetadataRequest.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from forebay_codecs.errors import Malformed
+from forebay_codecs.header import begin_request, read_client_id
+from forebay_codecs.metadata import FLEXIBLE_FROM, METADATA, NO_TOPIC_ID, TOPIC_ID_FROM
+from forebay_codecs.primitives import Reader
+
+MAX_VERSION: Final = 13
+ASK_BY_ID_FROM: Final = 12
+LOWEST_WRITTEN: Final = 4
+
+
+class MetadataRequest(NamedTuple):
+    """`names` and `ids` are what is asked for, each once; `all_topics` instead of them. `authorized_operations`: of
+    the cluster or the topics."""
+
+    version: int
+    correlation_id: int
+    client_id: str | None
+    names: list[str]
+    ids: list[bytes]
+    all_topics: bool
+    allow_auto_topic_creation: bool
+    authorized_operations: bool
+
+
+def parse_metadata_request(frame: bytes) -> MetadataRequest:
+    reader = Reader(frame)
+    reader.i16()
+    version = reader.i16()
+    correlation_id = reader.i32()
+    if not 0 <= version <= MAX_VERSION:
+        raise Malformed(f"Metadata v{version} is not understood")
+    flexible = version >= FLEXIBLE_FROM
+    client_id = read_client_id(reader, flexible)
+    count = reader.nullable_array(flexible)
+    if count < 0 and version == 0:
+        raise Malformed("null where the topics must stand")
+    names: dict[str, None] = {}
+    ids: dict[bytes, None] = {}
+    for _ in range(max(0, count)):
+        topic_id = reader.raw(16) if version >= TOPIC_ID_FROM else NO_TOPIC_ID
+        name = reader.nullable_string(flexible) if version >= TOPIC_ID_FROM else reader.string(flexible)
+        reader.skip_tags(flexible)
+        if name is not None:
+            names[name] = None
+        elif version < ASK_BY_ID_FROM:
+            raise Malformed(f"null where a topic's name must stand in v{version}")
+        else:
+            ids[topic_id] = None
+    creates = reader.boolean() if version >= 4 else True
+    authorized = reader.boolean() if 8 <= version <= 10 else False
+    if version >= 8:
+        authorized = reader.boolean() or authorized
+    reader.skip_tags(flexible)
+    reader.expect_end()
+    all_topics = count == 0 if version == 0 else count < 0
+    return MetadataRequest(version, correlation_id, client_id, list(names), list(ids), all_topics, creates, authorized)
+
+
+def encode_metadata_request(
+    correlation_id: int,
+    client_id: str | None,
+    version: int,
+    topics: Sequence[str] | None,
+    allow_auto_topic_creation: bool = False,
+    ids: Sequence[bytes] = (),
+) -> bytes:
+    """A v4–v13 request, header included. `topics` are names; None: all topics; neither names nor ids: brokers only.
+
+    Ids before v12 are a ValueError.
+    """
+    if not LOWEST_WRITTEN <= version <= MAX_VERSION:
+        raise ValueError(f"Metadata request v{version}: v4 to v13 are written")
+    if ids and version < ASK_BY_ID_FROM:
+        raise ValueError(f"Metadata request v{version}: topics are asked for by id from v12 on")
+    flexible = version >= FLEXIBLE_FROM
+    writer = begin_request(METADATA, version, correlation_id, client_id, flexible)
+    writer.array(-1 if topics is None else len(topics) + len(ids), flexible)
+    for name in topics or ():
+        if version >= TOPIC_ID_FROM:
+            writer.raw(NO_TOPIC_ID)
+        writer.string(name, flexible)
+        if flexible:
+            writer.tags()
+    for topic_id in ids:
+        writer.raw(topic_id)
+        writer.nullable_string(None, flexible)
+        writer.tags()
+    writer.boolean(allow_auto_topic_creation)
+    if 8 <= version <= 10:
+        writer.boolean(False)  # include_cluster_authorized_operations
+    if version >= 8:
+        writer.boolean(False)  # include_topic_authorized_operations
+    if flexible:
+        writer.tags()
+    return writer.getvalue()

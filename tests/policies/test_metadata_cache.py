@@ -1,0 +1,358 @@
+"""The metadata cache: each rule at its edges, with a clock of the test's own."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from forebay_codecs.error_codes import (
+    LEADER_NOT_AVAILABLE,
+    NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from forebay_codecs.metadata import NO_TOPIC_ID, Broker, Metadata, Partition, Topic
+from forebay_codecs.metadata_response import encode_topic
+from forebay_policies.metadata_cache import ERROR_AGE_S, JITTER, MAX_ERRORS, Ages, MetadataCache
+
+SOFT, MAX, IDLE = 60.0, 300.0, 200.0
+AGES = Ages(SOFT, MAX, IDLE)
+FIRST_ID, SECOND_ID = bytes(15) + b"\1", bytes(15) + b"\2"
+
+
+def topic(name: str, *leaders: int, epoch: int = 0, topic_id: bytes = NO_TOPIC_ID, error: int = NONE) -> Topic:
+    partitions = tuple(
+        Partition(NONE, index, leader, epoch, (leader,), (leader,)) for index, leader in enumerate(leaders)
+    )
+    return Topic(error, name, topic_id, False, partitions)
+
+
+def told(*topics: Topic, nodes: tuple[int, ...] = (0, 1), controller: int = 0) -> Metadata:
+    return Metadata(0, {node: Broker(f"{node}.example", 9092, None) for node in nodes}, "c", controller, topics, NONE)
+
+
+def cache(max_topics: int = 1000, group: int = 100, seed: int = 1, ages: Ages = AGES) -> MetadataCache:
+    return MetadataCache(ages, max_topics, group, Random(seed))
+
+
+def holding(*topics: Topic, at: float = 0.0, max_topics: int = 1000, group: int = 100) -> MetadataCache:
+    filled = cache(max_topics, group)
+    filled.store(told(*topics), [each.name or "" for each in topics], at)
+    return filled
+
+
+def served(of: MetadataCache, name: str, now: float) -> bool:
+    return of.find(name, now) is not None
+
+
+# Ages
+
+
+def test_a_topic_is_served_until_its_max_age_which_counts_from_the_question() -> None:
+    known = holding(topic("a", 0), at=10.0)
+    assert served(known, "a", 10.0 + MAX - 0.001)
+    assert not served(known, "a", 10.0 + MAX)
+
+
+def test_what_nobody_asked_for_is_not_there() -> None:
+    assert cache().find("a", 0.0) is None
+    assert cache().cluster(0.0) is None
+    assert cache().everything(0.0) is None
+
+
+def test_an_unknown_topic_is_kept_briefly() -> None:
+    known = cache()
+    known.store(told(), ["nowhere"], 5.0)
+    found = known.find("nowhere", 5.0 + ERROR_AGE_S - 0.001)
+    assert found is not None
+    assert found.error
+    assert found.topic.error_code == UNKNOWN_TOPIC_OR_PARTITION
+    assert not served(known, "nowhere", 5.0 + ERROR_AGE_S)
+    assert len(known) == 0
+
+
+def test_a_topic_that_turns_up_is_no_error_any_more_and_one_that_goes_is_one() -> None:
+    known = cache()
+    known.store(told(), ["a"], 0.0)
+    known.store(told(topic("a", 1)), ["a"], 0.1)
+    assert not known.find("a", 0.2).error  # type: ignore[union-attr]
+    known.store(told(), ["a"], 0.3)
+    assert known.find("a", 0.4).error  # type: ignore[union-attr]
+    assert len(known) == 0
+
+
+@pytest.mark.parametrize("code", [LEADER_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED])
+def test_another_error_leaves_what_is_known_to_age_on(code: int) -> None:
+    known = holding(topic("a", 1))
+    known.store(told(topic("a", error=code)), ["a"], 50.0)
+    assert known.find("a", 60.0).topic.partitions[0].leader_id == 1  # type: ignore[union-attr]
+    assert not served(known, "a", MAX)
+
+
+def test_brokers_are_served_until_their_max_age() -> None:
+    known = holding(at=1.0)
+    assert known.cluster(MAX).there.keys() == {0, 1}  # type: ignore[union-attr]
+    assert known.cluster(1.0 + MAX) is None
+
+
+def test_a_client_that_asks_again_is_not_told_the_same_again() -> None:
+    known = holding(topic("a", 0), at=10.0)
+    assert known.find("a", 12.0, fresh_since=9.0) is not None
+    assert known.find("a", 12.0, fresh_since=10.0) is None
+    assert known.cluster(12.0, fresh_since=11.0) is None
+    known.store(told(topic("a", 0)), ["a"], 11.5)
+    assert known.find("a", 12.0, fresh_since=11.0) is not None
+
+
+# Refreshing in the background
+
+
+def test_a_topic_is_due_past_its_soft_age_give_or_take_the_jitter() -> None:
+    due_at = []
+    for seed in range(200):
+        known = cache(seed=seed)
+        known.store(told(topic("a", 0)), ["a"], 0.0)
+        due_at.append(known.next_due(0.0))
+        assert known.due(due_at[-1] - 0.001) == []
+        assert known.due(due_at[-1]) == ["a"]
+    assert min(due_at) >= SOFT * (1 - JITTER)
+    assert max(due_at) <= SOFT
+    assert max(due_at) - min(due_at) > 0.9 * SOFT * JITTER
+
+
+def test_the_most_used_are_due_first_in_small_groups() -> None:
+    names = [f"t{number}" for number in range(10)]
+    known = holding(*(topic(name, 0) for name in names), group=3)
+    for uses, name in enumerate(names):
+        for _ in range(uses):
+            known.use(known.find(name, 1.0), 1.0)  # type: ignore[arg-type]
+    assert known.due(SOFT) == ["t9", "t8", "t7"]
+    known.store(told(*(topic(name, 0) for name in names[7:])), names[7:], SOFT)
+    assert known.due(SOFT) == ["t6", "t5", "t4"]
+
+
+def test_uses_count_since_the_last_refresh() -> None:
+    known = holding(topic("a", 0), topic("b", 0), group=1)
+    for _ in range(5):
+        known.use(known.find("a", 1.0), 1.0)  # type: ignore[arg-type]
+    known.store(told(topic("a", 0), topic("b", 0)), ["a", "b"], 50.0)
+    known.use(known.find("b", 51.0), 51.0)  # type: ignore[arg-type]
+    assert known.due(50.0 + SOFT) == ["b"]
+
+
+def test_what_is_under_way_or_failed_is_postponed_and_served_meanwhile() -> None:
+    known = holding(topic("a", 0))
+    known.postpone(["a", "nowhere"], SOFT + 5)
+    assert known.due(SOFT + 4.9) == []
+    assert known.due(SOFT + 5) == ["a"]
+    assert served(known, "a", SOFT + 4.9)
+
+
+def test_an_unused_topic_is_forgotten_after_the_idle_time() -> None:
+    known = holding(topic("a", 0), topic("b", 0), topic("c", 0))
+    known.use(known.find("b", 100.0), 100.0)  # type: ignore[arg-type]
+    known.touch("c", 150.0)
+    assert known.forget_idle(IDLE) == []
+    assert known.forget_idle(IDLE + 1) == ["a"]
+    assert known.forget_idle(100.0 + IDLE + 1) == ["b"]
+    assert known.forget_idle(150.0 + IDLE + 1) == ["c"]
+    assert len(known) == 0
+
+
+# What is newer
+
+
+def test_a_leader_epoch_never_goes_back() -> None:
+    known = holding(topic("a", 1, 0, epoch=7, topic_id=FIRST_ID))
+    older = topic("a", 0, 0, epoch=6, topic_id=FIRST_ID)
+    known.store(told(older), ["a"], 1.0)
+    found = known.find("a", 2.0)
+    assert found is not None
+    assert [(each.leader_id, each.leader_epoch) for each in found.topic.partitions] == [(1, 7), (0, 7)]
+    assert found.updated_at == 1.0
+    known.store(told(topic("a", 0, 0, epoch=8, topic_id=FIRST_ID)), ["a"], 3.0)
+    assert [each.leader_id for each in known.find("a", 3.0).topic.partitions] == [0, 0]  # type: ignore[union-attr]
+
+
+def test_a_topic_made_anew_under_its_name_begins_with_its_own_epochs() -> None:
+    known = holding(topic("a", 1, 1, epoch=7, topic_id=FIRST_ID))
+    known.store(told(topic("a", 0, epoch=0, topic_id=SECOND_ID)), ["a"], 1.0)
+    found = known.find("a", 2.0)
+    assert found is not None
+    assert [(each.leader_id, each.leader_epoch) for each in found.topic.partitions] == [(0, 0)]
+    assert (known.name_of(FIRST_ID), known.name_of(SECOND_ID)) == (None, "a")
+
+
+def test_partitions_that_were_added_are_told() -> None:
+    known = holding(topic("a", 0, epoch=3))
+    known.store(told(topic("a", 0, 1, 1, epoch=3)), ["a"], 1.0)
+    assert len(known.find("a", 1.0).topic.partitions) == 3  # type: ignore[union-attr]
+
+
+def test_a_broker_without_epochs_is_believed() -> None:
+    known = holding(topic("a", 1, epoch=7))
+    known.store(told(topic("a", 0, epoch=-1)), ["a"], 1.0)
+    assert known.find("a", 1.0).topic.partitions[0].leader_id == 0  # type: ignore[union-attr]
+
+
+def test_a_leader_that_a_broker_names_is_known_at_once() -> None:
+    known = holding(topic("a", 0, 0, epoch=3))
+    before = known.find("a", 0.0).section(9, known.brokers)  # type: ignore[union-attr, arg-type]
+    assert known.new_leader("a", 1, 1, 4)
+    assert not known.new_leader("a", 1, 0, 4), "the same epoch is no news"
+    assert not known.new_leader("a", 1, 0, 3)
+    assert not known.new_leader("a", 9, 0, 9)
+    assert not known.new_leader("b", 0, 0, 9)
+    found = known.find("a", 0.0)
+    assert found is not None
+    assert [(each.leader_id, each.leader_epoch) for each in found.topic.partitions] == [(0, 3), (1, 4)]
+    assert found.section(9, known.brokers) != before  # type: ignore[arg-type]
+
+
+# Hints
+
+
+def test_an_invalidated_topic_is_served_when_it_was_asked_for_after_that() -> None:
+    known = holding(topic("a", 0), topic("b", 0))
+    known.invalidate("a", 5.0)
+    assert not served(known, "a", 5.0)
+    assert served(known, "b", 5.0)
+    known.store(told(topic("a", 0)), ["a"], 4.9)
+    assert not served(known, "a", 5.1), "it was asked for before"
+    known.store(told(topic("a", 1)), ["a"], 5.2)
+    assert served(known, "a", 5.3)
+
+
+def test_an_unknown_topic_that_is_invalidated_is_asked_for_again() -> None:
+    known = cache()
+    known.store(told(), ["a"], 0.0)
+    known.invalidate("a", 0.1)
+    assert not served(known, "a", 0.2)
+
+
+def test_a_lost_broker_concerns_what_it_led_and_no_more() -> None:
+    known = holding(topic("a", 0, 1), topic("b", 1), topic("c", 0))
+    assert sorted(known.invalidate_node(0, 1.0)) == ["a", "c"]
+    assert [served(known, name, 1.0) for name in "abc"] == [False, True, False]
+    assert known.cluster(1.0) is None
+    known.store(told(nodes=(1,)), [], 2.0)
+    assert known.cluster(2.0).there.keys() == {1}  # type: ignore[union-attr]
+
+
+def test_an_administrators_change_makes_everything_old() -> None:
+    known = holding(topic("a", 0))
+    known.store(told(topic("a", 0)), [], 0.5, all_topics=True)
+    known.store(told(), ["b"], 0.5)
+    known.invalidate_all(1.0)
+    assert [served(known, name, 1.0) for name in "ab"] == [False, False]
+    assert known.everything(1.0) is None
+    known.store(told(topic("a", 0)), ["a"], 0.9)
+    assert not served(known, "a", 1.1), "asked for before"
+    known.store(told(topic("a", 0)), ["a"], 1.2)
+    assert served(known, "a", 1.3)
+
+
+# All topics
+
+
+def test_all_topics_are_those_of_the_last_list_and_what_was_asked_for_since() -> None:
+    known = holding(topic("old", 0))
+    known.store(told(topic("a", 0), topic("b", 1)), [], 1.0, all_topics=True)
+    assert not served(known, "old", 1.0), "it is not in the list"
+    known.store(told(topic("new", 0)), ["new"], 2.0)
+    assert sorted(each.name for each in known.everything(3.0) or ()) == ["a", "b", "new"]
+    known.store(told(), ["a"], 4.0)
+    assert sorted(each.name for each in known.everything(4.0) or ()) == ["b", "new"]
+
+
+def test_the_list_has_an_age_of_its_own() -> None:
+    known = cache()
+    known.store(told(topic("a", 0)), [], 1.0, all_topics=True)
+    known.store(told(topic("a", 0)), ["a"], 200.0)
+    assert known.everything(1.0 + MAX) is None
+    assert known.everything(5.0, fresh_since=1.0) is None
+    assert known.everything(5.0, fresh_since=0.9) is not None
+
+
+def test_the_list_is_not_served_while_one_of_its_topics_may_not_be() -> None:
+    known = cache()
+    known.store(told(topic("a", 0), topic("b", 0)), [], 1.0, all_topics=True)
+    known.invalidate("b", 2.0)
+    assert known.everything(2.0) is None
+
+
+def test_a_list_that_is_used_is_refreshed_and_keeps_its_topics() -> None:
+    known = cache()
+    known.store(told(topic("a", 0)), [], 0.0, all_topics=True)
+    assert not known.all_due(SOFT), "nobody used it"
+    known.everything(SOFT - 1)
+    assert not known.all_due(SOFT - 1)
+    assert known.all_due(SOFT)
+    assert known.forget_idle(IDLE + 1) == []
+    assert known.forget_idle(SOFT - 1 + IDLE + 1) == ["a"]
+    assert known.everything(IDLE + 100) is None
+
+
+# Bounds
+
+
+def test_the_least_recently_used_topic_makes_room() -> None:
+    known = holding(topic("a", 0), topic("b", 0, topic_id=FIRST_ID), topic("c", 0), max_topics=3)
+    known.use(known.find("a", 1.0), 1.0)  # type: ignore[arg-type]
+    known.store(told(topic("d", 0)), ["d"], 2.0)
+    assert [served(known, name, 2.0) for name in "abcd"] == [True, False, True, True]
+    assert known.name_of(FIRST_ID) is None
+    assert len(known) == 3
+
+
+def test_an_answer_that_is_larger_than_the_cache_is_handed_on_whole() -> None:
+    known = cache(max_topics=2)
+    names = ["a", "b", "c"]
+    found = known.store(told(*(topic(name, 0) for name in names)), names, 0.0)
+    assert sorted(found) == names
+    assert len(known) == 2
+    known.store(told(*(topic(name, 0) for name in names)), [], 0.0, all_topics=True)
+    assert known.everything(0.0) is None, "it would not be all"
+
+
+def test_names_that_nobody_has_drive_out_no_topics() -> None:
+    known = holding(topic("a", 0), max_topics=1)
+    names = [f"nowhere-{number}" for number in range(MAX_ERRORS + 1)]
+    known.store(told(), names, 1.0)
+    assert served(known, "a", 1.0)
+    assert not served(known, names[0], 1.0)
+    assert served(known, names[-1], 1.0)
+
+
+# Sections
+
+
+def test_a_section_is_made_once_a_layout() -> None:
+    known = holding(topic("a", 0, 1))
+    found, brokers = known.find("a", 0.0), known.brokers
+    assert found is not None
+    assert brokers is not None
+    for version in range(14):
+        assert found.section(version, brokers) == encode_topic(found.topic, version, brokers.there)
+        assert found.section(version, brokers) is found.section(version, brokers)
+    assert found.section(10, brokers) is found.section(13, brokers)
+    assert found.section(1, brokers) is found.section(4, brokers)
+
+
+def test_an_answer_that_says_the_same_keeps_the_sections() -> None:
+    known = holding(topic("a", 0, epoch=1))
+    before = known.find("a", 0.0).section(9, known.brokers)  # type: ignore[union-attr, arg-type]
+    known.store(told(topic("a", 0, epoch=1)), ["a"], 1.0)
+    assert known.find("a", 1.0).section(9, known.brokers) is before  # type: ignore[union-attr, arg-type]
+
+
+def test_a_section_of_v0_follows_the_brokers() -> None:
+    known = holding(topic("a", 0))
+    assert known.brokers is not None
+    before = known.find("a", 0.0).section(0, known.brokers)  # type: ignore[union-attr]
+    known.store(told(nodes=(1,)), [], 1.0)
+    after = known.find("a", 1.0).section(0, known.brokers)  # type: ignore[union-attr]
+    assert len(after) < len(before), "broker 0 is not named any more"
+    known.store(told(nodes=(1,), controller=1), [], 2.0)
+    assert known.find("a", 2.0).section(0, known.brokers) is after  # type: ignore[union-attr]
