@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from forebay_codecs import error_codes
 from forebay_codecs.metadata import NO_TOPIC_ID, Broker, Metadata, Partition, Topic
@@ -45,7 +45,17 @@ _STEPS: Final = 1 << 20
 class CachedTopic:
     """One topic. `updated_at` is when it was asked for, `refresh_at` when it is to be asked for again; `uses` since."""
 
-    __slots__ = ("_sections", "invalid_at", "name", "refresh_at", "topic", "updated_at", "used_at", "uses")
+    __slots__ = (
+        "_generation",
+        "_sections",
+        "invalid_at",
+        "name",
+        "refresh_at",
+        "topic",
+        "updated_at",
+        "used_at",
+        "uses",
+    )
 
     def __init__(self, name: str, topic: Topic, updated_at: float, refresh_at: float) -> None:
         self.name = name
@@ -55,7 +65,8 @@ class CachedTopic:
         self.used_at = updated_at
         self.uses = 0
         self.invalid_at = NEVER
-        self._sections: dict[tuple[int, int], bytes] = {}
+        self._sections: dict[int, bytes] = {}
+        self._generation = -1
 
     @property
     def error(self) -> bool:
@@ -69,14 +80,20 @@ class CachedTopic:
     def section(self, version: int, brokers: Brokers) -> bytes:
         """Its part of a response, made once."""
         layout = LAYOUTS[version]
+        section = self._sections.get(layout)
         # v0 alone depends on the brokers.
-        key = layout, brokers.generation if layout == 0 else 0
-        section = self._sections.get(key)
-        if section is None:
-            if layout == 0:
-                self._sections = {of: made for of, made in self._sections.items() if of[0]}
-            section = self._sections[key] = encode_topic(self.topic, version, brokers.there)
+        if section is None or (layout == 0 and self._generation != brokers.generation):
+            section = self._sections[layout] = encode_topic(self.topic, version, brokers.there)
+            self._generation = brokers.generation
         return section
+
+
+class Served(NamedTuple):
+    """Topics as a response has them: their sections, when the oldest was asked for, and whether any has an error."""
+
+    sections: list[bytes]
+    updated_at: float
+    bad: bool
 
 
 @dataclass(slots=True)
@@ -136,6 +153,38 @@ class MetadataCache:
         if known.updated_at <= max(fresh_since, known.invalid_at, self._valid_from):
             return None
         return known if now - known.updated_at < self._ages.max else None
+
+    def find_sound(
+        self, names: Iterable[str], now: float, fresh_since: float
+    ) -> tuple[dict[str, CachedTopic], list[str]]:
+        """Those of `names` that may be served and have no error; and all others, to be looked at one by one."""
+        found: dict[str, CachedTopic] = {}
+        others: list[str] = []
+        topics = self._topics
+        oldest = max(fresh_since, self._valid_from, now - self._ages.max)
+        for name in names:
+            known = topics.get(name)
+            if known is None or known.topic.error_code or known.updated_at <= max(oldest, known.invalid_at):
+                others.append(name)
+            else:
+                found[name] = known
+        return found, others
+
+    def serve(self, topics: list[CachedTopic], version: int, now: float) -> Served:
+        """They are used."""
+        brokers = self.brokers
+        assert brokers is not None
+        sections: list[bytes] = []
+        oldest = brokers.updated_at
+        bad = False
+        for known in topics:
+            sections.append(known.section(version, brokers))
+            self.use(known, now)
+            if known.updated_at < oldest:
+                oldest = known.updated_at
+            if known.topic.error_code:
+                bad = True
+        return Served(sections, oldest, bad)
 
     def name_of(self, topic_id: bytes) -> str | None:
         """The name that the topic of that id had when it was last asked for."""

@@ -112,7 +112,7 @@ class Question:
         self._request = request
         self._hash = question
         self._answer = client.reserve_answer()
-        self._found: dict[str, CachedTopic] = {}
+        self._found: dict[str, CachedTopic]
         self._ids: dict[bytes, CachedTopic | None] = {}
         self._everything: list[CachedTopic] | None = None
         self._missing = 0
@@ -132,7 +132,8 @@ class Question:
                 self._told_at = told.at
         missing: list[tuple[str, float]] = []
         missing_ids: list[bytes] = []
-        for name in request.names:
+        self._found, others = handler.cache.find_sound(request.names, now, NEVER if only_bad else since)
+        for name in others:
             if len(name) > LONGEST_NAME:
                 self._found[name] = _error(name, error_codes.INVALID_TOPIC_EXCEPTION, now)
                 continue
@@ -229,16 +230,13 @@ class Question:
         topics = [*self._found.values(), *(known for known in self._ids.values() if known is not None)]
         if self._everything is not None:
             topics += self._everything
-        sections = [known.section(version, brokers) for known in topics]
-        for known in topics:
-            cache.use(known, now)
+        sections, oldest, bad = cache.serve(topics, version, now)
         for topic_id, of_id in self._ids.items():
             if of_id is None:
                 unknown = Topic(error_codes.UNKNOWN_TOPIC_ID, None, topic_id, False, ())
                 sections.append(encode_topic(unknown, version))
-        oldest = min([brokers.updated_at, *(known.updated_at for known in topics)])
+                bad = True
         handler.age.observe(1000 * (now - oldest))
-        bad = any(known.topic.error_code for known in topics) or None in self._ids.values()
         self._client.told = Told(self._hash, now if self._told_at is None else self._told_at, bad)
         reachable: dict[int, Broker] = {}
         for node_id, broker in brokers.there.items():
