@@ -25,6 +25,7 @@ FOLDERS = ("codecs", "policies", "proxy")
 HOT = (
     "codecs/forebay_codecs/frame.py",
     "codecs/forebay_codecs/header.py",
+    "codecs/forebay_codecs/message_set.py",
     "codecs/forebay_codecs/metadata.py",
     "codecs/forebay_codecs/metadata_request.py",
     "codecs/forebay_codecs/metadata_response.py",

@@ -19,11 +19,14 @@ from forebay_codecs.header import begin_request
 from forebay_codecs.primitives import Writer
 from forebay_codecs.record_batch import CRC_START, HEADER, HEADER_SIZE
 from forebay_codecs.record_batch_builder import build_header
+from tests.codecs.message_oracle import messages
 from tests.codecs.record_oracle import Record, encode_section
+from tests.kit.wire import old_produce
 
-Kind = Literal["opaque", "fetch", "produce", "idempotent"]
+Kind = Literal["opaque", "fetch", "produce", "idempotent", "old_produce"]
 """opaque: a large request that no policy needs; fetch: a large response; produce: records without a key, acks=1;
-idempotent: the same of a producer with an id, which is passed on untouched."""
+idempotent: the same of a producer with an id, which is passed on untouched; old_produce: as many records as in produce,
+as Produce v1 with messages of format v0."""
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 TOPIC: Final = "load"
@@ -46,8 +49,11 @@ def frames(kind: Kind, size: int, value_size: int = 512) -> list[bytes]:
 
 def refused(kind: Kind, answers: bytearray, start: int) -> bool:
     """Whether the answer that begins at `start`, with its correlation id, says that a record was not taken."""
-    if kind not in ("produce", "idempotent"):
+    if kind not in ("produce", "idempotent", "old_produce"):
         return False
+    if kind == "old_produce":
+        code = start + 4 + 4 + 2 + len(TOPIC) + 4 + 4
+        return answers[code] != 0 or answers[code + 1] != 0
     # Behind correlation id, tags, 1 topic, its name, 1 partition and its index.
     code = start + 4 + 1 + 1 + 1 + len(TOPIC) + 1 + 4
     return answers[code] != 0 or answers[code + 1] != 0
@@ -80,6 +86,12 @@ def _produce(number: int, size: int, value_size: int, producer_id: int = -1) -> 
 
 def _idempotent(number: int, size: int, value_size: int) -> bytes:
     return _produce(number, size, value_size, producer_id=4711)
+
+
+def _old_produce(number: int, size: int, value_size: int) -> bytes:
+    record = Record(None, bytes(32 + i % 95 for i in range(value_size)))
+    sets = (TOPIC, number % PARTITIONS, messages([record] * records_in(size, value_size), 0))
+    return old_produce(number, sets, version=1)
 
 
 def _opaque(number: int, size: int, value_size: int) -> bytes:
@@ -129,4 +141,5 @@ _MAKERS: Final[dict[Kind, Callable[[int, int, int], bytes]]] = {
     "fetch": _fetch,
     "produce": _produce,
     "idempotent": _idempotent,
+    "old_produce": _old_produce,
 }

@@ -14,10 +14,14 @@ from typing import Final
 from forebay_codecs.addresses import splice
 from forebay_codecs.apis import API_VERSIONS, APIS
 from forebay_codecs.error_codes import NONE, UNSUPPORTED_VERSION
-from forebay_codecs.header import begin_request
+from forebay_codecs.header import PEEK_SIZE, begin_request, read_client_id
 from forebay_codecs.primitives import Reader, Writer
 
 FLEXIBLE_FROM: Final = 3
+HIGHEST_WITH_SOFTWARE: Final = 4
+
+ADMIN_TAG: Final = 0x464F4245
+"""Of Forebay's own tagged field, far from those that Kafka numbers from 0 on."""
 
 
 def request(
@@ -31,6 +35,15 @@ def request(
         writer.string(software_version, True)
         writer.tags()
     return writer.getvalue()
+
+
+def software(frame: bytes, version: int) -> tuple[str | None, str | None]:
+    """(name, version) of the client, which requests from v3 on tell. Malformed where they are not there."""
+    if not FLEXIBLE_FROM <= version <= HIGHEST_WITH_SOFTWARE:
+        return None, None
+    reader = Reader(frame, PEEK_SIZE)
+    read_client_id(reader, True)
+    return reader.string(True), reader.string(True)
 
 
 def parse_api_versions(response: bytes, version: int) -> dict[int, tuple[int, int]]:
@@ -81,6 +94,35 @@ def rewrite_api_versions(response: bytes, version: int) -> bytes:
     array.array(count, flexible)
     array.raw(elements.out)
     return splice(response, start, end, array.getvalue())
+
+
+def with_admin(response: bytes, version: int, address: str) -> bytes:
+    """The response, which has no error, with the address of Forebay's admin endpoint in a tagged field of its own."""
+    reader = Reader(response, 6)
+    for _ in range(reader.array(True)):
+        reader.skip(6)
+        reader.skip_tags()
+    reader.skip(4)  # throttle_time_ms
+    start = reader.pos
+    fields = [(tag, response[first:last]) for tag, first, last in reader.tags()]
+    writer = Writer()
+    writer.tags([*fields, (ADMIN_TAG, address.encode())])
+    return splice(response, start, reader.pos, writer.getvalue())
+
+
+def admin(response: bytes) -> str | None:
+    """What `with_admin` said in a response of v3 or v4; None: nothing."""
+    reader = Reader(response, 4)
+    if reader.i16() != NONE:
+        return None
+    for _ in range(reader.array(True)):
+        reader.skip(6)
+        reader.skip_tags()
+    reader.skip(4)
+    for tag, start, end in reader.tags():
+        if tag == ADMIN_TAG:
+            return response[start:end].decode(errors="replace")
+    return None
 
 
 def unsupported_version_response(correlation_id: int) -> bytes:

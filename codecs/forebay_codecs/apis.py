@@ -38,13 +38,6 @@ DESCRIBE_CLUSTER: Final = 60
 SHARE_FETCH: Final = 78
 SHARE_ACKNOWLEDGE: Final = 79
 
-PRODUCE_LOWEST_VERSION: Final = 0
-"""The lowest Produce version offered, where the broker offers it. v0–v2 go on to the broker as they come.
-
-Kafka 4 advertises them and refuses them. It does so for librdkafka (KAFKA-18659), which compresses only where it sees
-v0 in the range: an offer cut to v3 would quietly turn its compression off.
-"""
-
 NEVER_FLEXIBLE: Final = 1 << 15
 """Above every API version."""
 
@@ -75,6 +68,8 @@ class Api:
     highest: int | None = None
     """The highest version whose bytes are understood; None where none of them is looked at."""
     rewrite: Rewrite | None = None
+    answered_here: bool = False
+    """Every version from `lowest` on is offered, whether the broker knows it or not."""
     treated_from: int = 0
     """The first version that `treatment` is for; those below it name no broker and are opaque."""
     changes_topics: bool = False
@@ -90,27 +85,29 @@ class Api:
         return self.lowest <= version and (self.highest is None or version <= self.highest)
 
     def offered(self, lowest: int, highest: int) -> tuple[int, int] | None:
-        """What clients are offered of a broker's range; None if nothing. Produce 0–13 → 0–12."""
+        """What clients are offered of a broker's range; None if nothing. Produce 3–13 → 0–12."""
         lowest = max(lowest, self.lowest)
         if self.highest is not None:
             highest = min(highest, self.highest)
-        return (lowest, highest) if lowest <= highest else None
+        if lowest > highest:
+            return None
+        return (self.lowest if self.answered_here else lowest), highest
 
 
 _APIS: Final = (
-    # Produce v13 names topics by id.
+    # v13 names topics by id. Librdkafka compresses only where v0 is offered (KAFKA-18659).
     Api(
         PRODUCE,
         "Produce",
         9,
         Treatment.LOCAL,
-        lowest=PRODUCE_LOWEST_VERSION,
         highest=12,
         rewrite=addresses.rewrite_produce,
+        answered_here=True,
     ),
     Api(FETCH, "Fetch", 12, Treatment.STREAM, highest=18, treated_from=fetch_response.NAMES_BROKERS_FROM),
     Api(2, "ListOffsets", 6),
-    Api(METADATA, "Metadata", 9, Treatment.REWRITE, highest=13, rewrite=rewrite_metadata),
+    Api(METADATA, "Metadata", 9, Treatment.REWRITE, highest=13, rewrite=rewrite_metadata, answered_here=True),
     Api(8, "OffsetCommit", 8),
     Api(9, "OffsetFetch", 6),
     Api(

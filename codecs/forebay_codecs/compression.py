@@ -17,6 +17,7 @@ from typing import Final
 
 import cramjam
 import lz4.frame
+import xxhash
 import zstandard
 
 from forebay_codecs.errors import Malformed
@@ -38,6 +39,9 @@ _PIECES_FREE: Final = 64
 _BYTES_A_PIECE: Final = 256
 """Members, blocks and frames hold as many bytes uncompressed on average, but for some that are free. The smallest that
 clients make are blocks of 1 KiB (Java's snappy before 0.11). A megabyte of empty ones would take seconds."""
+_LZ4_SHORTEST_HEADER: Final = 7
+"""Magic, flags, block descriptor, checksum; where flag 8 is set the content's size stands before the last."""
+_LZ4_CONTENT_SIZE: Final = 8
 _ZSTD_HEADER_LIMIT: Final = 18
 _ZSTD_SKIPPABLE: Final = 0x184D2A50
 _ZSTD_REPEATED: Final = 1
@@ -160,6 +164,18 @@ def _snappy(data: bytes) -> bytes:
         out.append(len(block).to_bytes(4, "big"))
         out.append(block)
     return b"".join(out)
+
+
+def mend_lz4(data: bytes) -> bytes:
+    """A frame of Kafka's old framing, whose header checksum counts the magic too, with the checksum that readers want.
+
+    Brokers do not look at it in messages of format v0 (KAFKA-3160); the content is checked by the message's CRC.
+    """
+    if len(data) < _LZ4_SHORTEST_HEADER:
+        return data
+    at = _LZ4_SHORTEST_HEADER - 1 + (8 if data[4] & _LZ4_CONTENT_SIZE else 0)
+    checksum = xxhash.xxh32_intdigest(data[4:at]) >> 8 & 0xFF
+    return data[:at] + bytes((checksum,)) + data[at + 1 :]
 
 
 def _unlz4(data: bytes, limit: int) -> bytes:

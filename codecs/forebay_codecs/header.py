@@ -17,11 +17,19 @@ _PEEK = struct.Struct(">hhi")
 PEEK_SIZE = 8
 """Bytes of the request header, after the size, that `peek` needs."""
 
+LONGEST_HEADER = PEEK_SIZE + 2 + 0x7FFF
+"""Bytes of a request within which its client id stands."""
+
 
 def peek(data: bytes, pos: int) -> tuple[int, int, int]:
     """(api_key, api_version, correlation_id) of the request whose header begins at `pos`."""
     key, version, correlation_id = _PEEK.unpack_from(data, pos)
     return key, version, correlation_id
+
+
+def peek_client_id(frame: bytes) -> str | None:
+    """That of a request, of which `frame` is as much as has arrived. Malformed where it is not there yet."""
+    return Reader(frame, PEEK_SIZE).nullable_string(False)
 
 
 def begin_request(

@@ -1,10 +1,11 @@
-"""Produce requests, v3 to v12.
+"""Produce requests, v0 to v12.
 
 In: a whole request frame without its size prefix. Out: a ProduceRequest whose record bytes are positions in that
 frame: nothing is copied. Malformed where the bytes break the protocol.
 Also the head of Produce requests of our own, whose record bytes follow as buffers.
 
-v3–v8: client_id, then transactional_id, acks, timeout_ms, [topic [partition, records]].
+client_id, then v3+ transactional_id, acks, timeout_ms, [topic [partition, records]]. The records are a message set of
+format v0 or v1 until v2 (message_set.py), a record batch of format v2 from v3 on.
 v9+ flexible: compact strings and arrays, tagged fields. Source: Kafka's ProduceRequest.json.
 """
 
@@ -18,7 +19,8 @@ from forebay_codecs.header import begin_request, read_client_id
 from forebay_codecs.primitives import Reader, Writer
 
 API_KEY: Final = 0
-MIN_VERSION: Final = 3
+MIN_VERSION: Final = 0
+RECORD_BATCHES_FROM: Final = 3
 MAX_VERSION: Final = 12
 FLEXIBLE_FROM: Final = 9
 MAX_ENTRIES: Final = 200_000
@@ -50,7 +52,7 @@ def parse(frame: bytes) -> ProduceRequest:
         raise Malformed(f"Produce v{version} is not understood")
     flexible = version >= FLEXIBLE_FROM
     client_id = read_client_id(reader, flexible)
-    transactional_id = reader.nullable_string(flexible)
+    transactional_id = reader.nullable_string(flexible) if version >= RECORD_BATCHES_FROM else None
     acks = reader.i16()
     timeout_ms = reader.i32()
     topics = []
@@ -74,13 +76,6 @@ def parse(frame: bytes) -> ProduceRequest:
     return ProduceRequest(version, correlation_id, client_id, transactional_id, acks, timeout_ms, topics)
 
 
-def peek_old_acks(frame: bytes) -> int:
-    """The acks of a Produce request v0–v2, which tells whether a response will come."""
-    reader = Reader(frame, 8)
-    reader.nullable_string(False)
-    return reader.i16()
-
-
 def encode(
     version: int,
     correlation_id: int,
@@ -89,7 +84,7 @@ def encode(
     timeout_ms: int,
     topics: Sequence[tuple[str, Sequence[tuple[int, int, Sequence[bytes | bytearray | memoryview]]]]],
 ) -> list[bytes | bytearray | memoryview]:
-    """A whole frame, size prefix included, as buffers to write one after the other.
+    """A whole frame of v3 or later, size prefix included, as buffers to write one after the other.
 
     `topics` is [(name, [(partition, size of its records, buffers that hold them)])].
     """

@@ -1,8 +1,9 @@
-"""Produce responses, v3 to v12: a broker's read, the client's written.
+"""Produce responses, v0 to v12: a broker's read, the client's written.
 
 In and out: the response without its size prefix, from correlation_id on. Wrong bytes: Malformed.
-v5+ log_start_offset; v8+ record_errors and error_message; v9+ flexible; v10+ current_leader (tagged field 0 of a
-partition) and node_endpoints (tagged field 0 of the response), KIP-951. Source: Kafka's ProduceResponse.json.
+v1+ throttle_time_ms; v2+ log_append_time; v5+ log_start_offset; v8+ record_errors and error_message; v9+ flexible;
+v10+ current_leader (tagged field 0 of a partition) and node_endpoints (tagged field 0 of the response), KIP-951.
+Source: Kafka's ProduceResponse.json.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def parse(data: bytes, version: int) -> ProduceResponse:
         partitions = [_partition(reader, version, flexible) for _ in range(reader.array(flexible))]
         reader.skip_tags(flexible)
         topics.append((name, partitions))
-    throttle_time_ms = reader.i32()
+    throttle_time_ms = reader.i32() if version >= 1 else 0
     nodes: tuple[tuple[int, str, int], ...] = ()
     if flexible:
         for tag, start, end in reader.tags():
@@ -70,7 +71,7 @@ def _partition(reader: Reader, version: int, flexible: bool) -> PartitionRespons
     index = reader.i32()
     error_code = reader.i16()
     base_offset = reader.i64()
-    log_append_time = reader.i64()
+    log_append_time = reader.i64() if version >= 2 else -1
     log_start_offset = reader.i64() if version >= 5 else -1
     record_errors: list[tuple[int, str | None]] = []
     error_message = None
@@ -119,7 +120,8 @@ def encode(
             writer.i32(partition.partition)
             writer.i16(partition.error_code)
             writer.i64(partition.base_offset)
-            writer.i64(partition.log_append_time)
+            if version >= 2:
+                writer.i64(partition.log_append_time)
             if version >= 5:
                 writer.i64(partition.log_start_offset)
             if version >= 8:
@@ -134,7 +136,8 @@ def encode(
                 writer.tags()
         if flexible:
             writer.tags()
-    writer.i32(throttle_time_ms)
+    if version >= 1:
+        writer.i32(throttle_time_ms)
     if flexible:
         writer.tags()
     writer.out[0:4] = (len(writer.out) - 4).to_bytes(4, "big")

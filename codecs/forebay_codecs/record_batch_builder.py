@@ -11,7 +11,8 @@ from typing import Final
 
 from crc32c import crc32c
 
-from forebay_codecs.record_batch import CRC_START, HEADER, HEADER_SIZE, LENGTH_START
+from forebay_codecs.compression import compress
+from forebay_codecs.record_batch import CRC_START, HEADER, HEADER_SIZE, LENGTH_START, ClientBatch
 
 _NO_PRODUCER: Final = -1
 
@@ -50,3 +51,12 @@ def build_header(
         crc = crc32c(piece, crc)
     header[CRC_START - 4 : CRC_START] = crc.to_bytes(4, "big")
     return bytes(header)
+
+
+def encode_batch(batch: ClientBatch) -> bytes:
+    """The whole batch anew, its records compressed by its codec."""
+    body = compress(batch.codec, batch.section)
+    header = build_header(
+        (body,), len(body), batch.record_count, batch.codec, batch.base_timestamp, batch.max_timestamp
+    )
+    return header + body

@@ -113,6 +113,32 @@ def _varlong_size(value: i64) -> i64:
     return size
 
 
+def append_record(
+    out: BytesWriter,
+    timestamp_delta: i64,
+    offset_delta: i64,
+    data: bytes,
+    key: i64,
+    key_size: i64,
+    value: i64,
+    value_size: i64,
+) -> None:
+    """Write a record without headers. `key` and `value` are positions in `data`; a size of −1 is null."""
+    size: i64 = 2 + _varlong_size(timestamp_delta) + _varlong_size(offset_delta)
+    size += _varlong_size(key_size) + max(key_size, 0) + _varlong_size(value_size) + max(value_size, 0)
+    _write_varlong(out, size)
+    out.append(0)
+    _write_varlong(out, timestamp_delta)
+    _write_varlong(out, offset_delta)
+    _write_varlong(out, key_size)
+    if key_size > 0:
+        out.write(data[key : key + key_size])
+    _write_varlong(out, value_size)
+    if value_size > 0:
+        out.write(data[value : value + value_size])
+    out.append(0)
+
+
 def scan(data: bytes, start: int, end: int, count: int) -> Scan:
     """Check every length and number of a section; count the records without a key.
 

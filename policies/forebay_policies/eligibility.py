@@ -50,6 +50,8 @@ class Reason(enum.Enum):
     NULL_KEY = "null_key"
     KEYED = "keyed"
     MIXED = "mixed"
+    # neither: a message set without messages
+    EMPTY = "empty"
     # refused: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE
     CORRUPT = "corrupt"
     INVALID = "invalid"

@@ -131,6 +131,7 @@ class App:
             self._intake,
             settings.socket_request_max_bytes,
             settings.client_max_in_flight_requests,
+            str(settings.admin) if settings.admin is not None else "",
         )
         self._gauges()
 
@@ -355,6 +356,9 @@ class App:
             for partition in partitions:
                 if retry.refusal(partition.error_code):
                     self._updater.leader_changed(topic, partition.partition, partition.current_leader)
+
+    def takes(self, api_key: int, version: int) -> bool:
+        return self._updater.takes(api_key, version)
 
     def topics_changed(self) -> None:
         self._cache.invalidate_all(monotonic() + SETTLE_S)

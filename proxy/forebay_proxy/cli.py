@@ -2,6 +2,7 @@
 
     forebay run --bootstrap-servers HOST:PORT,… --listen HOST:PORT [--set linger.ms=5]…
     forebay config      every setting with its default and what it is now; checks a file on the way
+    forebay clients     who is connected, and who is too old for Kafka 4
     forebay demo        what it does, on an embedded cluster
     forebay --version
 
@@ -14,7 +15,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import click
 
@@ -22,6 +23,7 @@ from forebay_proxy import __version__, config_view, logs
 from forebay_proxy.errors import StartError
 from forebay_proxy.lifecycle import FAILED, WRONG_SETTINGS
 from forebay_proxy.partitioner_plugins import known_partitioners
+from forebay_proxy.settings import Servers
 from forebay_proxy.settings_sources import CONFIG_VARIABLE, Loaded, SettingsError, Sources, load
 from forebay_proxy.settings_values import SETTINGS
 
@@ -115,6 +117,36 @@ def config(form: str, **options: Any) -> None:
     loaded = _load(options, complete=False)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     click.echo(config_view.as_json(loaded) if form == "json" else config_view.as_table(loaded, width))
+
+
+@main.command()
+@click.option("--bootstrap-servers", metavar="HOST:PORT,…", help="Where clients find Forebay.")
+@click.option("--url", metavar="http://HOST:PORT", help="Forebay's admin endpoint.")
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def clients(bootstrap_servers: str | None, url: str | None, form: str) -> None:
+    """List the clients that are connected to a running Forebay, or were; who is too old for Kafka 4 comes first."""
+    from forebay_proxy import clients_command
+
+    if (bootstrap_servers is None) == (url is None):
+        raise click.UsageError("one of --bootstrap-servers and --url says whom to ask")
+    try:
+        if url is None:
+            url = clients_command.discover(_servers(bootstrap_servers or ""))
+        rows = clients_command.fetch(url)
+    except clients_command.ClientsError as error:
+        click.echo(f"forebay: {error}", err=True)
+        sys.exit(FAILED)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    click.echo(clients_command.as_json(rows) if form == "json" else clients_command.as_table(rows, width))
+
+
+def _servers(written: str) -> Servers:
+    setting = SETTINGS["bootstrap.servers"]
+    try:
+        return cast(Servers, setting.parse(written))
+    except ValueError as error:
+        wanted = f"{written!r}: {setting.allowed} is wanted"
+        raise click.BadParameter(wanted, param_hint="--bootstrap-servers") from error
 
 
 @main.command()

@@ -16,16 +16,17 @@ from time import monotonic
 from typing import cast
 
 from forebay_codecs import api_versions, metadata_request, produce_request
-from forebay_codecs.apis import APIS, PRODUCE, SASL_HANDSHAKE, Api
+from forebay_codecs.apis import API_VERSIONS, APIS, PRODUCE, SASL_HANDSHAKE, Api
 from forebay_codecs.errors import Malformed
 from forebay_codecs.frame import Frame, FrameSplitter, FrameTooLarge, Head
-from forebay_codecs.header import PEEK_SIZE, peek
+from forebay_codecs.header import LONGEST_HEADER, PEEK_SIZE, peek, peek_client_id
+from forebay_proxy.clients_seen import SOFTWARE, SeenClient
 from forebay_proxy.descriptors import unread
 from forebay_proxy.gateway import Shared
 from forebay_proxy.metadata_handler import Told
 from forebay_proxy.opaque_connection import Buffer, Expected, OpaqueConnection
 from forebay_proxy.produce_completion import OnDone, ProduceCompletion
-from forebay_proxy.produce_handler import WAITS
+from forebay_proxy.produce_handler import ACKS, WAITS
 from forebay_proxy.request_router import Route, route
 from forebay_proxy.response_orderer import ResponseOrderer
 
@@ -66,6 +67,8 @@ class ClientConnection(asyncio.Protocol):
         self._passing = False  # its first bytes are on their way to the broker
         self._draining = False
         self._left_at: float | None = None
+        self._seen: SeenClient | None = None  # known once the first bytes of a request are
+        self._first_request = (0, 0)
         self.received = 0
         self._advertised_host = self.host = self.peer = ""
 
@@ -130,6 +133,10 @@ class ClientConnection(asyncio.Protocol):
 
         return done
 
+    def produced(self, records: int) -> None:
+        if self._seen is not None:
+            self._seen.records += records
+
     def reserve_answer(self) -> Callable[[bytes | None], None]:
         slot = self.orderer.open()
 
@@ -175,9 +182,18 @@ class ClientConnection(asyncio.Protocol):
     def upstream_paused(self, paused: bool) -> None:
         (self.hold if paused else self.release)(BROKER_SLOW)
 
-    def upstream_lost(self, why: str) -> None:
+    def upstream_lost(self, why: str, awaited: Expected | None) -> None:
         self._shared.metrics.upstream_lost()
         self._shared.log.info("broker closed a client's connection", client=self.peer, node=self.node_id, reason=why)
+        if awaited is not None and not self._shared.gateway.takes(awaited.api.key, awaited.version):
+            self._shared.metrics.too_old()
+            self._shared.log.warning(
+                "a client is too old for the brokers, which closed its connection (KIP-896)",
+                client=self.peer,
+                client_id=self._seen.client_id if self._seen is not None else None,
+                api=awaited.api.name,
+                version=awaited.version,
+            )
         self.close()
 
     def produce_answered(self, response: bytes, version: int) -> None:
@@ -263,6 +279,8 @@ class ClientConnection(asyncio.Protocol):
             self._splitter.clear()
         self._shared.intake.arrived(self)
         self._shared.metrics.closed(self.node_id)
+        if self._seen is not None:
+            self._shared.metrics.gone(self._seen)
         self._shared.places.gone(self)
 
     # Requests
@@ -279,6 +297,8 @@ class ClientConnection(asyncio.Protocol):
                 elif isinstance(event, Frame):
                     self._gathered(event.data)
                 else:
+                    if self._seen is None:
+                        self._name(bytes(event.data[4 : 4 + LONGEST_HEADER]))
                     self._cut_through.append(event.data)
                     if event.last:
                         self._passing = False
@@ -316,6 +336,10 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(key, version)
             return
         self._shared.metrics.request(self._api.name)
+        if self._seen is not None:
+            self._seen.request(key, version)
+        else:
+            self._first_request = key, version
         if self._route is Route.METADATA and self._authenticating:
             self._route = Route.OPAQUE  # what a client may know of is the broker's to say
         if self._route is not Route.OPAQUE:
@@ -338,22 +362,35 @@ class ClientConnection(asyncio.Protocol):
         )
         self.leave()
 
+    def _name(self, frame: bytes) -> None:
+        """The first bytes of the first request tell whose it is."""
+        key, version = self._first_request
+        software: tuple[str | None, str | None] = (None, None)
+        try:
+            client_id = peek_client_id(frame)
+            if key == API_VERSIONS:
+                software = api_versions.software(frame, version)
+        except Malformed:  # cut short where it came in pieces: not told again
+            client_id = None
+        self._seen = self._shared.metrics.named(client_id, self.host, *software)
+        self._seen.request(key, version)
+
     def _gathered(self, frame: bytes) -> None:
         _, version, correlation_id = peek(frame, 0)
         assert self._api is not None
+        if self._seen is None:
+            self._name(frame)
         if self._route is Route.API_VERSIONS:
             self._answer_api_versions(version, correlation_id)
         elif self._route is Route.METADATA:
             asked = metadata_request.parse_metadata_request(frame)
             if not self._shared.metadata.handle(self, frame, asked):
                 self._forward(frame, version, correlation_id, -1)
-        elif self._route is Route.OLD_PRODUCE:
-            self._forward(frame, version, correlation_id, produce_request.peek_old_acks(frame))
         else:
             request = produce_request.parse(frame)
-            # Acks that there are not: the broker's to refuse.
-            untouched = self._authenticating or request.acks not in (-1, 0, 1)
-            if untouched or not self._shared.handler.handle(self, frame, request):
+            # Acks that there are not: the broker's to refuse, if it knows the version.
+            unheard_of = request.acks not in ACKS and request.version >= produce_request.RECORD_BATCHES_FROM
+            if self._authenticating or unheard_of or not self._shared.handler.handle(self, frame, request):
                 self._forward(frame, version, correlation_id, request.acks)
         if WAITS in self._held:
             self._shared.intake.waits(self, len(frame))
@@ -376,7 +413,13 @@ class ClientConnection(asyncio.Protocol):
             return
         answer = self.reserve_answer()
 
+        # Forebay's own command is told where to ask further, nobody else. Software is told from v3 on.
+        seen = self._seen
+        own_command = seen is not None and seen.software == SOFTWARE
+
         def ready(response: bytes | None) -> None:
+            if response is not None and own_command:
+                response = api_versions.with_admin(response, version, self._shared.admin)
             own = correlation_id.to_bytes(4, "big", signed=True)
             answer(_framed(own + response[4:]) if response is not None else None)
 

@@ -37,6 +37,9 @@ class Gateway(Protocol):
     def produce_answered(self, response: bytes, version: int) -> None:
         """A broker's answer to untouched records: what it says of leaders holds for everybody. Raises Malformed."""
 
+    def takes(self, api_key: int, version: int) -> bool:
+        """Whether brokers take such requests, as far as is known."""
+
     def topics_changed(self) -> None:
         """A client has had topics made, ended or moved."""
 
@@ -57,3 +60,5 @@ class Shared:
     intake: Intake
     max_request: int
     max_in_flight: int
+    admin: str
+    """Where the admin endpoint listens; empty: nowhere."""

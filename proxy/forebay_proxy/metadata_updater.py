@@ -111,6 +111,7 @@ class MetadataUpdater:
         self._for_all = _Waiting()
         self._created: OrderedDict[str, float] = OrderedDict()
         self._connection: UpstreamConnection | None = None
+        self._versions: dict[int, tuple[int, int]] = {}
         self._backoff = settings.retry_backoff_ms / 1000
         self._max_age = settings.metadata_max_age_ms / 1000
         self._max_idle = settings.metadata_max_idle_ms / 1000
@@ -208,6 +209,11 @@ class MetadataUpdater:
         self._for_brokers.add(since, asker)
         self._want_brokers = True
         self._ask((), "client")
+
+    def takes(self, api_key: int, version: int) -> bool:
+        """Whether the broker that was last asked takes requests of that version; True where none has been."""
+        lowest, highest = self._versions.get(api_key, (version, version))
+        return lowest <= version <= highest
 
     def drop(self, names: Iterable[str], ids: Iterable[bytes], asker: Asker) -> None:
         """It waits no more. What nobody waits for is not asked for: brokers may be gone for long."""
@@ -425,7 +431,7 @@ class MetadataUpdater:
                 error = failure
                 continue
             if connection.versions.get(METADATA, (0, -1))[1] >= LOWEST_VERSION:
-                self._connection = connection
+                self._connection, self._versions = connection, connection.versions
                 return connection
             connection.close()
             error = ConnectionError(f"{host}:{port} offers no Metadata v{LOWEST_VERSION}: is it a Kafka broker?")

@@ -26,6 +26,8 @@ from typing import Final
 
 import msgspec
 
+from forebay_proxy import clients_seen
+from forebay_proxy.clients_seen import ClientsSeen, SeenClient
 from forebay_proxy.metrics_table import METRICS, Metric
 
 WINDOW_S: Final = 30.0
@@ -117,6 +119,7 @@ class Snapshot(msgspec.Struct, array_like=True):
     counters: dict[Key, int] = {}
     gauges: dict[Key, float] = {}
     histograms: dict[Key, HistogramData] = {}
+    clients: list[SeenClient] = []
 
     def without_present(self) -> Snapshot:
         """What remains of a worker that is gone: what it counted, but no state and nothing recent."""
@@ -124,7 +127,7 @@ class Snapshot(msgspec.Struct, array_like=True):
             key: HistogramData(data.counts, data.sum, [0] * len(data.counts), 0.0, 0.0)
             for key, data in self.histograms.items()
         }
-        return Snapshot(self.counters, {}, past)
+        return Snapshot(self.counters, {}, past, clients_seen.past(self.clients))
 
 
 _decoder: Final = msgspec.msgpack.Decoder(Snapshot)
@@ -145,6 +148,7 @@ class Stats:
         self._counters_elsewhere: dict[Key, Callable[[], int]] = {}
         self._histograms: dict[Key, Histogram] = {}
         self._gauges: dict[Key, list[Callable[[], float]]] = {}
+        self.clients = ClientsSeen(self._window_began)
 
     def counter(self, name: str, **labels: str) -> Counter:
         """The one counter of that name and labels."""
@@ -166,6 +170,7 @@ class Stats:
         """Begin a new window when it is time."""
         now = self._clock()
         if now - self._window_began >= WINDOW_S:
+            self.clients.turn(now)
             self._window_began = now
             for histogram in self._histograms.values():
                 histogram.turn(now)
@@ -179,6 +184,7 @@ class Stats:
             | {key: read() for key, read in self._counters_elsewhere.items()},
             gauges={key: float(sum(read() for read in reads)) for key, reads in self._gauges.items()},
             histograms={key: histogram.data(now) for key, histogram in self._histograms.items()},
+            clients=self.clients.snapshot(now),
         )
 
     def snapshot(self) -> bytes:
@@ -200,7 +206,8 @@ def _key(name: str, kind: str, labels: dict[str, str]) -> Key:
 
 def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
     """Several workers' as one: sums, but for gauges named *_max the greatest."""
-    merged = Snapshot({}, {}, {})
+    snapshots = list(snapshots)
+    merged = Snapshot({}, {}, {}, clients_seen.merge(snapshot.clients for snapshot in snapshots))
     for snapshot in snapshots:
         for key, count in snapshot.counters.items():
             merged.counters[key] = merged.counters.get(key, 0) + count

@@ -29,6 +29,7 @@ ERROR_KINDS: Final = (
     "outcome_unknown",  # the connection was lost after a batch was written
     "expired",  # the client's time was up
     "partitioner",  # a partitioner of others failed
+    "too_old",  # a broker does not take such old requests any more
 )
 FLUSH_REASONS: Final = ("full", "linger", "adopted", "closed")
 PARTITIONER_CHOICES: Final = ("sticky", "switch", "no_opinion", "chosen", "invalid")
@@ -151,6 +152,17 @@ _ALL: Final = (
     # Trouble
     Metric("forebay_errors_total", "counter", "Errors, by whose fault.", {"side": SIDES, "kind": ERROR_KINDS}),
     Metric("forebay_retries_total", "counter", "Batches sent again.", {"reason": RETRY_REASONS}),
+    # Produce v0 to v2
+    Metric(
+        "forebay_records_converted_total",
+        "counter",
+        "Records that came in message format v0 or v1 and went on in v2.",
+    ),
+    Metric(
+        "forebay_records_stamped_total",
+        "counter",
+        "Those of them that had no timestamp of their producer's and got that of their receipt.",
+    ),
     # Metadata
     Metric(
         "forebay_metadata_refreshes_total",

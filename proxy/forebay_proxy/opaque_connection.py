@@ -22,7 +22,6 @@ from forebay_codecs.apis import FETCH, JOIN_GROUP, PRODUCE, SHARE_FETCH, SYNC_GR
 from forebay_codecs.errors import Malformed
 from forebay_codecs.fetch_response import FetchResponseFilter
 from forebay_codecs.frame import Frame, FrameSplitter, Head, Run
-from forebay_codecs.produce_request import MIN_VERSION as PRODUCE_MIN_VERSION
 from forebay_proxy.response_orderer import ResponseOrderer, Slot
 
 MAX_RESPONSE = 0x7FFFFFFF
@@ -63,8 +62,8 @@ class OpaqueClient(Protocol):
     def upstream_paused(self, paused: bool) -> None:
         """The broker takes no more bytes for now, or does again."""
 
-    def upstream_lost(self, why: str) -> None:
-        """An awaited response will not come."""
+    def upstream_lost(self, why: str, awaited: Expected | None) -> None:
+        """`awaited` is the next request whose response will not come; None: records without acks were on their way."""
 
     def upstream_left(self) -> None:
         """The broker closed an idle connection."""
@@ -72,7 +71,7 @@ class OpaqueClient(Protocol):
     def upstream_malformed(self, error: Malformed) -> None: ...
 
     def produce_answered(self, response: bytes, version: int) -> None:
-        """A broker's answer to a Produce request of v3 and later. Malformed as any decoder."""
+        """A broker's answer to a Produce request. Malformed as any decoder."""
 
     def topics_changed(self) -> None:
         """A response is here to a request that may have made, ended or moved topics."""
@@ -183,7 +182,8 @@ class OpaqueConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         was_closed, self.closed = self.closed, True
-        captures = [entry.capture for entry in (self._current, *self._expected) if entry and entry.capture]
+        entries = [entry for entry in (self._current, *self._expected) if entry is not None]
+        captures = [entry.capture for entry in entries if entry.capture is not None]
         awaited = self.awaited
         self._splitter.clear()
         self._expected.clear()
@@ -195,7 +195,7 @@ class OpaqueConnection(asyncio.Protocol):
         if self._paused:
             self.resume_writing()
         if awaited > len(captures) or self._unacknowledged != self._settled:
-            self._client.upstream_lost(str(exc) if exc else "closed by the broker")
+            self._client.upstream_lost(str(exc) if exc else "closed by the broker", entries[0] if entries else None)
         else:
             self._client.upstream_left()
 
@@ -230,7 +230,7 @@ class OpaqueConnection(asyncio.Protocol):
             rewrite = expected.api.rewrite
             told = rewrite(response, expected.version, self._client.translate) if rewrite is not None else response
             self._client.orderer.write(expected.slot, len(told).to_bytes(4, "big") + told, True)
-        if expected.api.key == PRODUCE and expected.version >= PRODUCE_MIN_VERSION:
+        if expected.api.key == PRODUCE:
             self._client.produce_answered(response, expected.version)
 
     def _pass(self, run: Run) -> None:

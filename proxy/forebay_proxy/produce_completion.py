@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 from forebay_codecs import error_codes, produce_response
+from forebay_codecs.old_error_codes import known_to
 from forebay_codecs.produce_response import PartitionResponse
 from forebay_policies import retry
 from forebay_policies.producer_batch import Part
@@ -58,12 +59,13 @@ class Fate:
         self.log_append_time = -1
         self.log_start_offset = -1
 
-    def response(self) -> PartitionResponse:
+    def response(self, version: int) -> PartitionResponse:
+        """In terms of a client that speaks Produce `version`."""
         failed = self.error_code != error_codes.NONE
         belied = self.perhaps_appended and retry.refusal(self.error_code)
         return PartitionResponse(
             self.partition,
-            error_codes.REQUEST_TIMED_OUT if belied else self.error_code,
+            known_to(version, error_codes.REQUEST_TIMED_OUT if belied else self.error_code),
             UNKNOWN_OFFSET if self.scattered or failed else self.base_offset,
             self.log_append_time,
             self.log_start_offset,
@@ -212,7 +214,7 @@ class ProduceCompletion:
         refused = any(fate.error_code for fate in self.fates)
         frame = None
         if self.acks != 0:
-            topics = [(name, [fate.response() for fate in fates]) for name, fates in self._topics]
+            topics = [(name, [fate.response(self.version) for fate in fates]) for name, fates in self._topics]
             frame = produce_response.encode(self.version, self.client_correlation_id, topics, self.throttle_time_ms)
         on_done, self._on_done = self._on_done, None  # whoever is told mostly holds this: no cycle is left to collect
         assert on_done is not None

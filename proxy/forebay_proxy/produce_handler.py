@@ -1,6 +1,6 @@
 """The produce path from a client's request to the accumulator.
 
-In: one Produce frame of v3–v12. Out: False, where no batch of it may be touched: the caller then forwards the frame as
+In: one Produce frame of v0–v12. Out: False, where no batch of it may be touched: the caller then forwards the frame as
 it came. Else its records are in the accumulator sooner or later, and one completion answers:
     wanted topics known? → sort → memory? → append
 A request waits, and its connection with it, for the metadata of its topics and then for memory, first come first
@@ -33,6 +33,8 @@ from forebay_proxy.settings import Settings
 SHORTEST_WAIT = 1.0
 """Seconds. Some clients send timeouts of a few ms with acks=1, where brokers do not look at them: they must live."""
 
+ACKS = (-1, 0, 1)
+
 WAITS = "produce"
 """Why a client is held while its request waits for metadata or memory."""
 
@@ -54,6 +56,9 @@ class Client(Protocol):
         """Take no further requests until released."""
 
     def release(self, why: str) -> None: ...
+
+    def produced(self, records: int) -> None:
+        """It has sent so many records."""
 
     def send_own(
         self,
@@ -97,10 +102,15 @@ class ProduceHandler:
     def handle(self, client: Client, frame: bytes, request: ProduceRequest) -> bool:
         self._requests.value += 1
         seen = self.sorter.look(frame, request)
-        if all(entry.reason is not None for entry in seen):
-            self.sorter.count_untouched(seen)
+        old = request.version < produce_request.RECORD_BATCHES_FROM
+        if not old and all(entry.reason is not None for entry in seen):
+            client.produced(self.sorter.count_untouched(seen))
             return False
-        Arrival(self, client, frame, request, seen).proceed()
+        arrival = Arrival(self, client, frame, request, seen)
+        if request.acks in ACKS:
+            arrival.proceed()
+        else:
+            arrival.refuse(error_codes.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}")
         return True
 
     def hurry(self) -> None:
@@ -206,6 +216,12 @@ class Arrival:
         for name in self._missing:
             handler.updater.want(name, self._topic_settled)
 
+    def refuse(self, error_code: int, message: str) -> None:
+        """All of it, before anything else."""
+        for slot in range(len(self._seen)):
+            self._completion.refuse(slot, error_code, message)
+        self._completion.all_added()
+
     def _topic_settled(self) -> None:
         self._unknown -= 1
         if not self._unknown and not self._completion.done:
@@ -215,6 +231,7 @@ class Arrival:
 
     def _sort(self) -> None:
         found = self._sorted(count=True)
+        self._client.produced(found.records)
         pool = self._handler.accumulator.pool
         if pool.fits(found.size):
             self._append(found)
@@ -245,14 +262,14 @@ class Arrival:
         self._release()
 
     def _forward(self, untouched: list[Untouched]) -> None:
-        """A request of the untouched batches alone, in the client's version, in the client's order."""
+        """A request of the untouched batches alone, in the client's order and, if it may be, the client's version."""
         request, completion = self._request, self._completion
-        view = memoryview(self._frame)
+        version = max(request.version, produce_request.RECORD_BATCHES_FROM)
         topics: dict[str, list[tuple[int, int, list[Buffer]]]] = {}
-        for _, topic, partition, start, end in untouched:
-            topics.setdefault(topic, []).append((partition, end - start, [view[start:end]]))
+        for _, topic, partition, batch in untouched:
+            topics.setdefault(topic, []).append((partition, len(batch), [batch]))
         frame = produce_request.encode(
-            request.version,
+            version,
             request.correlation_id,
             request.client_id,
             request.acks,
@@ -260,7 +277,7 @@ class Arrival:
             list(topics.items()),
         )
         if request.acks == 0:
-            self._client.send_own(frame, request.version, request.correlation_id, 0, lambda answer: None)
+            self._client.send_own(frame, version, request.correlation_id, 0, lambda answer: None)
             return
         parts: dict[tuple[str, int], list[Part]] = {}
         for entry in untouched:
@@ -269,7 +286,7 @@ class Arrival:
 
         def answered(answer: bytes | None) -> None:
             try:
-                response = produce_response.parse(answer, request.version) if answer is not None else None
+                response = produce_response.parse(answer, version) if answer is not None else None
             except Malformed:
                 response = None
             if response is not None:
@@ -281,7 +298,7 @@ class Arrival:
             for part in (part for unanswered in parts.values() for part in unanswered):
                 completion.failed(part, error_codes.REQUEST_TIMED_OUT, "the broker did not answer", [])
 
-        self._client.send_own(frame, request.version, request.correlation_id, request.acks, answered)
+        self._client.send_own(frame, version, request.correlation_id, request.acks, answered)
 
     def _done(self, completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
         """Answered, perhaps because the time was up while the request still waited."""

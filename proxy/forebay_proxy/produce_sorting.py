@@ -3,22 +3,28 @@
 In: the frame and its parsed request. Out: `look`, from headers alone, which batches may be touched; then `sort`: what
 goes on untouched, what is checked and may be merged, what is refused with a broker's error code. Nothing is sent or
 appended here.
+
+Message sets (Produce v0 to v2) become batches of format v2 on the way, also those that nothing else is done with.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 from forebay_codecs import error_codes
-from forebay_codecs.produce_request import ProduceRequest
+from forebay_codecs.message_set import open_message_set
+from forebay_codecs.produce_request import RECORD_BATCHES_FROM, ProduceRequest
 from forebay_codecs.record_batch import BadBatch, BatchHeader, ClientBatch, open_batch, read_header, split_by_key
+from forebay_codecs.record_batch_builder import encode_batch
 from forebay_policies.eligibility import Eligibility, Reason, header_reason, key_reason
 from forebay_proxy.metrics import Stats
 
 _REFUSALS = {
     error_codes.CORRUPT_MESSAGE: Reason.CORRUPT,
     error_codes.INVALID_RECORD: Reason.INVALID,
+    error_codes.INVALID_TIMESTAMP: Reason.INVALID,
     error_codes.MESSAGE_TOO_LARGE: Reason.TOO_LARGE,
 }
 
@@ -26,13 +32,28 @@ LONGEST_NAME = 249
 """Of a topic in Kafka. The broker refuses a longer one; asked for in Metadata, many could make a request too large."""
 
 
-class Seen:
-    """One batch of a request, by its header alone: [start, end) of the frame. `reason`: why it is left untouched."""
+def time_of_day() -> int:
+    """In ms since 1970."""
+    return time.time_ns() // 1_000_000
 
-    __slots__ = ("end", "header", "partition", "reason", "start", "topic")
+
+class Seen:
+    """One batch of a request, by its header alone: [start, end) of the frame. `reason`: why it is left untouched.
+
+    A message set has no header.
+    """
+
+    __slots__ = ("end", "header", "message_set", "partition", "reason", "start", "topic")
 
     def __init__(
-        self, topic: str, partition: int, start: int, end: int, header: BatchHeader | None, reason: Reason | None
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        header: BatchHeader | None,
+        reason: Reason | None,
+        message_set: bool,
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -40,16 +61,19 @@ class Seen:
         self.end = end
         self.header = header
         self.reason = reason
+        self.message_set = message_set
 
 
 class Untouched(NamedTuple):
-    """A batch that goes on as it came: [start, end) of the frame. `slot` counts the request's partitions."""
+    """A batch that goes on by itself: a part of the frame, or what a message set was turned into.
+
+    `slot` counts the request's partitions.
+    """
 
     slot: int
     topic: str
     partition: int
-    start: int
-    end: int
+    batch: bytes | memoryview
 
 
 class Touched:
@@ -76,10 +100,10 @@ class Sorted:
     """`size` counts the uncompressed bytes of what is touched, `decompressed` those that came compressed.
 
     All stand in memory at once: a frame of 1 MiB has room for hundreds of batches that decompress to 64 MiB each. So
-    they share one limit.
+    they share one limit. `records` counts all that are in the request, as far as their batches say.
     """
 
-    __slots__ = ("decompressed", "refused", "size", "touched", "untouched")
+    __slots__ = ("decompressed", "records", "refused", "size", "touched", "untouched")
 
     def __init__(self) -> None:
         self.untouched: list[Untouched] = []
@@ -87,68 +111,89 @@ class Sorted:
         self.refused: list[Refused] = []
         self.size = 0
         self.decompressed = 0
+        self.records = 0
 
 
 class Sorter:
-    """See the module. `is_internal` knows topics that the brokers call internal."""
+    """See the module. `is_internal` knows topics that the brokers call internal; `now_ms` is the time of day."""
 
     def __init__(
-        self, eligibility: Eligibility, is_internal: Callable[[str], bool], max_decompressed: int, stats: Stats
+        self,
+        eligibility: Eligibility,
+        is_internal: Callable[[str], bool],
+        max_decompressed: int,
+        stats: Stats,
+        now_ms: Callable[[], int] = time_of_day,
     ) -> None:
         self._eligibility = eligibility
         self._is_internal = is_internal
         self._max_decompressed = max_decompressed
         self._batches = {r: stats.counter("forebay_batches_in_total", reason=r.value) for r in Reason}
         self._records_untouched = stats.counter("forebay_records_total", fate="untouched")
+        self._converted = stats.counter("forebay_records_converted_total")
+        self._stamped = stats.counter("forebay_records_stamped_total")
+        self._now_ms = now_ms
 
     def look(self, frame: bytes, request: ProduceRequest) -> list[Seen]:
         """The request's batches in their order; those without a reason may be touched."""
         whole = self._request_reason(request)
+        old = request.version < RECORD_BATCHES_FROM
         found = []
         for name, partitions in request.topics:
             topic_reason = whole or self._eligibility.topic(name, self._is_internal(name))
             if len(name) > LONGEST_NAME:
                 topic_reason = topic_reason or Reason.NO_METADATA
             for partition, start, end in partitions:
-                header = read_header(frame, start, end)
-                reason = topic_reason or _batch_reason(header)
-                found.append(Seen(name, partition, start, end, header, reason))
+                header = None if old else read_header(frame, start, end)
+                reason = topic_reason if old else topic_reason or _batch_reason(header)
+                found.append(Seen(name, partition, start, end, header, reason, old))
         return found
 
-    def count_untouched(self, seen: list[Seen]) -> None:
-        """Batches that go on as they came, for the metrics."""
+    def count_untouched(self, seen: list[Seen]) -> int:
+        """Batches that go on as they came, for the metrics. Returns the number of records that they say to hold."""
+        records = 0
         for entry in seen:
             if entry.reason is not None:
                 self._batches[entry.reason].value += 1
             if entry.header is not None:
-                self._records_untouched.value += max(0, entry.header.record_count)
+                records += max(0, entry.header.record_count)
+        self._records_untouched.value += records
+        return records
 
     def sort(self, frame: bytes, seen: list[Seen], count: bool = True) -> Sorted:
         """Open and check every batch that may be touched. `count`: for the metrics, once a request."""
         out = Sorted()
         for slot, entry in enumerate(seen):
-            if entry.header is None or entry.reason is not None:
-                out.untouched.append(Untouched(slot, entry.topic, entry.partition, entry.start, entry.end))
+            if entry.reason is not None and not entry.message_set:
+                part = memoryview(frame)[entry.start : entry.end]
+                out.untouched.append(Untouched(slot, entry.topic, entry.partition, part))
             else:
-                reason = self._open(out, slot, entry.topic, entry.partition, frame, entry.header)
+                reason = self._place(out, slot, entry, frame, count)
                 if count:
                     self._batches[reason].value += 1
         if count and out.untouched:
-            self.count_untouched([entry for entry in seen if entry.reason is not None])
+            out.records += self.count_untouched([entry for entry in seen if entry.reason and not entry.message_set])
         return out
 
-    def _open(self, out: Sorted, slot: int, name: str, partition: int, frame: bytes, header: BatchHeader) -> Reason:
+    def _place(self, out: Sorted, slot: int, entry: Seen, frame: bytes, count: bool) -> Reason:
+        name, partition = entry.topic, entry.partition
         try:
-            batch = open_batch(frame, header, self._max_decompressed - out.decompressed)
+            batch = self._open(entry, frame, self._max_decompressed - out.decompressed, count)
         except BadBatch as error:
             out.refused.append(Refused(slot, error.code, error.message))
             if error.opened:
                 # It may have taken as long as the largest batch: half as long remains for the others, then a quarter.
                 out.decompressed += (self._max_decompressed - out.decompressed) // 2
             return _REFUSALS[error.code]
-        out.size += len(batch.section)
+        if batch is None:
+            return Reason.EMPTY
+        out.records += batch.record_count
         if batch.codec:
             out.decompressed += len(batch.section)
+        if entry.reason is not None:
+            out.untouched.append(Untouched(slot, name, partition, encode_batch(batch)))
+            return entry.reason
+        out.size += len(batch.section)
         reason = key_reason(batch.null_keys, batch.record_count - batch.null_keys)
         if reason is Reason.MIXED:
             keyed, null_key = split_by_key(batch)
@@ -157,6 +202,17 @@ class Sorter:
         else:
             out.touched.append(Touched(slot, name, partition, batch, reason is Reason.NULL_KEY, True))
         return reason
+
+    def _open(self, entry: Seen, frame: bytes, max_decompressed: int, count: bool) -> ClientBatch | None:
+        """Its records; None where there are none. Raises BadBatch."""
+        if not entry.message_set:
+            assert entry.header is not None
+            return open_batch(frame, entry.header, max_decompressed)
+        found = open_message_set(frame, entry.start, entry.end, max_decompressed, self._now_ms())
+        if count and found.batch is not None:
+            self._converted.value += found.batch.record_count
+            self._stamped.value += found.stamped
+        return found.batch
 
     def _request_reason(self, request: ProduceRequest) -> Reason | None:
         if request.transactional_id is not None:

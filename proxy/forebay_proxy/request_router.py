@@ -6,8 +6,8 @@ In: api_key and api_version. Out: a Route, and the API it is. Nothing is decoded
 from __future__ import annotations
 
 import enum
+from typing import Final
 
-from forebay_codecs import produce_request
 from forebay_codecs.apis import API_VERSIONS, APIS, METADATA, PRODUCE, Api
 
 
@@ -16,14 +16,15 @@ class Route(enum.Enum):
     """Cut through on the client's own upstream connection."""
     PRODUCE = "produce"
     """Gathered for the produce path."""
-    OLD_PRODUCE = "old produce"
-    """Produce v0–v2: gathered to see its acks, then forwarded as it came. Brokers of Kafka 4 refuse it."""
     METADATA = "metadata"
     """Gathered and answered from the cache."""
     API_VERSIONS = "api versions"
     """Answered here."""
     REFUSED = "refused"
     """Not offered in ApiVersions: its response could name a broker unread. The connection is closed."""
+
+
+_GATHERED: Final = {PRODUCE: Route.PRODUCE, METADATA: Route.METADATA}
 
 
 def route(api_key: int, api_version: int) -> tuple[Route, Api | None]:
@@ -34,6 +35,4 @@ def route(api_key: int, api_version: int) -> tuple[Route, Api | None]:
         return Route.API_VERSIONS, api
     if not api.supports(api_version):
         return Route.REFUSED, api
-    if api_key == PRODUCE:
-        return (Route.PRODUCE if api_version >= produce_request.MIN_VERSION else Route.OLD_PRODUCE), api
-    return (Route.METADATA if api_key == METADATA else Route.OPAQUE), api
+    return _GATHERED.get(api_key, Route.OPAQUE), api

@@ -190,7 +190,7 @@ class Sender:
                 try:
                     connection = await open_connection(node.host, node.port, self._settings, self._stats)
                     lowest, highest = connection.versions.get(produce_request.API_KEY, (0, -1))
-                    if highest < produce_request.MIN_VERSION or lowest > produce_request.MAX_VERSION:
+                    if highest < produce_request.RECORD_BATCHES_FROM or lowest > produce_request.MAX_VERSION:
                         connection.close()
                         raise ConnectionError("the broker offers no Produce that is spoken here")
                 except (OSError, UnicodeError, Malformed) as error:

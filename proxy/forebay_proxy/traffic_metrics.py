@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 from forebay_codecs.apis import APIS
 from forebay_policies.producer_batch import ProducerBatch
+from forebay_proxy.clients_seen import SeenClient
 from forebay_proxy.metrics import Stats
 from forebay_proxy.metrics_table import FRAME_REASONS
 
@@ -12,6 +15,7 @@ class TrafficMetrics:
     """What happens on client connections."""
 
     def __init__(self, stats: Stats) -> None:
+        self._clients = stats.clients
         self._open = {"bootstrap": 0, "node": 0}
         self._total = {kind: stats.counter("forebay_connections_total", listener=kind) for kind in self._open}
         for kind in self._open:
@@ -23,6 +27,7 @@ class TrafficMetrics:
             reason: stats.counter("forebay_frames_refused_total", reason=reason) for reason in FRAME_REASONS
         }
         self._client_errors = stats.counter("forebay_errors_total", side="client", kind="protocol")
+        self._too_old = stats.counter("forebay_errors_total", side="client", kind="too_old")
         self._cut_off = stats.counter("forebay_errors_total", side="client", kind="connection_lost")
         self._upstream_lost = stats.counter("forebay_errors_total", side="upstream", kind="connection_lost")
         self._upstream_protocol = stats.counter("forebay_errors_total", side="upstream", kind="protocol")
@@ -35,6 +40,15 @@ class TrafficMetrics:
 
     def closed(self, node_id: int | None) -> None:
         self._open["bootstrap" if node_id is None else "node"] -= 1
+
+    def named(
+        self, client_id: str | None, address: str, software: str | None, software_version: str | None
+    ) -> SeenClient:
+        """A connection has said whose it is."""
+        return self._clients.connected(client_id, address, software, software_version, time.time())
+
+    def gone(self, client: SeenClient) -> None:
+        self._clients.gone(client, time.time())
 
     def request(self, api: str) -> None:
         self._requests[api].value += 1
@@ -52,6 +66,10 @@ class TrafficMetrics:
     def cut_off(self) -> None:
         """A client left in the middle of a frame."""
         self._cut_off.value += 1
+
+    def too_old(self) -> None:
+        """A broker closed a client for a version that it does not take."""
+        self._too_old.value += 1
 
     def upstream_lost(self) -> None:
         self._upstream_lost.value += 1

@@ -26,6 +26,7 @@ import uvloop
 from forebay_policies.retry import backoff
 from forebay_proxy import __version__
 from forebay_proxy.admin import Admin
+from forebay_proxy.clients_seen import SeenClient
 from forebay_proxy.control import Ask, Channel, Drain, Hello, Message, Report, StartFailed
 from forebay_proxy.errors import StartError
 from forebay_proxy.lifecycle import DRAINED, FAILED, App, Stop, load_app, serve
@@ -70,18 +71,21 @@ async def run_alone(settings: Settings, app_path: str) -> int:
     async def metrics() -> tuple[bytes, str]:
         return expose(stats.take(), __version__)
 
+    async def clients() -> list[SeenClient]:
+        return stats.take().clients
+
     def unready() -> str | None:
         return stop.unready() or app.ready()
 
     stop.listen()
-    admin = Admin(metrics, unready)
+    admin = Admin(metrics, clients, unready)
     return await _with_admin(admin, settings, serve(app, stats, stop, settings.shutdown_timeout_ms / 1000))
 
 
 async def run_many(settings: Settings, app_path: str) -> int:
     supervisor = Supervisor(settings, app_path)
     supervisor.stop.listen()
-    admin = Admin(supervisor.metrics, supervisor.unready, supervisor.unhealthy)
+    admin = Admin(supervisor.metrics, supervisor.clients, supervisor.unready, supervisor.unhealthy)
     return await _with_admin(admin, settings, supervisor.run())
 
 
@@ -128,10 +132,15 @@ class Supervisor:
         return max(codes)
 
     async def metrics(self) -> tuple[bytes, str]:
+        return expose(await self._all(), __version__)
+
+    async def clients(self) -> list[SeenClient]:
+        return (await self._all()).clients
+
+    async def _all(self) -> Snapshot:
         """What all workers have counted, those that are gone included."""
         await asyncio.gather(*(worker.fresh(SCRAPE_WAIT_S) for worker in self.workers))
-        now = [worker.snapshot for worker in self.workers]
-        return expose(merge([self._past, self.stats.take(), *now]), __version__)
+        return merge([self._past, self.stats.take(), *(worker.snapshot for worker in self.workers)])
 
     def unready(self) -> str | None:
         """All workers must be ready: the kernel gives connections to any that listens."""

@@ -11,13 +11,16 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from forebay_codecs.api_versions import (
+    admin,
     parse_api_versions,
     request,
     rewrite_api_versions,
+    software,
     unsupported_version_response,
+    with_admin,
 )
 from forebay_codecs.apis import API_VERSIONS, APIS, DESCRIBE_QUORUM, METADATA, PRODUCE, SASL_HANDSHAKE
-from tests.codecs.hardening import damaged, refuses_cuts_and_tails, survives
+from tests.codecs.hardening import damaged, refuses_cuts, refuses_cuts_and_tails, survives
 from tests.codecs.kio_oracle import (
     CORRELATION_ID,
     decode_request,
@@ -151,3 +154,22 @@ def test_request_is_what_kio_reads(version: int) -> None:
     assert (header.correlation_id, header.client_id) == (77, "forebay")
     if version >= 3:
         assert (read.client_software_name, read.client_software_version) == ("forebay", "0.1.0")
+
+
+@VERSIONS
+def test_what_software_asks_is_read(version: int) -> None:
+    frame = request(77, "some-client", version, "old-faithful", "0.1.0")
+    assert software(frame, version) == (("old-faithful", "0.1.0") if version >= 3 else (None, None))
+    if version >= 3:
+        refuses_cuts(lambda data: software(data, version), frame[:-1])
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@settings(max_examples=30)
+@given(data=st.data())
+def test_the_admin_endpoint_stands_where_others_skip_it(version: int, data: st.DataObject) -> None:
+    plain = encode_response(replace(data.draw(entities(response_class(version))), error_code=ErrorCode.none))
+    assert admin(plain) is None
+    told = with_admin(plain, version, "127.0.0.1:9644")
+    assert admin(told) == "127.0.0.1:9644"
+    assert parse_api_versions(told, version) == parse_api_versions(plain, version)

@@ -108,7 +108,7 @@ def test_what_names_no_broker_is_left_alone(key: int) -> None:
     ("key", "brokers", "offered"),
     [
         (PRODUCE, (0, 13), (0, 12)),
-        (PRODUCE, (3, 13), (3, 12)),
+        (PRODUCE, (3, 13), (0, 12)),
         (PRODUCE, (0, 11), (0, 11)),
         (PRODUCE, (13, 13), None),
         (FETCH, (4, 18), (4, 18)),

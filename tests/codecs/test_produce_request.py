@@ -20,16 +20,16 @@ from forebay_codecs.errors import Malformed
 from forebay_codecs.produce_request import (
     API_KEY,
     MAX_VERSION,
-    MIN_VERSION,
+    RECORD_BATCHES_FROM,
     ProduceRequest,
     encode,
     parse,
-    peek_old_acks,
 )
 from tests.codecs.hardening import damaged, refuses_cuts_and_tails, survives
 from tests.codecs.kio_oracle import CORRELATION_ID, decode_request, entities
 
-VERSIONS = range(MIN_VERSION, MAX_VERSION + 1)
+VERSIONS = range(RECORD_BATCHES_FROM, MAX_VERSION + 1)
+OLD = range(RECORD_BATCHES_FROM)
 FLEXIBLE = range(9, MAX_VERSION + 1)
 CLIENT_ID = "a-client"
 
@@ -134,14 +134,14 @@ def test_refuses_cuts_and_tails(version: int) -> None:
     refuses_cuts_and_tails(parse, framed(build(version, transactional_id="a-transaction")))
 
 
-@pytest.mark.parametrize("version", [-1, 0, 1, 2, 13, 14, 2**15 - 1])
+@pytest.mark.parametrize("version", [-1, 13, 14, 2**15 - 1])
 def test_other_versions_are_malformed(version: int) -> None:
     frame = framed(build(9))
     with pytest.raises(Malformed, match=f"v{version} "):
         parse(frame[:2] + struct.pack(">h", version) + frame[4:])
 
 
-@pytest.mark.parametrize("version", [MIN_VERSION, MAX_VERSION])
+@pytest.mark.parametrize("version", [RECORD_BATCHES_FROM, MAX_VERSION])
 @pytest.mark.parametrize("acks", [-(2**15), -2, 2, 2**15 - 1])
 def test_acks_that_there_are_not_are_the_brokers_to_refuse(version: int, acks: int) -> None:
     assert parse(framed(build(version, acks=acks))).acks == acks
@@ -214,22 +214,31 @@ def test_damage_is_parsed_or_malformed(data: st.DataObject, version: int) -> Non
 def test_noise_is_parsed_or_malformed(noise: bytes, version: int) -> None:
     survives(parse, noise)
     survives(parse, struct.pack(">hhih", API_KEY, version, 0, -1) + noise)
-    survives(peek_old_acks, noise)
 
 
-# Old versions, of which only the acks are wanted
+# Old versions, which kio lacks: those of v3 without its transactional id
 
 
-@pytest.mark.parametrize("client_id", ["", "a-client", None])
-@pytest.mark.parametrize("acks", [-1, 0, 1, 2])
-def test_peeks_at_old_acks(client_id: str | None, acks: int) -> None:
-    text = (client_id or "").encode()
-    length = -1 if client_id is None else len(text)
-    frame = struct.pack(">hhih", API_KEY, 2, CORRELATION_ID, length) + text + struct.pack(">h", acks)
-    assert peek_old_acks(frame + b"\x00\x00\x75\x30\x00\x00\x00\x00") == acks
-    for size in range(len(frame)):
-        with pytest.raises(Malformed):
-            peek_old_acks(frame[:size])
+def old(version: int, topics: Topics = TOPICS) -> bytes:
+    frame = framed(build(3, topics))
+    at = 10 + len(CLIENT_ID)
+    assert frame[at : at + 2] == b"\xff\xff"
+    return frame[:2] + struct.pack(">h", version) + frame[4:at] + frame[at + 2 :]
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_old_versions_have_no_transactional_id(version: int) -> None:
+    found, frame = parse(old(version)), old(version)
+    same = parse(framed(build(3)))
+    assert found._replace(version=3, topics=[]) == same._replace(topics=[])
+    assert [
+        (name, [(index, frame[start:end]) for index, start, end in partitions]) for name, partitions in found.topics
+    ] == [(name, [(index, records or b"") for index, records in partitions]) for name, partitions in TOPICS]
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_old_versions_that_are_cut_short_are_malformed(version: int) -> None:
+    refuses_cuts_and_tails(parse, old(version))
 
 
 # Encode
@@ -280,7 +289,7 @@ def test_encodes_the_bytes_that_kio_writes(version: int) -> None:
     assert encoded(version, CLIENT_ID, 1, 30_001, topics) == framed(build(version, topics, acks=1))
 
 
-@pytest.mark.parametrize("version", [MIN_VERSION, MAX_VERSION])
+@pytest.mark.parametrize("version", [RECORD_BATCHES_FROM, MAX_VERSION])
 def test_encodes_without_copying_records(version: int) -> None:
     held = [memoryview(bytearray(10)), memoryview(bytearray(20)), memoryview(bytearray(30))]
     buffers = encode(version, 1, None, 1, 0, [("t", [(0, 30, held[:2]), (1, 30, held[2:])])])

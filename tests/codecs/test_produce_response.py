@@ -13,12 +13,12 @@ from kafka.protocol.producer import (  # type: ignore[import-untyped]
 )
 
 from forebay_codecs.error_codes import INVALID_RECORD, NONE, NOT_LEADER_OR_FOLLOWER
-from forebay_codecs.produce_request import MAX_VERSION, MIN_VERSION
+from forebay_codecs.produce_request import MAX_VERSION, RECORD_BATCHES_FROM
 from forebay_codecs.produce_response import PartitionResponse, ProduceResponse, encode, parse
 from tests.codecs.hardening import damaged, refuses_cuts_and_tails, survives
 from tests.codecs.kio_oracle import CORRELATION_ID, decode_response, encode_response, entities, example, message
 
-VERSIONS = range(MIN_VERSION, MAX_VERSION + 1)
+VERSIONS = range(RECORD_BATCHES_FROM, MAX_VERSION + 1)
 
 ACKNOWLEDGED = PartitionResponse(3, NONE, 2**40, -1, 17, [], None)
 REFUSED = PartitionResponse(4, INVALID_RECORD, -1, -1, -1, [(1, "no key"), (2, None)], "two records are wrong")
@@ -194,3 +194,26 @@ def test_what_is_encoded_is_parsed(
 def test_leaders_are_not_told(version: int) -> None:
     told = [("t", [MOVED._replace(current_leader=(2, 7))])]
     assert encode(version, 1, told, 0) == encode(version, 1, [("t", [MOVED])], 0)
+
+
+# Old versions, which kio lacks
+
+OLD = {
+    0: "",
+    1: "0000004d",  # throttle time
+    2: "0000004d",
+}
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_old_versions_have_fewer_fields(version: int) -> None:
+    log_append_time = "00000000000003e8" if version == 2 else ""
+    partition = "00000005" + "0003" + "000000000000002a" + log_append_time
+    wanted = bytes.fromhex("00000007" + "00000001" + "000474696465" + "00000001" + partition + OLD[version])
+    answer = PartitionResponse(5, 3, 42, 1000 if version == 2 else -1, -1, [], None)
+    frame = encode(version, 7, [("tide", [answer])], 77)
+    assert frame == len(wanted).to_bytes(4, "big") + wanted
+    found = parse(wanted, version)
+    assert found.topics == [("tide", [answer])]
+    assert found.throttle_time_ms == (77 if version else 0)
+    refuses_cuts_and_tails(lambda data: parse(data, version), wanted)

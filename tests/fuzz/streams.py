@@ -37,6 +37,7 @@ from forebay_codecs.produce_response import PartitionResponse
 from tests.codecs.record_oracle import CODECS
 from tests.fuzz.batches import batch_mutated
 from tests.fuzz.corpus import RECORDS, batches, produce_requests, responses
+from tests.fuzz.message_sets import message_sets
 from tests.fuzz.mutation import LONGEST, mutated
 from tests.fuzz.target import Target
 from tests.fuzz.whole import World, check_client, frames, in_world
@@ -70,7 +71,11 @@ def clients() -> tuple[bytes, ...]:
         produce(8, ("golden", 0, batch(null_key("t"))), ("nowhere", 0, batch(null_key("t"))), timeout_ms=10),
         transactional(produce(9, ("golden", 0, batch(keyed("t"))))),
         produce(10, ("golden", 0, batch(keyed("t"), producer_id=7)), ("golden", 0, batch(keyed("t")))),
-        *[old_produce(11 + acks, acks, b"old") for acks in (0, 1)],
+        *[
+            old_produce(11, ("golden", 0, messages), ("ponds", 0, messages[:-1]), acks=acks, version=version)
+            for acks in (0, 1)
+            for version, messages in enumerate(message_sets()[:3])
+        ],
         *[framed(api_versions.request(13 + version, "c", version, "old", "1")) for version in range(6)],
         *[request(METADATA, version, 20 + version, b"\0\0\0\0") for version in (0, 4, 8)],
         metadata(30, "golden", "nowhere"),

@@ -17,10 +17,12 @@ from typing import Any, Final, cast
 import structlog
 
 from forebay_codecs import produce_response
+from forebay_codecs.produce_request import RECORD_BATCHES_FROM
 from forebay_proxy.app import App
 from forebay_proxy.metrics import Stats
 from forebay_proxy.settings import HostPort, Settings
 from tests.codecs.kio_oracle import message
+from tests.fuzz import message_sets
 from tests.fuzz.batches import LIMIT, contents_of
 from tests.fuzz.brokers import HOST, PORTS, Brokers, Spoil
 from tests.fuzz.memory_loop import MemoryLoop, MemoryTransport
@@ -97,6 +99,7 @@ class World:
             client_max_in_flight_requests=20,
         )
         self.app = App(settings, Stats(), Random(1))
+        self.app._shared.handler.sorter._now_ms = lambda: message_sets.RECEIVED
         self.app._connections._clock = loop.time  # a default argument took the clock before it could be changed
 
     async def start(self) -> None:
@@ -246,21 +249,29 @@ def _judge(world: World, stream: bytes, client: Client) -> None:
 
 def _produce_request(frame: bytes) -> Any:
     version = int.from_bytes(frame[2:4], "big")
-    if frame[:2] != b"\0\0" or not 3 <= version <= 12:
+    if frame[:2] != b"\0\0" or not 0 <= version <= 12:
         return None
-    request = read(message("produce", version, "ProduceRequest"), frame)
+    if version < RECORD_BATCHES_FROM:  # as v3, which has a transactional id behind the client id
+        at = 10 + max(0, int.from_bytes(frame[8:10], "big", signed=True))
+        frame = frame[:2] + b"\0\3" + frame[4:at] + b"\xff\xff" + frame[at:]
+    request = read(message("produce", max(version, RECORD_BATCHES_FROM), "ProduceRequest"), frame)
     return request and request | {"version": version}
 
 
 def _batches(request: Any) -> list[tuple[str, int, list[tuple[object, ...]]]]:
     found = []
+    contents = _contents_of_set if request["version"] < RECORD_BATCHES_FROM else contents_of
     for topic in request["topic_data"]:
         for partition in topic["partition_data"]:
             try:
-                found.append((topic["name"], partition["index"], contents_of(partition["records"] or b"")))
+                found.append((topic["name"], partition["index"], contents(partition["records"] or b"")))
             except Exception:  # whatever others say of bytes that are no batch
                 continue
     return found
+
+
+def _contents_of_set(data: bytes) -> list[tuple[object, ...]]:
+    return [(record.key, record.value, record.timestamp, ()) for record in message_sets.read(data)]
 
 
 def _places(topic: str, partition: int, contents: list[tuple[object, ...]]) -> list[tuple[object, ...]]:

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from forebay_proxy.app import App
+from forebay_proxy.clients_seen import SeenClient
 from forebay_proxy.metrics import Stats
 from forebay_proxy.settings import HostPort, Settings
 from tests.kit.event_loop import turns, until
@@ -51,6 +52,9 @@ class Running:
         """A counter or gauge, `labels` in the order of the table."""
         now = self._stats.take()
         return now.counters[name, labels] if (name, labels) in now.counters else now.gauges[name, labels]
+
+    def clients(self) -> list[SeenClient]:
+        return self._stats.take().clients
 
     def close_clients(self) -> None:
         for client in self._clients:

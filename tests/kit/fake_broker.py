@@ -87,7 +87,7 @@ class Asked:
         broker = self.connection.broker
         if self.api_key != PRODUCE:
             self.respond(broker.cluster.body(self))
-        elif self.version >= produce_request.MIN_VERSION:
+        elif self.version >= produce_request.RECORD_BATCHES_FROM:
             topics = [
                 (
                     name,
@@ -104,7 +104,7 @@ class Asked:
                 whole = produce_response.encode(self.version, self.correlation_id, topics, throttle_time_ms)
                 self.connection.write(whole)
         elif self.body[:2] != b"\0\0":  # acks
-            self.respond(b"old")
+            self.respond(bytes(4))
 
     def _appended(self, name: str, index: int, start: int, end: int) -> PartitionResponse:
         log = self.connection.broker.cluster.log.setdefault((name, index), [])

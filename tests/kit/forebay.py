@@ -8,14 +8,16 @@ The bootstrap port is P, broker n is on P + 1 + n, and P is chosen so that all o
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 import sys
 import tempfile
 import urllib.request
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tests.kit.ports import LOOPBACK, free_port, free_run
 from tests.kit.server import Server
@@ -90,6 +92,16 @@ class ForebayProcess:
         """Every sample of /metrics: `name{labels}` as it is written → value."""
         lines = (line for line in self.get("/metrics").splitlines() if line and not line.startswith("#"))
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+    @property
+    def admin_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.admin_port}"
+
+    def clients(self, *how: str) -> list[dict[str, Any]]:
+        """What `forebay clients` says; `how` are --url or --bootstrap-servers with their values."""
+        command = [sys.executable, "-m", "forebay_proxy.cli", "clients", "--format", "json", *how]
+        rows: list[dict[str, Any]] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        return rows
 
     def stop(self) -> None:
         """SIGTERM; anything but a clean end raises, and only then the log stays."""

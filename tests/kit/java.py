@@ -32,11 +32,14 @@ _ANSWER_SECONDS = 90
 
 
 class JavaClient:
+    _PRODUCES = "Produce"
+
     def __init__(self, version: str) -> None:
         self.version = version
         self.name = f"java-{version}"
         # kafka-clients learned zstd in 2.1
-        self.codecs: tuple[Codec, ...] = CODECS if version >= "2.1" else CODECS[:-1]
+        newer = not version.startswith("0.") and version >= "2.1"
+        self.codecs: tuple[Codec, ...] = CODECS if newer else CODECS[:-1]
         self._session: subprocess.Popen[str] | None = None
         self._errors: IO[bytes] | None = None
 
@@ -47,7 +50,7 @@ class JavaClient:
         acks: list[Ack] = []
         failures: dict[int, str] = {}
         stats: dict[str, float] = {}
-        for line in self._ask("Produce", _produce_arguments(bootstrap, spec)):
+        for line in self._ask(self._PRODUCES, self._produce_arguments(bootstrap, spec)):
             if "error" in line:
                 failures[line["seq"]] = line["error"]
             elif "seq" in line:
@@ -63,7 +66,7 @@ class JavaClient:
 
         Killed after `seconds`.
         """
-        arguments = {**_produce_arguments(bootstrap, spec), "until": until, "live": "true"}
+        arguments = {**self._produce_arguments(bootstrap, spec), "until": until, "live": "true"}
         return self._lines("Produce", arguments, seconds)
 
     def consume(
@@ -95,6 +98,9 @@ class JavaClient:
             self._session.kill()
             self._session.communicate()
             self._session = None
+
+    def _produce_arguments(self, bootstrap: str, spec: ProduceSpec) -> dict[str, object]:
+        return _produce_arguments(bootstrap, spec)
 
     def _records(self, verb: str, arguments: Mapping[str, object]) -> list[ConsumedRecord]:
         return [_record(line) for line in self._ask(verb, arguments)]
@@ -144,6 +150,17 @@ class JavaClient:
             return ""
         self._errors.seek(0)
         return self._errors.read()[-3_000:].decode(errors="replace")
+
+
+class AncientJavaClient(JavaClient):
+    """Before 0.11: message formats v0 and v1, no headers, no timestamps of one's own, no idempotence."""
+
+    _PRODUCES = "AncientProduce"
+
+    def _produce_arguments(self, bootstrap: str, spec: ProduceSpec) -> dict[str, object]:
+        arguments = super()._produce_arguments(bootstrap, spec)
+        del arguments["prop.enable.idempotence"]
+        return {**arguments, "contents": spec.contents}
 
 
 def _produce_arguments(bootstrap: str, spec: ProduceSpec) -> dict[str, object]:

@@ -25,7 +25,7 @@ class KcatClient:
         return not (spec.headers or spec.abort or spec.rate or spec.timestamp_base is not None)
 
     def produce(self, bootstrap: str, spec: ProduceSpec) -> ProduceResult:
-        lines = [_line(spec.key(seq), spec.value(seq)) for seq in range(spec.count)]
+        lines = [_line(spec.key(seq), spec.value(seq) or b"") for seq in range(spec.count)]
         settings = {
             "acks": spec.acks,
             "compression.codec": spec.compression,

@@ -3,7 +3,8 @@
 .cache/jars/broker-4.3.1/*.jar     a broker with its dependencies
 .cache/jars/clients-2.8.2/*.jar    kafka-clients of that version with its runtime dependencies
 .cache/classes/                    the kit's own Java, compiled
-.cache/bin/                        toxiproxy-server, kubeconform, kcat
+.cache/bin/                        toxiproxy-server, kubeconform, sarama-produce, kcat
+.cache/kafka-python-2.0/           kafka-python of that time, beside the newest in the environment
 .cache/kafka/4.3.1/                class-data archive and a formatted data directory
 .cache/stamps/                     one file a finished step, holding the step's inputs
 """
@@ -19,9 +20,13 @@ CLASSES = CACHE / "classes"
 BIN = CACHE / "bin"
 KAFKA = CACHE / "kafka"
 STAMPS = CACHE / "stamps"
+OLD_KAFKA_PYTHON = CACHE / "kafka-python-2.0"
+GO_SOURCES = Path(__file__).resolve().parent / "go"
 JAVA_SOURCES = Path(__file__).resolve().parent / "java"
 
 BROKER_VERSIONS = ("4.3.1", "3.9.2")
+ANCIENT_CLIENT_VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.2.2")
+"""Those that speak Produce v0, v1 and v2."""
 CLIENT_VERSIONS = ("1.1.1", "2.3.1", "2.8.2", "3.2.3", "3.9.2", "4.3.1")
 
 

@@ -22,13 +22,16 @@ from pathlib import Path
 
 from tests.kit import kafka
 from tests.kit.paths import (
+    ANCIENT_CLIENT_VERSIONS,
     BIN,
     BROKER_VERSIONS,
     CACHE,
     CLASSES,
     CLIENT_VERSIONS,
+    GO_SOURCES,
     JARS,
     JAVA_SOURCES,
+    OLD_KAFKA_PYTHON,
     STAMPS,
     classpath,
 )
@@ -41,8 +44,9 @@ GO_PROGRAMS = {
     "toxiproxy-server": ("github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0", "server"),
     "kubeconform": ("github.com/yannh/kubeconform/cmd/kubeconform@v0.6.7", "kubeconform"),
 }
+OLD_KAFKA_PYTHON_VERSION = "kafka-python==2.0.6"
 # Each folder is compiled against the oldest client that has what it calls, and run with that one and all newer.
-COMPILED_AGAINST = {"produce_consume": "1.1.1", "admin": "3.2.3", "share": "4.3.1"}
+COMPILED_AGAINST = {"produce_consume": "1.1.1", "ancient": "0.8.2.2", "admin": "3.2.3", "share": "4.3.1"}
 
 
 class SetupFailed(Exception):
@@ -60,7 +64,8 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
     try:
         with ThreadPoolExecutor() as pool:
-            steps = [pool.submit(fetch_jars), pool.submit(install_go_programs), pool.submit(fetch_kcat)]
+            work = (fetch_jars, install_go_programs, build_sarama, fetch_kafka_python, fetch_kcat)
+            steps = [pool.submit(each) for each in work]
             for step in steps:
                 step.result()
         compile_java()
@@ -124,7 +129,7 @@ def jar_sets() -> dict[str, list[str]]:
         ]
         if version.startswith("4."):  # Kafka 4 brings log4j 2 but nothing that binds slf4j to it
             sets[f"broker-{version}"].append("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4")
-    for version in CLIENT_VERSIONS:
+    for version in (*ANCIENT_CLIENT_VERSIONS, *CLIENT_VERSIONS):
         sets[f"clients-{version}"] = [
             f"org.apache.kafka:kafka-clients:{version}",
             "org.slf4j:slf4j-simple:1.7.36",
@@ -181,6 +186,27 @@ def install_go_programs() -> None:
             (BIN / built).replace(BIN / name)
 
         step(name, package, work)
+
+
+def build_sarama() -> None:
+    """The kit's own program around a Sarama that speaks Produce v0 to v2."""
+    folder = GO_SOURCES / "ancient"
+    inputs = "".join((folder / name).read_text() for name in ("go.mod", "go.sum", "main.go"))
+
+    def work() -> None:
+        run(["go", "build", "-o", str(BIN / "sarama-produce"), "."], cwd=folder)
+
+    step("sarama-produce", inputs, work)
+
+
+def fetch_kafka_python() -> None:
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(OLD_KAFKA_PYTHON)]
+
+    def work() -> None:
+        shutil.rmtree(OLD_KAFKA_PYTHON, ignore_errors=True)
+        run([*command, OLD_KAFKA_PYTHON_VERSION])
+
+    step("kafka-python", OLD_KAFKA_PYTHON_VERSION, work)
 
 
 def kcat_at_hand() -> bool:

@@ -24,6 +24,7 @@ CODECS: tuple[Codec, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
 @dataclass(frozen=True, slots=True)
 class ProduceSpec:
     """`size` pads values with dots. `rate` is in records a second, 0 as fast as it goes (Java only).
+    `contents`: "mixed" has null and empty values too (ancient Java only).
 
     `props` are the client's own settings, by the client's own names.
     """
@@ -45,6 +46,7 @@ class ProduceSpec:
     linger_ms: int = 5
     size: int = 0
     rate: int = 0
+    contents: Literal["text", "mixed"] = "text"
     props: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -58,7 +60,9 @@ class ProduceSpec:
     def key(self, seq: int) -> bytes | None:
         return f"key-{seq % self.key_count}".encode() if self.is_keyed(seq) else None
 
-    def value(self, seq: int) -> bytes:
+    def value(self, seq: int) -> bytes | None:
+        if self.contents == "mixed" and seq % 3:
+            return None if seq % 3 == 1 else b""
         return f"{self.name}-{seq}".ljust(self.size, ".").encode()
 
     def record_headers(self, seq: int) -> Headers:

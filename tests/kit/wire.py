@@ -11,7 +11,7 @@ whose body the fake broker sends back.
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from forebay_codecs import produce_request, produce_response
 from forebay_codecs.metadata import Metadata, parse_metadata_response
@@ -24,6 +24,7 @@ from tests.kit.ports import LOOPBACK
 
 PRODUCE_VERSION = 7
 METADATA_VERSION = 4
+CLIENT_ID: Final = "old-producer"
 LIST_GROUPS = 16
 
 Batches = tuple[str, int, bytes]
@@ -94,7 +95,7 @@ def framed(request: bytes) -> bytes:
     return len(request).to_bytes(4, "big") + request
 
 
-def request(api_key: int, version: int, correlation_id: int, body: bytes, client_id: str = "old-producer") -> bytes:
+def request(api_key: int, version: int, correlation_id: int, body: bytes, client_id: str = CLIENT_ID) -> bytes:
     """A request with a header that is not flexible."""
     writer = Writer()
     writer.i16(api_key)
@@ -110,7 +111,7 @@ def echo(correlation_id: int, body: bytes = b"") -> bytes:
 
 
 def metadata(correlation_id: int, *topics: str) -> bytes:
-    return framed(encode_metadata_request(correlation_id, "old-producer", METADATA_VERSION, topics, True))
+    return framed(encode_metadata_request(correlation_id, CLIENT_ID, METADATA_VERSION, topics, True))
 
 
 def produce(
@@ -119,7 +120,7 @@ def produce(
     acks: int = 1,
     timeout_ms: int = 30_000,
     version: int = PRODUCE_VERSION,
-    client_id: str = "old-producer",
+    client_id: str = CLIENT_ID,
 ) -> bytes:
     topics: dict[str, list[tuple[int, int, list[bytes]]]] = {}
     for topic, partition, records in batches:
@@ -138,12 +139,19 @@ def transactional(frame: bytes, transactional_id: str = "t") -> bytes:
     return framed(frame[4:at] + writer.getvalue() + frame[at + 2 :])
 
 
-def old_produce(correlation_id: int, acks: int, body: bytes = b"") -> bytes:
-    """Produce v0: acks, timeout, and whatever the broker makes of the rest."""
+def old_produce(correlation_id: int, *sets: Batches, acks: int = 1, version: int = 0) -> bytes:
+    """Produce v0 to v2 of message sets."""
     writer = Writer()
     writer.i16(acks)
     writer.i32(30_000)
-    return request(produce_request.API_KEY, 0, correlation_id, writer.getvalue() + body)
+    writer.array(len(sets), False)
+    for topic, partition, messages in sets:
+        writer.string(topic, False)
+        writer.array(1, False)
+        writer.i32(partition)
+        writer.i32(len(messages))
+        writer.raw(messages)
+    return request(produce_request.API_KEY, version, correlation_id, writer.getvalue())
 
 
 # Batches

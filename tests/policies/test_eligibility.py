@@ -162,6 +162,7 @@ def test_only_plain_batches_are_touched(producer_id: int, attributes: int, null_
 def test_the_values_of_the_reasons_are_stable() -> None:
     """They stand in metrics and in journals already written."""
     assert {reason.value for reason in Reason} == {
+        "empty",
         "transactional",
         "idempotent",
         "topic_excluded",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -10,6 +11,7 @@ import aiohttp
 import pytest
 
 from forebay_proxy.admin import Admin
+from forebay_proxy.clients_seen import SeenClient
 from forebay_proxy.errors import StartError
 from forebay_proxy.settings import HostPort
 from tests.kit.ports import free_port
@@ -25,10 +27,13 @@ class Proxy:
     async def metrics(self) -> tuple[bytes, str]:
         return b"forebay_up 1\n", "text/plain; version=1.0.0; charset=utf-8"
 
+    async def clients(self) -> list[SeenClient]:
+        return [SeenClient("till-7", "10.0.0.1", None, None, 1, requests={1: 3})]
+
 
 @asynccontextmanager
 async def serving(proxy: Proxy) -> AsyncIterator[str]:
-    admin = Admin(proxy.metrics, lambda: proxy.unready, lambda: proxy.unhealthy)
+    admin = Admin(proxy.metrics, proxy.clients, lambda: proxy.unready, lambda: proxy.unhealthy)
     address = HostPort("127.0.0.1", free_port())
     await admin.start(address)
     try:
@@ -49,6 +54,17 @@ def test_metrics_pass_the_content_type_through() -> None:
             status, content_type, body = await get(f"{url}/metrics")
         assert (status, body) == (200, "forebay_up 1\n")
         assert content_type == "text/plain; version=1.0.0; charset=utf-8"
+
+    asyncio.run(scenario())
+
+
+def test_clients_are_json() -> None:
+    async def scenario() -> None:
+        async with serving(Proxy()) as url:
+            status, content_type, body = await get(f"{url}/clients")
+        assert (status, content_type) == (200, "application/json; charset=utf-8")
+        (row,) = json.loads(body)["clients"]
+        assert (row["client_id"], row["requests"]) == ("till-7", {"Produce": {"1": 3}})
 
     asyncio.run(scenario())
 
@@ -87,7 +103,7 @@ def test_a_port_in_use_is_named() -> None:
         proxy = Proxy()
         async with serving(proxy) as url:
             port = int(url.rpartition(":")[2])
-            admin = Admin(proxy.metrics, lambda: None)
+            admin = Admin(proxy.metrics, proxy.clients, lambda: None)
             with pytest.raises(StartError, match=rf"^admin = 127\.0\.0\.1:{port}: "):
                 await admin.start(HostPort("127.0.0.1", port))
             await admin.stop()

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from forebay_proxy import __version__, cli, workers
+from forebay_proxy import __version__, cli, clients_command, clients_seen, workers
+from forebay_proxy.clients_seen import SeenClient
 from forebay_proxy.errors import StartError
 from forebay_proxy.settings import Settings
 from forebay_proxy.settings_values import SETTINGS
+from tests.kit.ports import free_port
 
 NEEDED = ("--bootstrap-servers", "broker:9092", "--listen", "0.0.0.0:19092")
 
@@ -163,3 +165,48 @@ class TestProgram:
         output = forebay("--help").output
         for command in ("run", "config", "demo"):
             assert f"\n  {command} " in output
+
+
+class TestClients:
+    @pytest.fixture
+    def rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        old = SeenClient("till-7", "10.0.0.1", None, None, 1, 20, 1234.5, 1.0, {0 << 16 | 1: 9, 3 << 16: 2})
+        new = SeenClient("shop", "10.0.0.2", "librdkafka", "2.3", 2, 7, 0.5, 2.0, {0 << 16 | 9: 1, 0 << 16 | 7: 1})
+        monkeypatch.setattr(clients_command, "fetch", lambda url: clients_seen.rows([new, old]))
+
+    @pytest.mark.usefixtures("rows")
+    def test_a_line_a_client_who_is_too_old_first(self) -> None:
+        told = forebay("clients", "--url", "http://127.0.0.1:1")
+        assert told.exit_code == 0
+        lines = [" ".join(line.split()) for line in told.output.splitlines() if line.strip()]
+        assert lines[2:] == [
+            "till-7 ? 10.0.0.1 1 1,234.5 1970-01-01 00:00:01Z Produce v1, Metadata v0 only through Forebay: Produce v1",
+            "shop librdkafka 2.3 10.0.0.2 2 0.5 1970-01-01 00:00:02Z Produce v7–9 yes",
+            "2 clients, 1 of them too old for Kafka 4.",
+        ]
+
+    @pytest.mark.usefixtures("rows")
+    def test_json_has_everything(self) -> None:
+        told = forebay("clients", "--url", "http://127.0.0.1:1", "--format", "json")
+        assert [row["client_id"] for row in json.loads(told.output)] == ["till-7", "shop"]
+
+    @pytest.mark.parametrize("words", [(), ("--url", "http://a:1", "--bootstrap-servers", "a:1")])
+    def test_one_of_two_ways_is_wanted(self, words: tuple[str, ...]) -> None:
+        told = forebay("clients", *words)
+        assert (told.exit_code, "whom to ask" in told.output) == (2, True)
+
+    @pytest.mark.parametrize(
+        ("words", "code"),
+        [
+            (("--bootstrap-servers", "nonsense"), 2),
+            (("--bootstrap-servers", f"127.0.0.1:{free_port()}"), 1),
+            (("--url", f"http://127.0.0.1:{free_port()}"), 1),
+            (("--url", "ftp://somewhere"), 1),
+            (("--url", "http://127.0.0.1:notaport"), 1),
+        ],
+    )
+    def test_nobody_to_ask_is_one_line(self, words: tuple[str, ...], code: int) -> None:
+        told = forebay("clients", *words)
+        assert told.exit_code == code
+        assert isinstance(told.exception, SystemExit)
+        assert told.output.startswith("forebay: ") or code == 2

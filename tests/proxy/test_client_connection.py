@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import struct
+from typing import Any, ClassVar
 
 import pytest
 import structlog
 
 from forebay_codecs import api_versions
-from forebay_codecs.apis import API_VERSIONS, FETCH, PRODUCE
-from forebay_codecs.error_codes import CORRUPT_MESSAGE, NONE, UNSUPPORTED_VERSION
-from tests.kit.app import running
+from forebay_codecs.apis import API_VERSIONS, FETCH, PRODUCE, SASL_HANDSHAKE
+from forebay_codecs.compression import GZIP
+from forebay_codecs.error_codes import CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR, NONE, UNSUPPORTED_VERSION
+from forebay_proxy import clients_seen
+from forebay_proxy.settings import HostPort
+from tests.codecs.message_oracle import messages, wrapper
+from tests.codecs.record_oracle import Record
+from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, until
 from tests.kit.fake_broker import FakeCluster
+from tests.kit.ports import LOOPBACK
 from tests.kit.wire import (
+    CLIENT_ID,
     LIST_GROUPS,
     batch,
     echo,
@@ -112,15 +120,6 @@ class TestOrder:
                 echo(5),
             )
             await client.receives(2, 5)
-
-    @in_loop
-    async def test_old_produce_is_forwarded_as_it_came_and_answered_in_its_place(self) -> None:
-        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
-            client = await forebay.client(0)
-            client.send(old_produce(1, acks=1, body=b"as it came"), echo(2))
-            first, _ = await client.receives(1, 2)
-            assert first.body == b"old"
-            assert (await cluster[0].receives(PRODUCE)).body == struct.pack(">hi", 1, 30_000) + b"as it came"
 
     @in_loop
     @pytest.mark.parametrize("most", [1, 2, 3])
@@ -281,7 +280,7 @@ class TestApiVersions:
             await client.receives(2)
             assert response.correlation_id.to_bytes(4, "big") == (-7).to_bytes(4, "big", signed=True)
             offered = api_versions.parse_api_versions(response.whole, version)
-            assert offered[PRODUCE] == (3, 12)
+            assert offered[PRODUCE] == (0, 12), "old ones are taken here"
             assert 99 not in offered
 
     @in_loop
@@ -338,3 +337,168 @@ class TestUntouched:
             }
             untouched = [asked for asked in cluster[0].requests(PRODUCE) if asked.client_id == "old-producer"]
             assert [asked.partitions for asked in untouched] == [[("inner", 0)]]
+
+
+class TestOldProduce:
+    """Produce v0 to v2: the brokers see record batches, the client its own version."""
+
+    RECORDS: ClassVar = [Record(b"key", b"a"), Record(None, None), Record(b"", b"")]
+
+    @pytest.mark.parametrize("version", [0, 1, 2])
+    @in_loop
+    async def test_records_arrive_and_are_answered_in_the_clients_version(self, version: int) -> None:
+        async with FakeCluster({"ponds": [0], "lakes": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            magic = min(version, 1)
+            sets = messages(self.RECORDS[:1], magic), wrapper(messages(self.RECORDS[:1] * 2, magic), GZIP, magic)
+            client.send(old_produce(1, ("ponds", 0, sets[0]), ("lakes", 0, sets[1]), version=version))
+            (response,) = await client.receives(1)
+            told = produced(response, version)
+            assert {place: (part.error_code, part.base_offset) for place, part in told.items()} == {
+                ("ponds", 0): (NONE, 0),
+                ("lakes", 0): (NONE, 0),
+            }
+            assert [record[:2] for record in cluster.log["ponds", 0]] == [(b"key", b"a")]
+            assert [record[:2] for record in cluster.log["lakes", 0]] == [(b"key", b"a")] * 2
+            assert forebay.count("forebay_records_converted_total") == 3
+            assert forebay.count("forebay_records_stamped_total") == (3 if magic == 0 else 0)
+
+    @in_loop
+    async def test_records_of_many_clients_share_a_batch_with_newer_ones(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, linger_ms=100) as forebay,
+        ):
+            clients = [await forebay.client(0) for _ in range(3)]
+            for number, client in enumerate(clients[:2]):
+                client.send(old_produce(1, ("ponds", 0, messages([Record(None, b"old %d" % number)]))))
+            clients[2].send(produce(1, ("ponds", 0, batch(null_key("new")))))
+            (asked,) = [await cluster[0].receives(PRODUCE)]
+            for client in clients:
+                await client.receives(1)
+            assert sorted(asked.values) == ["new", "old 0", "old 1"]
+
+    @in_loop
+    async def test_what_may_not_be_touched_is_converted_and_goes_by_itself(self) -> None:
+        async with (
+            FakeCluster({"raw": [0], "ponds": [0]}) as cluster,
+            running(cluster.bootstrap, topics_exclude=("raw",)) as forebay,
+        ):
+            client = await forebay.client(0)
+            one = messages([Record(None, b"a")])
+            client.send(old_produce(1, ("raw", 0, one), ("ponds", 0, one)), old_produce(2, ("raw", 0, one), acks=0))
+            client.send(old_produce(3, ("raw", 0, one), version=2), echo(4))
+            first, _, _ = await client.receives(1, 3, 4)
+            assert {part.error_code for part in produced(first, 0).values()} == {NONE}
+            assert len(cluster.log["raw", 0]) == 3
+            assert len(cluster.log["ponds", 0]) == 1
+
+    @in_loop
+    async def test_what_is_wrong_is_refused_and_the_rest_is_not(self) -> None:
+        async with FakeCluster({"ponds": [0, 0, 0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            good = messages([Record(b"k", b"a")])
+            client.send(old_produce(1, ("ponds", 0, good[:-1]), ("ponds", 1, good), ("ponds", 2, b"")))
+            (response,) = await client.receives(1)
+            told = produced(response, 0)
+            assert told["ponds", 0].error_code == CORRUPT_MESSAGE
+            assert (told["ponds", 1].error_code, told["ponds", 1].base_offset) == (NONE, 0)
+            assert (told["ponds", 2].error_code, told["ponds", 2].base_offset) == (NONE, -1)
+
+    @pytest.mark.parametrize(("version", "code"), [(0, -1), (1, 21), (2, 21)])
+    @in_loop
+    async def test_acks_that_there_are_not(self, version: int, code: int) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(old_produce(1, ("ponds", 0, messages([Record()])), acks=2, version=version))
+            (response,) = await client.receives(1)
+            assert only(response, version).error_code == code
+            assert not cluster.log
+
+    @pytest.mark.parametrize(("version", "code"), [(0, 6), (1, 6), (2, 6)])
+    @in_loop
+    async def test_errors_are_told_in_words_of_the_clients_time(self, version: int, code: int) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(PRODUCE)
+            client = await forebay.client(0)
+            client.send(old_produce(1, ("ponds", 0, messages([Record(b"k")])), version=version))
+            (await cluster[0].receives(PRODUCE)).answer(KAFKA_STORAGE_ERROR)
+            (response,) = await client.receives(1)
+            assert only(response, version).error_code == code
+
+    @in_loop
+    async def test_a_client_that_logs_in_goes_its_own_way(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(request(SASL_HANDSHAKE, 1, 1, b"\0\5PLAIN"))
+            await client.receives(1)
+            client.send(old_produce(2, ("ponds", 0, messages([Record()]))))
+            await client.receives(2)
+            asked = await cluster[0].receives(PRODUCE)
+            assert asked.version == 0
+
+
+class TestWhoItIs:
+    @staticmethod
+    def rows(forebay: Running) -> dict[str | None, dict[str, Any]]:
+        return {row["client_id"]: row for row in clients_seen.rows(forebay.clients())}
+
+    @in_loop
+    async def test_clients_are_known_by_what_they_say(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            opaque, old, new = [await forebay.client(0) for _ in range(3)]
+            opaque.send(echo(1))
+            await opaque.receives(1)
+            old.send(old_produce(1, ("ponds", 0, messages([Record(), Record()]))))
+            await old.receives(1)
+            asked = api_versions.request(1, "new", 3, "librdkafka", "2.3.0")
+            new.send(
+                len(asked).to_bytes(4, "big") + asked, produce(2, ("ponds", 0, batch(keyed("a"))), client_id="new")
+            )
+            await new.receives(1, 2)
+            rows = self.rows(forebay)
+            assert rows["new"]["software_name"] == "librdkafka"
+            assert rows["new"]["requests"] == {"Produce": {"7": 1}, "ApiVersions": {"3": 1}}
+            assert (rows["new"]["records"], rows["new"]["survives_kafka_4"]) == (1, True)
+            known = rows[CLIENT_ID]
+            assert known["requests"] == {"Produce": {"0": 1}, "ListGroups": {"0": 1}}
+            assert (known["connections"], known["records"], known["survives_kafka_4"]) == (2, 2, False)
+            old.close()
+            await until(lambda: self.rows(forebay)[CLIENT_ID]["connections"] == 1)
+
+    @in_loop
+    async def test_untouched_records_count_too(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            both = [("ponds", 0, batch(keyed("a", "b"), producer_id=7)), ("ponds", 0, batch(keyed("c")))]
+            client.send(produce(1, both[0]), produce(2, *both))
+            await client.receives(1, 2)
+            (row,) = self.rows(forebay).values()
+            assert row["records"] == 5
+
+    @in_loop
+    async def test_the_admin_endpoint_is_told_to_forebays_own_command_only(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, admin=HostPort(LOOPBACK, 9)) as forebay,
+        ):
+            for software, told in ((clients_seen.SOFTWARE, f"{LOOPBACK}:9"), ("other", None)):
+                client = await forebay.client()
+                asked = api_versions.request(1, "c", 3, software, "1")
+                client.send(len(asked).to_bytes(4, "big") + asked)
+                (response,) = await client.receives(1)
+                assert api_versions.admin(response.whole) == told
+
+    @in_loop
+    async def test_one_line_names_a_client_that_is_too_old_for_the_brokers(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(FETCH, LIST_GROUPS)
+            with structlog.testing.capture_logs() as logs:
+                for key, version in ((FETCH, 3), (LIST_GROUPS, 2)):  # the fake brokers offer v0 to v2
+                    client = await forebay.client(0)
+                    client.send(request(key, version, 1, b"\0"))
+                    (await cluster[0].receives(key)).close()
+                    assert await client.is_closed()
+            (line,) = [line for line in logs if "KIP-896" in line["event"]]
+            assert (line["api"], line["version"], line["client_id"]) == ("Fetch", 3, CLIENT_ID)
+            assert forebay.count("forebay_errors_total", "client", "too_old") == 1

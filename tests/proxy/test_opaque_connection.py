@@ -11,7 +11,7 @@ from forebay_codecs.addresses import rewrite_describe_cluster, rewrite_find_coor
 from forebay_codecs.apis import API_VERSIONS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, PRODUCE, SASL_HANDSHAKE
 from forebay_codecs.error_codes import NONE, REQUEST_TIMED_OUT
 from forebay_codecs.errors import Malformed
-from forebay_proxy.opaque_connection import OpaqueConnection
+from forebay_proxy.opaque_connection import Expected, OpaqueConnection
 from forebay_proxy.response_orderer import ResponseOrderer
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, turns, until
@@ -21,10 +21,10 @@ from tests.kit.wire import (
     LIST_GROUPS,
     batch,
     echo,
+    keyed,
     metadata,
     metadata_of,
     null_key,
-    old_produce,
     only,
     produce,
     produced,
@@ -53,7 +53,7 @@ class Torn:
 
     def upstream_paused(self, paused: bool) -> None: ...
 
-    def upstream_lost(self, why: str) -> None:
+    def upstream_lost(self, why: str, awaited: Expected | None) -> None:
         self.told.append("lost")
 
     def upstream_left(self) -> None:
@@ -150,7 +150,7 @@ class TestLife:
     async def test_a_broker_that_closes_it_behind_records_without_acks_has_refused_them(self) -> None:
         async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
             client = await forebay.client(0)
-            client.send(old_produce(1, acks=0))
+            client.send(produce(1, ("ponds", 0, batch(keyed("a"), producer_id=7)), acks=0))
             (await cluster[0].receives(PRODUCE)).close()
             assert await client.is_closed()
 
@@ -159,7 +159,7 @@ class TestLife:
         async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
             cluster[0].holds(LIST_GROUPS)
             client = await forebay.client(0)
-            client.send(echo(1), old_produce(2, acks=0))
+            client.send(echo(1), produce(2, ("ponds", 0, batch(keyed("a"), producer_id=7)), acks=0))
             refused = await cluster[0].receives(PRODUCE)
             (await cluster[0].receives(LIST_GROUPS)).answer()
             await client.receives(1)

@@ -11,8 +11,8 @@ from forebay_proxy.request_router import Route, route
 @pytest.mark.parametrize(
     ("key", "version", "expected"),
     [
-        (PRODUCE, 0, Route.OLD_PRODUCE),
-        (PRODUCE, 2, Route.OLD_PRODUCE),
+        (PRODUCE, 0, Route.PRODUCE),
+        (PRODUCE, 2, Route.PRODUCE),
         (PRODUCE, 3, Route.PRODUCE),
         (PRODUCE, 12, Route.PRODUCE),
         (PRODUCE, 13, Route.REFUSED),

@@ -5,7 +5,6 @@ import java.io.PrintWriter;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Properties;
-import java.util.concurrent.locks.LockSupport;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
@@ -44,7 +43,7 @@ final class Produce implements Session.Verb {
             int sent = 0;
             for (; sent < count && (until == null || !until.exists()); sent++) {
                 if (rate > 0) {
-                    waitUntil(start + sent * 1_000_000_000L / rate);
+                    Pace.waitUntil(start + sent * 1_000_000_000L / rate);
                 }
                 send(producer, arguments, sent, latencies, out);
             }
@@ -56,13 +55,7 @@ final class Produce implements Session.Verb {
                 producer.commitTransaction();
             }
         }
-        out.println(Json.of("stats", stats(latencies, System.nanoTime() - start)));
-    }
-
-    private static void waitUntil(long nanos) {
-        for (long left = nanos - System.nanoTime(); left > 0; left = nanos - System.nanoTime()) {
-            LockSupport.parkNanos(left);
-        }
+        out.println(Json.of("stats", Latencies.stats(latencies, System.nanoTime() - start)));
     }
 
     /** A count of the client's own, over all topics. */
@@ -128,24 +121,5 @@ final class Produce implements Session.Verb {
 
     private static byte[] utf8(String text) {
         return text.getBytes(StandardCharsets.UTF_8);
-    }
-
-    private static Object stats(long[] latencies, long elapsed) {
-        long[] known = Arrays.stream(latencies).filter(nanos -> nanos >= 0).sorted().toArray();
-        if (known.length == 0) {
-            return Json.map("acknowledged", 0, "seconds", elapsed / 1e9);
-        }
-        return Json.map(
-            "acknowledged", known.length,
-            "seconds", elapsed / 1e9,
-            "average_ms", Arrays.stream(known).average().getAsDouble() / 1e6,
-            "p50_ms", quantile(known, 0.50),
-            "p99_ms", quantile(known, 0.99),
-            "p999_ms", quantile(known, 0.999),
-            "max_ms", known[known.length - 1] / 1e6);
-    }
-
-    private static double quantile(long[] sorted, double q) {
-        return sorted[(int) Math.min(sorted.length - 1, Math.floor(q * sorted.length))] / 1e6;
     }
 }

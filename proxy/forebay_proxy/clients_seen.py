@@ -1,0 +1,175 @@
+"""Which clients there are, and what they speak: whoever is too old for Kafka 4 is to be found before the upgrade.
+
+In: connections, once they have said who they are, their requests and records. Out: `snapshot`, for Stats to carry, and
+`rows` of merged snapshots, for people and machines. A client is its id, its address (without the port) and its
+software. Of those that are gone the least recently connected make room: never more than MOST are kept.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from forebay_codecs import kafka_4
+from forebay_codecs.apis import APIS, PRODUCE
+
+SOFTWARE: Final = "forebay-clients"
+"""What `forebay clients` calls itself."""
+MOST: Final = 1000
+LONGEST_TEXT: Final = 255
+"""Of what clients say of themselves; the rest is cut off."""
+MOST_VERSIONS: Final = 200
+"""Pairs of API and version of one client. Real ones use some twenty."""
+
+Identity = tuple[str | None, str, str | None, str | None]
+"""(client id, address, software name, software version). Software is known from ApiVersions v3 on."""
+
+
+class SeenClient(msgspec.Struct, array_like=True):
+    """`requests`: by api_key << 16 | version. `last_seen` in seconds since 1970; `rate` in records/s of late."""
+
+    client_id: str | None
+    address: str
+    software: str | None
+    software_version: str | None
+    connections: int = 0
+    records: int = 0
+    rate: float = 0.0
+    last_seen: float = 0.0
+    requests: dict[int, int] = {}
+
+    @property
+    def identity(self) -> Identity:
+        return self.client_id, self.address, self.software, self.software_version
+
+    def request(self, api_key: int, version: int) -> None:
+        key = api_key << 16 | version
+        requests = self.requests
+        if key in requests:
+            requests[key] += 1
+        elif len(requests) < MOST_VERSIONS:
+            requests[key] = 1
+
+    def add(self, other: SeenClient) -> None:
+        """The same client on another worker."""
+        self.connections += other.connections
+        self.records += other.records
+        self.rate += other.rate
+        self.last_seen = max(self.last_seen, other.last_seen)
+        for key, count in other.requests.items():
+            self.requests[key] = self.requests.get(key, 0) + count
+
+
+class ClientsSeen:
+    """See the module. One a process. `started` and all `now` are in seconds of one clock, `time_of_day` since 1970."""
+
+    def __init__(self, started: float) -> None:
+        self._clients: OrderedDict[Identity, SeenClient] = OrderedDict()  # least recently connected first
+        self._before: tuple[float, dict[Identity, int]] = (started, {})
+        self._turned: tuple[float, dict[Identity, int]] = (started, {})
+
+    def connected(
+        self,
+        client_id: str | None,
+        address: str,
+        software: str | None,
+        software_version: str | None,
+        time_of_day: float,
+    ) -> SeenClient:
+        """One more connection of a client."""
+        identity = _cut(client_id), address, _cut(software), _cut(software_version)
+        client = self._clients.get(identity)
+        if client is None:
+            self._make_room()
+            client = self._clients[identity] = SeenClient(*identity, requests={})
+        self._clients.move_to_end(identity)
+        client.connections += 1
+        client.last_seen = time_of_day
+        return client
+
+    def gone(self, client: SeenClient, time_of_day: float) -> None:
+        client.connections -= 1
+        client.last_seen = time_of_day
+
+    def _make_room(self) -> None:
+        if len(self._clients) < MOST:
+            return
+        gone = next((identity for identity, client in self._clients.items() if not client.connections), None)
+        del self._clients[gone if gone is not None else next(iter(self._clients))]
+
+    def turn(self, now: float) -> None:
+        """A window is over; rates are those of this one and the next."""
+        self._before = self._turned
+        self._turned = now, {identity: client.records for identity, client in self._clients.items()}
+
+    def snapshot(self, now: float) -> list[SeenClient]:
+        began, before = self._before
+        for identity, client in self._clients.items():
+            client.rate = (client.records - before.get(identity, 0)) / max(now - began, 1.0)
+        return list(self._clients.values())
+
+
+def _cut(text: str | None) -> str | None:
+    return text[:LONGEST_TEXT] if text is not None else None
+
+
+def merge(snapshots: Iterable[list[SeenClient]]) -> list[SeenClient]:
+    """Several workers' as one."""
+    merged: dict[Identity, SeenClient] = {}
+    for snapshot in snapshots:
+        for client in snapshot:
+            known = merged.get(client.identity)
+            if known is None:
+                merged[client.identity] = msgspec.structs.replace(client, requests=dict(client.requests))
+            else:
+                known.add(client)
+    if len(merged) <= MOST:
+        return list(merged.values())
+    return sorted(merged.values(), key=lambda client: (client.connections > 0, client.last_seen))[-MOST:]
+
+
+def past(snapshot: list[SeenClient]) -> list[SeenClient]:
+    """What remains of a worker that is gone."""
+    return [msgspec.structs.replace(client, connections=0, rate=0.0) for client in snapshot]
+
+
+def rows(clients: Iterable[SeenClient]) -> list[dict[str, Any]]:
+    """For JSON, without the command that asks; those that Kafka 4 would not serve first.
+
+    `too_old_for_kafka_4`: what it would refuse, as "Produce v2"; `bridged`: all of that is what Forebay takes for it.
+    """
+    found: list[dict[str, Any]] = []
+    for client in clients:
+        if client.software == SOFTWARE:
+            continue
+        spoken: dict[int, dict[int, int]] = {}
+        for key, count in sorted(client.requests.items()):
+            spoken.setdefault(key >> 16, {})[key & 0xFFFF] = count
+        too_old = [
+            (key, version) for key, counts in spoken.items() for version in counts if not kafka_4.takes(key, version)
+        ]
+        found.append(
+            {
+                "client_id": client.client_id,
+                "software_name": client.software,
+                "software_version": client.software_version,
+                "address": client.address,
+                "connections": client.connections,
+                "records": client.records,
+                "records_per_second": round(client.rate, 1),
+                "last_seen": round(client.last_seen, 3),
+                "requests": {
+                    APIS[key].name: {str(version): count for version, count in counts.items()}
+                    for key, counts in spoken.items()
+                    if key in APIS
+                },
+                "survives_kafka_4": not too_old,
+                "too_old_for_kafka_4": [f"{APIS[key].name} v{version}" for key, version in too_old if key in APIS],
+                "bridged": bool(too_old) and all(key == PRODUCE for key, _ in too_old),
+            }
+        )
+    found.sort(key=lambda row: (row["survives_kafka_4"], -row["connections"], row["client_id"] or "", row["address"]))
+    return found

@@ -1,0 +1,199 @@
+"""Producers of before Kafka 0.11: Kafka 4 refuses them; through Forebay every record arrives, as it was sent.
+
+FOREBAY_TEST_RECORDS=100000 runs the whole matrix with as many (half an hour); without it the matrix is small, and each
+client sends 100,000 with each codec once.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import cycle
+
+import pytest
+
+from forebay_codecs import api_versions, kafka_4
+from forebay_codecs.apis import APIS, PRODUCE
+from tests.integration.route import Route
+from tests.kit.ancient import PROGRAMS, AncientProgram
+from tests.kit.clients import Client
+from tests.kit.java import AncientJavaClient
+from tests.kit.paths import ANCIENT_CLIENT_VERSIONS, BROKER_VERSIONS
+from tests.kit.spec import Acks, Codec, ConsumedRecord, Keys, ProduceResult, ProduceSpec
+
+pytestmark = pytest.mark.integration
+
+RECORDS = int(os.environ.get("FOREBAY_TEST_RECORDS", "1500"))
+MANY = 100_000
+OLD_CODECS: tuple[Codec, ...] = ("none", "gzip", "snappy", "lz4")
+ACKS: tuple[Acks, ...] = ("0", "1", "all")
+KEYS: tuple[Keys, ...] = ("keyed", "null", "mixed")
+SENDS_TIMESTAMPS = "0.10"
+"""From this version on."""
+
+Ancient = AncientJavaClient | AncientProgram
+
+
+@pytest.fixture(scope="module")
+def ancient() -> Iterator[Callable[[str], AncientJavaClient]]:
+    """Version → client, one JVM each."""
+    clients: dict[str, AncientJavaClient] = {}
+
+    def get(version: str) -> AncientJavaClient:
+        if version not in clients:
+            clients[version] = AncientJavaClient(version)
+        return clients[version]
+
+    yield get
+    for client in clients.values():
+        client.close()
+
+
+def produced(route: Route, client: Ancient, spec: ProduceSpec) -> None:
+    """Produces over the route; then what must hold of what the brokers have."""
+    began = time.time()
+    since = route.log.ends(spec.topic)
+    result = client.produce(route.bootstrap, spec)
+    found = route.log.read(spec.topic, since, at_least=spec.count)
+    assert not result.failures
+    assert len(result.acks) == spec.count
+    _content_unchanged(spec, found)
+    _keyed_records_stay_in_order_where_the_client_put_them(spec, result, found)
+    for record in found:  # the client's clock or the receipt's: both are this machine's
+        assert 1000 * began - 1000 <= record.timestamp <= 1000 * time.time() + 1000
+        assert record.headers == ()
+
+
+def _content_unchanged(spec: ProduceSpec, found: list[ConsumedRecord]) -> None:
+    sent = Counter((spec.key(seq), spec.value(seq)) for seq in range(spec.count))
+    assert Counter((record.key, record.value) for record in found) == sent
+
+
+def _keyed_records_stay_in_order_where_the_client_put_them(
+    spec: ProduceSpec, result: ProduceResult, found: list[ConsumedRecord]
+) -> None:
+    """Keys are unique, so each names its record."""
+    seq_of = {spec.key(seq): seq for seq in range(spec.count) if spec.is_keyed(seq)}
+    acks = {ack.seq: ack for ack in result.acks}
+    last: dict[int, int] = defaultdict(lambda: -1)
+    for record in found:
+        if record.key is None:
+            continue
+        seq = seq_of[record.key]
+        assert last[record.partition] < seq
+        last[record.partition] = seq
+        if spec.acks != "0":
+            assert acks[seq].partition == record.partition
+            if spec.keys == "keyed":
+                assert acks[seq].offset == record.offset
+
+
+def spec_of(route: Route, whom: str, count: int, codec: Codec, acks: Acks, keys: Keys) -> ProduceSpec:
+    topic = route.topic_for(f"ancient-{whom}")
+    return ProduceSpec(
+        topic, "old", count=count, keys=keys, key_count=count, acks=acks, compression=codec, contents="mixed"
+    )
+
+
+@pytest.mark.parametrize("kafka", BROKER_VERSIONS)
+@pytest.mark.parametrize("acks", ACKS)
+@pytest.mark.parametrize("codec", OLD_CODECS)
+@pytest.mark.parametrize("version", ANCIENT_CLIENT_VERSIONS)
+def test_java(
+    open_route: Callable[[str], Route],
+    ancient: Callable[[str], AncientJavaClient],
+    version: str,
+    codec: Codec,
+    acks: Acks,
+    kafka: str,
+) -> None:
+    route = open_route(kafka)
+    for keys in KEYS:
+        produced(route, ancient(version), spec_of(route, version, RECORDS, codec, acks, keys))
+
+
+@pytest.mark.parametrize("kafka", BROKER_VERSIONS)
+@pytest.mark.parametrize(
+    ("version", "codec", "acks"),
+    [
+        (version, codec, acks)
+        for version in ANCIENT_CLIENT_VERSIONS
+        for codec, acks in zip(OLD_CODECS, cycle(reversed(ACKS)))
+    ],
+)
+def test_a_hundred_thousand_records(
+    open_route: Callable[[str], Route],
+    ancient: Callable[[str], AncientJavaClient],
+    version: str,
+    codec: Codec,
+    acks: Acks,
+    kafka: str,
+) -> None:
+    route = open_route(kafka)
+    produced(route, ancient(version), spec_of(route, version, MANY, codec, acks, "mixed"))
+
+
+def program_cases() -> Iterator[object]:
+    for program in PROGRAMS:
+        for codec in OLD_CODECS:
+            spec = ProduceSpec("", "", compression=codec, keys="keyed")
+            if program.can(spec):
+                for acks in ("1", "all"):
+                    yield pytest.param(program, codec, acks, id=f"{program.name}-{codec}-{acks}")
+
+
+@pytest.mark.parametrize("kafka", BROKER_VERSIONS)
+@pytest.mark.parametrize(("program", "codec", "acks"), list(program_cases()))
+def test_other_families(
+    open_route: Callable[[str], Route], program: AncientProgram, codec: Codec, acks: Acks, kafka: str
+) -> None:
+    route = open_route(kafka)
+    for keys in KEYS:
+        spec = spec_of(route, program.name, RECORDS, codec, acks, keys)
+        produced(route, program, spec if program.can(spec) else replace(spec, contents="text"))
+
+
+@pytest.mark.parametrize("version", ANCIENT_CLIENT_VERSIONS)
+def test_directly_kafka_4_serves_none_of_them(
+    route: Route, ancient: Callable[[str], AncientJavaClient], version: str
+) -> None:
+    """What all of this is for."""
+    topic = route.new_topic()
+    spec = ProduceSpec(topic, "direct", count=10, props={"retries": "0", "request.timeout.ms": "2000"})
+    result = ancient(version).produce(route.cluster.bootstrap, spec)
+    assert sorted(result.failures) == list(range(10))
+
+
+def test_who_is_too_old_is_found_before_the_upgrade(
+    route: Route, ancient: Callable[[str], AncientJavaClient], get_client: Callable[[str], Client]
+) -> None:
+    assert route.forebay is not None
+    version = "0.9.0.1"
+    topic = route.new_topic()
+    new = get_client("confluent")
+    ancient(version).produce(route.bootstrap, ProduceSpec(topic, "old", props={"client.id": "till-7"}))
+    new.produce(route.bootstrap, ProduceSpec(topic, "new", props={"client.id": "shop"}))
+    for how in (("--bootstrap-servers", route.bootstrap), ("--url", route.forebay.admin_url)):
+        rows = {row["client_id"]: row for row in route.forebay.clients(*how)}
+        old, young = rows["till-7"], rows["shop"]
+        assert (old["survives_kafka_4"], old["too_old_for_kafka_4"], old["bridged"]) == (False, ["Produce v1"], True)
+        assert (old["software_name"], old["records"]) == (None, 200)
+        assert old["requests"]["Produce"].keys() == {"1"}
+        assert (young["survives_kafka_4"], young["software_name"]) == (True, "confluent-kafka-python")
+        assert young["records"] == 200
+
+
+def test_what_kafka_4_takes_is_what_it_says(route: Route) -> None:
+    """But for Produce, of which it advertises what it refuses."""
+    host, _, port = route.cluster.bootstrap.partition(",")[0].rpartition(":")
+    asked = api_versions.request(1, "test", 0, "", "")
+    with socket.create_connection((host, int(port)), 10) as connection, connection.makefile("rb") as answers:
+        connection.sendall(len(asked).to_bytes(4, "big") + asked)
+        answer = answers.read(int.from_bytes(answers.read(4), "big"))
+    offered = api_versions.parse_api_versions(answer, 0)
+    lowest = {key: low for key, (low, _) in offered.items() if low and key in APIS}
+    assert lowest | {PRODUCE: 3} == dict(kafka_4.LOWEST)
