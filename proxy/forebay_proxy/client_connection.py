@@ -186,15 +186,20 @@ class ClientConnection(asyncio.Protocol):
         self._shared.metrics.upstream_lost()
         self._shared.log.info("broker closed a client's connection", client=self.peer, node=self.node_id, reason=why)
         if awaited is not None and not self._shared.gateway.takes(awaited.api.key, awaited.version):
-            self._shared.metrics.too_old()
+            self._too_old(awaited.api, awaited.version)
+        self.close()
+
+    def _too_old(self, api: Api, version: int) -> None:
+        """One line for each client, API and version, though it comes back again and again."""
+        seen = self._seen
+        if seen is not None and self._shared.metrics.too_old(seen, api.key, version):
             self._shared.log.warning(
                 "a client is too old for the brokers, which closed its connection (KIP-896)",
                 client=self.peer,
-                client_id=self._seen.client_id if self._seen is not None else None,
-                api=awaited.api.name,
-                version=awaited.version,
+                client_id=seen.client_id,
+                api=api.name,
+                version=version,
             )
-        self.close()
 
     def produce_answered(self, response: bytes, version: int) -> None:
         self._shared.gateway.produce_answered(response, version)

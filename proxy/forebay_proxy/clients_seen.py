@@ -70,6 +70,7 @@ class ClientsSeen:
         self._clients: OrderedDict[Identity, SeenClient] = OrderedDict()  # least recently connected first
         self._before: tuple[float, dict[Identity, int]] = (started, {})
         self._turned: tuple[float, dict[Identity, int]] = (started, {})
+        self._refused: dict[Identity, set[int]] = {}
 
     def connected(
         self,
@@ -94,11 +95,21 @@ class ClientsSeen:
         client.connections -= 1
         client.last_seen = time_of_day
 
+    def too_old(self, client: SeenClient, api_key: int, version: int) -> bool:
+        """A broker does not take such requests of it. True the first time that this is found."""
+        known = self._refused.setdefault(client.identity, set())
+        before = len(known)
+        if before < MOST_VERSIONS:
+            known.add(api_key << 16 | version)
+        return len(known) > before
+
     def _make_room(self) -> None:
         if len(self._clients) < MOST:
             return
         gone = next((identity for identity, client in self._clients.items() if not client.connections), None)
-        del self._clients[gone if gone is not None else next(iter(self._clients))]
+        identity = gone if gone is not None else next(iter(self._clients))
+        del self._clients[identity]
+        self._refused.pop(identity, None)
 
     def turn(self, now: float) -> None:
         """A window is over; rates are those of this one and the next."""

@@ -26,11 +26,8 @@ from forebay_codecs.metadata_response import assemble, encode_cluster, encode_to
 from forebay_policies.metadata_cache import NEVER, CachedTopic, MetadataCache
 from forebay_proxy.metadata_updater import MetadataUpdater
 from forebay_proxy.metrics import Stats
+from forebay_proxy.produce_handler import WAITS
 from forebay_proxy.produce_sorting import LONGEST_NAME
-
-WAITS = "produce"
-"""Why a client is held meanwhile: the same as for Produce, since a connection has one request at a time to wait for."""
-
 
 PIPELINED_S: Final = 0.05
 """Less than any client's pause between an answer and its next try, more than a round trip within a site."""
@@ -163,7 +160,7 @@ class Question:
             self._reply(now)
             return
         handler.answered["after_asking"].value += 1
-        self._client.hold(WAITS)
+        self._client.hold(WAITS)  # as for Produce: a connection has one request at a time to wait for
         self._asked = True
         self._timer = handler.loop.call_later(handler.request_timeout, self._expired)
         for name, fresh_since in missing:

@@ -67,9 +67,10 @@ class TrafficMetrics:
         """A client left in the middle of a frame."""
         self._cut_off.value += 1
 
-    def too_old(self) -> None:
-        """A broker closed a client for a version that it does not take."""
+    def too_old(self, client: SeenClient, api_key: int, version: int) -> bool:
+        """A broker closed a client for a version that it does not take. True: of this one that was not known."""
         self._too_old.value += 1
+        return self._clients.too_old(client, api_key, version)
 
     def upstream_lost(self) -> None:
         self._upstream_lost.value += 1

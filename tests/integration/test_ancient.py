@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -17,13 +18,15 @@ from itertools import cycle
 import pytest
 
 from forebay_codecs import api_versions, kafka_4
-from forebay_codecs.apis import APIS, PRODUCE
+from forebay_codecs.apis import APIS, FETCH, PRODUCE
 from tests.integration.route import Route
 from tests.kit.ancient import PROGRAMS, AncientProgram
 from tests.kit.clients import Client
 from tests.kit.java import AncientJavaClient
 from tests.kit.paths import ANCIENT_CLIENT_VERSIONS, BROKER_VERSIONS
+from tests.kit.ports import LOOPBACK
 from tests.kit.spec import Acks, Codec, ConsumedRecord, Keys, ProduceResult, ProduceSpec
+from tests.kit.wire import request
 
 pytestmark = pytest.mark.integration
 
@@ -197,3 +200,16 @@ def test_what_kafka_4_takes_is_what_it_says(route: Route) -> None:
     offered = api_versions.parse_api_versions(answer, 0)
     lowest = {key: low for key, (low, _) in offered.items() if low and key in APIS}
     assert lowest | {PRODUCE: 3} == dict(kafka_4.LOWEST)
+
+
+def test_an_old_consumer_is_closed_and_the_log_says_once_why(route: Route) -> None:
+    assert route.forebay is not None
+    client_id = route.new_name("ancient-consumer")
+    body = struct.pack(">iiii", -1, 100, 1, 0)  # replica_id, max_wait_ms, min_bytes, no topics
+    for _ in range(3):
+        with socket.create_connection((LOOPBACK, route.forebay.node_port(0)), 10) as connection:
+            connection.sendall(request(FETCH, 2, 1, body, client_id))
+            assert connection.recv(1) == b""
+    lines = [line for line in route.forebay.log.read_text().splitlines() if client_id in line]
+    assert len(lines) == 1
+    assert all(word in lines[0] for word in ("KIP-896", "Fetch", "2"))

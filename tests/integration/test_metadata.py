@@ -151,6 +151,30 @@ def test_a_broker_that_leaves_and_joins_is_seen(cluster: KafkaCluster, forebay: 
     wait_until(lambda: ask_metadata(forebay.node_port(2)) is not None, SEEN_WITHIN, "its listener stands")
 
 
+def test_the_metrics_say_what_the_cache_does(cluster: KafkaCluster) -> None:
+    """A cache of its own, so that what is counted is what is asked here."""
+    names = [f"counted-{number}" for number in range(3)]
+    for name in names:
+        cluster.create_topic(name)
+    with ForebayProcess(cluster.bootstrap, cluster.nodes) as forebay:
+        before = forebay.metrics()
+        for _ in range(4):  # each on a connection of its own
+            asked(forebay.port, 9, names)
+        after = forebay.metrics()
+
+    def more(name: str) -> float:
+        return after[name] - before[name]
+
+    assert more('forebay_metadata_topics_total{found="miss"}') == 3
+    assert more('forebay_metadata_topics_total{found="hit"}') == 9
+    assert more('forebay_metadata_requests_total{answered="after_asking"}') == 1
+    assert more('forebay_metadata_requests_total{answered="from_cache"}') == 3
+    assert more("forebay_metadata_upstream_requests_total") == 1
+    assert more('forebay_metadata_upstream_bytes_total{direction="response"}') > 100
+    assert after["forebay_metadata_cached_topics"] == 3
+    assert 0 <= after["forebay_metadata_age_ms_p50"] <= after["forebay_metadata_age_ms_p99"] < 10_000
+
+
 def test_late_metadata_is_not_noticed_by_who_produces() -> None:
     """Every broker's Metadata answers come five seconds late; whoever knows its topic goes on."""
     with ExitStack() as stack:

@@ -26,6 +26,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from forebay_proxy import workers
 from forebay_proxy.settings import HostPort, Settings
 from forebay_proxy.workers import HUNG_S, SILENT_S, Supervisor
+from tests.kit.event_loop import turns
 from tests.kit.ports import free_ports
 from tests.proxy.fake_app import APP
 
@@ -349,6 +350,8 @@ def test_a_worker_that_hangs_is_killed_and_another_takes_its_place(monkeypatch: 
             hung = worker.process_id
             assert hung is not None
             os.kill(hung, signal.SIGSTOP)
+            os.waitid(os.P_PID, hung, os.WSTOPPED)  # noqa: ASYNC222 - at once
+            await turns()  # what it said before is heard
             worker.ask()
             now += HUNG_S + 1
             assert not worker.hung  # by the clock alone: it may be the supervisor that stood still
