@@ -41,6 +41,7 @@ HOT = (
     "policies/forebay_policies/metadata_cache.py",
     "policies/forebay_policies/producer_batch.py",
     "proxy/forebay_proxy/client_connection.py",
+    "proxy/forebay_proxy/client_identity.py",
     "proxy/forebay_proxy/delivery.py",
     "proxy/forebay_proxy/gateway.py",
     "proxy/forebay_proxy/opaque_connection.py",

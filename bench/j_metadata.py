@@ -33,7 +33,14 @@ PREFIX: Final = "flood-"
 TARGET: Final = 1 / 50
 HITS: Final = (1, 100, 2_000)
 _PROGRAM: Final = Path(__file__).parent / "java" / "ManyTopics.java"
-_FLAGS: Final = ("-Xmx3g", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
+_FLAGS: Final = (
+    "-Xms4g",
+    "-Xmx4g",
+    "-Xmn3g",
+    "-XX:+UseSerialGC",
+    "-XX:-UsePerfData",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+)
 
 
 class Flood(NamedTuple):

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from typing import cast
 
 import uvloop
 
+from bench.wire_relay import Client, Side
 from forebay_codecs.apis import METADATA
 from forebay_codecs.frame import FrameSplitter, Head
 from forebay_codecs.header import PEEK_SIZE, peek
@@ -26,79 +26,51 @@ class _Counts:
     bytes = 0
 
 
-class _Side(asyncio.Protocol):
-    """One of two connections; what comes before the other one stands waits for it."""
+class _Counted(Side):
+    """Says where frames begin."""
 
-    def __init__(self, counts: _Counts, head_size: int) -> None:
-        self.other: _Side | None = None
-        self.transport: asyncio.Transport | None = None
+    def __init__(self, counts: _Counts) -> None:
+        Side.__init__(self)
         self.asked: set[int] = set()
         self._counts = counts
-        self._splitter = FrameSplitter(head_size, _LARGEST)
-        self._early: list[bytes] = []
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-        if self._early:
-            self.transport.writelines(self._early)
+        self._splitter = FrameSplitter(4, _LARGEST)
 
     def data_received(self, data: bytes) -> None:
-        assert self.other is not None
         self._splitter.feed(data)
         while (event := self._splitter.next_event()) is not None:
             if isinstance(event, Head):
                 self._splitter.cut_through()
-                self.count(event)
-        self.other.write(data)
+                self.begins(event)
+        super().data_received(data)
 
-    def count(self, head: Head) -> None:
+    def begins(self, head: Head) -> None:
         """A response: of a Metadata request, if that was asked with this id."""
         correlation_id = int.from_bytes(head.start[:4], "big", signed=True)
         if correlation_id in self.asked:
             self.asked.discard(correlation_id)
             self._counts.bytes += head.size
 
-    def write(self, data: bytes) -> None:
-        if self.transport is None:
-            self._early.append(data)
-        elif not self.transport.is_closing():
-            self.transport.write(data)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self.other is not None and self.other.transport is not None:
-            self.other.transport.close()
-
-
-class _Client(_Side):
+class _Asking(_Counted, Client):
     def __init__(self, counts: _Counts, broker: int) -> None:
-        super().__init__(counts, PEEK_SIZE)
-        self.other = _Side(counts, 4)
-        self.other.other = self
-        self._broker = broker
+        _Counted.__init__(self, counts)
+        self._answers = _Counted(counts)
+        Client.__init__(self, broker, self._answers)
+        self._splitter = FrameSplitter(PEEK_SIZE, _LARGEST)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._connecting = asyncio.create_task(self._connect())
-
-    async def _connect(self) -> None:
-        other = self.other
-        assert other is not None
-        await asyncio.get_running_loop().create_connection(lambda: other, LOOPBACK, self._broker)
-
-    def count(self, head: Head) -> None:
-        assert self.other is not None
+    def begins(self, head: Head) -> None:
         key, _, correlation_id = peek(head.start, 0)
         if key == METADATA:
             self._counts.requests += 1
             self._counts.bytes += head.size
-            self.other.asked.add(correlation_id)
+            self._answers.asked.add(correlation_id)
 
 
 async def count(pairs: list[tuple[int, int]]) -> None:
     loop = asyncio.get_running_loop()
     counts = _Counts()
     for port, broker in pairs:
-        await loop.create_server(lambda broker=broker: _Client(counts, broker), LOOPBACK, port)  # type: ignore[misc]
+        await loop.create_server(lambda broker=broker: _Asking(counts, broker), LOOPBACK, port)  # type: ignore[misc]
     await loop.run_in_executor(None, sys.stdin.read)
     print(json.dumps({"requests": counts.requests, "bytes": counts.bytes}))
 

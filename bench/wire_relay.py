@@ -15,10 +15,10 @@ import uvloop
 from tests.kit.ports import LOOPBACK
 
 
-class _Side(asyncio.Protocol):
+class Side(asyncio.Protocol):
     """One of two connections; what comes before the other one stands waits for it."""
 
-    def __init__(self, other: _Side | None = None) -> None:
+    def __init__(self, other: Side | None = None) -> None:
         self.other = other
         self.transport: asyncio.Transport | None = None
         self._early: list[bytes] = []
@@ -43,11 +43,12 @@ class _Side(asyncio.Protocol):
             self.other.transport.close()
 
 
-class _Client(_Side):
-    def __init__(self, broker: int) -> None:
-        super().__init__(_Side())
-        assert self.other is not None
-        self.other.other = self
+class Client(Side):
+    """`other` is the broker's side, connected when the client's is there."""
+
+    def __init__(self, broker: int, other: Side) -> None:
+        super().__init__(other)
+        other.other = self
         self._broker = broker
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -61,7 +62,7 @@ class _Client(_Side):
 
 
 async def relay(broker: int, port: int) -> None:
-    server = await asyncio.get_running_loop().create_server(lambda: _Client(broker), LOOPBACK, port)
+    server = await asyncio.get_running_loop().create_server(lambda: Client(broker, Side()), LOOPBACK, port)
     await server.serve_forever()
 
 

@@ -96,13 +96,11 @@ def rewrite_api_versions(response: bytes, version: int) -> bytes:
     return splice(response, start, end, array.getvalue())
 
 
-def with_admin(response: bytes, version: int, address: str) -> bytes:
-    """The response, which has no error, with the address of Forebay's admin endpoint in a tagged field of its own."""
-    reader = Reader(response, 6)
-    for _ in range(reader.array(True)):
-        reader.skip(6)
-        reader.skip_tags()
-    reader.skip(4)  # throttle_time_ms
+def with_admin(response: bytes, address: str) -> bytes:
+    """A response of v3 or v4 with the address of Forebay's admin endpoint in a tagged field; an error as it came."""
+    reader = _at_tags(response)
+    if reader is None:
+        return response
     start = reader.pos
     fields = [(tag, response[first:last]) for tag, first, last in reader.tags()]
     writer = Writer()
@@ -111,18 +109,24 @@ def with_admin(response: bytes, version: int, address: str) -> bytes:
 
 
 def admin(response: bytes) -> str | None:
-    """What `with_admin` said in a response of v3 or v4; None: nothing."""
+    """What `with_admin` said; None: nothing."""
+    reader = _at_tags(response)
+    for tag, start, end in reader.tags() if reader is not None else ():
+        if tag == ADMIN_TAG:
+            return response[start:end].decode(errors="replace")
+    return None
+
+
+def _at_tags(response: bytes) -> Reader | None:
+    """Before the tagged fields of a response of v3 or v4; None where it is an error."""
     reader = Reader(response, 4)
     if reader.i16() != NONE:
         return None
     for _ in range(reader.array(True)):
         reader.skip(6)
         reader.skip_tags()
-    reader.skip(4)
-    for tag, start, end in reader.tags():
-        if tag == ADMIN_TAG:
-            return response[start:end].decode(errors="replace")
-    return None
+    reader.skip(4)  # throttle_time_ms
+    return reader
 
 
 def unsupported_version_response(correlation_id: int) -> bytes:

@@ -16,11 +16,11 @@ from time import monotonic
 from typing import cast
 
 from forebay_codecs import api_versions, metadata_request, produce_request
-from forebay_codecs.apis import API_VERSIONS, APIS, PRODUCE, SASL_HANDSHAKE, Api
+from forebay_codecs.apis import APIS, PRODUCE, SASL_HANDSHAKE, Api
 from forebay_codecs.errors import Malformed
 from forebay_codecs.frame import Frame, FrameSplitter, FrameTooLarge, Head
-from forebay_codecs.header import LONGEST_HEADER, PEEK_SIZE, peek, peek_client_id
-from forebay_proxy.clients_seen import SOFTWARE, SeenClient
+from forebay_codecs.header import LONGEST_HEADER, PEEK_SIZE, peek
+from forebay_proxy.client_identity import ClientIdentity
 from forebay_proxy.descriptors import unread
 from forebay_proxy.gateway import Shared
 from forebay_proxy.metadata_handler import Told
@@ -67,8 +67,7 @@ class ClientConnection(asyncio.Protocol):
         self._passing = False  # its first bytes are on their way to the broker
         self._draining = False
         self._left_at: float | None = None
-        self._seen: SeenClient | None = None  # known once the first bytes of a request are
-        self._first_request = (0, 0)
+        self._who = ClientIdentity(shared.metrics, shared.log)
         self.received = 0
         self._advertised_host = self.host = self.peer = ""
 
@@ -134,8 +133,7 @@ class ClientConnection(asyncio.Protocol):
         return done
 
     def produced(self, records: int) -> None:
-        if self._seen is not None:
-            self._seen.records += records
+        self._who.produced(records)
 
     def reserve_answer(self) -> Callable[[bytes | None], None]:
         slot = self.orderer.open()
@@ -186,20 +184,8 @@ class ClientConnection(asyncio.Protocol):
         self._shared.metrics.upstream_lost()
         self._shared.log.info("broker closed a client's connection", client=self.peer, node=self.node_id, reason=why)
         if awaited is not None and not self._shared.gateway.takes(awaited.api.key, awaited.version):
-            self._too_old(awaited.api, awaited.version)
+            self._who.too_old(awaited.api, awaited.version, self.peer)
         self.close()
-
-    def _too_old(self, api: Api, version: int) -> None:
-        """One line for each client, API and version, though it comes back again and again."""
-        seen = self._seen
-        if seen is not None and self._shared.metrics.too_old(seen, api.key, version):
-            self._shared.log.warning(
-                "a client is too old for the brokers, which closed its connection (KIP-896)",
-                client=self.peer,
-                client_id=seen.client_id,
-                api=api.name,
-                version=version,
-            )
 
     def produce_answered(self, response: bytes, version: int) -> None:
         self._shared.gateway.produce_answered(response, version)
@@ -284,8 +270,7 @@ class ClientConnection(asyncio.Protocol):
             self._splitter.clear()
         self._shared.intake.arrived(self)
         self._shared.metrics.closed(self.node_id)
-        if self._seen is not None:
-            self._shared.metrics.gone(self._seen)
+        self._who.gone()
         self._shared.places.gone(self)
 
     # Requests
@@ -302,8 +287,8 @@ class ClientConnection(asyncio.Protocol):
                 elif isinstance(event, Frame):
                     self._gathered(event.data)
                 else:
-                    if self._seen is None:
-                        self._name(bytes(event.data[4 : 4 + LONGEST_HEADER]))
+                    if not self._who.known:
+                        self._who.says(bytes(event.data[4 : 4 + LONGEST_HEADER]), self.host)
                     self._cut_through.append(event.data)
                     if event.last:
                         self._passing = False
@@ -341,10 +326,7 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(key, version)
             return
         self._shared.metrics.request(self._api.name)
-        if self._seen is not None:
-            self._seen.request(key, version)
-        else:
-            self._first_request = key, version
+        self._who.begins(key, version)
         if self._route is Route.METADATA and self._authenticating:
             self._route = Route.OPAQUE  # what a client may know of is the broker's to say
         if self._route is not Route.OPAQUE:
@@ -367,24 +349,11 @@ class ClientConnection(asyncio.Protocol):
         )
         self.leave()
 
-    def _name(self, frame: bytes) -> None:
-        """The first bytes of the first request tell whose it is."""
-        key, version = self._first_request
-        software: tuple[str | None, str | None] = (None, None)
-        try:
-            client_id = peek_client_id(frame)
-            if key == API_VERSIONS:
-                software = api_versions.software(frame, version)
-        except Malformed:  # cut short where it came in pieces: not told again
-            client_id = None
-        self._seen = self._shared.metrics.named(client_id, self.host, *software)
-        self._seen.request(key, version)
-
     def _gathered(self, frame: bytes) -> None:
         _, version, correlation_id = peek(frame, 0)
         assert self._api is not None
-        if self._seen is None:
-            self._name(frame)
+        if not self._who.known:
+            self._who.says(frame, self.host)
         if self._route is Route.API_VERSIONS:
             self._answer_api_versions(version, correlation_id)
         elif self._route is Route.METADATA:
@@ -417,14 +386,11 @@ class ClientConnection(asyncio.Protocol):
             self.reserve_answer()(_framed(api_versions.unsupported_version_response(correlation_id)))
             return
         answer = self.reserve_answer()
-
-        # Forebay's own command is told where to ask further, nobody else. Software is told from v3 on.
-        seen = self._seen
-        own_command = seen is not None and seen.software == SOFTWARE
+        own_command = self._who.is_own_command  # is told where to ask further, nobody else
 
         def ready(response: bytes | None) -> None:
             if response is not None and own_command:
-                response = api_versions.with_admin(response, version, self._shared.admin)
+                response = api_versions.with_admin(response, self._shared.admin)
             own = correlation_id.to_bytes(4, "big", signed=True)
             answer(_framed(own + response[4:]) if response is not None else None)
 

@@ -35,6 +35,7 @@ VERSIONS = pytest.mark.parametrize("version", range(5))
 
 VOTE = 52
 FROM_THE_FUTURE = 999
+REFUSED = ErrorCode.cluster_authorization_failed
 
 
 def response_class(version: int) -> Any:
@@ -170,6 +171,8 @@ def test_what_software_asks_is_read(version: int) -> None:
 def test_the_admin_endpoint_stands_where_others_skip_it(version: int, data: st.DataObject) -> None:
     plain = encode_response(replace(data.draw(entities(response_class(version))), error_code=ErrorCode.none))
     assert admin(plain) is None
-    told = with_admin(plain, version, "127.0.0.1:9644")
+    refused = encode_response(replace(decode_response(response_class(version), plain), error_code=REFUSED))
+    assert with_admin(refused, "127.0.0.1:9644") == refused
+    told = with_admin(plain, "127.0.0.1:9644")
     assert admin(told) == "127.0.0.1:9644"
     assert parse_api_versions(told, version) == parse_api_versions(plain, version)
