@@ -59,7 +59,7 @@ class Asked(NamedTuple):
 
 
 def run(short: bool) -> Section:
-    topics, producers = (200, 10) if short else (2_000, 50)
+    topics, producers = (200, 10) if short else (1_000, 50)
     with _cluster() as (cluster, counter):
         _create(cluster, topics)
         with counter:

@@ -283,7 +283,9 @@ async def test_what_nobody_waits_for_any_more_is_not_asked_for() -> None:
         def __getattr__(self, name: str) -> Any:
             raise AssertionError("told after it left")
 
-    async with FakeCluster({"a": [0], "b": [0], "c": [0]}) as brokers, updating(brokers, retry_backoff_ms=1) as running:
+    brokers = FakeCluster({"a": [0], "b": [0], "c": [0]})
+    brokers.metadata_versions = (0, 12)  # in which ids are asked for
+    async with brokers, updating(brokers, retry_backoff_ms=1) as running:
         brokers[0].holds(METADATA)
         running.updater.invalidate([], "error")
         under_way = await brokers[0].receives(METADATA)
@@ -300,6 +302,7 @@ async def test_what_nobody_waits_for_any_more_is_not_asked_for() -> None:
         under_way.answer()
         await until(lambda: running.ready == ["a"])
         assert running.asked()[1:] == [["a"]]
+        assert not any(asked.metadata.ids for asked in brokers[0].requests(METADATA))
         assert not running.updater._by_name
         assert not running.updater._by_id
 
