@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -31,6 +32,8 @@ COUNTED: Final = 5
 """Producers whose Metadata is counted on its way: one asks as much as another."""
 PREFIX: Final = "flood-"
 TARGET: Final = 1 / 50
+TOPICS: Final = int(os.environ.get("BENCH_TOPICS", "2000"))
+"""Half an hour each way on two slow cores, which the clients take for reading answers; with half as many a quarter."""
 HITS: Final = (1, 100, 2_000)
 _PROGRAM: Final = Path(__file__).parent / "java" / "ManyTopics.java"
 _FLAGS: Final = (
@@ -59,9 +62,10 @@ class Asked(NamedTuple):
 
 
 def run(short: bool) -> Section:
-    topics, producers = (200, 10) if short else (1_000, 50)
+    topics, producers = (200, 10) if short else (TOPICS, 50)
     with _cluster() as (cluster, counter):
-        _create(cluster, topics)
+        there = topics if short else max(topics, *HITS)
+        _create(cluster, there)
         with counter:
             _flood(cluster, cluster.bootstrap, COUNTED, topics)
         counted = counter.counted
@@ -72,7 +76,7 @@ def run(short: bool) -> Section:
             through = _flood(cluster, proxy.bootstrap, producers, topics)
             after = _upstream(proxy)
             asked = Asked(*(late - early for late, early in zip(after, before, strict=True)))
-            hits = [_hit(proxy, number, topics) for number in HITS if number <= topics]
+            hits = [_hit(proxy, number, there) for number in HITS if number <= there]
     return Section(
         "j",
         "Metadata of many topics",
