@@ -150,9 +150,14 @@ class MetadataCache:
             known = self._errors.get(name)
             if known is None or not now - known.updated_at < ERROR_AGE_S:
                 return None
-        if known.updated_at <= max(fresh_since, known.invalid_at, self._valid_from):
-            return None
-        return known if now - known.updated_at < self._ages.max else None
+        return known if known.updated_at > max(self._too_old(now, fresh_since), known.invalid_at) else None
+
+    def _too_old(self, now: float, fresh_since: float) -> float:
+        """What was asked for until then is not served, whatever it is."""
+        return max(fresh_since, self._valid_from, now - self._ages.max)
+
+    def knows(self, name: str) -> bool:
+        return name in self._topics
 
     def find_sound(
         self, names: Iterable[str], now: float, fresh_since: float
@@ -161,10 +166,10 @@ class MetadataCache:
         found: dict[str, CachedTopic] = {}
         others: list[str] = []
         topics = self._topics
-        oldest = max(fresh_since, self._valid_from, now - self._ages.max)
+        too_old = self._too_old(now, fresh_since)
         for name in names:
             known = topics.get(name)
-            if known is None or known.topic.error_code or known.updated_at <= max(oldest, known.invalid_at):
+            if known is None or known.topic.error_code or known.updated_at <= max(too_old, known.invalid_at):
                 others.append(name)
             else:
                 found[name] = known
@@ -209,7 +214,7 @@ class MetadataCache:
         Topics that were made since the list was asked for are in it as soon as anybody asked for them by name.
         """
         at = self._all_at
-        if at is None or at <= max(fresh_since, self._valid_from) or not now - at < self._ages.max:
+        if at is None or at <= self._too_old(now, fresh_since):
             return None
         topics = list(self._topics.values())
         if any(self.find(known.name, now) is None for known in topics):
@@ -220,9 +225,9 @@ class MetadataCache:
     def cluster(self, now: float, fresh_since: float = NEVER) -> Brokers | None:
         """The brokers, if they may be served."""
         known = self.brokers
-        if known is None or known.updated_at <= max(fresh_since, self._brokers_invalid_at, self._valid_from):
+        if known is None or known.updated_at <= max(self._too_old(now, fresh_since), self._brokers_invalid_at):
             return None
-        return known if now - known.updated_at < self._ages.max else None
+        return known
 
     # What was learned
 

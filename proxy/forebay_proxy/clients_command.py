@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -26,10 +25,10 @@ from forebay_codecs.errors import Malformed
 from forebay_proxy import __version__
 from forebay_proxy.clients_seen import SOFTWARE
 from forebay_proxy.settings import HostPort
+from forebay_proxy.text_output import json_text, table_text
 
 PATH: Final = "/clients"
 TIMEOUT_S: Final = 10
-UNFOLDED: Final = 1000
 _ANYWHERE: Final = ("0.0.0.0", "::", "")
 _LONGEST_ANSWER: Final = 1 << 20
 _VERSION: Final = 3
@@ -97,7 +96,7 @@ def fetch(url: str) -> list[Row]:
 
 
 def as_json(rows: list[Row]) -> str:
-    return msgspec.json.format(msgspec.json.encode(rows), indent=2).decode()
+    return json_text(rows)
 
 
 def as_table(rows: list[Row], width: int | None) -> str:
@@ -119,12 +118,8 @@ def as_table(rows: list[Row], width: int | None) -> str:
             _verdict(row),
         )
         table.add_row(*map(Text, cells))
-    out = io.StringIO()
-    Console(file=out, width=width or UNFOLDED, color_system=None).print(table)
-    lines = [line.rstrip() for line in out.getvalue().splitlines()]
     lost = sum(not row["survives_kafka_4"] for row in rows)
-    lines.append(f"{len(rows)} clients, {lost} of them too old for Kafka 4.")
-    return "\n".join(lines)
+    return f"{table_text(table, width)}\n{len(rows)} clients, {lost} of them too old for Kafka 4."
 
 
 def _range(counts: dict[str, int]) -> str:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import io
 from typing import Final
 
-import msgspec
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from forebay_proxy.settings import HostPort
 from forebay_proxy.settings_sources import Loaded
 from forebay_proxy.settings_values import SETTINGS, Setting, render
+from forebay_proxy.text_output import json_text, table_text
 
 REQUIRED: Final = "(required)"
 EMPTY: Final = "(empty)"
-UNFOLDED: Final = 1000
-"""Wider than any line: not on a terminal a setting is one line, whatever its length."""
 
 
 def as_json(loaded: Loaded) -> str:
@@ -35,7 +31,7 @@ def as_json(loaded: Loaded) -> str:
         }
         for name, setting in SETTINGS.items()
     ]
-    return msgspec.json.format(msgspec.json.encode(rows), indent=2).decode()
+    return json_text(rows)
 
 
 def as_table(loaded: Loaded, width: int | None) -> str:
@@ -49,9 +45,7 @@ def as_table(loaded: Loaded, width: int | None) -> str:
     for name, setting in SETTINGS.items():
         cells = (name, _default(setting), _now(loaded, setting), setting.brief, setting.description)
         table.add_row(*map(Text, cells))
-    out = io.StringIO()
-    Console(file=out, width=width or UNFOLDED, color_system=None).print(table)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+    return table_text(table, width)
 
 
 def _default(setting: Setting) -> str:

@@ -225,7 +225,7 @@ class MetadataUpdater:
                 waiting.drop(asker)
                 if not waiting:
                     del self._by_name[name]
-                    if name not in self._waiting and name not in self._cluster.topics:
+                    if not self._concerns_anybody(name):
                         self._wanted.pop(name, None)
                     if self._wanted_new.pop(name, name) is None:
                         del self._created[name]
@@ -236,6 +236,10 @@ class MetadataUpdater:
                 if not by_id:
                     del self._by_id[topic_id]
                     self._wanted_ids.pop(topic_id, None)
+
+    def _concerns_anybody(self, name: str) -> bool:
+        """A client or records wait for it, or it is known and to be refreshed."""
+        return name in self._by_name or name in self._waiting or name in self._cluster.topics or self._cache.knows(name)
 
     def _ask(self, names: Iterable[str], cause: str) -> None:
         self._refreshes[cause].value += 1
@@ -319,8 +323,8 @@ class MetadataUpdater:
             try:
                 await self._round(sorted(names), ids, False)
             except BaseException:
-                self._wanted.update(dict.fromkeys(names))
-                self._wanted_ids.update(dict.fromkeys(ids))
+                self._wanted.update(dict.fromkeys(filter(self._concerns_anybody, names)))
+                self._wanted_ids.update(dict.fromkeys(topic_id for topic_id in ids if topic_id in self._by_id))
                 self._want_brokers = True
                 raise
         if self._wanted_new:
@@ -329,7 +333,7 @@ class MetadataUpdater:
             try:
                 await self._round(sorted(names), [], True)
             except BaseException:
-                self._wanted_new.update(dict.fromkeys(names))
+                self._wanted_new.update(dict.fromkeys(name for name in names if name in self._by_name))
                 raise
         if self._want_all:
             self._want_all = False

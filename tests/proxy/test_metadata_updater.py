@@ -308,6 +308,29 @@ async def test_what_nobody_waits_for_any_more_is_not_asked_for() -> None:
 
 
 @in_loop
+async def test_a_failed_request_does_not_bring_back_what_nobody_waits_for() -> None:
+    asker: Any = object()
+    for creates in (False, True):
+        brokers = FakeCluster({"a": [0]})
+        brokers.metadata_versions = (0, 12)
+        async with brokers, updating(brokers, retry_backoff_ms=1) as running:
+            brokers[0].holds(METADATA)
+            running.updater.ask_topic("b", NEVER, creates, asker)
+            if not creates:  # which is a request of its own
+                running.updater.ask_id(bytes(16), asker)
+            under_way = await brokers[0].receives(METADATA)
+            assert under_way.metadata.names == ["b"]
+            running.updater.drop(["b"], [bytes(16)], asker)
+            brokers.brokers[0].forget()
+            brokers[0].releases(METADATA)
+            under_way.close()
+            running.want("a")
+            await until(lambda: running.ready == ["a"])
+            assert [name for names in running.asked() for name in names] == ["a"]
+            assert not any(asked.metadata.ids for asked in brokers[0].requests(METADATA))
+
+
+@in_loop
 async def test_records_find_a_topic_that_a_client_asked_for() -> None:
     async with FakeCluster({"a": [0]}) as brokers, updating(brokers) as running:
         running.want("a")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.codecs.golden.old_produce_requests.cases import CASES, FOLDER, JAVA, OTHERS, TOPIC, path, spec
-from tests.codecs.golden.produce_requests.capture import Relay
+from tests.codecs.golden.produce_requests.capture import Relay, keep_only_request
 from tests.kit.ancient import AncientProgram
 from tests.kit.java import AncientJavaClient
 from tests.kit.kafka import KafkaCluster
@@ -27,10 +27,7 @@ def main() -> None:
             for name, codec in CASES:
                 result = clients[name].produce(cluster.bootstrap, spec(name, codec))
                 assert not result.failures, result.failures
-                request = relay.requests.get(timeout=30)
-                assert relay.requests.empty(), (name, codec)
-                lines = [request[at : at + 48].hex() for at in range(0, len(request), 48)]
-                path(name, codec).write_text("\n".join(lines) + "\n")
+                keep_only_request(relay, path(name, codec))
         finally:
             relay.close()
             for client in clients.values():

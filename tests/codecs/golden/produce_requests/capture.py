@@ -9,6 +9,7 @@ import queue
 import socket
 import struct
 import threading
+from pathlib import Path
 
 from forebay_codecs.api_versions import rewrite_api_versions
 from forebay_codecs.apis import API_VERSIONS, PRODUCE
@@ -94,6 +95,14 @@ def close(side: socket.socket) -> None:
         pass
 
 
+def keep_only_request(relay: Relay, path: Path) -> None:
+    # A client that wants no acknowledgement may be done before its request is here.
+    request = relay.requests.get(timeout=30)
+    assert relay.requests.empty(), path
+    lines = [request[at : at + 48].hex() for at in range(0, len(request), 48)]
+    path.write_text("\n".join(lines) + "\n")
+
+
 def capture(name: str, relay: Relay, bootstrap: str) -> None:
     client = make_client(name)
     try:
@@ -101,11 +110,7 @@ def capture(name: str, relay: Relay, bootstrap: str) -> None:
             assert client.can(spec), (name, case)
             result = client.produce(bootstrap, spec)
             assert not result.failures, result.failures
-            # A client that wants no acknowledgement may be done before its request is here.
-            request = relay.requests.get(timeout=30)
-            assert relay.requests.empty(), (name, case)
-            lines = [request[at : at + 48].hex() for at in range(0, len(request), 48)]
-            path(name, case).write_text("\n".join(lines) + "\n")
+            keep_only_request(relay, path(name, case))
     finally:
         client.close()
 
