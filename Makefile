@@ -1,6 +1,7 @@
 # make demo         what Forebay does, side by side, on a machine with only Python 3.11 or newer
+# make pipeline-demo    the demo's traffic with the journal on, then all jobs of the pipeline (Java 17 too)
 # make test         everything: lint, unit tests pure and compiled, deploy checks, integration tests (see .ci/toolchain)
-# make lint | unit | compile-test | deploy-test | integration | chaos-test    a part of it
+# make lint | unit | compile-test | deploy-test | pipeline-test | integration | chaos-test    a part of it
 # make clean        remove what was built; distclean: downloads as well
 # make chaos        faults on a real cluster, each by itself, then pairs for CHAOS_SECONDS=1800: docs/reliability.md
 # make fuzz         bad bytes to every decoder and to the whole proxy, for FUZZ_SECONDS=600
@@ -15,12 +16,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # The `ci` profile has no deadline, since jobs share the machine, and the same examples every time; a bare `pytest`
 # looks for new ones.
 PYTEST := $(BIN)/python -m pytest -q -p tests.no_skips --hypothesis-profile=ci
-UNIT := tests --ignore=tests/integration --ignore=tests/deploy --ignore=tests/chaos
-SOURCES := $(shell find codecs policies proxy -name '*.py') hatch_build.py pyproject.toml constraints.txt
+UNIT := tests --ignore=tests/integration --ignore=tests/deploy --ignore=tests/chaos --ignore=tests/pipeline
+SOURCES := $(shell find codecs policies proxy pipeline -name '*.py') hatch_build.py pyproject.toml constraints.txt
 # Older makes (3.81 is still about) mix the lines of jobs; that is all they lose.
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-.PHONY: bench bench-others chaos fuzz demo test lint unit compile-test deploy-test integration chaos-test kit clean distclean
+.PHONY: bench bench-others chaos fuzz demo pipeline-demo test lint unit compile-test deploy-test pipeline-test \
+    integration chaos-test kit clean distclean
 .PRECIOUS: %/.pip
 .DEFAULT_GOAL := test
 
@@ -29,10 +31,15 @@ demo: $(VENV)/.demo build/demo/.done
 	    echo "The codecs run as pure Python: no C compiler, or no Python headers, on this machine."
 	@PYTHONPATH=$(CURDIR)/build/demo $(BIN)/forebay demo
 
+PIPELINE_SECONDS ?= 120
+pipeline-demo: $(VENV)/.dev kit
+	@$(BIN)/python -m tests.kit.pipeline_demo --seconds $(PIPELINE_SECONDS)
+
 test:
 	@.ci/toolchain $(PYTHON)
 	@$(MAKE) --no-print-directory $(VENV)/.dev
 	@$(MAKE) --no-print-directory -j2 $(SYNC) kit lint unit compile-test deploy-test
+	@$(MAKE) --no-print-directory pipeline-test
 	@$(MAKE) --no-print-directory integration
 	@$(MAKE) --no-print-directory chaos-test
 
@@ -52,6 +59,10 @@ compile-test: $(VENV)/.dev build/compiled/.done
 deploy-test: $(VENV)/.dev kit
 	$(BIN)/python -m tests.deploy.schemas
 	$(PYTEST) tests/deploy
+
+# Over a real Spark, once for all of them.
+pipeline-test: $(VENV)/.dev kit
+	$(PYTEST) tests/pipeline
 
 integration: $(VENV)/.dev kit
 	$(PYTEST) tests/integration
@@ -95,7 +106,7 @@ $(VENV)/.demo: $(VENV)/.pip pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.pip pyproject.toml constraints.txt
-	$(PIP) install -c constraints.txt --build-constraint constraints.txt -e '.[demo]' --group dev
+	$(PIP) install -c constraints.txt --build-constraint constraints.txt -e '.[demo,pipeline]' --group dev
 	@touch $@
 
 # The project as a user installs it, with the hot modules compiled: on PYTHONPATH it comes before the editable one.

@@ -23,6 +23,7 @@ FOLDERS = ("codecs", "policies", "proxy")
 # What every request passes through: from the bytes of a frame to its response. Not what applications extend or what
 # raises (an `except … as error` twice in one function gives `error` the first one's type), nor what is seldom called.
 HOT = (
+    "codecs/forebay_codecs/content_crc.py",
     "codecs/forebay_codecs/frame.py",
     "codecs/forebay_codecs/header.py",
     "codecs/forebay_codecs/message_set.py",
@@ -44,6 +45,8 @@ HOT = (
     "proxy/forebay_proxy/client_identity.py",
     "proxy/forebay_proxy/delivery.py",
     "proxy/forebay_proxy/gateway.py",
+    "proxy/forebay_proxy/journal.py",
+    "proxy/forebay_proxy/ledger.py",
     "proxy/forebay_proxy/opaque_connection.py",
     "proxy/forebay_proxy/produce_completion.py",
     "proxy/forebay_proxy/produce_handler.py",

@@ -42,7 +42,7 @@ class Split(NamedTuple):
     null_key_max_timestamp_delta: int
 
 
-class _Cursor:
+class Cursor:
     """A position in `data` that never passes `end`."""
 
     def __init__(self, data: bytes, pos: i64, end: i64) -> None:
@@ -144,7 +144,7 @@ def scan(data: bytes, start: int, end: int, count: int) -> Scan:
 
     Raises Malformed where lengths do not add up, offsets are not 0..count-1, or bytes are left over.
     """
-    cursor = _Cursor(data, start, end)
+    cursor = Cursor(data, start, end)
     section_end: i64 = end
     wanted: i64 = count
     null_keys: i64 = 0
@@ -202,7 +202,7 @@ def renumber(data: bytes, start: int, end: int, first_offset: int, timestamp_shi
 
     The section must have passed `scan`. Offsets 0 1 2 behind 5 earlier records become 5 6 7.
     """
-    cursor = _Cursor(data, start, end)
+    cursor = Cursor(data, start, end)
     out = BytesWriter()
     shift: i64 = timestamp_shift
     offset: i64 = first_offset
@@ -227,7 +227,7 @@ def renumber(data: bytes, start: int, end: int, first_offset: int, timestamp_shi
 
 def split(data: bytes, start: int, end: int) -> Split:
     """Part the records that have a key from those that have none, order kept. The section must have passed `scan`."""
-    cursor = _Cursor(data, start, end)
+    cursor = Cursor(data, start, end)
     keyed = BytesWriter()
     null_key = BytesWriter()
     keyed_count: i64 = 0
@@ -267,7 +267,7 @@ def split(data: bytes, start: int, end: int) -> Split:
 
 def take(data: bytes, start: int, end: int, skip: int, count: int) -> tuple[bytes, int]:
     """Records [skip, skip + count) of a section, numbered from 0, and their greatest timestamp delta."""
-    cursor = _Cursor(data, start, end)
+    cursor = Cursor(data, start, end)
     number: i64 = 0
     first: i64 = skip
     last: i64 = skip + count

@@ -311,6 +311,7 @@ class Accumulator:
         batch.closed = True
         for part in batch.parts:
             part.moved = True
+            part.partition = target.index
         target.batches.append(batch)
         target.topic.add_load(target, batch.size)
         self.refresh(source, now)

@@ -110,6 +110,11 @@ class BasePartitioner:
         self.switches = 0
         """Choices that were made anew, the first one included."""
 
+    @property
+    def decisions(self) -> int:
+        """Choices made anew."""
+        return self.switches
+
     def on_new_batch(self, topic: TopicView, partition: int) -> bool:
         return False
 
@@ -153,6 +158,11 @@ class WithDefault:
                 self._report(f"answered {answer!r:.80} for topic {topic.name!r}; allowed are {allowed}")
         self._defaulted = True
         return self._default.partition(topic, size, now)
+
+    @property
+    def decisions(self) -> int:
+        """All choices: which of those of others are new is not known."""
+        return self.chosen + self.no_opinions + self.invalid
 
     def on_new_batch(self, topic: TopicView, partition: int) -> bool:
         changed = self._partitioner.on_new_batch(topic, partition)

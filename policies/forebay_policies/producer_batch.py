@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from forebay_codecs import compression, records
 from forebay_codecs.record_batch import ClientBatch
 from forebay_codecs.record_batch_builder import build_header
+from forebay_policies.journal_rows import FlushReason
 
 if TYPE_CHECKING:
     from forebay_policies.buffer_pool import BufferPool
@@ -69,10 +70,11 @@ class Owner(Protocol):
 class Part:
     """A run of records of one client batch, [first, first + record_count) of the batch that holds it.
 
-    `slot` is the owner's own number for it; `moved`: the partition is not the client's.
+    `slot` is the owner's own number for it; `moved`: the partition is not the client's. `partition` is where it was
+    last put; `base_offset` the broker's for its first record, once it is acknowledged, else −1.
     """
 
-    __slots__ = ("first", "moved", "owner", "record_count", "slot", "whole")
+    __slots__ = ("base_offset", "first", "moved", "owner", "partition", "record_count", "slot", "whole")
 
     def __init__(self, owner: Owner, slot: int, record_count: int, moved: bool, whole: bool) -> None:
         self.owner = owner
@@ -81,6 +83,8 @@ class Part:
         self.moved = moved
         self.whole = whole
         self.first = 0
+        self.partition = -1
+        self.base_offset = -1
 
 
 class ProducerBatch:
@@ -95,6 +99,7 @@ class ProducerBatch:
         "closed",
         "due",
         "lane",
+        "load",
         "max_size",
         "max_timestamp",
         "number",
@@ -104,6 +109,8 @@ class ProducerBatch:
         "ready_size",
         "record_count",
         "section_size",
+        "sent_at",
+        "sent_to",
         "size",
         "tries",
     )
@@ -132,6 +139,10 @@ class ProducerBatch:
         self.closed = False
         """Takes no more records."""
         self.tries = 0
+        self.sent_at = now
+        self.sent_to = -1
+        """Node id of the broker, once it was sent, and `load` the bytes of its partition then, its own among them."""
+        self.load = 0
         self._pool = pool
         self._came_header = b""
 
@@ -143,6 +154,15 @@ class ProducerBatch:
     def as_it_came(self) -> bool:
         """Holds one client batch and will be sent byte for byte as the client sent it."""
         return self._came_header != b""
+
+    @property
+    def flush_reason(self) -> FlushReason:
+        """Why it left, or would leave now; known until `release`."""
+        if self._came_header:
+            return FlushReason.ADOPTED
+        if self.size >= self.ready_size:
+            return FlushReason.FULL
+        return FlushReason.LINGER if self.due else FlushReason.CLOSED
 
     @property
     def abandoned(self) -> bool:
@@ -238,6 +258,12 @@ class ProducerBatch:
             size = len(packed)
         header = build_header(body, size, self.record_count, codec, self.base_timestamp, self.max_timestamp)
         return len(header) + size, [header, *body]
+
+    def sent(self, node_id: int, load: int, now: float) -> None:
+        """It leaves for its broker; `load` is what its partition has queued and away, this among it."""
+        self.sent_to = node_id
+        self.load = load
+        self.sent_at = now
 
     def release(self) -> None:
         """Give the memory back; the batch is gone."""

@@ -23,6 +23,7 @@ from forebay_policies.intake import Intake
 from forebay_policies.linger import Linger
 from forebay_policies.metadata_cache import Ages, MetadataCache
 from forebay_policies.producer_batch import ProducerBatch
+from forebay_policies.uniform_partitioner import UniformPartitioner
 from forebay_proxy.broker_versions import BrokerVersions
 from forebay_proxy.client_connection import ClientConnection
 from forebay_proxy.cluster import Cluster, Node
@@ -31,6 +32,11 @@ from forebay_proxy.deadlines import Deadlines
 from forebay_proxy.delivery import Delivery
 from forebay_proxy.descriptors import raise_limit
 from forebay_proxy.gateway import Shared
+from forebay_proxy.journal import Journal, Sink
+from forebay_proxy.journal_files import JournalFiles
+from forebay_proxy.journal_gauges import gauge_row
+from forebay_proxy.journal_topic import JournalTopic
+from forebay_proxy.ledger import Ledger
 from forebay_proxy.listener import Listeners
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metadata_handler import MetadataHandler
@@ -64,7 +70,7 @@ LOST_AGAIN_S = 1.0
 class App:
     """See the module."""
 
-    def __init__(self, settings: Settings, stats: Stats, rng: Random | None = None) -> None:
+    def __init__(self, settings: Settings, stats: Stats, worker: int = 0, rng: Random | None = None) -> None:
         rng = rng or Random()
         self._settings = settings
         self._stats = stats
@@ -91,10 +97,12 @@ class App:
         self._updater = MetadataUpdater(self._cluster, self._cache, settings, stats, rng)
         self._delivery = Delivery(self._accumulator, settings, stats, self._updater.leader_changed, rng)
         self._cluster.on_topic_gone = self._delivery.gone
-        self._partitioners = TopicPartitioners(settings, stats, rng)
+        self._deadlines = Deadlines(stats, lambda: self._accumulator.drop_abandoned(monotonic()))
+        self._journal = self._journal_of(settings, worker)
+        self._delivery.journal = self._updater.journal = self._journal
+        self._partitioners = TopicPartitioners(settings, stats, rng, self._journal)
         self._cluster.on_forgotten = self._partitioners.forget
         self._delivery.acknowledged_hook = self._partitioners.acknowledged
-        self._deadlines = Deadlines(stats, lambda: self._accumulator.drop_abandoned(monotonic()))
         self._versions = BrokerVersions(self._addresses, settings, stats, self._log)
         self._intake = Intake(settings.queued_max_request_bytes, settings.socket_request_timeout_ms / 1000)
         self._connections = Connections(
@@ -120,6 +128,7 @@ class App:
             self._deadlines,
             settings,
             stats,
+            Ledger(self._journal) if self._journal is not None and settings.journal_ledger else None,
         )
         self._shared = Shared(
             self,
@@ -134,6 +143,34 @@ class App:
             str(settings.admin) if settings.admin is not None else "",
         )
         self._gauges()
+
+    def _journal_of(self, settings: Settings, worker: int) -> Journal | None:
+        """Not open yet; None where none is wanted."""
+        sink: Sink
+        if settings.journal_dir:
+            sink = JournalFiles(
+                settings.journal_dir,
+                worker,
+                settings.journal_segment_bytes,
+                settings.journal_roll_ms / 1000,
+                settings.journal_queue_bytes,
+                settings.journal_retention_bytes,
+            )
+        elif settings.journal_topic:
+            sink = JournalTopic(
+                settings.journal_topic,
+                settings.journal_queue_bytes,
+                self._accumulator,
+                self._cluster,
+                self._updater,
+                self._deadlines,
+                UniformPartitioner(self._rng, settings.batch_size),
+            )
+        else:
+            return None
+        journal = Journal(sink, worker, self._stats, settings.journal_topic)
+        journal.gauges = lambda: gauge_row(journal, self._stats)
+        return journal
 
     def _gauges(self) -> None:
         accumulator, pool = self._accumulator, self._pool
@@ -158,6 +195,8 @@ class App:
 
     async def start(self) -> None:
         """Open the bootstrap listener; those of the brokers follow as soon as a broker tells of them."""
+        if self._journal is not None:
+            self._journal.start()
         self._listeners.open_bootstrap()
         await self._listeners.ready()
         self._tasks = [
@@ -197,6 +236,8 @@ class App:
             connection.close()
         if self._connections:
             await self._all_closed.wait()
+        if self._journal is not None:
+            await self._journal.close()
         self._stop()
 
     def _awaiting(self, until: float) -> bool:

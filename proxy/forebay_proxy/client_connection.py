@@ -11,6 +11,7 @@ A malformed frame, or one that is too large, closes this connection only, once w
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from time import monotonic
 from typing import cast
@@ -39,6 +40,7 @@ DRAINING = "draining"
 CLOSING = "closing"
 
 _PRODUCE = APIS[PRODUCE]
+_numbers = itertools.count(1)
 
 
 class ClientConnection(asyncio.Protocol):
@@ -47,6 +49,7 @@ class ClientConnection(asyncio.Protocol):
     def __init__(self, shared: Shared, node_id: int | None) -> None:
         self._shared = shared
         self.node_id = node_id
+        self.number = next(_numbers)
         self.orderer = ResponseOrderer(self._write_out)
         self.last_active = monotonic()
         self.told: Told | None = None

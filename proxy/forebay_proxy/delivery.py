@@ -16,13 +16,23 @@ from forebay_codecs import error_codes
 from forebay_codecs.produce_response import PartitionResponse
 from forebay_policies import retry
 from forebay_policies.accumulator import Accumulator, PartitionQueue
+from forebay_policies.journal_rows import BatchFate
 from forebay_policies.producer_batch import ProducerBatch
 from forebay_policies.retry import Verdict
+from forebay_proxy.journal import Journal
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics import Stats
 from forebay_proxy.settings import Settings
 
 log = RateLimited(get_logger())
+
+_FATES = {
+    Verdict.ACKNOWLEDGED: BatchFate.ACKNOWLEDGED,
+    Verdict.RETRY: BatchFate.RETRIED,
+    Verdict.SPLIT: BatchFate.SPLIT,
+    Verdict.UNKNOWN: BatchFate.UNKNOWN,
+    Verdict.ANSWER: BatchFate.REFUSED,
+}
 
 
 class Delivery:
@@ -49,11 +59,14 @@ class Delivery:
         }
         self._broker_errors = stats.counter("forebay_errors_total", side="upstream", kind="answered")
         self._unknown = stats.counter("forebay_errors_total", side="upstream", kind="outcome_unknown")
+        self.journal: Journal | None = None
         self.acknowledged_hook: Callable[[PartitionQueue, float], None] | None = None
 
     def answered(self, queue: PartitionQueue, batch: ProducerBatch, response: PartitionResponse) -> None:
         verdict = retry.judge(response.error_code, response.base_offset, len(batch.parts))
         now = monotonic()
+        if self.journal is not None:
+            self.journal.batch(queue, batch, now, _FATES[verdict], response.error_code, response.base_offset)
         if verdict is Verdict.ACKNOWLEDGED:
             seconds = now - batch.opened_at
             self._latency.observe(seconds * 1000)
@@ -95,6 +108,9 @@ class Delivery:
     def lost(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """The connection ended after the batch was written: it may be appended. Another attempt is the client's."""
         self._unknown.value += 1
+        if self.journal is not None:
+            code = error_codes.REQUEST_TIMED_OUT
+            self.journal.batch(queue, batch, monotonic(), BatchFate.UNKNOWN, code, -1)
         self.fail(
             queue, batch, error_codes.REQUEST_TIMED_OUT, "the connection to the broker was lost before it answered"
         )

@@ -51,7 +51,7 @@ class App(Protocol):
 
 
 class MakeApp(Protocol):
-    def __call__(self, settings: Settings, stats: Stats) -> App: ...
+    def __call__(self, settings: Settings, stats: Stats, worker: int) -> App: ...
 
 
 def load_app(path: str) -> MakeApp:

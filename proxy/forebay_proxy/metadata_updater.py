@@ -26,6 +26,7 @@ from forebay_codecs.metadata_request import ASK_BY_ID_FROM, MAX_VERSION, encode_
 from forebay_policies import retry
 from forebay_policies.metadata_cache import NEVER, CachedTopic, MetadataCache
 from forebay_proxy.cluster import Cluster
+from forebay_proxy.journal import Journal
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics import Stats
 from forebay_proxy.settings import Settings
@@ -36,6 +37,9 @@ log = get_logger()
 LOWEST_VERSION = 4
 LOG_EVERY = 60
 """Failures between two lines in the log, about a second apart."""
+ALL = -1
+"""Topics that a journal's row says were asked for, where none was named."""
+
 MOST_TOPICS = 10_000
 """In one request. Clients may name any number, and a broker closes the connection on a request above 100 MB."""
 UNKNOWN_TOPIC_TRIES = 8
@@ -93,6 +97,7 @@ class MetadataUpdater:
         self._settings = settings
         self._stats = stats
         self._rng = rng
+        self.journal: Journal | None = None
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._wanted: dict[str, None] = {}
@@ -350,12 +355,22 @@ class MetadataUpdater:
         asked_at = monotonic()
         self._asking = set(names or ())
         self._cache.postpone(self._asking, asked_at + self._soft_age)
+        error = ""
+        response = b""
+        sent = self._bytes["request"].value
         try:
             response = await connection.call(
                 lambda correlation_id: self._encoded(correlation_id, version, names, creates, asked_ids)
             )
+        except (OSError, Malformed) as failure:
+            error = str(failure)
+            raise
         finally:
             self._asking = set()
+            if self.journal is not None:
+                asked = len(names) if names is not None else ALL
+                sent = self._bytes["request"].value - sent
+                self.journal.metadata(asked, len(asked_ids), creates, asked_at, sent, len(response), error)
         self._bytes["response"].value += len(response)
         metadata = parse_metadata_response(response, version)
         found = self._cache.store(metadata, names or (), asked_at, names is None)

@@ -166,6 +166,15 @@ class Stats:
         """`read` is called whenever a snapshot is taken; several under one name are added up."""
         self._gauges.setdefault(_key(name, "gauge", labels), []).append(read)
 
+    def value(self, name: str, **labels: str) -> float:
+        """What a counter or gauge stands at now; KeyError where nothing has asked for it yet."""
+        key = _key(name, METRICS[name].kind, labels)
+        if key in self._counters:
+            return self._counters[key].value
+        if key in self._counters_elsewhere:
+            return self._counters_elsewhere[key]()
+        return sum(read() for read in self._gauges[key])
+
     def tick(self) -> None:
         """Begin a new window when it is time."""
         now = self._clock()

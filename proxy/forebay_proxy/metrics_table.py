@@ -13,6 +13,7 @@ from typing import Final, Literal
 from forebay_codecs.apis import APIS
 from forebay_policies.builtin_partitioners import BUILT_IN
 from forebay_policies.eligibility import Reason
+from forebay_policies.journal_rows import FlushReason
 
 API_NAMES: Final = tuple(api.name for api in APIS.values())
 """Requests are counted by the name of their API, where it is one that clients are offered."""
@@ -31,7 +32,7 @@ ERROR_KINDS: Final = (
     "partitioner",  # a partitioner of others failed
     "too_old",  # a broker does not take such old requests any more
 )
-FLUSH_REASONS: Final = ("full", "linger", "adopted", "closed")
+FLUSH_REASONS: Final = tuple(FlushReason)
 PARTITIONER_CHOICES: Final = ("sticky", "switch", "no_opinion", "chosen", "invalid")
 RETRY_REASONS: Final = (
     "repartitioned",  # records without a key, to another partition at once
@@ -197,6 +198,13 @@ _ALL: Final = (
         "counter",
         "Bytes of Metadata requests to brokers, and of the responses.",
         {"direction": ("request", "response")},
+    ),
+    # Journal
+    Metric("forebay_journal_rows_total", "counter", "Rows of the telemetry journal."),
+    Metric(
+        "forebay_journal_rows_dropped_total",
+        "counter",
+        "Those of them that were lost, because where they go was slow, full or away.",
     ),
 )
 

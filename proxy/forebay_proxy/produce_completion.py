@@ -144,6 +144,8 @@ class ProduceCompletion:
 
     def acknowledged(self, part: Part, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
         """The batch that holds `part` was appended at `base_offset`."""
+        if 0 <= base_offset <= HIGHEST_OFFSET:
+            part.base_offset = base_offset + part.first
         if self.done:
             return
         fate = self.fates[part.slot]
@@ -151,8 +153,8 @@ class ProduceCompletion:
         if part.moved or not part.whole:
             # Clients count on from the base offset: of a mixed batch in two parts that would name others' records.
             fate.scattered = True
-        elif 0 <= base_offset <= HIGHEST_OFFSET:
-            fate.base_offset = base_offset + part.first
+        elif part.base_offset >= 0:
+            fate.base_offset = part.base_offset
         fate.log_append_time = log_append_time
         fate.log_start_offset = log_start_offset
         fate.parts -= 1

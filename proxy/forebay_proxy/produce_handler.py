@@ -24,6 +24,7 @@ from forebay_policies.partitioner import Partitioner
 from forebay_policies.producer_batch import Lane, Part
 from forebay_proxy.cluster import Cluster
 from forebay_proxy.deadlines import Deadlines
+from forebay_proxy.ledger import Ledger
 from forebay_proxy.metadata_updater import MetadataUpdater
 from forebay_proxy.metrics import Stats
 from forebay_proxy.produce_completion import OnDone, ProduceCompletion
@@ -48,6 +49,10 @@ class Client(Protocol):
     @property
     def host(self) -> str:
         """Where the client is."""
+
+    @property
+    def number(self) -> int:
+        """Of the connection, within this process."""
 
     def reserve(self, acks: int) -> OnDone:
         """Keep the response's place (none for acks=0). Called with the response frame, once."""
@@ -84,8 +89,10 @@ class ProduceHandler:
         deadlines: Deadlines,
         settings: Settings,
         stats: Stats,
+        ledger: Ledger | None = None,
     ) -> None:
         self.accumulator = accumulator
+        self.ledger = ledger
         self.sorter = sorter
         self.cluster = cluster
         self.updater = updater
@@ -105,6 +112,8 @@ class ProduceHandler:
         old = request.version < produce_request.RECORD_BATCHES_FROM
         if not old and all(entry.reason is not None for entry in seen):
             client.produced(self.sorter.count_untouched(seen))
+            if self.ledger is not None:
+                self.ledger.passed_on(client, request, seen)
             return False
         arrival = Arrival(self, client, frame, request, seen)
         if request.acks in ACKS:
@@ -132,7 +141,7 @@ class ProduceHandler:
         code = state.error_code if state is not None else error_codes.NONE
         return code or error_codes.UNKNOWN_TOPIC_OR_PARTITION, "the brokers do not know it, or do not tell of it"
 
-    def append(self, completion: ProduceCompletion, touched: Touched) -> None:
+    def append(self, completion: ProduceCompletion, touched: Touched) -> Part:
         """Put checked records where they belong. The topic is known and memory suffices."""
         now = monotonic()
         state = self.cluster.topics[touched.topic]
@@ -154,8 +163,10 @@ class ProduceHandler:
         queue = topic.queue(partition)
         moved = partition != touched.partition
         part = completion.add_part(touched.slot, batch.record_count, moved, touched.whole)
+        part.partition = partition
         (self._moved if moved else self._kept).value += batch.record_count
         self.accumulator.append(queue, lane, part, batch, now)
+        return part
 
 
 class Arrival:
@@ -164,6 +175,7 @@ class Arrival:
     __slots__ = (
         "_client",
         "_completion",
+        "_entry",
         "_frame",
         "_handler",
         "_held",
@@ -187,6 +199,7 @@ class Arrival:
         self._missing: set[str] = set()
         self._unknown = 0
         self._waiter: Waiter | None = None
+        self._entry = handler.ledger.arrived(client, request, seen) if handler.ledger is not None else None
         self._on_done = client.reserve(request.acks)
         self._completion = ProduceCompletion(
             request.version,
@@ -247,14 +260,18 @@ class Arrival:
 
     def _append(self, found: Sorted) -> None:
         self._waiter = None
-        handler, completion = self._handler, self._completion
+        handler, completion, entry = self._handler, self._completion, self._entry
+        if entry is not None:
+            entry.sorted(found)
         for refused in found.refused:
             completion.refuse(refused.slot, refused.error_code, refused.message)
         for touched in found.touched:
             if handler.unknown(touched.topic, touched.partition):
                 completion.refuse(touched.slot, *handler.refusal(touched.topic))
             else:
-                handler.append(completion, touched)
+                part = handler.append(completion, touched)
+                if entry is not None:
+                    entry.appended(part, touched)
         if found.untouched:
             self._forward(found.untouched)
         self._frame = b""  # the pool holds its records: until they are answered the frame would take as much again
@@ -303,6 +320,8 @@ class Arrival:
     def _done(self, completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
         """Answered, perhaps because the time was up while the request still waited."""
         self._handler.deadlines.remove(completion)
+        if self._entry is not None:
+            self._entry.answered(completion)
         if self._unknown:
             for name in self._missing:
                 self._handler.updater.forget(name, self._topic_settled)

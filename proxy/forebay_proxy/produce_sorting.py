@@ -100,15 +100,18 @@ class Sorted:
     """`size` counts the uncompressed bytes of what is touched, `decompressed` those that came compressed.
 
     All stand in memory at once: a frame of 1 MiB has room for hundreds of batches that decompress to 64 MiB each. So
-    they share one limit. `records` counts all that are in the request, as far as their batches say.
+    they share one limit. `records` counts all that are in the request, as far as their batches say. `reasons` are those
+    of the slots, `stamped` counts by slot the records that were given a timestamp.
     """
 
-    __slots__ = ("decompressed", "records", "refused", "size", "touched", "untouched")
+    __slots__ = ("decompressed", "reasons", "records", "refused", "size", "stamped", "touched", "untouched")
 
     def __init__(self) -> None:
         self.untouched: list[Untouched] = []
         self.touched: list[Touched] = []
         self.refused: list[Refused] = []
+        self.reasons: list[Reason] = []
+        self.stamped: dict[int, int] = {}
         self.size = 0
         self.decompressed = 0
         self.records = 0
@@ -165,10 +168,12 @@ class Sorter:
         out = Sorted()
         for slot, entry in enumerate(seen):
             if entry.reason is not None and not entry.message_set:
+                out.reasons.append(entry.reason)
                 part = memoryview(frame)[entry.start : entry.end]
                 out.untouched.append(Untouched(slot, entry.topic, entry.partition, part))
             else:
                 reason = self._place(out, slot, entry, frame, count)
+                out.reasons.append(reason)
                 if count:
                     self._batches[reason].value += 1
         if count and out.untouched:
@@ -178,7 +183,7 @@ class Sorter:
     def _place(self, out: Sorted, slot: int, entry: Seen, frame: bytes, count: bool) -> Reason:
         name, partition = entry.topic, entry.partition
         try:
-            batch = self._open(entry, frame, self._max_decompressed - out.decompressed, count)
+            batch = self._open(out, slot, entry, frame, count)
         except BadBatch as error:
             out.refused.append(Refused(slot, error.code, error.message))
             if error.opened:
@@ -203,12 +208,15 @@ class Sorter:
             out.touched.append(Touched(slot, name, partition, batch, reason is Reason.NULL_KEY, True))
         return reason
 
-    def _open(self, entry: Seen, frame: bytes, max_decompressed: int, count: bool) -> ClientBatch | None:
+    def _open(self, out: Sorted, slot: int, entry: Seen, frame: bytes, count: bool) -> ClientBatch | None:
         """Its records; None where there are none. Raises BadBatch."""
+        max_decompressed = self._max_decompressed - out.decompressed
         if not entry.message_set:
             assert entry.header is not None
             return open_batch(frame, entry.header, max_decompressed)
         found = open_message_set(frame, entry.start, entry.end, max_decompressed, self._now_ms())
+        if found.stamped:
+            out.stamped[slot] = found.stamped
         if count and found.batch is not None:
             self._converted.value += found.batch.record_count
             self._stamped.value += found.stamped

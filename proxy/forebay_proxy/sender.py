@@ -118,6 +118,7 @@ class Sender:
         sent: Drained = []
         for queue, batch in drained:
             self._flushed(batch, now)
+            batch.sent(self.node.id, queue.queued_bytes, now)
             try:
                 size, buffers = batch.encode()
             except Exception as error:  # its neighbours are sound

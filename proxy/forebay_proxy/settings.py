@@ -57,6 +57,8 @@ Partitioner = Annotated[
     str, Meta(extra={"allowed": "adaptive, expected_wait, uniform, sticky, round_robin or an entry point"})
 ]
 Host = Annotated[str, Meta(extra={"allowed": "a host name or address without a port, or empty"})]
+Folder = Annotated[str, Meta(extra={"allowed": "a folder that can be written, or empty"})]
+Topic = Annotated[str, Meta(extra={"allowed": "the name of a topic, or empty"})]
 Ms = Annotated[int, Meta(ge=0, le=INT_MAX)]
 PositiveMs = Annotated[int, Meta(ge=1, le=INT_MAX)]
 Bytes = Annotated[int, Meta(ge=1, le=INT_MAX)]
@@ -184,6 +186,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_dotted):
         int, Meta(ge=1, le=10_000), about("topics refreshed together in the background")
     ] = 100
 
+    # The journal
+    journal_dir: Annotated[Folder, about("folder for the telemetry journal; empty: none")] = ""
+    journal_topic: Annotated[Topic, about("topic for the telemetry journal, instead of a folder; empty: none")] = ""
+    journal_ledger: Annotated[
+        bool, about("the journal also tells what each produce request held and what became of it, for the audit")
+    ] = False
+    journal_segment_bytes: Annotated[
+        int, Meta(ge=4096, le=INT_MAX), about("a journal file of this size is closed and compressed")
+    ] = 67_108_864
+    journal_roll_ms: Annotated[
+        int, Meta(ge=100, le=3_600_000), about("a journal file of this age is closed and compressed")
+    ] = 300_000
+    journal_queue_bytes: Annotated[
+        int, Meta(ge=262_144, le=INT_MAX), about("rows that wait for the disk, per worker; beyond, they are dropped")
+    ] = 16_777_216
+    # Kafka's log.retention.bytes has none (-1): here nobody else deletes, and the disk is often that of an application.
+    journal_retention_bytes: Annotated[
+        int, Meta(ge=-1, le=2**63 - 1), about("closed journal files; beyond, the oldest are deleted; -1: no limit")
+    ] = 10_737_418_240
+
     # What it says
     log_level: Annotated[Literal["debug", "info", "warning", "error"], about("least level that is logged")] = "info"
     log_format: Annotated[
@@ -201,6 +223,9 @@ _HOST_NAME: Final = re.compile(
 )
 
 
+_TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
+
+
 def is_host(text: str) -> bool:
     """A host name, or an address without brackets."""
     try:
@@ -214,6 +239,7 @@ def conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     """(setting, what is wrong with it) wherever two settings contradict each other."""
     yield from _batch_conflicts(settings)
     yield from _port_conflicts(settings)
+    yield from _journal_conflicts(settings)
     patience = max(0, settings.linger_ms) + settings.request_timeout_ms
     if settings.delivery_timeout_ms < patience:
         yield "delivery.timeout.ms", f"must be at least linger.ms + request.timeout.ms = {patience}"
@@ -236,6 +262,15 @@ def _batch_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     for name in ("batch.size", "batch.max.size"):
         if (size := _number(settings, name)) > chunk and size % chunk:
             yield name, f"must be a multiple of batch.initial.size = {chunk}"
+
+
+def _journal_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
+    if settings.journal_dir and settings.journal_topic:
+        yield "journal.topic", "the journal goes to journal.dir already"
+    if settings.journal_topic and not _TOPIC_NAME.fullmatch(settings.journal_topic):
+        yield "journal.topic", "must be the name of a topic: up to 249 letters, digits, dots, _ and -"
+    if settings.journal_ledger and not (settings.journal_dir or settings.journal_topic):
+        yield "journal.ledger", "needs journal.dir or journal.topic"
 
 
 def _number(settings: Settings, name: str) -> int:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from functools import partial
 from random import Random
+from typing import cast
 
 from forebay_policies.accumulator import PartitionQueue
 from forebay_policies.builtin_partitioners import BUILT_IN
 from forebay_policies.partitioner import Partitioner, PartitionerOptions
 from forebay_proxy.errors import StartError
+from forebay_proxy.journal import Journal
+from forebay_proxy.journaled_partitioner import Deciding, JournaledPartitioner
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics import Stats
 from forebay_proxy.partitioner_plugins import load_partitioner
@@ -23,7 +26,7 @@ log = get_logger()
 class TopicPartitioners:
     """See the module. Raises StartError where the partitioner cannot be loaded."""
 
-    def __init__(self, settings: Settings, stats: Stats, rng: Random) -> None:
+    def __init__(self, settings: Settings, stats: Stats, rng: Random, journal: Journal | None = None) -> None:
         try:
             self._factory = load_partitioner(settings.partitioner, self._report)
         except ValueError as error:
@@ -36,6 +39,7 @@ class TopicPartitioners:
             availability_timeout_s=settings.partitioner_availability_timeout_ms / 1000,
             min_share=settings.partitioner_min_share,
         )
+        self._journal = journal
         self._partitioners: dict[str, Partitioner] = {}
         self._forgotten: dict[str, int] = {}
         self._errors = stats.counter("forebay_errors_total", side="internal", kind="partitioner")
@@ -49,8 +53,14 @@ class TopicPartitioners:
     def of(self, topic: str) -> Partitioner:
         partitioner = self._partitioners.get(topic)
         if partitioner is None:
-            partitioner = self._partitioners[topic] = self._factory(self._options)
+            partitioner = self._partitioners[topic] = self._made()
         return partitioner
+
+    def _made(self) -> Partitioner:
+        partitioner = self._factory(self._options)
+        if self._journal is None:
+            return partitioner
+        return JournaledPartitioner(cast(Deciding, partitioner), self._journal)
 
     def acknowledged(self, queue: PartitionQueue, seconds: float) -> None:
         partitioner = self._partitioners.get(queue.topic.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from forebay_codecs.apis import APIS
+from forebay_policies.journal_rows import FlushReason
 from forebay_policies.producer_batch import ProducerBatch
 from forebay_proxy.clients_seen import SeenClient
 from forebay_proxy.metrics import Stats
@@ -90,18 +91,11 @@ class FlushMetrics:
         self._records = stats.histogram("forebay_batch_records")
         self._bytes = stats.histogram("forebay_batch_bytes")
         self._reasons = {
-            reason: stats.counter("forebay_batches_flushed_total", reason=reason)
-            for reason in ("full", "linger", "adopted", "closed")
+            reason: stats.counter("forebay_batches_flushed_total", reason=reason) for reason in FlushReason
         }
 
     def flushed(self, batch: ProducerBatch, now: float) -> None:
         self._linger.observe((now - batch.opened_at) * 1000)
         self._records.observe(batch.record_count)
         self._bytes.observe(batch.size)
-        if batch.as_it_came:
-            reason = "adopted"
-        elif batch.size >= batch.ready_size:
-            reason = "full"
-        else:
-            reason = "linger" if batch.due else "closed"
-        self._reasons[reason].value += 1
+        self._reasons[batch.flush_reason].value += 1

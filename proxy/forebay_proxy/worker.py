@@ -66,7 +66,7 @@ async def work(end: socket.socket) -> int:
     structlog.contextvars.bind_contextvars(worker=hello.index)
     stats, stop = Stats(), Stop()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.draining.set)
-    app = load_app(hello.app)(settings, stats)
+    app = load_app(hello.app)(settings, stats, hello.index)
     worker = _Worker(channel, app, stats, stop)
     answering = [asyncio.create_task(worker.obey()), asyncio.create_task(worker.announce())]
     try:

@@ -65,7 +65,7 @@ def run(settings: Settings, app: str = APP) -> int:
 
 async def run_alone(settings: Settings, app_path: str) -> int:
     stats, stop = Stats(), Stop()
-    app: App = load_app(app_path)(settings, stats)
+    app: App = load_app(app_path)(settings, stats, 0)
     stats.gauge("forebay_workers", lambda: 1)
 
     async def metrics() -> tuple[bytes, str]:

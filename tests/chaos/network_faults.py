@@ -65,7 +65,10 @@ SILENCE = 5.5
 NETWORK_FAULTS = (
     _brokers("latency, one broker 300 ms", (0,), "latency", latency=300),
     _brokers("jitter, all brokers 150 ± 150 ms", EVERY_BROKER, "latency", BOTH, latency=75, jitter=75),
-    _brokers("reset_peer, brokers' connections live 300 ms", EVERY_BROKER, "reset_peer", timeout=300),
+    replace(  # toxiproxy holds what brokers say until it resets the connection
+        _brokers("reset_peer, brokers' connections live 300 ms", EVERY_BROKER, "reset_peer", timeout=300),
+        touches=WITHOUT_BROKERS | {BROKERS_NETWORK},
+    ),
     _brokers("half-open, one broker's answers vanish", (1,), "timeout", seconds=SILENCE, timeout=0),
     _brokers("half-open, requests to one broker vanish", (1,), "timeout", THERE, seconds=SILENCE, timeout=0),
     replace(

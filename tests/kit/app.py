@@ -70,7 +70,7 @@ async def running(bootstrap: tuple[HostPort, ...], **changed: Any) -> AsyncItera
     """Started, and told of the cluster by a broker."""
     port = free_run(1 + NODES)
     stats = Stats()
-    app = App(settings(bootstrap, port, **changed), stats, Random(1))
+    app = App(settings(bootstrap, port, **changed), stats, rng=Random(1))
     forebay = Running(app, stats, port)
     await app.start()
     try:

@@ -1,6 +1,6 @@
 """`python -m tests.kit.setup`: fetches all that the integration tests need into `.cache/`.
 
-In: a machine with Java 17, Maven, Go and, for kcat, either kcat itself or Debian's apt. Out: the tree that
+In: a machine with Java 17, Maven, Go and, for kcat and Chromium, either themselves or Debian's apt. Out: the tree that
 `paths.py` describes. What the machine lacks is named at once, in one message, with exit code 1, before anything is
 fetched. A step that is done left a stamp with its inputs and is not done again until they change.
 
@@ -18,8 +18,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
+from forebay_pipeline.session import KAFKA_CONNECTOR
 from tests.kit import kafka
 from tests.kit.paths import (
     ANCIENT_CLIENT_VERSIONS,
@@ -64,7 +67,7 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
     try:
         with ThreadPoolExecutor() as pool:
-            work = (fetch_jars, install_go_programs, build_sarama, fetch_kafka_python, fetch_kcat)
+            work = (fetch_jars, install_go_programs, build_sarama, fetch_kafka_python, fetch_debian_programs)
             steps = [pool.submit(each) for each in work]
             for step in steps:
                 step.result()
@@ -85,8 +88,10 @@ def missing_tools() -> list[str]:
         version = re.search(r'version "(?:1\.)?(\d+)', answer)
         if version is None or int(version[1]) < JAVA_AT_LEAST:
             missing.append(f"java {JAVA_AT_LEAST} or newer: `java -version` says {answer.splitlines()[:1]}")
-    if not kcat_at_hand() and any(shutil.which(tool) is None for tool in ("apt-get", "dpkg")):
-        missing.append("kcat: the client built on librdkafka (fetched by itself only where apt-get and dpkg are)")
+    if any(shutil.which(tool) is None for tool in ("apt-get", "dpkg")):
+        for program, debian in DEBIAN_PROGRAMS.items():
+            if not at_hand(program):
+                missing.append(f"{program}: {debian.what} (fetched by itself only where apt-get and dpkg are)")
     return missing
 
 
@@ -134,6 +139,7 @@ def jar_sets() -> dict[str, list[str]]:
             f"org.apache.kafka:kafka-clients:{version}",
             "org.slf4j:slf4j-simple:1.7.36",
         ]
+    sets["spark-kafka"] = [KAFKA_CONNECTOR]
     return sets
 
 
@@ -209,37 +215,56 @@ def fetch_kafka_python() -> None:
     step("kafka-python", OLD_KAFKA_PYTHON_VERSION, work)
 
 
-def kcat_at_hand() -> bool:
-    return shutil.which("kcat") is not None or (BIN / "kcat").exists()
+class Debian(NamedTuple):
+    """A program of Debian's; `path` is where its package has it."""
+
+    package: str
+    path: str
+    what: str
 
 
-def fetch_kcat() -> None:
-    """`.cache/bin/kcat`: the machine's own, or Debian's unpacked beside the libraries that it needs."""
-    own = shutil.which("kcat")
-    if own is not None:
-        step("kcat", own, lambda: _wrap(f'exec "{own}" "$@"'))
-    else:
-        step("kcat", "debian", _unpack_kcat)
+# The page of the pipeline's report is looked at in Chromium; this is all of it but what a desktop needs.
+DEBIAN_PROGRAMS = {
+    "kcat": Debian("kcat", "usr/bin/kcat", "the client built on librdkafka"),
+    "chromium": Debian("chromium-headless-shell", "usr/lib/chromium/chromium-headless-shell", "the browser"),
+}
 
 
-def _unpack_kcat() -> None:
-    folder = CACHE / "kcat"
+def at_hand(program: str) -> bool:
+    return shutil.which(program) is not None or (BIN / program).exists()
+
+
+def fetch_debian_programs() -> None:
+    """`.cache/bin/kcat` and so on: the machine's own, or Debian's unpacked beside the libraries that it needs."""
+    for program in DEBIAN_PROGRAMS:
+        own = shutil.which(program)
+        if own is not None:
+            step(program, own, partial(_wrap, program, f'exec "{own}" "$@"'))
+        else:
+            step(program, "debian", partial(_unpack, program))
+
+
+def _unpack(program: str) -> None:
+    wanted = DEBIAN_PROGRAMS[program]
+    folder = CACHE / program
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
+    plan_it = ["apt-get", "install", "--simulate", "--no-install-recommends", wanted.package]
     try:
-        plan = run(["apt-get", "install", "--simulate", "kcat"])
+        plan = run(plan_it)
     except SetupFailed:  # package lists may be missing or old
         run(["apt-get", "update"])
-        plan = run(["apt-get", "install", "--simulate", "kcat"])
+        plan = run(plan_it)
     run(["apt-get", "download", *re.findall(r"^Inst (\S+)", plan, re.MULTILINE)], cwd=folder)
     for package in folder.glob("*.deb"):
         run(["dpkg", "-x", package.name, "."], cwd=folder)
+        package.unlink()
     libraries = sorted({str(library.parent) for library in folder.glob("usr/lib/**/*.so*")})
-    _wrap(f'LD_LIBRARY_PATH="{":".join(libraries)}" exec "{folder}/usr/bin/kcat" "$@"')
+    _wrap(program, f'LD_LIBRARY_PATH="{":".join(libraries)}" exec "{folder / wanted.path}" "$@"')
 
 
-def _wrap(command: str) -> None:
-    wrapper = BIN / "kcat"
+def _wrap(program: str, command: str) -> None:
+    wrapper = BIN / program
     wrapper.write_text(f"#!/bin/sh\n{command}\n")
     wrapper.chmod(0o755)
 

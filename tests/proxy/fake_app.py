@@ -19,7 +19,7 @@ APP = "tests.proxy.fake_app:FakeApp"
 
 
 class FakeApp:
-    def __init__(self, settings: Settings, stats: Stats) -> None:
+    def __init__(self, settings: Settings, stats: Stats, worker: int) -> None:
         self._settings = settings
         self._moved = stats.counter("forebay_records_total", fate="moved")
         self._may_drain = asyncio.Event()

@@ -1,0 +1,221 @@
+"""m. What the telemetry journal costs: of the produce path's CPU at some 5,000 batches/s, and by itself, a row."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from random import Random
+from statistics import median
+from typing import Final
+
+from bench.report import Section, Table
+from bench.rig import Watch, shown
+from bench.wire_frames import records_in
+from bench.wire_load import Load, offer
+from bench.wired import codecs, forebay, sink
+from forebay_codecs.produce_request import ProduceRequest
+from forebay_codecs.record_batch import open_batch, read_header
+from forebay_policies.accumulator import Accumulator
+from forebay_policies.buffer_pool import BufferPool
+from forebay_policies.eligibility import Reason
+from forebay_policies.journal_rows import BatchFate
+from forebay_policies.producer_batch import Lane, Part
+from forebay_proxy.journal import Journal
+from forebay_proxy.journal_files import JournalFiles
+from forebay_proxy.ledger import Ledger
+from forebay_proxy.metrics import Stats
+from forebay_proxy.produce_completion import ProduceCompletion
+from forebay_proxy.produce_sorting import Seen, Sorted, Touched
+from tests.codecs.record_oracle import Record, encode_batch
+from tests.kit.forebay import ForebayProcess
+
+TARGET: Final = 0.02
+_BATCHES: Final = 5_000
+"""Wanted a second: what the load offers is near it."""
+_WAYS: Final = ("without", "with a journal", "with a ledger too")
+
+
+def run(short: bool) -> Section:
+    rounds, seconds = (1, 1.0) if short else (9, 5.0)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        broker = stack.enter_context(sink())
+        journal = {"journal.dir": f"{folder}/a", "journal.segment.bytes": "8388608"}
+        ledger = {"journal.dir": f"{folder}/b", "journal.ledger": "true", "journal.segment.bytes": "8388608"}
+        proxies = [stack.enter_context(forebay(broker, **settings)) for settings in ({}, journal, ledger)]
+        found = [[_round(proxy, seconds) for proxy in proxies] for _ in range(rounds)]
+    a_row = _a_row(20_000 if short else 300_000)
+    return Section("m", "The telemetry journal", [_words(rounds), _paths(found), _row_words(), _rows(found, a_row)])
+
+
+class _Round:
+    """Of one proxy: batches and rows a second, µs of CPU a request, requests a batch."""
+
+    def __init__(self, batches: float, rows: float, cpu: float, merged: float) -> None:
+        self.batches = batches
+        self.rows = rows
+        self.cpu = cpu
+        self.merged = merged
+
+
+def _round(proxy: ForebayProcess, seconds: float) -> _Round:
+    load = Load(proxy.node_port(0), "produce", 16_384, 4, 4, seconds, 512, 0.5, (proxy.pid,))
+    rows = _rows_written(proxy)
+    with Watch(proxy) as watch:
+        outcome = offer(load)
+    # What the metrics counted has the warm-up in it, and the CPU has not: only ratios of the one go with the other.
+    merged = watch.records_a_batch / records_in(load.size, load.value_size)
+    batches = outcome.rate / merged
+    written = (_rows_written(proxy) - rows) / watch.batches * batches
+    return _Round(batches, written, 1e6 * outcome.cpu / outcome.requests, merged)
+
+
+def _rows_written(proxy: ForebayProcess) -> float:
+    return proxy.metrics().get("forebay_journal_rows_total", 0.0)
+
+
+def _paths(found: list[list[_Round]]) -> Table:
+    without = [rounds[0] for rounds in found]
+    rows: list[list[object]] = []
+    for way, name in enumerate(_WAYS):
+        these = [rounds[way] for rounds in found]
+        ratios = sorted(one.cpu / other.cpu - 1 for one, other in zip(these, without, strict=True))
+        more = "" if not way else f"{100 * median(ratios):+.1f} ({100 * ratios[0]:+.1f} to {100 * ratios[-1]:+.1f})"
+        rows.append(
+            [
+                name,
+                shown(median(each.batches for each in these)),
+                shown(median(each.rows for each in these)),
+                shown(median(each.cpu for each in these)),
+                more,
+            ]
+        )
+    return Table(["", "batches/s", "rows/s", "µs of CPU a request", "more, % (rounds)"], rows)
+
+
+def _rows(found: list[list[_Round]], a_row: dict[str, tuple[float, float]]) -> Table:
+    """`a_row`: µs on the loop and in the thread that writes."""
+    path = median(rounds[0].cpu * rounds[0].merged for rounds in found)
+    rows: list[list[object]] = []
+    for name, (loop, thread) in a_row.items():
+        share = (loop + thread) / path
+        target = "" if "ledger" in name else f"< {100 * TARGET:g} %: {'met' if share < TARGET else 'missed'}"
+        rows.append([name, shown(loop), shown(thread), shown(loop + thread), f"{100 * share:.2f} %", target])
+    return Table(["a row of", "µs on the loop", "µs writing it", "in all", "of the CPU of a batch", "target"], rows)
+
+
+def _a_row(count: int) -> dict[str, tuple[float, float]]:
+    return asyncio.run(_measured(count))
+
+
+class _Kept:
+    """A sink in memory, so that making rows and writing them are timed apart."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[bytes, int]] = []
+        self.dropped = 0
+
+    def open(self) -> None:
+        pass
+
+    def put(self, lines: bytes, rows: int) -> None:
+        self.lines.append((lines, rows))
+
+    async def close(self) -> None:
+        pass
+
+
+async def _measured(count: int) -> dict[str, tuple[float, float]]:
+    made: dict[str, tuple[float, float]] = {}
+    for name in ("a batch", "a ledger's request (30 records)"):
+        kept = _Kept()
+        journal = Journal(kept, 0, Stats())
+        work = _batch_row(journal) if name == "a batch" else _ledger_row(journal)
+        began = time.process_time()
+        for number in range(count):
+            work(number)
+        loop = time.process_time() - began
+        with tempfile.TemporaryDirectory() as folder:
+            files = JournalFiles(folder, 0, 8 << 20, 3600, 1 << 40, -1)
+            began = time.process_time()
+            files.open()
+            for lines, rows in kept.lines:
+                files.put(lines, rows)
+            await files.close()
+            thread = time.process_time() - began
+        made[name] = (1e6 * loop / count, 1e6 * thread / count)
+    return made
+
+
+def _batch_row(journal: Journal) -> Callable[[int], None]:
+    pool = BufferPool(1 << 25, 4096, 16_384)
+    accumulator = Accumulator(pool, 16_384, 262_144, lambda queue, batch: None)
+    topic = accumulator.topic("bench")
+    accumulator.set_leaders(topic, [0], 0.0)
+    data = encode_batch([Record(None, b"x" * 100)])
+    header = read_header(data, 0, len(data))
+    assert header is not None
+    batch = open_batch(data, header, 1 << 20)
+    completion = ProduceCompletion(9, 1, 1, 1000, 0.0, lambda *_: None, ("127.0.0.1", "bench"))
+    completion.add_topic("bench")
+    part = completion.add_part(completion.add_partition(0), 1, False, True)
+    queue = topic.queue(0)
+    accumulator.append(queue, Lane(1, 0, True), part, batch, 0.0)
+    (sent,) = queue.batches
+    rng = Random(1)
+    waits = [rng.random() / 100 for _ in range(1024)]
+
+    def row(number: int) -> None:
+        now = number * 0.0002
+        sent.sent(0, 16_384 + number % 4096, now - waits[number % 1024])
+        journal.batch(queue, sent, now, BatchFate.ACKNOWLEDGED, 0, number * 30)
+
+    return row
+
+
+def _ledger_row(journal: Journal) -> Callable[[int], None]:
+    ledger = Ledger(journal)
+    data = encode_batch([Record(None, b"x" * 512)] * 30)
+    header = read_header(data, 0, len(data))
+    assert header is not None
+    batch = open_batch(data, header, 1 << 20)
+    seen = [Seen("bench", 0, 0, len(data), header, None, False)]
+    touched = Touched(0, "bench", 0, batch, True, True)
+    found = Sorted()
+    found.reasons.append(Reason.NULL_KEY)
+    request = ProduceRequest(9, 1, "bench", None, 1, 1000, [("bench", [(0, 0, len(data))])])
+
+    class Client:
+        host = "127.0.0.1"
+        number = 1
+
+    def row(number: int) -> None:
+        entry = ledger.arrived(Client(), request, seen)  # type: ignore[arg-type]
+        completion = ProduceCompletion(9, 1, 1, 1000, 0.0, lambda *_: None, None)
+        completion.add_topic("bench")
+        part: Part = completion.add_part(completion.add_partition(0), 30, False, True)
+        part.partition = number % 7
+        entry.sorted(found)
+        entry.appended(part, touched)
+        part.base_offset = number * 30
+        entry.answered(completion)
+
+    return row
+
+
+def _words(rounds: int) -> str:
+    return (
+        "16 KB requests of 30 records, 4 connections with 4 under way, before a sink that answers at once; three"
+        f" Forebay processes (codecs {codecs()}) take turns, medians of {rounds} rounds. CPU is the process's, with the"
+        " thread that writes and compresses."
+    )
+
+
+def _row_words() -> str:
+    return (
+        "The same by itself, many rows one after the other, CPU time of this process: making a row, and writing it,"
+        " compressing included. The batch's CPU is that without a journal, above, near the rate that is wanted:"
+        f" {_BATCHES:,} batches/s."
+    )

@@ -1,0 +1,186 @@
+"""What is replayed: runs of records with the times at which they came, as a DataFrame.
+
+In: the journal's ledger rows; or its batches, where no ledger was kept; or a Load that describes traffic nobody sent.
+Out: a row for each run of records that stayed together, in the columns of SCHEMA. Nothing is raised; a span without
+arrivals gives no rows.
+
+A process (of the proxy) is a world of its own: it has its own pool, accumulator, partitioners and connections. Rows of
+one (process, number) came in one Produce request, and are answered together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from random import Random
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+ARROW_SCHEMA: Final = pa.schema(
+    [
+        pa.field("process", pa.string()),
+        pa.field("connection", pa.int64()),
+        pa.field("number", pa.int64()),
+        pa.field("at_us", pa.int64()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int64()),
+        pa.field("place", pa.int64()),
+        pa.field("movable", pa.bool_()),
+        pa.field("records", pa.int64()),
+        pa.field("bytes", pa.int64()),
+        pa.field("acks", pa.int64()),
+    ]
+)
+SCHEMA: Final[StructType] = from_arrow_schema(ARROW_SCHEMA)
+"""`partition` is the client's own choice; `place` orders the runs of one client batch, `number` is the request's."""
+
+ORDER: Final = ("at_us", "number", "topic", "partition", "place")
+"""In which rows of one process came."""
+
+
+def of_ledger(ledger: DataFrame) -> DataFrame:
+    """Exactly what came. Requests that were passed on untouched are not in it: they have no parts."""
+    parts = ledger.select(
+        "process",
+        "connection",
+        "number",
+        F.col("received_us").alias("at_us"),
+        "topic",
+        "partition",
+        "acks",
+        F.posexplode("parts").alias("place", "part"),
+    )
+    return parts.select(
+        "process",
+        "connection",
+        "number",
+        "at_us",
+        "topic",
+        "partition",
+        F.col("place").cast("long").alias("place"),
+        "part.movable",
+        "part.records",
+        "part.bytes",
+        "acks",
+    )
+
+
+def of_batches(batches: DataFrame) -> DataFrame:
+    """About what came: each batch's runs are alike, and came evenly from its opening to its sending.
+
+    A batch of 4 runs that was opened at 100 µs and sent at 140: runs at 100, 110, 120 and 130. Each is a request of its
+    own, of a connection of its own, and came for the partition that it went to. Only first tries count.
+    """
+    opened = F.col("time_us") - F.col("upstream_us") - F.col("linger_us")
+    number = F.xxhash64("worker", "topic", "partition", "time_us", "base_offset", "place")
+    runs = batches.where("tries = 0").withColumn("place", F.explode(F.expr("sequence(0, greatest(runs, 1) - 1)")))
+    each = F.greatest(F.col("runs"), F.lit(1))
+    return runs.select(
+        F.concat(F.lit("worker "), F.col("worker").cast("string")).alias("process"),
+        number.alias("connection"),
+        number.alias("number"),
+        (opened + F.floor(F.col("place") * F.col("linger_us") / each)).alias("at_us"),
+        "topic",
+        "partition",
+        F.col("place").cast("long").alias("place"),
+        "movable",
+        _dealt("records", each).alias("records"),
+        _dealt("bytes", each).alias("bytes"),
+        "acks",
+    )
+
+
+def _dealt(column: str, among: Column) -> Column:
+    """7 among 3: 3, 2, 2."""
+    whole = F.col(column)
+    return F.floor(whole / among) + (F.col("place") < whole % among).cast("long")
+
+
+class Load(NamedTuple):
+    """Traffic nobody sent: clients without keys, at random times, to one topic whose partition i is on broker i modulo
+    the brokers. `slow_ms`: broker 0 takes so long for each request instead of `service_ms`."""
+
+    records_per_s: float = 2048.0
+    record_bytes: int = 512
+    records_a_run: int = 1
+    connections: int = 3
+    partitions: int = 3
+    brokers: int = 3
+    service_ms: float = 0.6
+    slow_ms: float = 20.5
+    seconds: float = 60.0
+
+    @property
+    def leaders(self) -> list[int]:
+        return [partition % self.brokers for partition in range(self.partitions)]
+
+
+SYNTHETIC: Final = "synthetic"
+"""The topic of a Load."""
+
+_BLOCK_S: Final = 10.0
+"""What is drawn from one seed: the same arrivals, however they are spread over tasks and slices."""
+
+_ROWS: Final = 50_000
+
+
+def of_load(spark: SparkSession, load: Load, seed: int) -> DataFrame:
+    blocks = max(1, -int(-load.seconds // _BLOCK_S))
+    numbers = spark.range(blocks).repartition(min(blocks, 64), "id")
+    return numbers.mapInArrow(_generator(load, seed), SCHEMA)
+
+
+def _generator(load: Load, seed: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def generate(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for block in batch["id"].to_pylist():
+                yield from _block(load, seed, block)
+
+    return generate
+
+
+def _block(load: Load, seed: int, block: int) -> Iterator[pa.RecordBatch]:
+    """Poisson arrivals have no memory, so blocks do not need to know of each other."""
+    rng = Random(f"{seed}/arrivals/{block}")
+    runs_per_s = load.records_per_s / load.records_a_run
+    end = min(load.seconds, (block + 1) * _BLOCK_S)
+    now = block * _BLOCK_S + rng.expovariate(runs_per_s)
+    number = block << 40
+    times: list[int] = []
+    connections: list[int] = []
+    while now < end:
+        times.append(int(now * 1e6))
+        connections.append(rng.randrange(load.connections))
+        now += rng.expovariate(runs_per_s)
+        if len(times) == _ROWS:
+            yield _rows(load, number, times, connections)
+            number += len(times)
+            times, connections = [], []
+    if times:
+        yield _rows(load, number, times, connections)
+
+
+def _rows(load: Load, number: int, times: list[int], connections: list[int]) -> pa.RecordBatch:
+    count = len(times)
+
+    def same(value: int) -> pa.Array:
+        return pa.repeat(pa.scalar(value, pa.int64()), count)
+
+    columns = {
+        "process": pa.repeat(pa.scalar(SYNTHETIC), count),
+        "connection": pa.array(connections, pa.int64()),
+        "number": pa.array(range(number, number + count), pa.int64()),
+        "at_us": pa.array(times, pa.int64()),
+        "topic": pa.repeat(pa.scalar(SYNTHETIC), count),
+        "partition": same(0),
+        "place": same(0),
+        "movable": pa.repeat(pa.scalar(True), count),
+        "records": same(load.records_a_run),
+        "bytes": same(load.records_a_run * load.record_bytes),
+        "acks": same(1),
+    }
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=ARROW_SCHEMA)

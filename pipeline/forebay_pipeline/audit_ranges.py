@@ -1,0 +1,117 @@
+"""Which offsets an audit has to look at: arithmetic over partitions, on the driver.
+
+In: what the ledger claims of each partition, what there is of it now, how far earlier audits came. Out: a Range for
+each partition. Nothing is raised.
+
+    the ledger claims        100 … 499
+    audited before           up to 80, so that what lies between is looked at, too
+    the topic has             90 … 449
+    read                      90 … 449       80 … 89 have expired, 450 … 499 are missing
+
+Nothing after the last claimed offset is read: what came later stands in files of the journal that are not closed yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+
+class Ends(NamedTuple):
+    """[earliest, latest): what a partition has now."""
+
+    earliest: int
+    latest: int
+
+
+class TopicNow(NamedTuple):
+    ends: Mapping[int, Ends]
+    compacted: bool = False
+
+
+class Claimed(NamedTuple):
+    """[first, end): from the lowest to after the highest offset that was acknowledged."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+
+
+class Range(NamedTuple):
+    """[first, end) is to be read. `place` stands for topic and partition in joins, being shorter."""
+
+    place: int
+    topic: str
+    partition: int
+    earliest: int
+    latest: int
+    first: int
+    end: int
+    settled: int
+    """Below it, earlier audits looked for what nobody claims."""
+    compacted: bool
+    gone: bool
+    """The topic does not exist any more."""
+
+
+RANGE_COLUMNS: Final = (
+    "place int, topic string, partition bigint, earliest bigint, latest bigint, read_first bigint, read_end bigint, "
+    "settled bigint, compacted boolean, gone boolean"
+)
+
+Audited = Mapping[str, Mapping[int, int]]
+"""Topic → partition → the offset up to which it was audited."""
+
+
+def ranges(claimed: Iterable[Claimed], topics: Mapping[str, TopicNow], audited: Audited) -> list[Range]:
+    return [
+        _range(place, claim, topics.get(claim.topic), audited.get(claim.topic, {}).get(claim.partition))
+        for place, claim in enumerate(sorted(claimed))
+    ]
+
+
+def _range(place: int, claimed: Claimed, topic: TopicNow | None, audited: int | None) -> Range:
+    # A partition that is not there has lost all that was in it.
+    ends = topic.ends.get(claimed.partition, Ends(0, 0)) if topic is not None else Ends(0, 0)
+    lowest = claimed.first if audited is None else min(claimed.first, audited)
+    first = max(lowest, ends.earliest)
+    return Range(
+        place=place,
+        topic=claimed.topic,
+        partition=claimed.partition,
+        earliest=ends.earliest,
+        latest=ends.latest,
+        first=first,
+        end=max(first, min(claimed.end, ends.latest)),
+        settled=lowest if audited is None else audited,
+        compacted=topic is not None and topic.compacted,
+        gone=topic is None,
+    )
+
+
+def begun_anew(audited: Audited, topics: Mapping[str, TopicNow]) -> dict[str, str]:
+    """Topics that end before what was audited of them, and a sentence about each."""
+    sentences = {}
+    for name, offsets in audited.items():
+        now = topics.get(name)
+        if now is None:
+            continue
+        for partition, offset in sorted(offsets.items()):
+            latest = now.ends.get(partition, Ends(0, 0)).latest
+            if latest < offset:
+                sentences[name] = (
+                    f"{name} was audited up to offset {offset} of partition {partition}, which now ends at {latest}: "
+                    "it was deleted and made again, or its log was cut, so it is audited anew."
+                )
+                break
+    return sentences
+
+
+def expired_meanwhile(before: Iterable[Range], topics: Mapping[str, TopicNow]) -> bool:
+    """Whether retention took something of what was to be read."""
+    return any(
+        each.earliest < topics[each.topic].ends.get(each.partition, Ends(0, 0)).earliest
+        for each in before
+        if each.topic in topics
+    )

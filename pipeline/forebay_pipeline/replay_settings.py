@@ -1,0 +1,187 @@
+"""The settings that a simulation knows, and the grid of them that is tried.
+
+In: texts as people write them, `linger.ms=5` or `linger.ms=-1,5`, and the proxy's own TOML file. Out: Variants, the
+present settings first. Wrong: CannotRun, which names the setting, the value and what is allowed.
+
+Names, defaults and bounds are the proxy's. Its other settings do not matter here: in a TOML file they are passed over.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple, get_args
+
+import msgspec
+from msgspec import Meta
+
+from forebay_pipeline.errors import CannotRun
+from forebay_policies.builtin_partitioners import BUILT_IN
+
+_INT_MAX: Final = 2**31 - 1
+MOST_VARIANTS: Final = 1_000
+"""A larger grid is a mistake: each variant replays all arrivals."""
+
+DEFAULT_GRID: Final = "partitioner=adaptive,expected_wait,uniform linger.ms=-1,5"
+
+_Bytes = Annotated[int, Meta(ge=1, le=_INT_MAX)]
+_BatchBytes = Annotated[int, Meta(ge=512, le=_INT_MAX)]
+
+
+def _dotted(attribute: str) -> str:
+    return attribute.replace("_", ".")
+
+
+class Simulated(msgspec.Struct, frozen=True, kw_only=True, rename=_dotted):
+    """What the policies are made from."""
+
+    partitioner: Annotated[str, Meta(pattern="^(" + "|".join(BUILT_IN) + ")$")] = "adaptive"
+    partitioner_adaptive_partitioning_enable: Annotated[bool, Meta()] = True
+    partitioner_sticky_batch_size: Annotated[int, Meta(ge=0, le=_INT_MAX)] = 0
+    partitioner_availability_timeout_ms: Annotated[int, Meta(ge=0, le=_INT_MAX)] = 0
+    partitioner_min_share: Annotated[float, Meta(ge=0, le=1)] = 0.005
+    linger_ms: Annotated[int, Meta(ge=-1, le=60_000)] = -1
+    batch_initial_size: _BatchBytes = 4096
+    batch_size: _BatchBytes = 16_384
+    batch_max_size: _BatchBytes = 262_144
+    buffer_memory: Annotated[int, Meta(ge=1, le=2**63 - 1)] = 33_554_432
+    max_request_size: _Bytes = 1_048_576
+    max_in_flight_requests_per_connection: _Bytes = 5
+
+
+_FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(Simulated)}
+NAMES: Final = tuple(_FIELDS)
+
+Texts = Mapping[str, str]
+"""Values by their settings' names, as written."""
+
+
+class Variant(NamedTuple):
+    """One point of the grid; `named` are the settings that are given anywhere in it, with their values here."""
+
+    named: Texts
+    settings: Simulated
+
+
+def variants(present: Texts, grid: Mapping[str, Sequence[str]]) -> list[Variant]:
+    """The present settings, then every combination of the grid's values on top of them, each once."""
+    axes = [[(name, value) for value in values] for name, values in grid.items()]
+    names = sorted({*present, *grid}, key=NAMES.index)
+    size = 1
+    for axis in axes:
+        size *= len(axis)
+    if size > MOST_VARIANTS:
+        raise CannotRun(f"The grid has {size:,} combinations; at most {MOST_VARIANTS:,} are replayed at once.")
+    found: dict[Simulated, Variant] = {}
+    for chosen in [(), *itertools.product(*axes)]:
+        settings = _made({**present, **dict(chosen)})
+        found.setdefault(settings, Variant({name: text_of(settings, name) for name in names}, settings))
+    return list(found.values())
+
+
+def text_of(settings: Simulated, name: str) -> str:
+    """A value as one would write it."""
+    value = getattr(settings, _FIELDS[name].name)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def toml_value(settings: Simulated, name: str) -> str:
+    text = text_of(settings, name)
+    return f'"{text}"' if isinstance(getattr(settings, _FIELDS[name].name), str) else text
+
+
+def read_grid(written: Iterable[str]) -> dict[str, list[str]]:
+    """`partitioner=adaptive,uniform linger.ms=-1,5`, in one text or in several."""
+    grid: dict[str, list[str]] = {}
+    for word in itertools.chain.from_iterable(text.split() for text in written):
+        name, values = _assignment(word, "NAME=VALUE,VALUE…")
+        if name in grid:
+            raise CannotRun(f"{name} is in the grid twice.")
+        grid[name] = [_checked(name, value) for value in values.split(",")]
+    return grid
+
+
+def read_present(config: str | None, assignments: Iterable[str]) -> dict[str, str]:
+    """What the proxy's TOML file says of NAMES, and over it `name=value` texts."""
+    present = dict(_of_file(Path(config))) if config else {}
+    for word in assignments:
+        name, value = _assignment(word, "NAME=VALUE")
+        present[name] = _checked(name, value)
+    return present
+
+
+def _assignment(word: str, form: str) -> tuple[str, str]:
+    name, separator, values = word.partition("=")
+    if not separator:
+        raise CannotRun(f"{word!r} must be {form}.")
+    return _known(name.strip()), values.strip()
+
+
+def _known(name: str) -> str:
+    if name not in _FIELDS:
+        raise CannotRun(f"{name} is no setting that can be replayed; those are {', '.join(NAMES)}.")
+    return name
+
+
+def _of_file(path: Path) -> Iterator[tuple[str, str]]:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CannotRun(f"{path} cannot be read: {error.strerror}.") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise CannotRun(f"{path} is not TOML: {error}.") from error
+    for name, value in _flattened(table, ""):
+        if name in _FIELDS:
+            yield name, _checked(name, str(value).lower() if isinstance(value, bool) else str(value))
+
+
+def _flattened(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, object]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flattened(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _checked(name: str, value: str) -> str:
+    try:
+        msgspec.convert(value.strip(), _FIELDS[name].type, strict=False)
+    except msgspec.ValidationError as error:
+        raise CannotRun(f"{name}={value}: must be {_allowed(name)}.") from error
+    return value.strip()
+
+
+def _allowed(name: str) -> str:
+    if name == "partitioner":
+        return "one of " + ", ".join(BUILT_IN)
+    kind, meta = get_args(_FIELDS[name].type)
+    if kind is bool:
+        return "true or false"
+    return f"a {'whole ' if kind is int else ''}number from {meta.ge} to {meta.le}"
+
+
+def _made(texts: Texts) -> Simulated:
+    """Values that were checked each for itself; raises CannotRun where two of them contradict each other."""
+    settings = msgspec.convert(dict(texts), Simulated, strict=False)
+    chunk = settings.batch_initial_size
+    for smaller, larger in (
+        ("batch.initial.size", "batch.size"),
+        ("batch.size", "batch.max.size"),
+        ("batch.max.size", "max.request.size"),
+        ("batch.max.size", "buffer.memory"),
+    ):
+        least, found = _number(settings, smaller), _number(settings, larger)
+        if found < least:
+            raise CannotRun(f"{larger}={found} with {smaller}={least}: {larger} must be at least {smaller}.")
+    for name in ("batch.size", "batch.max.size"):
+        if (size := _number(settings, name)) > chunk and size % chunk:
+            raise CannotRun(f"{name}={size}: must be a multiple of batch.initial.size, {chunk}.")
+    return settings
+
+
+def _number(settings: Simulated, name: str) -> int:
+    value = getattr(settings, _FIELDS[name].name)
+    assert isinstance(value, int)
+    return value

@@ -1,0 +1,180 @@
+"""The telemetry journal: what the proxy did, as rows (policies.journal_rows), for the pipeline.
+
+    rows → JSON lines, at once → a bounded buffer → a sink: rolling files, or a topic
+
+In: what happens to batches, partitions' choices, metadata requests; once a second, how the process stands. Out: lines
+handed to the sink four times a second, or sooner when there are many. A row costs a few microseconds; the sink never
+holds anybody up: what it has no room for is dropped, counted and logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Callable
+from itertools import islice
+from time import monotonic
+from typing import Final, Protocol
+
+import msgspec
+
+from forebay_policies.accumulator import PartitionQueue
+from forebay_policies.journal_rows import (
+    MOST_LOADS,
+    BatchFate,
+    BatchRow,
+    ChoiceRow,
+    GaugeRow,
+    Load,
+    MetadataRow,
+    Row,
+)
+from forebay_policies.partitioner import TopicView
+from forebay_policies.producer_batch import ProducerBatch
+from forebay_proxy.metrics import Stats
+
+HAND_OVER_S: Final = 0.25
+HAND_OVER_BYTES: Final = 65_536
+GAUGES_S: Final = 1.0
+
+
+class Sink(Protocol):
+    """Where lines go. Nothing here waits or raises, but for `open` and `close`."""
+
+    def open(self) -> None:
+        """StartError where it cannot be written to."""
+
+    def put(self, lines: bytes, rows: int) -> None:
+        """Whole lines; they are dropped and counted where there is no room."""
+
+    @property
+    def dropped(self) -> int:
+        """Rows lost so far."""
+
+    async def close(self) -> None:
+        """Everything that was put is where others find it, or counted as dropped; within a bounded time."""
+
+
+class Journal:
+    """See the module. `gauges` makes the row that is written once a second. Times are those of `monotonic`."""
+
+    def __init__(self, sink: Sink, worker: int, stats: Stats, own_topic: str = "") -> None:
+        self.worker = worker
+        self.started_us = time.time_ns() // 1000
+        self.process = f"{socket.gethostname()}-{os.getpid()}-{self.started_us:x}"
+        self.gauges: Callable[[], GaugeRow] | None = None
+        self._sink = sink
+        self._own_topic = own_topic
+        self._buffer = bytearray()
+        self._rows = 0
+        self._encode = msgspec.json.Encoder().encode_into
+        self._written = stats.counter("forebay_journal_rows_total")
+        stats.counter_from("forebay_journal_rows_dropped_total", lambda: sink.dropped)
+        self._offset = time.time() - monotonic()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def dropped(self) -> int:
+        return self._sink.dropped
+
+    def start(self) -> None:
+        self._sink.open()
+        self._task = asyncio.get_running_loop().create_task(self._keep_handing_over())
+
+    async def close(self) -> None:
+        """The last rows go to the sink, and the sink's are where others find them."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+            self._hand_over()
+            await self._sink.close()
+
+    def time_us(self, now: float) -> int:
+        """Microseconds since 1970 of a moment of `monotonic`."""
+        return int((now + self._offset) * 1_000_000)
+
+    def write(self, row: Row) -> None:
+        self._encode(row, self._buffer, -1)
+        self._buffer += b"\n"
+        self._rows += 1
+        if len(self._buffer) >= HAND_OVER_BYTES:
+            self._hand_over()
+
+    def batch(
+        self, queue: PartitionQueue, batch: ProducerBatch, now: float, fate: BatchFate, error_code: int, offset: int
+    ) -> None:
+        """The fate of a batch that was sent. To be told before the batch gives its memory back."""
+        topic = queue.topic.name
+        if topic == self._own_topic:
+            return
+        parts = batch.parts
+        sent_at = batch.sent_at
+        self.write(
+            BatchRow(
+                int((now + self._offset) * 1_000_000),
+                self.worker,
+                topic,
+                batch.partition,
+                batch.sent_to,
+                batch.flush_reason,
+                batch.record_count,
+                batch.size,
+                len(parts),
+                len({part.owner.client for part in parts}) if len(parts) > 1 else 1,
+                batch.lane.acks,
+                batch.lane.codec,
+                batch.lane.movable,
+                batch.tries,
+                int((sent_at - batch.opened_at) * 1_000_000),
+                int((now - sent_at) * 1_000_000),
+                batch.load,
+                fate,
+                error_code,
+                offset,
+            )
+        )
+
+    def choice(self, topic: TopicView, partition: int, size: int, now: float) -> None:
+        """A partition was chosen anew for `size` bytes of records without a key."""
+        loads = topic.loads()
+        self.write(
+            ChoiceRow(
+                int((now + self._offset) * 1_000_000),
+                self.worker,
+                topic.name,
+                partition,
+                size,
+                topic.partition_count,
+                len(topic.available),
+                len(loads),
+                [Load(index, load) for index, load in islice(loads.items(), MOST_LOADS)],
+            )
+        )
+
+    def metadata(
+        self, topics: int, ids: int, creates: bool, asked_at: float, request: int, response: int, error: str
+    ) -> None:
+        """A Metadata request has ended; sizes in bytes."""
+        now = monotonic()
+        took_us = int((now - asked_at) * 1_000_000)
+        self.write(MetadataRow(self.time_us(now), self.worker, topics, ids, creates, took_us, request, response, error))
+
+    async def _keep_handing_over(self) -> None:
+        next_gauges = monotonic()
+        while True:
+            if self.gauges is not None and monotonic() >= next_gauges:
+                next_gauges = max(next_gauges + GAUGES_S, monotonic())
+                self.write(self.gauges())
+            self._hand_over()
+            self._offset = time.time() - monotonic()  # the clock of the day is set now and then
+            await asyncio.sleep(HAND_OVER_S)
+
+    def _hand_over(self) -> None:
+        if self._rows:
+            lines, rows = bytes(self._buffer), self._rows
+            self._buffer = bytearray()
+            self._rows = 0
+            self._written.value += rows
+            self._sink.put(lines, rows)

@@ -1,0 +1,250 @@
+"""The audit of a real journal against a real Kafka, with connections cut and answers delayed in between.
+
+What it should say is counted independently, from the topic itself: which record is there, and how often.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import KafkaError, Message, Producer
+from pyspark.sql import SparkSession
+
+from forebay_pipeline import audit
+from forebay_pipeline.audit_result import AuditResult, Finding, Kind
+from forebay_policies.journal_rows import LedgerPart, LedgerRow, Row
+from tests.kit.forebay import ForebayProcess
+from tests.kit.journal import of, rows_in
+from tests.kit.kafka import KafkaCluster
+from tests.kit.paths import JARS
+from tests.kit.ports import free_ports
+from tests.kit.spec import ConsumedRecord
+from tests.kit.topic_log import TopicLog
+from tests.kit.toxiproxy import ToxiproxyServer
+from tests.pipeline.rows import write_journal
+
+pytestmark = pytest.mark.integration
+
+TOPIC = "audited"
+PARTITIONS = 3
+SECONDS = 6
+LATENCY_MS = 150
+
+
+@dataclass
+class Stage:
+    """Brokers behind toxiproxy, and a folder for journals. Forebay comes and goes."""
+
+    toxiproxy: ToxiproxyServer
+    cluster: KafkaCluster
+    log: TopicLog
+    folder: Path
+    sent: int = 0
+    acknowledged: list[bytes] = field(default_factory=list)
+
+    @property
+    def journal(self) -> Path:
+        return self.folder / "journal"
+
+    def forebay(self) -> ForebayProcess:
+        settings = {
+            "journal.dir": str(self.journal),
+            "journal.ledger": "true",
+            "journal.roll.ms": "1000",
+            "request.timeout.ms": "2000",
+            "socket.connection.setup.timeout.ms": "1000",
+        }
+        return ForebayProcess(self.cluster.bootstrap, self.cluster.nodes, settings=settings)
+
+    def hops(self) -> list[str]:
+        return [f"broker-{node}" for node in self.cluster.nodes]
+
+    def found(self) -> list[ConsumedRecord]:
+        return self.log.read(TOPIC, dict.fromkeys(range(PARTITIONS), 0))
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with ExitStack() as stack:
+        toxiproxy = stack.enter_context(ToxiproxyServer())
+        ports = dict(enumerate(free_ports(3)))
+        advertised = {node: toxiproxy.proxy(f"broker-{node}", port) for node, port in ports.items()}
+        cluster = stack.enter_context(KafkaCluster("4.3.1", ports=ports, advertised=advertised))
+        cluster.create_topic(TOPIC, PARTITIONS)
+        log = stack.enter_context(TopicLog(cluster.internal))
+        yield Stage(toxiproxy, cluster, log, tmp_path_factory.mktemp("audit"))
+
+
+class Load:
+    """A producer that sends again what was answered with an error, whatever may be there: librdkafka's default."""
+
+    def __init__(self, stage: Stage, bootstrap: str) -> None:
+        self._stage = stage
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "client.id": "load",
+                "linger.ms": 5,
+                "batch.num.messages": 20,
+                "message.timeout.ms": 60_000,
+                "retry.backoff.ms": 100,
+                "log_level": 0,
+            }
+        )
+
+    def send(self, partition: int | None = None) -> None:
+        """One record that is like no other: with a key, or, to no partition in particular, without one."""
+        number, self._stage.sent = self._stage.sent, self._stage.sent + 1
+        optional = {} if partition is None else {"partition": partition, "key": b"key"}
+        self._producer.produce(TOPIC, b"value %d" % number, on_delivery=self._delivered, **optional)  # type: ignore[arg-type]
+        self._producer.poll(0)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        value = message.value()
+        if error is None and value is not None:
+            self._stage.acknowledged.append(value)
+
+    def flush(self) -> None:
+        assert self._producer.flush(60) == 0
+
+    def everywhere(self) -> None:
+        """A record to each partition, acknowledged before this returns: a fixed point in each log."""
+        for partition in range(PARTITIONS):
+            self.send(partition)
+        self.flush()
+
+    def run(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            for partition in (None, 0, None, 1, None, 2):
+                self.send(partition)
+            time.sleep(0.005)
+
+
+def produce_under_faults(stage: Stage) -> None:
+    with stage.forebay() as forebay:
+        load = Load(stage, forebay.bootstrap)
+        load.everywhere()
+        load.run(1)
+        for hop in stage.hops():
+            stage.toxiproxy.add_latency(hop, LATENCY_MS)
+        load.run(1)
+        for hop in stage.hops():  # answers are under way: what they would tell is not known
+            stage.toxiproxy.cut(hop)
+            load.run(0.5)
+            stage.toxiproxy.mend(hop)
+            load.run(1)
+        for hop in stage.hops():
+            stage.toxiproxy.remove_latency(hop)
+        load.flush()
+        load.everywhere()
+
+
+def run_audit(stage: Stage, spark: SparkSession, journal: Path, *words: str) -> AuditResult:
+    output = stage.folder / "audit.json"
+    output.unlink(missing_ok=True)
+    where = ["--journal", str(journal), "--bootstrap-servers", stage.cluster.internal]
+    spark_words = ["--jars", str(JARS / "spark-kafka"), "--master", "local[2]"]
+    done = CliRunner().invoke(audit.command, [*where, *spark_words, "--output", str(output), *words])
+    assert output.exists(), done.output
+    result = msgspec.json.decode(output.read_bytes(), type=AuditResult)
+    assert done.exit_code == result.exit_code, done.output
+    return result
+
+
+def of_kind(result: AuditResult, kind: Kind) -> list[Finding]:
+    return [finding for finding in result.findings if finding.kind is kind]
+
+
+def repeated(found: list[ConsumedRecord]) -> int:
+    """Records beyond the first of their content."""
+    return sum(times - 1 for times in Counter(record.value for record in found).values())
+
+
+def test_an_audit_of_faults_then_of_what_was_planted(stage: Stage, spark: SparkSession) -> None:
+    produce_under_faults(stage)
+    found = stage.found()
+    # The fault was one: something was answered with an error. And nothing that was acknowledged is gone.
+    state = ("--state", str(stage.folder / "state.json"), "--settle", "0")
+    result = run_audit(stage, spark, stage.journal, *state)
+    totals = result.totals
+    assert totals.unacknowledged > 0
+    assert {record.value for record in found} >= set(stage.acknowledged)
+    assert totals.acknowledged == totals.present >= len(stage.acknowledged) == stage.sent
+    assert {finding.kind for finding in result.findings} <= {Kind.DUPLICATED}
+    assert totals.duplicated == repeated(found)
+    assert all(finding.note.endswith("retried by the client") for finding in result.findings)
+    assert totals.present + totals.duplicated + totals.unconfirmed == len(found)
+    assert [(topic.topic, topic.unclaimed, topic.later) for topic in result.topics] == [(TOPIC, 0, 0)]
+    assert (result.rows_dropped, result.lines_torn) == (0, 0)
+
+    row, part = a_part(stage)
+    send_again(stage, part)
+    with stage.forebay() as forebay:
+        Load(stage, forebay.bootstrap).everywhere()
+    result = run_audit(stage, spark, stage.journal, *state)
+    assert (result.rows, result.totals.acknowledged, result.totals.present) == (PARTITIONS, PARTITIONS, PARTITIONS)
+    (finding,) = result.findings
+    assert (finding.kind, finding.records, finding.number) == (Kind.DUPLICATED, part.records, row.number)
+    assert finding.note == f"also at offset {part.base_offset} of partition {part.partition}, unexplained"
+    assert result.topics[0].unclaimed == 0
+
+    ends = stage.log.ends(TOPIC)
+    lost, other = falsified(stage, row, part, ends[0])
+    result = run_audit(stage, spark, stage.folder / "falsified")
+    assert result.totals.missing == lost.records
+    assert [(each.partition, each.first_offset, each.last_offset) for each in of_kind(result, Kind.MISSING)] == [
+        (0, ends[0], ends[0] + lost.records - 1)
+    ]
+    (changed,) = of_kind(result, Kind.ALTERED)
+    assert (changed.number, changed.first_offset, changed.records) == (other.number, part.base_offset, part.records)
+    assert result.totals.duplicated >= totals.duplicated
+    # Nothing is new.
+    assert run_audit(stage, spark, stage.journal, *state).rows == 0
+
+
+def a_part(stage: Stage) -> tuple[LedgerRow, LedgerPart]:
+    """One of several records that was acknowledged, and no client of which ever sent again."""
+    rows = of(LedgerRow, rows_in(stage.journal))
+    refused = {part.crc for row in rows if row.error_code != 0 for part in row.parts}
+    return next(
+        (row, part)
+        for row in rows
+        if row.error_code == 0
+        for part in row.parts
+        if part.records > 3 and part.base_offset >= 0 and part.crc not in refused
+    )
+
+
+def send_again(stage: Stage, part: LedgerPart) -> None:
+    """Its records once more, past Forebay, to a partition that is not theirs."""
+    end = part.base_offset + part.records
+    mine = [
+        record
+        for record in stage.found()
+        if record.partition == part.partition and part.base_offset <= record.offset < end
+    ]
+    producer = Producer({"bootstrap.servers": stage.cluster.internal, "linger.ms": 100, "log_level": 0})
+    for record in sorted(mine, key=lambda record: record.offset):
+        elsewhere = (part.partition + 1) % PARTITIONS
+        producer.produce(TOPIC, record.value, record.key, partition=elsewhere)
+    assert producer.flush(60) == 0
+
+
+def falsified(stage: Stage, row: LedgerRow, part: LedgerPart, end: int) -> tuple[LedgerPart, LedgerRow]:
+    """A journal that claims what is beyond the log's end, and another content: what was claimed, and the row."""
+    rows: list[Row] = rows_in(stage.journal)
+    lost = msgspec.structs.replace(part, partition=0, base_offset=end)
+    claim = msgspec.structs.replace(row, partition=0, number=row.number + 1_000_000, parts=[lost])
+    wrong = [msgspec.structs.replace(each, crc=each.crc ^ 1) if each == part else each for each in row.parts]
+    rows = [msgspec.structs.replace(row, parts=wrong) if each == row else each for each in rows]
+    write_journal(stage.folder / "falsified", [*rows, claim])
+    return lost, row

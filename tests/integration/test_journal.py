@@ -1,0 +1,136 @@
+"""The journal of a real Forebay before a real Kafka, read by the real pipeline: files, a topic, crash and restart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from forebay_pipeline.compact import await_end, compact
+from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal_source import JournalPlace, of_kind, read_rows, torn
+from forebay_policies.journal_rows import BatchRow, GaugeRow, LedgerRow, MetadataRow
+from tests.integration.route import Route
+from tests.kit.forebay import ForebayProcess
+from tests.kit.java import JavaClient
+from tests.kit.journal import decoded, of
+from tests.kit.ports import LOOPBACK, free_port
+from tests.kit.spec import ProduceSpec
+from tests.pipeline import rows as make
+
+pytestmark = pytest.mark.integration
+
+COUNT = 5_000
+
+
+def produce(bootstrap: str, topic: str) -> None:
+    client = JavaClient("2.3.1")
+    try:
+        result = client.produce(bootstrap, ProduceSpec(topic, "journal", count=COUNT, keys="mixed", acks="all"))
+        assert result.stats["acknowledged"] == COUNT
+    finally:
+        client.close()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def check(spark: SparkSession, place: JournalPlace, topic: str) -> None:
+    """Every record is in the ledger and in a batch, once."""
+    rows = read_rows(spark, place).cache()
+    assert torn(rows).count() == 0
+    ledger = of_kind(rows, LedgerRow)
+    assert ledger.agg(F.sum("records"), F.sum("error_code")).first() == (COUNT, 0)
+    parts = ledger.select(F.explode("parts").alias("part"))
+    assert parts.agg(F.sum("part.records"), F.min("part.base_offset")).first() == (COUNT, 0)
+    batches = of_kind(rows, BatchRow)
+    assert batches.where("fate = 'acknowledged'").agg(F.sum("records")).first() == (COUNT,)
+    assert {row.topic for row in batches.select("topic").distinct().collect()} == {topic}
+    assert of_kind(rows, GaugeRow).count() >= 1
+    assert of_kind(rows, MetadataRow).count() >= 1
+    rows.unpersist()
+
+
+def test_files(spark: SparkSession, route: Route, tmp_path: Path) -> None:
+    topic = "journal-files"
+    route.cluster.create_topic(topic, 3)
+    settings = {"journal.dir": str(tmp_path), "journal.ledger": "true", "workers": "2"}
+    with ForebayProcess(route.cluster.bootstrap, route.cluster.nodes, settings=settings) as forebay:
+        produce(forebay.bootstrap, topic)
+    check(spark, JournalPlace(str(tmp_path)), topic)
+    workers = of_kind(read_rows(spark, JournalPlace(str(tmp_path))), GaugeRow).select("worker").distinct()
+    assert {row.worker for row in workers.collect()} == {0, 1}
+
+
+def test_what_a_killed_process_left_is_closed_by_the_next(spark: SparkSession, route: Route, tmp_path: Path) -> None:
+    topic = "journal-killed"
+    route.cluster.create_topic(topic, 3)
+    settings = {"journal.dir": str(tmp_path), "journal.ledger": "true"}
+    first = ForebayProcess(route.cluster.bootstrap, route.cluster.nodes, settings=settings).start()
+    produce(first.bootstrap, topic)
+    (unfinished,) = tmp_path.glob(".*.inprogress")
+    wait_until(lambda: sum(row.records for row in of(BatchRow, decoded(unfinished.read_bytes()))) == COUNT)
+    first.kill()
+    with unfinished.open("ab") as file:
+        file.write(b'{"kind":"batch","time_us":17')
+    assert not list(tmp_path.glob("dt=*"))
+    with ForebayProcess(route.cluster.bootstrap, route.cluster.nodes, settings=settings):
+        pass
+    rows = read_rows(spark, JournalPlace(str(tmp_path)))
+    assert torn(rows).count() == 1
+    assert of_kind(rows, BatchRow).agg(F.sum("records")).first() == (COUNT,)
+
+
+def test_a_topic(spark: SparkSession, route: Route, tmp_path: Path) -> None:
+    topic, journal = "journal-records", "journal-rows"
+    route.cluster.create_topic(topic, 3)
+    route.cluster.create_topic(journal, 2)
+    settings = {"journal.topic": journal, "journal.ledger": "true"}
+    with ForebayProcess(route.cluster.bootstrap, route.cluster.nodes, settings=settings) as forebay:
+        produce(forebay.bootstrap, topic)
+        assert forebay.metrics()["forebay_journal_rows_dropped_total"] == 0
+    place = JournalPlace(topic=journal, bootstrap_servers=route.cluster.internal)
+    check(spark, place, topic)
+    output = str(tmp_path / "parquet")
+    for _ in range(2):  # the second has nothing left to do
+        compact(spark, place, output).awaitTermination()
+    check(spark, JournalPlace(output), topic)
+
+
+def test_rows_that_expired_before_they_were_read(spark: SparkSession, route: Route, tmp_path: Path) -> None:
+    journal = "journal-expired"
+    route.cluster.create_topic(journal, 1)
+    place = JournalPlace(topic=journal, bootstrap_servers=route.cluster.internal)
+    output = str(tmp_path / "parquet")
+    with Producer({"bootstrap.servers": route.cluster.internal}) as producer:
+        for first in (0, 10):
+            for number in range(first, first + 10):
+                producer.produce(journal, make.json_lines([make.batch_row(partition=number)]).strip())
+            assert producer.flush(20) == 0
+            if not first:
+                await_end(compact(spark, place, output))
+    admin = AdminClient({"bootstrap.servers": route.cluster.internal})
+    (deleted,) = admin.delete_records([TopicPartition(journal, 0, 15)]).values()
+    deleted.result(20)
+    with pytest.raises(CannotRun, match="expired before they were read"):
+        await_end(compact(spark, place, output))
+    await_end(compact(spark, place, output, skip_expired=True))
+    partitions = [row.partition for row in of_kind(read_rows(spark, JournalPlace(output)), BatchRow).collect()]
+    assert sorted(partitions) == [*range(10), *range(15, 20)]
+
+
+def test_a_topic_or_brokers_that_are_not_there(spark: SparkSession, route: Route) -> None:
+    with pytest.raises(CannotRun, match="There is no topic nothing at "):
+        read_rows(spark, JournalPlace(topic="nothing", bootstrap_servers=route.cluster.internal))
+    with pytest.raises(CannotRun, match=f"No broker answers at {LOOPBACK}:"):
+        read_rows(spark, JournalPlace(topic="nothing", bootstrap_servers=f"{LOOPBACK}:{free_port()}"))

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.kit.spark import spark
+
+__all__ = ["spark"]
+
+
+@pytest.fixture(autouse=True)
+def _few_shuffles(request: pytest.FixtureRequest) -> None:
+    """A job's command that a test calls sets its own number in the session that all tests share."""
+    if "spark" in request.fixturenames:
+        request.getfixturevalue("spark").conf.set("spark.sql.shuffle.partitions", "2")

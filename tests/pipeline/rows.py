@@ -1,0 +1,189 @@
+"""Journal rows for tests: what matters is given, the rest is plausible. And journals on disk made of them."""
+
+from __future__ import annotations
+
+import datetime
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+import zstandard
+
+from forebay_policies.journal_rows import (
+    FILE_SUFFIX,
+    BatchFate,
+    BatchRow,
+    ChoiceRow,
+    FlushReason,
+    GaugeRow,
+    LedgerPart,
+    LedgerRow,
+    MetadataRow,
+    Row,
+)
+
+START_US = 1_795_000_000_000_000
+"""A moment in November 2026, where tests begin."""
+
+_encoder = msgspec.json.Encoder()
+
+
+def batch_row(**given: object) -> BatchRow:
+    return BatchRow(
+        **{
+            "time_us": START_US,
+            "worker": 0,
+            "topic": "t",
+            "partition": 0,
+            "leader": 0,
+            "reason": FlushReason.LINGER,
+            "records": 10,
+            "bytes": 1000,
+            "runs": 2,
+            "clients": 2,
+            "acks": 1,
+            "codec": 0,
+            "movable": True,
+            "tries": 0,
+            "linger_us": 500,
+            "upstream_us": 1500,
+            "load": 1000,
+            "fate": BatchFate.ACKNOWLEDGED,
+            "error_code": 0,
+            "base_offset": 0,
+            **given,
+        }  # type: ignore[arg-type]
+    )
+
+
+def choice_row(**given: object) -> ChoiceRow:
+    return ChoiceRow(
+        **{
+            "time_us": START_US,
+            "worker": 0,
+            "topic": "t",
+            "partition": 0,
+            "bytes": 100,
+            "partitions": 3,
+            "available": 3,
+            "loaded": 0,
+            "loads": [],
+            **given,
+        }  # type: ignore[arg-type]
+    )
+
+
+def metadata_row(**given: object) -> MetadataRow:
+    return MetadataRow(
+        **{
+            "time_us": START_US,
+            "worker": 0,
+            "topics": 1,
+            "ids": 0,
+            "creates": False,
+            "took_us": 2000,
+            "request_bytes": 40,
+            "response_bytes": 200,
+            "error": "",
+            **given,
+        }  # type: ignore[arg-type]
+    )
+
+
+def gauge_row(**given: object) -> GaugeRow:
+    return GaugeRow(
+        **{
+            "time_us": START_US,
+            "worker": 0,
+            "started_us": START_US - 1_000_000,
+            "pool_bytes": 33_554_432,
+            "pool_available_bytes": 33_554_432,
+            "pool_waiters": 0,
+            "queued_bytes": 0,
+            "queued_batches": 0,
+            "queued_request_bytes": 0,
+            "in_flight_requests": 0,
+            "client_connections": 1,
+            "upstream_connections": 3,
+            "pool_waits_total": 0,
+            "metadata_hits_total": 0,
+            "metadata_misses_total": 0,
+            "metadata_waits_total": 0,
+            "rows_dropped_total": 0,
+            **given,
+        }  # type: ignore[arg-type]
+    )
+
+
+def content_crcs(records: Sequence[tuple[bytes | None, bytes | None]]) -> tuple[int, int]:
+    """(crc, first_crc) of (key, value) pairs, from the description in LedgerPart alone."""
+    each = [zlib.crc32(_framed(key) + _framed(value)) for key, value in records]
+    return zlib.crc32(b"".join(crc.to_bytes(4, "big") for crc in each)), each[0]
+
+
+def _framed(field: bytes | None) -> bytes:
+    return b"\xff\xff\xff\xff" if field is None else len(field).to_bytes(4, "big") + field
+
+
+def ledger_part(records: Sequence[tuple[bytes | None, bytes | None]], **given: object) -> LedgerPart:
+    """A part that holds these (key, value) pairs; `partition` and `base_offset` 0 unless given."""
+    crc, first_crc = content_crcs(records)
+    return LedgerPart(
+        **{
+            "partition": 0,
+            "base_offset": 0,
+            "records": len(records),
+            "bytes": sum(len(key or b"") + len(value or b"") for key, value in records),
+            "movable": records[0][0] is None,
+            "crc": crc,
+            "first_crc": first_crc,
+            **given,
+        }  # type: ignore[arg-type]
+    )
+
+
+def ledger_row(parts: list[LedgerPart], **given: object) -> LedgerRow:
+    return LedgerRow(
+        **{
+            "time_us": START_US + 2000,
+            "worker": 0,
+            "process": "here-1",
+            "number": 0,
+            "received_us": START_US,
+            "connection": 0,
+            "client_id": "producer-1",
+            "host": "127.0.0.1",
+            "version": 3,
+            "topic": "t",
+            "partition": parts[0].partition if parts else 0,
+            "acks": 1,
+            "reason": "null_key",
+            "records": sum(part.records for part in parts),
+            "stamped": 0,
+            "parts": parts,
+            "base_offset": -1,
+            "error_code": 0,
+            **given,
+        }  # type: ignore[arg-type]
+    )
+
+
+def json_lines(rows: Iterable[Row]) -> bytes:
+    return b"".join(_encoder.encode(row) + b"\n" for row in rows)
+
+
+def write_journal(folder: Path, rows: Iterable[Row], name: str = "a") -> Path:
+    """One closed file with these rows, where the first one's time puts it; its path."""
+    rows = list(rows)
+    return write_lines(folder, json_lines(rows), rows[0].time_us, name)
+
+
+def write_lines(folder: Path, lines: bytes, time_us: int = START_US, name: str = "a") -> Path:
+    """A closed file with just these bytes before compression."""
+    at = datetime.datetime.fromtimestamp(time_us / 1e6, datetime.UTC)
+    place = folder / f"dt={at:%Y-%m-%d}" / f"hour={at:%H}"
+    place.mkdir(parents=True, exist_ok=True)
+    path = place / (name + FILE_SUFFIX)
+    path.write_bytes(zstandard.compress(lines))
+    return path

@@ -1,0 +1,161 @@
+"""Each row once in Parquet, also over restarts and crashes in between."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.testing import assertDataFrameEqual
+
+from forebay_pipeline.compact import Compacted, compact, compacted
+from forebay_pipeline.errors import COULD_NOT_RUN
+from forebay_pipeline.journal_source import JournalPlace, read_rows, torn
+from tests.pipeline import rows as make
+from tests.pipeline.rows import START_US, json_lines, write_journal, write_lines
+
+DAY_US = 86_400_000_000
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    folder = tmp_path / "journal"
+    folder.mkdir()
+    return folder
+
+
+def run(spark: SparkSession, journal: Path, output: Path) -> Compacted:
+    query = compact(spark, JournalPlace(str(journal)), str(output))
+    query.awaitTermination()
+    return compacted(query)
+
+
+def test_rows_are_the_same_before_and_after(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+    ledger = make.ledger_row([make.ledger_part([(None, b"x")])], topic="007")
+    write_journal(journal, [make.batch_row(), make.gauge_row(), ledger, make.choice_row(), make.metadata_row()])
+    write_journal(journal, [make.batch_row(time_us=START_US + DAY_US, topic="a.b-c_d")], "b")
+    output = tmp_path / "parquet"
+    assert run(spark, journal, output) == (6, 0)
+    assertDataFrameEqual(read_rows(spark, JournalPlace(str(output))), read_rows(spark, JournalPlace(str(journal))))
+    assert (output / "kind=ledger" / "dt=2026-11-18" / "topic=007").is_dir()
+    assert (output / "kind=batch" / "dt=2026-11-19" / "topic=a.b-c_d").is_dir()
+
+
+def test_a_further_run_takes_only_what_is_new(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+    output = tmp_path / "parquet"
+    write_journal(journal, [make.batch_row(), make.batch_row()])
+    assert run(spark, journal, output).rows == 2
+    assert run(spark, journal, output).rows == 0
+    write_journal(journal, [make.batch_row()], "b")
+    assert run(spark, journal, output).rows == 1
+    assert read_rows(spark, JournalPlace(str(output))).count() == 3
+
+
+def test_what_a_crash_left_half_written_is_neither_lost_nor_doubled(
+    spark: SparkSession, journal: Path, tmp_path: Path
+) -> None:
+    """A run that ended between writing and committing: the files are there, the commit is not."""
+    output = tmp_path / "parquet"
+    write_journal(journal, [make.batch_row()])
+    run(spark, journal, output)
+    write_journal(journal, [make.batch_row(partition=1), make.batch_row(partition=2)], "b")
+    run(spark, journal, output)
+    last = max((output / "_checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    last.unlink()
+    (output / "_checkpoint" / "commits" / f".{last.name}.crc").unlink(missing_ok=True)
+    run(spark, journal, output)
+    partitions = [row.partition for row in read_rows(spark, JournalPlace(str(output))).collect()]
+    assert sorted(partitions) == [0, 1, 2]
+
+
+def test_lines_that_could_not_be_read_are_counted_and_kept(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+    write_lines(journal, json_lines([make.batch_row()]) + b'{"kind":"ba')
+    output = tmp_path / "parquet"
+    assert run(spark, journal, output) == (1, 1)
+    assert torn(read_rows(spark, JournalPlace(str(output)))).count() == 1
+
+
+def test_a_file_that_retention_deleted_meanwhile_is_no_fault(
+    spark: SparkSession, journal: Path, tmp_path: Path
+) -> None:
+    write_journal(journal, [make.batch_row()])
+    output = tmp_path / "parquet"
+    run(spark, journal, output)
+    gone = write_journal(journal, [make.batch_row()], "b")
+    write_journal(journal, [make.batch_row()], "c")
+    run_before = read_rows(spark, JournalPlace(str(journal)))
+    gone.unlink()
+    assert run_before.count() == 2
+    assert run(spark, journal, output).rows == 1
+
+
+def test_it_may_go_on_for_ever(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+    output = tmp_path / "parquet"
+    write_journal(journal, [make.batch_row()])
+    query = compact(spark, JournalPlace(str(journal)), str(output), every=1)
+    try:
+        query.processAllAvailable()
+        write_journal(journal, [make.batch_row(), make.batch_row()], "b")
+        query.processAllAvailable()
+        assert compacted(query) == (3, 0)
+        assert query.isActive
+    finally:
+        query.stop()
+    assert read_rows(spark, JournalPlace(str(output))).count() == 3
+
+
+def test_the_command(journal: Path, tmp_path: Path) -> None:
+    write_journal(journal, [make.batch_row(), make.batch_row()])
+    command = [sys.executable, "-m", "forebay_pipeline.cli", "compact", "--master", "local[1]"]
+    command += ["--journal", str(journal), "--output", str(tmp_path / "parquet"), "--conf", "spark.ui.enabled=false"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, f"2 rows written to {tmp_path}/parquet\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--journal", "nowhere"], "There is no journal in nowhere: no such folder."),
+        ([], "one of --journal and --journal-topic says where the journal is"),
+        (["--journal-topic", "j"], "--journal-topic needs --bootstrap-servers"),
+        (["--journal", ".", "--conf", "a"], "--conf a: must be KEY=VALUE"),
+        (["--journal", ".", "--jars", "nowhere"], "There are no jars in nowhere."),
+    ],
+)
+def test_what_it_cannot_do_is_one_sentence(tmp_path: Path, arguments: list[str], said: str) -> None:
+    command = [sys.executable, "-m", "forebay_pipeline.cli", "compact", "--output", "parquet", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+    assert done.returncode == COULD_NOT_RUN
+    assert done.stderr.splitlines()[-1].endswith(said)
+    assert "Traceback" not in done.stderr
+
+
+def test_without_java(tmp_path: Path, journal: Path) -> None:
+    write_journal(journal, [make.batch_row()])
+    command = [
+        sys.executable,
+        "-m",
+        "forebay_pipeline.cli",
+        "compact",
+        "--output",
+        "parquet",
+        "--journal",
+        str(journal),
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path, env={"PATH": str(tmp_path)}
+    )
+    assert (done.returncode, done.stdout) == (COULD_NOT_RUN, "")
+    assert done.stderr == (
+        "forebay-pipeline: Spark needs Java 17 or newer: none was found in JAVA_HOME or on the PATH.\n"
+    )
+
+
+def test_the_checkpoint_is_json_that_others_can_read(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+    write_journal(journal, [make.batch_row()])
+    run(spark, journal, tmp_path / "parquet")
+    log = (tmp_path / "parquet" / "_spark_metadata" / "0").read_text().splitlines()
+    assert json.loads(log[1])["action"] == "add"
