@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from random import Random
 from statistics import median
 from typing import Final
@@ -18,10 +17,9 @@ from bench.wire_load import Load, offer
 from bench.wired import codecs, forebay, sink
 from forebay_codecs.produce_request import ProduceRequest
 from forebay_codecs.record_batch import open_batch, read_header
-from forebay_policies.accumulator import Accumulator
+from forebay_policies.accumulator import Accumulator, TopicQueues
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.eligibility import Reason
-from forebay_policies.journal_rows import BatchFate
 from forebay_policies.producer_batch import Lane, Part
 from forebay_proxy.journal import Journal
 from forebay_proxy.journal_files import JournalFiles
@@ -33,24 +31,34 @@ from tests.codecs.record_oracle import Record, encode_batch
 from tests.kit.forebay import ForebayProcess
 
 TARGET: Final = 0.02
-_BATCHES: Final = 5_000
-"""Wanted a second: what the load offers is near it."""
-_WAYS: Final = ("without", "with a journal", "with a ledger too")
+_REQUESTS: Final = 12_000
+"""A second: they make some 5,000 batches."""
+_TARGETED: Final = "with a journal"
+_WAYS: Final = ("without", "without, once more", _TARGETED, "with a ledger too")
+"""The second one says how far two processes differ that do the same."""
 
 
 def run(short: bool) -> Section:
-    rounds, seconds = (1, 1.0) if short else (9, 5.0)
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        broker = stack.enter_context(sink())
-        journal = {"journal.dir": f"{folder}/a", "journal.segment.bytes": "8388608"}
-        ledger = {"journal.dir": f"{folder}/b", "journal.ledger": "true", "journal.segment.bytes": "8388608"}
-        proxies = [stack.enter_context(forebay(broker, **settings)) for settings in ({}, journal, ledger)]
-        found = [[_round(proxy, seconds) for proxy in proxies] for _ in range(rounds)]
+    rounds, seconds = (1, 1.0) if short else (15, 4.0)
+    rng = Random(2)
+    with tempfile.TemporaryDirectory() as folder, sink() as broker:
+        journal = {"journal.dir": folder, "journal.segment.bytes": "8388608"}
+        ways = [{}, {}, journal, {**journal, "journal.ledger": "true"}]
+        found = [_round(broker, ways, seconds, rng) for _ in range(rounds)]
     a_row = _a_row(20_000 if short else 300_000)
     return Section("m", "The telemetry journal", [_words(rounds), _paths(found), _row_words(), _rows(found, a_row)])
 
 
-class _Round:
+def _round(broker: int, ways: Sequence[dict[str, str]], seconds: float, rng: Random) -> list[_Run]:
+    """Each way once, in any order, by a process of its own: where things lie in memory makes one slower or faster."""
+    found = {}
+    for way in rng.sample(range(len(ways)), len(ways)):
+        with forebay(broker, **ways[way]) as proxy:
+            found[way] = _run(proxy, seconds)
+    return [found[way] for way in range(len(ways))]
+
+
+class _Run:
     """Of one proxy: batches and rows a second, µs of CPU a request, requests a batch."""
 
     def __init__(self, batches: float, rows: float, cpu: float, merged: float) -> None:
@@ -60,8 +68,8 @@ class _Round:
         self.merged = merged
 
 
-def _round(proxy: ForebayProcess, seconds: float) -> _Round:
-    load = Load(proxy.node_port(0), "produce", 16_384, 4, 4, seconds, 512, 0.5, (proxy.pid,))
+def _run(proxy: ForebayProcess, seconds: float) -> _Run:
+    load = Load(proxy.node_port(0), "produce", 16_384, 4, 8, seconds, 512, 0.5, (proxy.pid,), _REQUESTS)
     rows = _rows_written(proxy)
     with Watch(proxy) as watch:
         outcome = offer(load)
@@ -69,41 +77,42 @@ def _round(proxy: ForebayProcess, seconds: float) -> _Round:
     merged = watch.records_a_batch / records_in(load.size, load.value_size)
     batches = outcome.rate / merged
     written = (_rows_written(proxy) - rows) / watch.batches * batches
-    return _Round(batches, written, 1e6 * outcome.cpu / outcome.requests, merged)
+    return _Run(batches, written, 1e6 * outcome.cpu / outcome.requests, merged)
 
 
 def _rows_written(proxy: ForebayProcess) -> float:
     return proxy.metrics().get("forebay_journal_rows_total", 0.0)
 
 
-def _paths(found: list[list[_Round]]) -> Table:
-    without = [rounds[0] for rounds in found]
+def _paths(found: list[list[_Run]]) -> Table:
+    without = [(rounds[0].cpu + rounds[1].cpu) / 2 for rounds in found]
     rows: list[list[object]] = []
     for way, name in enumerate(_WAYS):
         these = [rounds[way] for rounds in found]
-        ratios = sorted(one.cpu / other.cpu - 1 for one, other in zip(these, without, strict=True))
-        more = "" if not way else f"{100 * median(ratios):+.1f} ({100 * ratios[0]:+.1f} to {100 * ratios[-1]:+.1f})"
+        ratios = sorted(one.cpu / other - 1 for one, other in zip(these, without, strict=True))
+        more = median(ratios)
+        target = f"< {100 * TARGET:g} %: {'met' if more < TARGET else 'missed'}" if name == _TARGETED else ""
         rows.append(
             [
                 name,
                 shown(median(each.batches for each in these)),
                 shown(median(each.rows for each in these)),
                 shown(median(each.cpu for each in these)),
-                more,
+                f"{100 * more:+.1f} ({100 * ratios[0]:+.1f} to {100 * ratios[-1]:+.1f})",
+                target,
             ]
         )
-    return Table(["", "batches/s", "rows/s", "µs of CPU a request", "more, % (rounds)"], rows)
+    return Table(["", "batches/s", "rows/s", "µs of CPU a request", "more, % (rounds)", "target"], rows)
 
 
-def _rows(found: list[list[_Round]], a_row: dict[str, tuple[float, float]]) -> Table:
+def _rows(found: list[list[_Run]], a_row: dict[str, tuple[float, float]]) -> Table:
     """`a_row`: µs on the loop and in the thread that writes."""
     path = median(rounds[0].cpu * rounds[0].merged for rounds in found)
     rows: list[list[object]] = []
     for name, (loop, thread) in a_row.items():
         share = (loop + thread) / path
-        target = "" if "ledger" in name else f"< {100 * TARGET:g} %: {'met' if share < TARGET else 'missed'}"
-        rows.append([name, shown(loop), shown(thread), shown(loop + thread), f"{100 * share:.2f} %", target])
-    return Table(["a row of", "µs on the loop", "µs writing it", "in all", "of the CPU of a batch", "target"], rows)
+        rows.append([name, shown(loop), shown(thread), shown(loop + thread), f"{100 * share:.2f} %"])
+    return Table(["a row of", "µs on the loop", "µs writing it", "in all", "of the CPU of a batch"], rows)
 
 
 def _a_row(count: int) -> dict[str, tuple[float, float]]:
@@ -116,6 +125,7 @@ class _Kept:
     def __init__(self) -> None:
         self.lines: list[tuple[bytes, int]] = []
         self.dropped = 0
+        self.at_once = 1 << 20
 
     def open(self) -> None:
         pass
@@ -129,10 +139,11 @@ class _Kept:
 
 async def _measured(count: int) -> dict[str, tuple[float, float]]:
     made: dict[str, tuple[float, float]] = {}
-    for name in ("a batch", "a ledger's request (30 records)"):
+    makers = {"a batch": _batch_row, "a choice": _choice_row, "a ledger's request (30 records)": _ledger_row}
+    for name, maker in makers.items():
         kept = _Kept()
         journal = Journal(kept, 0, Stats())
-        work = _batch_row(journal) if name == "a batch" else _ledger_row(journal)
+        work = maker(journal)
         began = time.process_time()
         for number in range(count):
             work(number)
@@ -149,20 +160,31 @@ async def _measured(count: int) -> dict[str, tuple[float, float]]:
     return made
 
 
-def _batch_row(journal: Journal) -> Callable[[int], None]:
+def _topic() -> TopicQueues:
+    """Three partitions, each with a batch of one record."""
     pool = BufferPool(1 << 25, 4096, 16_384)
     accumulator = Accumulator(pool, 16_384, 262_144, lambda queue, batch: None)
     topic = accumulator.topic("bench")
-    accumulator.set_leaders(topic, [0], 0.0)
+    accumulator.set_leaders(topic, [0, 0, 0], 0.0)
     data = encode_batch([Record(None, b"x" * 100)])
     header = read_header(data, 0, len(data))
     assert header is not None
     batch = open_batch(data, header, 1 << 20)
     completion = ProduceCompletion(9, 1, 1, 1000, 0.0, lambda *_: None, ("127.0.0.1", "bench"))
     completion.add_topic("bench")
-    part = completion.add_part(completion.add_partition(0), 1, False, True)
-    queue = topic.queue(0)
-    accumulator.append(queue, Lane(1, 0, True), part, batch, 0.0)
+    for partition in range(3):
+        part = completion.add_part(completion.add_partition(partition), 1, False, True)
+        accumulator.append(topic.queue(partition), Lane(1, 0, True), part, batch, 0.0)
+    return topic
+
+
+def _choice_row(journal: Journal) -> Callable[[int], None]:
+    topic = _topic()
+    return lambda number: journal.choice(topic, number % 3)
+
+
+def _batch_row(journal: Journal) -> Callable[[int], None]:
+    queue = _topic().queue(0)
     (sent,) = queue.batches
     rng = Random(1)
     waits = [rng.random() / 100 for _ in range(1024)]
@@ -170,7 +192,7 @@ def _batch_row(journal: Journal) -> Callable[[int], None]:
     def row(number: int) -> None:
         now = number * 0.0002
         sent.sent(0, 16_384 + number % 4096, now - waits[number % 1024])
-        journal.batch(queue, sent, now, BatchFate.ACKNOWLEDGED, 0, number * 30)
+        journal.batch(queue, sent, now, "acknowledged", 0, number * 30)
 
     return row
 
@@ -207,15 +229,14 @@ def _ledger_row(journal: Journal) -> Callable[[int], None]:
 
 def _words(rounds: int) -> str:
     return (
-        "16 KB requests of 30 records, 4 connections with 4 under way, before a sink that answers at once; three"
-        f" Forebay processes (codecs {codecs()}) take turns, medians of {rounds} rounds. CPU is the process's, with the"
-        " thread that writes and compresses."
+        f"{_REQUESTS:,} requests a second of 16 KB, which are 30 records, before a sink that answers at once; each"
+        f" way a new Forebay process (codecs {codecs()}), medians of {rounds} rounds of all in any order. CPU is the"
+        " process's, with the thread that writes and compresses."
     )
 
 
 def _row_words() -> str:
     return (
         "The same by itself, many rows one after the other, CPU time of this process: making a row, and writing it,"
-        " compressing included. The batch's CPU is that without a journal, above, near the rate that is wanted:"
-        f" {_BATCHES:,} batches/s."
+        " compressing included. The batch's CPU is that without a journal, above."
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import resource
 import shutil
@@ -17,36 +16,20 @@ from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
-import msgspec
-import zstandard
-
 from bench.producer_performance import Load, produce
 from bench.report import Section, Table
 from bench.rig import KAFKA, NODES, shown
-from forebay_policies.journal_rows import (
-    FILE_SUFFIX,
-    BatchFate,
-    BatchRow,
-    ChoiceRow,
-    FlushReason,
-    GaugeRow,
-    LedgerPart,
-    LedgerRow,
-    Row,
-)
-from forebay_policies.journal_rows import (
-    Load as PartitionLoad,
-)
+from forebay_policies.journal_rows import LedgerPart, Row
 from tests.kit.forebay import ForebayProcess
 from tests.kit.kafka import KafkaCluster
 from tests.kit.paths import JARS
+from tests.pipeline.rows import START_US, batch_row, choice_row, gauge_row, json_lines, ledger_row, write_lines
 
 MASTERS: Final = ("local[1]", "local[2]")
 CLIENT: Final = "2.8.2"
 TOPICS: Final = 20
 PARTITIONS: Final = 6
 _FILE_ROWS: Final = 200_000
-_START_US: Final = 1_795_000_000_000_000
 _STEP_US: Final = 200
 """5,000 rows a second."""
 _SAMPLE_S: Final = 0.2
@@ -163,64 +146,50 @@ def _produce(cluster: KafkaCluster, records: int, folder: Path) -> Path:
 
 def _write_journal(folder: Path, count: int) -> None:
     """As a busy proxy writes it: two ledger rows and two batches to a choice, a gauge row a second."""
-    encoder = msgspec.json.Encoder()
     rng = Random(7)
     for first in range(0, count, _FILE_ROWS):
         numbers = range(first, min(count, first + _FILE_ROWS))
-        at = datetime.datetime.fromtimestamp((_START_US + first * _STEP_US) / 1e6, datetime.UTC)
-        place = folder / f"dt={at:%Y-%m-%d}" / f"hour={at:%H}"
-        place.mkdir(parents=True, exist_ok=True)
-        lines = encoder.encode_lines([_row(number, rng) for number in numbers])
-        (place / f"bench-{first:010}{FILE_SUFFIX}").write_bytes(zstandard.compress(lines, 1))
+        lines = json_lines(_row(number, rng) for number in numbers)
+        write_lines(folder, lines, START_US + first * _STEP_US, f"bench-{first:010}")
 
 
 def _row(number: int, rng: Random) -> Row:
-    time_us = _START_US + number * _STEP_US
+    time_us = START_US + number * _STEP_US
     topic = f"topic-{number % TOPICS}"
     partition = int(rng.random() * PARTITIONS)
     wait = int(rng.random() * (20_000 if partition % NODES == 0 else 3_000))
     if number % 5_000 == 0:
-        return _gauges(time_us, number)
+        return gauge_row(time_us=time_us, queued_bytes=100_000, queued_batches=12, metadata_hits_total=number // 50)
     kind = number % 5
     if kind < 2:
         records = 1 + number % 9
         part = LedgerPart(partition, number, records, 120 * records, True, number & 0xFFFFFFFF, number & 0xFFFFFFFF)
-        return LedgerRow(
-            *(time_us + wait, 0, "bench-1", number, time_us, number % 100, f"producer-{number % 40}", "10.0.0.1", 7),
-            *(topic, partition, 1, "null_key", records, 0, [part], -1, 0),
+        return ledger_row(
+            [part],
+            time_us=time_us + wait,
+            received_us=time_us,
+            number=number,
+            connection=number % 100,
+            client_id=f"producer-{number % 40}",
+            topic=topic,
         )
     if kind < 4:
         records = 1 + number % 60
-        return BatchRow(
+        return batch_row(
             time_us=time_us,
-            worker=0,
             topic=topic,
             partition=partition,
             leader=partition % NODES,
-            reason=FlushReason.LINGER,
             records=records,
             bytes=120 * records,
             runs=1 + number % 7,
-            clients=1 + number % 7,
-            acks=1,
-            codec=0,
-            movable=True,
-            tries=0,
             linger_us=wait // 2,
             upstream_us=wait,
             load=120 * records,
-            fate=BatchFate.ACKNOWLEDGED,
-            error_code=0,
             base_offset=number,
         )
-    loads = [PartitionLoad(partition, 4_000)]
-    return ChoiceRow(time_us, 0, topic, partition, 120, PARTITIONS, PARTITIONS, len(loads), loads)
-
-
-def _gauges(time_us: int, number: int) -> GaugeRow:
-    return GaugeRow(
-        *(time_us, 0, _START_US, 33_554_432, 30_000_000, 0, 100_000, 12, 0, 3, 100, 3, 0),
-        *(number, number // 50, number // 100, 0),
+    return choice_row(
+        time_us=time_us, topic=topic, partition=partition, loaded=1, loaded_partitions=[partition], loads=[4_000]
     )
 
 

@@ -1,6 +1,7 @@
 """A load that costs little: `python -m bench.wire_load '{…Load as JSON…}'`, a process of its own; prints an Outcome.
 
-`connections` to one port, each with `depth` requests under way: an answer is followed by the next request at once.
+`connections` to one port, each with `depth` requests under way: an answer is followed by the next request at once. With
+a `rate` requests are sent when they are due, by each connection in turn, unless all have `depth` under way.
 Frames are made beforehand (wire_frames); answers are read in place, in their order, and must not refuse anything.
 What happens in the first `warm_up` seconds is not counted; `pids` are the processes whose CPU time is.
 """
@@ -25,6 +26,7 @@ from bench.wire_frames import FRAMES, Kind, frames, refused
 from tests.kit.ports import LOOPBACK
 
 _PREFIX = 4
+_TICK_S = 0.001
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -37,6 +39,8 @@ class Load(msgspec.Struct, frozen=True):
     value_size: int = 512
     warm_up: float = 1.0
     pids: tuple[int, ...] = ()
+    rate: float = 0.0
+    """Requests a second, of all connections together; 0: as fast as they are answered."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -77,6 +81,10 @@ class _Connection(asyncio.BufferedProtocol):
         self._filled = 0
         self._transport: asyncio.Transport | None = None
 
+    @property
+    def idle(self) -> bool:
+        return len(self._sent) < self._load.depth
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
@@ -108,7 +116,8 @@ class _Connection(asyncio.BufferedProtocol):
             buffer[: filled - pos] = buffer[pos:filled]
             self._filled = filled - pos
             self._count.requests += answers
-            self.send(answers)
+            if not self._load.rate:
+                self.send(answers)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._ended.done():
@@ -126,8 +135,12 @@ async def run(load: Load) -> Outcome:
             lambda: _Connection(load, ready, count, ended), LOOPBACK, load.port
         )
         connections.append(connection)
-    for connection in connections:
-        connection.send(load.depth)
+    if load.rate:
+        pace = loop.create_task(_paced(load.rate, connections))
+        ended.add_done_callback(lambda _: pace.cancel())
+    else:
+        for connection in connections:
+            connection.send(load.depth)
     await asyncio.wait([ended], timeout=load.warm_up)
     count.clear()
     began, cpu, own = monotonic(), cpu_seconds(load.pids), process_time()
@@ -139,6 +152,18 @@ async def run(load: Load) -> Outcome:
     waits = sorted(count.waits) or [0.0]
     p50, p99 = (1000 * percentile(waits, share) for share in (0.5, 0.99))
     return Outcome(count.requests, count.refused, seconds, cpu, own, p50, p99)
+
+
+async def _paced(rate: float, connections: Sequence[_Connection]) -> None:
+    began, sent = monotonic(), 0
+    while True:
+        due = int((monotonic() - began) * rate)
+        for number in range(sent, due):
+            connection = connections[number % len(connections)]
+            if connection.idle:
+                connection.send(1)
+        sent = due
+        await asyncio.sleep(_TICK_S)
 
 
 def percentile(ascending: Sequence[float], share: float) -> float:

@@ -76,11 +76,11 @@ def of_batches(batches: DataFrame) -> DataFrame:
     own, of a connection of its own, and came for the partition that it went to. Only first tries count.
     """
     opened = F.col("time_us") - F.col("upstream_us") - F.col("linger_us")
-    number = F.xxhash64("worker", "topic", "partition", "time_us", "base_offset", "place")
+    number = F.xxhash64("process", "topic", "partition", "time_us", "base_offset", "place")
     runs = batches.where("tries = 0").withColumn("place", F.explode(F.expr("sequence(0, greatest(runs, 1) - 1)")))
     each = F.greatest(F.col("runs"), F.lit(1))
     return runs.select(
-        F.concat(F.lit("worker "), F.col("worker").cast("string")).alias("process"),
+        "process",
         number.alias("connection"),
         number.alias("number"),
         (opened + F.floor(F.col("place") * F.col("linger_us") / each)).alias("at_us"),

@@ -173,7 +173,7 @@ class Losses(NamedTuple):
 
     dropped: int
     totals: Mapping[str, int]
-    """Process by worker and start → rows that it had dropped in the end."""
+    """Process → rows that it had dropped in the end."""
     torn: int
 
 
@@ -182,7 +182,7 @@ def losses(rows: DataFrame, wanted: Wanted) -> Losses:
     dropped = F.col("rows_dropped_total")
     found = (
         rows.where(gauge | (F.col(KIND) == TORN))
-        .groupBy(KIND, "worker", "started_us")
+        .groupBy(KIND, "process", "started_us")
         .agg(F.min(dropped).alias("least"), F.max(dropped).alias("most"), F.count("*").alias("rows"))
         .collect()
     )
@@ -192,8 +192,7 @@ def losses(rows: DataFrame, wanted: Wanted) -> Losses:
         if each.kind == TORN:
             torn += each.rows
             continue
-        process = f"{each.worker}/{each.started_us}"
         within = wanted.earliest_us is None or each.started_us >= wanted.earliest_us
-        lost += each.most - known.get(process, 0 if within else each.least)
-        totals[process] = each.most
+        lost += each.most - known.get(each.process, 0 if within else each.least)
+        totals[each.process] = each.most
     return Losses(lost, totals, torn)

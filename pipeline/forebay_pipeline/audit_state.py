@@ -37,7 +37,7 @@ class AuditState(msgspec.Struct):
     offsets: dict[str, dict[int, int]] = {}
     """Topic → partition → the offset up to which it was audited."""
     dropped: dict[str, int] = {}
-    """Process by worker and start → rows that it had dropped."""
+    """Process → rows that it had dropped."""
     v: int = VERSION
 
     @property

@@ -18,8 +18,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from forebay_pipeline.errors import CLEAN, CannotRun
 from forebay_pipeline.journal_schema import KIND
-from forebay_pipeline.journal_source import TORN, JournalPlace, stream_rows, triggered
+from forebay_pipeline.journal_source import TORN, JournalPlace, stream_rows
 from forebay_pipeline.options import OpenSpark, job, journal_options, session_options
+from forebay_pipeline.streams import await_end, triggered
 
 _COUNTS = "compacted"
 _PROGRESS_KEPT = "100000"
@@ -52,10 +53,10 @@ def compact(
     return triggered(writer, every).start()
 
 
-def await_end(query: StreamingQuery) -> None:
+def await_compacted(query: StreamingQuery) -> None:
     """CannotRun, where rows of a topic expired before they were read."""
     try:
-        query.awaitTermination()
+        await_end(query)
     except StreamingQueryException as error:
         if "failOnDataLoss" in str(error):
             raise CannotRun(
@@ -98,7 +99,7 @@ def command(
 ) -> int:
     """Write what is new in the journal to Parquet, each row once."""
     query = compact(spark("compact", place.in_kafka), place, output, checkpoint, every, skip_expired)
-    await_end(query)
+    await_compacted(query)
     rows, torn = compacted(query)
     click.echo(f"{rows:,} rows written to {output}" + (f"; {torn:,} lines or files could not be read" if torn else ""))
     return CLEAN

@@ -6,7 +6,6 @@ have is null in its rows.
 
 from __future__ import annotations
 
-import enum
 import types
 import typing
 from typing import Any, Final
@@ -43,8 +42,8 @@ def _arrow_type(annotation: object) -> pa.DataType:
     if origin in (typing.Union, types.UnionType):
         (present,) = [argument for argument in arguments if argument is not type(None)]
         return _arrow_type(present)
-    if isinstance(annotation, type) and issubclass(annotation, enum.StrEnum):
-        return pa.string()
+    if origin is typing.Literal:
+        return _arrow_type(type(arguments[0]))
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return pa.struct(_fields(annotation))
     raise TypeError(f"no column can hold {annotation!r}")

@@ -24,7 +24,6 @@ import zstandard
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from forebay_pipeline import brokers
 from forebay_pipeline.errors import CannotRun
@@ -111,11 +110,6 @@ def stream_rows(
         .load(f"{folder}/dt=*/hour=*")
     )
     return _decoded(files.where(F.col("path").endswith(FILE_SUFFIX)).select("path", "content"))
-
-
-def triggered(writer: DataStreamWriter, every: int | None) -> DataStreamWriter:
-    """`every`: seconds between two looks for what is new; None: what is there now, then it ends."""
-    return writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=f"{every} seconds")
 
 
 def of_kind(rows: DataFrame, row: type[msgspec.Struct]) -> DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
@@ -97,7 +98,10 @@ def session_options(command: Callable[..., T]) -> Callable[..., T]:
     @functools.wraps(command)
     def gathered(master: str | None, jars: str | None, conf: tuple[str, ...], **others: Any) -> T:
         def spark(job: str, kafka: bool = False, settings: tuple[str, ...] = ()) -> SparkSession:
-            return open_session(job, master, kafka, jars, _pairs((*settings, *conf)))
+            session = open_session(job, master, kafka, jars, _pairs((*settings, *conf)))
+            # Spark's own handler puts a question to the JVM in the middle of another one: tracebacks.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            return session
 
         return command(spark=spark, **others)
 
@@ -125,6 +129,7 @@ def job(command: Callable[..., int]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
+        on_interrupt = signal.getsignal(signal.SIGINT)
         try:
             code = command(*args, **kwargs)
         except CannotRun as error:
@@ -133,6 +138,8 @@ def job(command: Callable[..., int]) -> Callable[..., None]:
         except (PySparkException, Py4JError) as error:
             click.echo(f"forebay-pipeline: Spark could not do it: {first_line(error)}", err=True)
             code = COULD_NOT_RUN
+        finally:
+            signal.signal(signal.SIGINT, on_interrupt)
         sys.exit(code)
 
     return run

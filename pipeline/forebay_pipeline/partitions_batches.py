@@ -13,7 +13,6 @@ from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from forebay_pipeline.partitions_summary import ACCURACY, Fate, Group, Percentiles, Reason, TopicSkew
-from forebay_policies.journal_rows import BatchFate
 
 _LEVELS: Final = [0.5, 0.99, 0.999]
 _TIMES: Final = {"minute": "yyyy-MM-dd'T'HH:mm", "hour": "yyyy-MM-dd'T'HH", "date": "yyyy-MM-dd"}
@@ -62,7 +61,7 @@ def _whole(by: Sequence[str], whole_bytes: int) -> Column:
 
 
 def _measured(batches: DataFrame, by: Sequence[str]) -> DataFrame:
-    acknowledged = F.col("fate") == BatchFate.ACKNOWLEDGED.value
+    acknowledged = F.col("fate") == "acknowledged"
     return batches.groupBy(*by).agg(
         F.count("*").alias("batches"),
         F.sum("bytes").alias("bytes"),

@@ -33,9 +33,9 @@ TOTALS: Final = (
 
 
 def counted(gauges: DataFrame) -> DataFrame:
-    """A row for each process, worker and started_us, with what it counted in the span: TOTALS."""
+    """A row for each process, with what it counted in the span: TOTALS."""
     extremes = [F.max(name).alias(name) for name in TOTALS] + [F.min(name).alias(f"first_{name}") for name in TOTALS]
-    processes = gauges.groupBy("worker", "started_us").agg(F.min("time_us").alias("first_us"), *extremes)
+    processes = gauges.groupBy("process", "worker", "started_us").agg(F.min("time_us").alias("first_us"), *extremes)
     began = F.col("first_us") - F.col("started_us") <= FIRST_ROW_US
     before = {name: F.when(began, 0).otherwise(F.col(f"first_{name}")) for name in TOTALS}
     return processes.select("worker", "started_us", *((F.col(name) - before[name]).alias(name) for name in TOTALS))

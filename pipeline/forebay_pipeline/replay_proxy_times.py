@@ -32,7 +32,7 @@ def fit_turn(batches: DataFrame, linger_ms: int) -> Times:
     Where the loop was so busy that a batch waited for another turn (policies.linger), that turn is in it.
     """
     opened = F.col("time_us") - F.col("upstream_us") - F.col("linger_us")
-    in_turn = Window.partitionBy("worker", "topic", "partition").orderBy("time_us")
+    in_turn = Window.partitionBy("process", "topic", "partition").orderBy("time_us")
     free = F.lag("time_us").over(in_turn) <= opened
     seen = batches.withColumn("free", free).where(F.col("free") & (F.col("tries") == 0))
     return _spread(seen, F.col("linger_us") - max(0, linger_ms) * 1000) or TURN

@@ -38,7 +38,7 @@ class TimePoint(NamedTuple):
 
 
 class GaugePoint(NamedTuple):
-    """Of all workers together: the most of each in the bucket."""
+    """Of all processes together: the most of each in the bucket."""
 
     time_us: int
     queued_bytes: int
@@ -100,7 +100,7 @@ def _time_point(row: Row) -> TimePoint:
 
 
 def gauge_points(gauges: DataFrame, width_us: int) -> list[GaugePoint]:
-    most = gauges.groupBy(window_start(width_us).alias("at_us"), "worker").agg(
+    most = gauges.groupBy(window_start(width_us).alias("at_us"), "process").agg(
         F.max("queued_bytes").alias("queued_bytes"),
         F.max(F.col("pool_bytes") - F.col("pool_available_bytes")).alias("pool_used_bytes"),
         F.max("pool_bytes").alias("pool_bytes"),

@@ -14,12 +14,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from forebay_pipeline.errors import CLEAN, CannotRun
 from forebay_pipeline.journal_schema import KIND
-from forebay_pipeline.journal_source import JournalPlace, stream_rows, triggered
+from forebay_pipeline.journal_source import JournalPlace, stream_rows
 from forebay_pipeline.options import OpenSpark, job, journal_options, session_options
 from forebay_pipeline.partitions_measures import instant
 from forebay_pipeline.runaway_detector import Event
 from forebay_pipeline.runaway_options import runaway_options, thresholds
 from forebay_pipeline.runaways_stream import Watching, stream_changes
+from forebay_pipeline.streams import await_end, triggered
 
 LATE_FILES_S = 360
 """A journal's file is closed, and so seen, up to journal.roll.ms after its first row: 300 s unless told otherwise."""
@@ -117,10 +118,7 @@ def command(
         checkpoint,
         None if once else every,
     )
-    try:
-        query.awaitTermination()
-    except KeyboardInterrupt:
-        query.stop()
+    await_end(query)
     if dropped := too_late(query):
         click.echo(f"{dropped:,} rows came too late to be judged: see --late.", err=True)
     return CLEAN

@@ -12,8 +12,7 @@ with the answer before it counts:
     took      20   20     1 ms      the second one from 20 on, behind the first
 
 One that found the broker idle also took the way there and back, which for one that waited was over by then: so the two
-kinds are kept apart. Brokers are served by one connection for each worker; batches do not say by which proxy's, so a
-journal of several proxies with workers of the same number makes requests look as if they had waited.
+kinds are kept apart. Each process has one connection to a broker.
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ class Kind(NamedTuple):
 
 
 def fit(batches: DataFrame) -> dict[int, BrokerTimes]:
-    """By broker. The batches' columns are BatchRow's: time_us, worker, leader, bytes, upstream_us, fate."""
+    """By broker. The batches' columns are BatchRow's: time_us, process, leader, bytes, upstream_us, fate."""
     took = _requests(batches).withColumn("bucket", bucket_column(F.col("took_us")))
     counted = took.groupBy("leader", "queued", "size", "bucket").agg(F.count("*").alias("requests"))
     kinds: dict[Kind, dict[int, int]] = {}
@@ -111,9 +110,9 @@ def fit(batches: DataFrame) -> dict[int, BrokerTimes]:
 
 def _requests(batches: DataFrame) -> DataFrame:
     """leader, queued, size, took_us of each request that was answered."""
-    lane = ("worker", "leader", "stretch")
+    lane = ("process", "leader", "stretch")
     answered = batches.where(F.col("fate") != "unknown").select(
-        "worker",
+        "process",
         "leader",
         "bytes",
         F.col("time_us").alias("answered"),

@@ -36,7 +36,8 @@ _SETTINGS: Final[Mapping[str, str]] = {
     # journal.retention.bytes may delete a file that was just listed.
     "spark.sql.files.ignoreMissingFiles": "true",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Of pandas, about what Spark does with it.
+    "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
 }
 

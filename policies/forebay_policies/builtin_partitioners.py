@@ -149,6 +149,8 @@ class RoundRobinPartitioner(BasePartitioner):
             self._last = available[bisect_right(available, self._last) % len(available)]
         else:
             self._last = (self._last + 1) % topic.partition_count
+        if self.on_switch is not None:
+            self.on_switch(topic, self._last)
         return self._last
 
 

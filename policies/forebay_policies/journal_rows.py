@@ -5,37 +5,27 @@ The proxy writes these rows (as JSON lines, each with its `kind`), the pipeline 
 Rules of change: a field is never renamed, retyped or given another meaning; new ones go to the end, with a default,
 and VERSION grows. So older rows stay readable (what they lack is null), and newer ones to older readers, too.
 
+Each row says when, which worker of its proxy wrote it (a number), and which process that is (host, process id, start).
+Numbers of requests and connections are a process's own.
+
 Units: `_us` microseconds; `time_us` and `received_us` since 1970 (UTC), all others durations. `bytes` of records,
 uncompressed unless said otherwise. Errors are Kafka's codes, codecs the numbers of record batch attributes.
 """
 
 from __future__ import annotations
 
-import enum
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
 VERSION: Final = 1
 
 
-class FlushReason(enum.StrEnum):
-    """Why a batch left just then."""
+FlushReason = Literal["full", "linger", "adopted", "closed"]
+"""Why a batch left just then."""
 
-    FULL = "full"
-    LINGER = "linger"
-    ADOPTED = "adopted"
-    CLOSED = "closed"
-
-
-class BatchFate(enum.StrEnum):
-    """What came of a batch that was sent."""
-
-    ACKNOWLEDGED = "acknowledged"
-    RETRIED = "retried"
-    SPLIT = "split"
-    REFUSED = "refused"
-    UNKNOWN = "unknown"
+BatchFate = Literal["acknowledged", "retried", "split", "refused", "unknown"]
+"""What came of a batch that was sent."""
 
 
 class BatchRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="batch"):
@@ -43,6 +33,7 @@ class BatchRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="bat
 
     time_us: int
     worker: int
+    process: str
     topic: str
     partition: int
     leader: int
@@ -53,7 +44,6 @@ class BatchRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="bat
     """What it took in memory: as it came, where the reason is adopted, else uncompressed."""
     runs: int
     """Runs of records of one client batch each, merged in it."""
-    clients: int
     acks: int
     """As the clients asked: 0 is sent as 1."""
     codec: int
@@ -74,13 +64,6 @@ class BatchRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="bat
     v: int = VERSION
 
 
-class Load(msgspec.Struct, frozen=True, gc=False):
-    """Bytes queued and in flight for a partition."""
-
-    partition: int
-    bytes: int
-
-
 MOST_LOADS: Final = 64
 
 
@@ -89,17 +72,18 @@ class ChoiceRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="ch
 
     time_us: int
     worker: int
+    process: str
     topic: str
     partition: int
-    bytes: int
-    """Of the run of records for which it was chosen."""
     partitions: int
     available: int
     """Partitions with a leader that can be reached."""
     loaded: int
     """Partitions with anything queued or in flight."""
-    loads: list[Load]
-    """Of the loaded ones, at most MOST_LOADS."""
+    loaded_partitions: list[int]
+    """The first MOST_LOADS of them."""
+    loads: list[int]
+    """Bytes queued and in flight for each of these."""
     v: int = VERSION
 
 
@@ -108,6 +92,7 @@ class MetadataRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="
 
     time_us: int
     worker: int
+    process: str
     topics: int
     """Asked for by name; -1: all."""
     ids: int
@@ -126,6 +111,7 @@ class GaugeRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="gau
 
     time_us: int
     worker: int
+    process: str
     started_us: int
     """When the process began: counts begin anew with it."""
     pool_bytes: int
@@ -174,7 +160,6 @@ class LedgerRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="le
     time_us: int
     worker: int
     process: str
-    """Which process wrote it: host, process id and start. Numbers of requests and connections are its own."""
     number: int
     """Of the request, in the order of arrival."""
     received_us: int

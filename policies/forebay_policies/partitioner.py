@@ -79,6 +79,16 @@ class Partitioner(Protocol):
         """How often each kind of choice was made, for metrics. The kinds are few and fixed."""
 
 
+OnSwitch = Callable[[TopicView, int], None]
+"""Told a choice that was made anew, before anything goes there."""
+
+
+class TellingPartitioner(Partitioner, Protocol):
+    """One that tells its new choices: all that come with Forebay, and WithDefault."""
+
+    on_switch: OnSwitch | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionerOptions:
     """What a partitioner is made from. Later fields are added here, so a factory takes this and nothing else.
@@ -102,18 +112,14 @@ PartitionerFactory = Callable[[PartitionerOptions], Partitioner]
 class BasePartitioner:
     """Hooks that do nothing, and the two counters that every built-in keeps."""
 
-    __slots__ = ("sticky_hits", "switches")
+    __slots__ = ("on_switch", "sticky_hits", "switches")
 
     def __init__(self) -> None:
+        self.on_switch: OnSwitch | None = None
         self.sticky_hits = 0
         """Choices that stayed with the partition of the one before."""
         self.switches = 0
         """Choices that were made anew, the first one included."""
-
-    @property
-    def decisions(self) -> int:
-        """Choices made anew."""
-        return self.switches
 
     def on_new_batch(self, topic: TopicView, partition: int) -> bool:
         return False
@@ -131,7 +137,7 @@ class WithDefault:
     Wrong is whatever is not a partition of the topic. It is reported once, by a message, and counted every time.
     """
 
-    __slots__ = ("_default", "_defaulted", "_partitioner", "_report", "chosen", "invalid", "no_opinions")
+    __slots__ = ("_default", "_defaulted", "_partitioner", "_report", "chosen", "invalid", "no_opinions", "on_switch")
 
     def __init__(self, partitioner: Partitioner, default: Partitioner, report: Callable[[str], None]) -> None:
         self._partitioner = partitioner
@@ -141,8 +147,16 @@ class WithDefault:
         self.chosen = 0
         self.no_opinions = 0
         self.invalid = 0
+        self.on_switch: OnSwitch | None = None
+        """Told every choice: which of those of others are new is not known."""
 
     def partition(self, topic: TopicView, size: int, now: float) -> int:
+        partition = self._decided(topic, size, now)
+        if self.on_switch is not None:
+            self.on_switch(topic, partition)
+        return partition
+
+    def _decided(self, topic: TopicView, size: int, now: float) -> int:
         answer = self._partitioner.partition(topic, size, now)
         # The answer comes from code that others wrote: its annotation is a hope.
         if type(answer) is int and 0 <= answer < topic.partition_count:
@@ -158,11 +172,6 @@ class WithDefault:
                 self._report(f"answered {answer!r:.80} for topic {topic.name!r}; allowed are {allowed}")
         self._defaulted = True
         return self._default.partition(topic, size, now)
-
-    @property
-    def decisions(self) -> int:
-        """All choices: which of those of others are new is not known."""
-        return self.chosen + self.no_opinions + self.invalid
 
     def on_new_batch(self, topic: TopicView, partition: int) -> bool:
         changed = self._partitioner.on_new_batch(topic, partition)

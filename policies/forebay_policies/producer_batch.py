@@ -159,10 +159,10 @@ class ProducerBatch:
     def flush_reason(self) -> FlushReason:
         """Why it left, or would leave now; known until `release`."""
         if self._came_header:
-            return FlushReason.ADOPTED
+            return "adopted"
         if self.size >= self.ready_size:
-            return FlushReason.FULL
-        return FlushReason.LINGER if self.due else FlushReason.CLOSED
+            return "full"
+        return "linger" if self.due else "closed"
 
     @property
     def abandoned(self) -> bool:

@@ -54,6 +54,8 @@ class Stuck(BasePartitioner):
         self._current = partition
         # An empty `available` proves nothing, however often it is the same object.
         self._seen = topic.available or None
+        if self.on_switch is not None:
+            self.on_switch(topic, partition)
 
 
 class UniformPartitioner(Stuck):

@@ -100,7 +100,8 @@ class App:
         self._deadlines = Deadlines(stats, lambda: self._accumulator.drop_abandoned(monotonic()))
         self._journal = self._journal_of(settings, worker)
         self._delivery.journal = self._updater.journal = self._journal
-        self._partitioners = TopicPartitioners(settings, stats, rng, self._journal)
+        on_switch = self._journal.choice if self._journal is not None else None
+        self._partitioners = TopicPartitioners(settings, stats, rng, on_switch)
         self._cluster.on_forgotten = self._partitioners.forget
         self._delivery.acknowledged_hook = self._partitioners.acknowledged
         self._versions = BrokerVersions(self._addresses, settings, stats, self._log)

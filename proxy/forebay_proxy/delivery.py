@@ -8,9 +8,10 @@ which stands in policies.retry.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from time import monotonic
+from typing import Final
 
 from forebay_codecs import error_codes
 from forebay_codecs.produce_response import PartitionResponse
@@ -26,12 +27,12 @@ from forebay_proxy.settings import Settings
 
 log = RateLimited(get_logger())
 
-_FATES = {
-    Verdict.ACKNOWLEDGED: BatchFate.ACKNOWLEDGED,
-    Verdict.RETRY: BatchFate.RETRIED,
-    Verdict.SPLIT: BatchFate.SPLIT,
-    Verdict.UNKNOWN: BatchFate.UNKNOWN,
-    Verdict.ANSWER: BatchFate.REFUSED,
+_FATES: Final[Mapping[Verdict, BatchFate]] = {
+    Verdict.ACKNOWLEDGED: "acknowledged",
+    Verdict.RETRY: "retried",
+    Verdict.SPLIT: "split",
+    Verdict.UNKNOWN: "unknown",
+    Verdict.ANSWER: "refused",
 }
 
 
@@ -110,7 +111,7 @@ class Delivery:
         self._unknown.value += 1
         if self.journal is not None:
             code = error_codes.REQUEST_TIMED_OUT
-            self.journal.batch(queue, batch, monotonic(), BatchFate.UNKNOWN, code, -1)
+            self.journal.batch(queue, batch, monotonic(), "unknown", code, -1)
         self.fail(
             queue, batch, error_codes.REQUEST_TIMED_OUT, "the connection to the broker was lost before it answered"
         )

@@ -37,6 +37,8 @@ CLOSE_S: Final = 10.0
 """How long the end of the process waits for a slow disk."""
 LEVEL: Final = 1
 """Of zstd: a sixth of the bytes. More costs several times as much, for little."""
+AT_ONCE: Final = 1 << 20
+"""Bytes. Each time that the thread has something to do costs the event loop two switches."""
 _COPY: Final = 1 << 20
 _OPEN_NAME: Final = re.compile(r"\.(?P<name>.+-(?P<began>[0-9a-f]+))" + re.escape(IN_PROGRESS))
 
@@ -70,6 +72,10 @@ class JournalFiles:
         self._dropped_by_disk = 0
         self._segment: _Segment | None = None
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+
+    @property
+    def at_once(self) -> int:
+        return min(AT_ONCE, self._queue_bytes // 4)
 
     @property
     def dropped(self) -> int:

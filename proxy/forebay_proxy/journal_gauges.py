@@ -16,6 +16,7 @@ def gauge_row(journal: Journal, stats: Stats) -> GaugeRow:
     return GaugeRow(
         time_us=journal.time_us(monotonic()),
         worker=journal.worker,
+        process=journal.process,
         started_us=journal.started_us,
         pool_bytes=now("buffer_memory_total_bytes"),
         pool_available_bytes=now("buffer_memory_available_bytes"),
@@ -30,5 +31,5 @@ def gauge_row(journal: Journal, stats: Stats) -> GaugeRow:
         metadata_hits_total=now("metadata_topics_total", found="hit"),
         metadata_misses_total=now("metadata_topics_total", found="miss"),
         metadata_waits_total=now("metadata_requests_total", answered="after_asking"),
-        rows_dropped_total=journal.dropped,
+        rows_dropped_total=now("journal_rows_dropped_total"),
     )

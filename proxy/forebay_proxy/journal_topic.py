@@ -28,6 +28,8 @@ from forebay_proxy.produce_completion import ProduceCompletion
 
 TIMEOUT_S: Final = 30.0
 CLOSE_S: Final = 10.0
+AT_ONCE: Final = 65_536
+"""Bytes: a batch's."""
 _LANE: Final = Lane(-1, compression.LZ4, True)
 _CLIENT: Final = ("", "forebay-journal")
 
@@ -58,6 +60,7 @@ class JournalTopic:
         self._bytes = 0
         """Of rows whose fate is open."""
         self.dropped = 0
+        self.at_once = AT_ONCE
 
     def open(self) -> None:
         """Nothing to do: brokers may be away at the start."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from forebay_codecs.apis import APIS
 from forebay_policies.builtin_partitioners import BUILT_IN
@@ -32,7 +32,7 @@ ERROR_KINDS: Final = (
     "partitioner",  # a partitioner of others failed
     "too_old",  # a broker does not take such old requests any more
 )
-FLUSH_REASONS: Final = tuple(FlushReason)
+FLUSH_REASONS: Final = get_args(FlushReason)
 PARTITIONER_CHOICES: Final = ("sticky", "switch", "no_opinion", "chosen", "invalid")
 RETRY_REASONS: Final = (
     "repartitioned",  # records without a key, to another partition at once

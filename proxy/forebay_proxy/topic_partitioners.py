@@ -11,10 +11,8 @@ from typing import cast
 
 from forebay_policies.accumulator import PartitionQueue
 from forebay_policies.builtin_partitioners import BUILT_IN
-from forebay_policies.partitioner import Partitioner, PartitionerOptions
+from forebay_policies.partitioner import OnSwitch, Partitioner, PartitionerOptions, TellingPartitioner
 from forebay_proxy.errors import StartError
-from forebay_proxy.journal import Journal
-from forebay_proxy.journaled_partitioner import Deciding, JournaledPartitioner
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics import Stats
 from forebay_proxy.partitioner_plugins import load_partitioner
@@ -26,7 +24,7 @@ log = get_logger()
 class TopicPartitioners:
     """See the module. Raises StartError where the partitioner cannot be loaded."""
 
-    def __init__(self, settings: Settings, stats: Stats, rng: Random, journal: Journal | None = None) -> None:
+    def __init__(self, settings: Settings, stats: Stats, rng: Random, on_switch: OnSwitch | None = None) -> None:
         try:
             self._factory = load_partitioner(settings.partitioner, self._report)
         except ValueError as error:
@@ -39,8 +37,8 @@ class TopicPartitioners:
             availability_timeout_s=settings.partitioner_availability_timeout_ms / 1000,
             min_share=settings.partitioner_min_share,
         )
-        self._journal = journal
-        self._partitioners: dict[str, Partitioner] = {}
+        self._on_switch = on_switch
+        self._partitioners: dict[str, TellingPartitioner] = {}
         self._forgotten: dict[str, int] = {}
         self._errors = stats.counter("forebay_errors_total", side="internal", kind="partitioner")
         name = settings.partitioner if settings.partitioner in BUILT_IN else "custom"
@@ -53,14 +51,11 @@ class TopicPartitioners:
     def of(self, topic: str) -> Partitioner:
         partitioner = self._partitioners.get(topic)
         if partitioner is None:
-            partitioner = self._partitioners[topic] = self._made()
+            # Those of others come in a WithDefault.
+            partitioner = cast(TellingPartitioner, self._factory(self._options))
+            partitioner.on_switch = self._on_switch
+            self._partitioners[topic] = partitioner
         return partitioner
-
-    def _made(self) -> Partitioner:
-        partitioner = self._factory(self._options)
-        if self._journal is None:
-            return partitioner
-        return JournaledPartitioner(cast(Deciding, partitioner), self._journal)
 
     def acknowledged(self, queue: PartitionQueue, seconds: float) -> None:
         partitioner = self._partitioners.get(queue.topic.name)

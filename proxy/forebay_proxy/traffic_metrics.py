@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 
 from forebay_codecs.apis import APIS
-from forebay_policies.journal_rows import FlushReason
 from forebay_policies.producer_batch import ProducerBatch
 from forebay_proxy.clients_seen import SeenClient
 from forebay_proxy.metrics import Stats
-from forebay_proxy.metrics_table import FRAME_REASONS
+from forebay_proxy.metrics_table import FLUSH_REASONS, FRAME_REASONS
 
 
 class TrafficMetrics:
@@ -91,7 +90,7 @@ class FlushMetrics:
         self._records = stats.histogram("forebay_batch_records")
         self._bytes = stats.histogram("forebay_batch_bytes")
         self._reasons = {
-            reason: stats.counter("forebay_batches_flushed_total", reason=reason) for reason in FlushReason
+            reason: stats.counter("forebay_batches_flushed_total", reason=reason) for reason in FLUSH_REASONS
         }
 
     def flushed(self, batch: ProducerBatch, now: float) -> None:

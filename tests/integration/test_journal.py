@@ -6,15 +6,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from forebay_pipeline.compact import await_end, compact
+from forebay_pipeline.cli import main
+from forebay_pipeline.compact import await_compacted, compact
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal_source import JournalPlace, of_kind, read_rows, torn
+from forebay_pipeline.partitions_summary import Summary
 from forebay_policies.journal_rows import BatchRow, GaugeRow, LedgerRow, MetadataRow
 from tests.integration.route import Route
 from tests.kit.forebay import ForebayProcess
@@ -61,6 +65,27 @@ def check(spark: SparkSession, place: JournalPlace, topic: str) -> None:
     rows.unpersist()
 
 
+def check_jobs(place: JournalPlace, topic: str, folder: Path) -> None:
+    """All jobs read a topic as well as files; compact is looked at by itself."""
+
+    def job(name: str, *words: str) -> str:
+        where = ["--journal-topic", str(place.topic), "--bootstrap-servers", str(place.bootstrap_servers)]
+        # The session of the tests is shared, and its number of shuffles stays what it is.
+        few = ["--conf", "spark.sql.shuffle.partitions=2"]
+        done = CliRunner().invoke(main, [name, *where, *few, *words], prog_name="forebay-pipeline")
+        assert (done.exit_code, done.stderr) == (0, "")
+        return done.stdout
+
+    summary, page = folder / "partitions.json", folder / "report.html"
+    job("partitions", "--output", str(summary))
+    assert msgspec.json.decode(summary.read_bytes(), type=Summary).total.records == COUNT
+    assert f"Clean: {COUNT:,} of {COUNT:,}" in job("audit", "--topic", topic)
+    job("report", "--output", str(page))
+    assert topic in page.read_text()
+    assert job("runaways", "--once") == ""
+    assert "uniform" in job("replay", "--grid", "partitioner=uniform")
+
+
 def test_files(spark: SparkSession, route: Route, tmp_path: Path) -> None:
     topic = "journal-files"
     route.cluster.create_topic(topic, 3)
@@ -101,6 +126,7 @@ def test_a_topic(spark: SparkSession, route: Route, tmp_path: Path) -> None:
         assert forebay.metrics()["forebay_journal_rows_dropped_total"] == 0
     place = JournalPlace(topic=journal, bootstrap_servers=route.cluster.internal)
     check(spark, place, topic)
+    check_jobs(place, topic, tmp_path)
     output = str(tmp_path / "parquet")
     for _ in range(2):  # the second has nothing left to do
         compact(spark, place, output).awaitTermination()
@@ -118,13 +144,13 @@ def test_rows_that_expired_before_they_were_read(spark: SparkSession, route: Rou
                 producer.produce(journal, make.json_lines([make.batch_row(partition=number)]).strip())
             assert producer.flush(20) == 0
             if not first:
-                await_end(compact(spark, place, output))
+                await_compacted(compact(spark, place, output))
     admin = AdminClient({"bootstrap.servers": route.cluster.internal})
     (deleted,) = admin.delete_records([TopicPartition(journal, 0, 15)]).values()
     deleted.result(20)
     with pytest.raises(CannotRun, match="expired before they were read"):
-        await_end(compact(spark, place, output))
-    await_end(compact(spark, place, output, skip_expired=True))
+        await_compacted(compact(spark, place, output))
+    await_compacted(compact(spark, place, output, skip_expired=True))
     partitions = [row.partition for row in of_kind(read_rows(spark, JournalPlace(output)), BatchRow).collect()]
     assert sorted(partitions) == [*range(10), *range(15, 20)]
 

@@ -12,10 +12,8 @@ import zstandard
 
 from forebay_policies.journal_rows import (
     FILE_SUFFIX,
-    BatchFate,
     BatchRow,
     ChoiceRow,
-    FlushReason,
     GaugeRow,
     LedgerPart,
     LedgerRow,
@@ -29,19 +27,24 @@ START_US = 1_795_000_000_000_000
 _encoder = msgspec.json.Encoder()
 
 
+def _process(given: dict[str, object]) -> str:
+    """Each worker is one, and begins anew where another start is given."""
+    return f"here-{given.get('worker', 0)}-{given.get('started_us', START_US)}"
+
+
 def batch_row(**given: object) -> BatchRow:
     return BatchRow(
         **{
             "time_us": START_US,
             "worker": 0,
+            "process": _process(given),
             "topic": "t",
             "partition": 0,
             "leader": 0,
-            "reason": FlushReason.LINGER,
+            "reason": "linger",
             "records": 10,
             "bytes": 1000,
             "runs": 2,
-            "clients": 2,
             "acks": 1,
             "codec": 0,
             "movable": True,
@@ -49,7 +52,7 @@ def batch_row(**given: object) -> BatchRow:
             "linger_us": 500,
             "upstream_us": 1500,
             "load": 1000,
-            "fate": BatchFate.ACKNOWLEDGED,
+            "fate": "acknowledged",
             "error_code": 0,
             "base_offset": 0,
             **given,
@@ -62,12 +65,13 @@ def choice_row(**given: object) -> ChoiceRow:
         **{
             "time_us": START_US,
             "worker": 0,
+            "process": _process(given),
             "topic": "t",
             "partition": 0,
-            "bytes": 100,
             "partitions": 3,
             "available": 3,
             "loaded": 0,
+            "loaded_partitions": [],
             "loads": [],
             **given,
         }  # type: ignore[arg-type]
@@ -79,6 +83,7 @@ def metadata_row(**given: object) -> MetadataRow:
         **{
             "time_us": START_US,
             "worker": 0,
+            "process": _process(given),
             "topics": 1,
             "ids": 0,
             "creates": False,
@@ -96,6 +101,7 @@ def gauge_row(**given: object) -> GaugeRow:
         **{
             "time_us": START_US,
             "worker": 0,
+            "process": _process(given),
             "started_us": START_US - 1_000_000,
             "pool_bytes": 33_554_432,
             "pool_available_bytes": 33_554_432,

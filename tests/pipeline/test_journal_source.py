@@ -19,7 +19,6 @@ from forebay_policies.journal_rows import (
     ChoiceRow,
     GaugeRow,
     LedgerRow,
-    Load,
     MetadataRow,
     Row,
 )
@@ -28,7 +27,7 @@ from tests.pipeline.rows import START_US, json_lines, write_journal, write_lines
 
 ONE_OF_EACH: list[Row] = [
     make.batch_row(topic="a", partition=3),
-    make.choice_row(loads=[Load(1, 20), Load(2, 30)]),
+    make.choice_row(loaded_partitions=[1, 2], loads=[20, 30]),
     make.metadata_row(topics=-1),
     make.gauge_row(pool_waiters=2),
     make.ledger_row([make.ledger_part([(None, b"x")]), make.ledger_part([(b"k", None)])]),

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from forebay_pipeline.cli import main
 from forebay_pipeline.partitions_summary import Summary
 from forebay_pipeline.partitions_text import as_text
-from forebay_policies.journal_rows import BatchFate, Row
+from forebay_policies.journal_rows import Row
 from tests.pipeline.report_known import known
 from tests.pipeline.rows import START_US, batch_row, gauge_row, write_journal, write_lines
 
@@ -20,7 +20,7 @@ SECOND = 1_000_000
 
 ROWS: list[Row] = [
     *(batch_row(time_us=START_US + number * SECOND, bytes=25_953_200, records=25_228) for number in range(3)),
-    batch_row(partition=1, bytes=7_836_878, records=4622, fate=BatchFate.RETRIED, error_code=6),
+    batch_row(partition=1, bytes=7_836_878, records=4622, fate="retried", error_code=6),
     batch_row(topic="[bold]u[/bold]", partition=11, bytes=10, records=1, linger_us=21_000),
     gauge_row(metadata_hits_total=30, metadata_misses_total=10, rows_dropped_total=4, pool_waiters=1),
 ]

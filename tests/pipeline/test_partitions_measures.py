@@ -14,7 +14,7 @@ from forebay_pipeline.journal_source import ALL_TIME, JournalPlace, Span, of_kin
 from forebay_pipeline.partitions_measures import Questions, kept_rows, summarize
 from forebay_pipeline.partitions_summary import Fate, MetadataUse, Percentiles, Reason, Summary, TopicSkew
 from forebay_pipeline.runaway_detector import Thresholds
-from forebay_policies.journal_rows import BatchFate, BatchRow, FlushReason, GaugeRow, MetadataRow, Row
+from forebay_policies.journal_rows import BatchRow, GaugeRow, MetadataRow, Row
 from tests.pipeline.rows import START_US, batch_row, gauge_row, metadata_row, write_journal, write_lines
 
 SECOND = 1_000_000
@@ -106,7 +106,7 @@ def test_skew_counts_partitions_that_got_nothing(spark: SparkSession, journal: J
 def test_any_grouping(journal: Journal) -> None:
     hour = 3600 * SECOND
     rows = [
-        batch_row(time_us=START_US, leader=1, worker=0, bytes=100, reason=FlushReason.FULL),
+        batch_row(time_us=START_US, leader=1, worker=0, bytes=100, reason="full"),
         batch_row(time_us=START_US + 59 * SECOND, leader=1, worker=1, bytes=200, partition=1),
         batch_row(time_us=START_US + hour, leader=2, worker=1, bytes=300, topic="u"),
         batch_row(time_us=START_US + 30 * hour, leader=2, worker=1, bytes=400, topic="u"),
@@ -154,10 +154,10 @@ def test_percentiles_over_batches(journal: Journal) -> None:
 
 def test_reasons_fates_and_errors(journal: Journal) -> None:
     rows = [
-        *(batch_row(reason=FlushReason.FULL, records=3, bytes=30) for _ in range(2)),
-        batch_row(reason=FlushReason.CLOSED, records=5, bytes=50, fate=BatchFate.RETRIED, error_code=6),
-        batch_row(reason=FlushReason.FULL, records=5, bytes=50, fate=BatchFate.RETRIED, error_code=6, tries=1),
-        batch_row(reason=FlushReason.FULL, records=7, bytes=70, fate=BatchFate.RETRIED, error_code=3),
+        *(batch_row(reason="full", records=3, bytes=30) for _ in range(2)),
+        batch_row(reason="closed", records=5, bytes=50, fate="retried", error_code=6),
+        batch_row(reason="full", records=5, bytes=50, fate="retried", error_code=6, tries=1),
+        batch_row(reason="full", records=7, bytes=70, fate="retried", error_code=3),
     ]
     summary = journal.summary(*rows)
     assert summary.reasons == [Reason("full", 4, 180, 18), Reason("closed", 1, 50, 5)]

@@ -14,7 +14,7 @@ from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal_source import JournalPlace, of_kind, read_rows
 from forebay_pipeline.replay_proxy_times import NO_WAY, TURN, fit_turn, fit_way
 from forebay_pipeline.service_times import FEW, BrokerTimes, Empirical, fit
-from forebay_policies.journal_rows import BatchFate, BatchRow, LedgerPart, LedgerRow
+from forebay_policies.journal_rows import BatchRow, LedgerPart, LedgerRow
 from tests.pipeline.rows import START_US, batch_row, ledger_row, write_journal
 
 
@@ -104,11 +104,11 @@ def test_sizes_and_brokers_are_told_apart(spark: SparkSession, tmp_path: Path) -
         *answered_in_turn(100, lambda: 50_000, lambda: 3_000, bytes=1_000, leader=1),
         *answered_in_turn(FEW - 1, lambda: 50_000, lambda: 30_000, bytes=100_000, leader=1),
     ]
-    # Of one worker each, else they would stand in each other's way.
-    workers = [0] * 100 + [1] * 100 + [0] * 100 + [1] * (FEW - 1)
+    # Of two proxies, else they would stand in each other's way.
+    processes = ["here-1"] * 100 + ["there-1"] * 100 + ["here-1"] * 100 + ["there-1"] * (FEW - 1)
     rows = [
-        batch_row(**{**{name: getattr(row, name) for name in row.__struct_fields__}, "worker": worker})
-        for row, worker in zip(rows, workers, strict=True)
+        batch_row(**{**{name: getattr(row, name) for name in row.__struct_fields__}, "process": process})
+        for row, process in zip(rows, processes, strict=True)
     ]
     times = fit(of(spark, tmp_path, rows))
 
@@ -121,13 +121,13 @@ def test_sizes_and_brokers_are_told_apart(spark: SparkSession, tmp_path: Path) -
 def test_connections_that_were_lost_tell_nothing(spark: SparkSession, tmp_path: Path) -> None:
     rows = [
         *answered_in_turn(50, lambda: 50_000, lambda: 2_000),
-        batch_row(time_us=START_US + 60_000_000, upstream_us=30_000_000, fate=BatchFate.UNKNOWN),
+        batch_row(time_us=START_US + 60_000_000, upstream_us=30_000_000, fate="unknown"),
     ]
     assert max(drawn(fit(of(spark, tmp_path, rows))[0])) < 2.1
 
 
 def test_without_answers_nothing_is_known(spark: SparkSession, tmp_path: Path) -> None:
-    rows = [batch_row(fate=BatchFate.UNKNOWN)]
+    rows = [batch_row(fate="unknown")]
     with pytest.raises(CannotRun, match="no answered batches"):
         fit(of(spark, tmp_path, rows))
 

@@ -59,11 +59,11 @@ def test_times_in_buckets(spark: SparkSession, tmp_path: Path) -> None:
     ]
 
 
-def test_gauges_are_the_most_of_each_worker_added_up(spark: SparkSession, tmp_path: Path) -> None:
-    def gauge(second: int, worker: int, queued: int, free: int) -> GaugeRow:
+def test_gauges_are_the_most_of_each_process_added_up(spark: SparkSession, tmp_path: Path) -> None:
+    def gauge(second: int, process: int, queued: int, free: int) -> GaugeRow:
         return gauge_row(
             time_us=START_US + second * SECOND,
-            worker=worker,
+            process=f"here-{process}",
             queued_bytes=queued,
             pool_bytes=1000,
             pool_available_bytes=free,

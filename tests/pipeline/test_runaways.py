@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from forebay_pipeline.runaway_detector import Portion, Thresholds, TopicWatch
 from forebay_pipeline.runaway_windows import changes, topic_windows
 from forebay_pipeline.runaways_stream import TopicState, Watching, stream_changes
 from forebay_policies.journal_rows import BatchRow, Row
+from tests.kit.server import Server
 from tests.pipeline.rows import START_US, batch_row, gauge_row, write_journal
 
 SECOND = 1_000_000
@@ -194,6 +197,23 @@ def test_the_command_tells_sentences(spark: SparkSession, tmp_path: Path) -> Non
         "2.25 × its fair share; waits 40.0 ms, the others 2.0 ms\n"
     )
     assert run("--journal", tmp_path / "journal", "--share", 2.3).stdout == ""
+
+
+def test_it_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    write_journal(journal, [row for number in range(6) for row in window(number, AWAY)], "a")
+    command = [sys.executable, "-m", "forebay_pipeline.cli", "runaways", "--journal", str(journal)]
+    command += ["--every", "1", "--late", "20", "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
+    server = Server("runaways", command, tmp_path / "log")
+    try:
+        server.wait_until(lambda: "partition 0 runs away" in server.tail(), 120)
+        write_journal(journal, [row for number in range(6, 12) for row in window(number, EVEN)], "b")
+        server.wait_until(lambda: "partition 0 has recovered" in server.tail(), 60)
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(60) == 0
+    finally:
+        server.kill()
+    assert [word for word in ("Traceback", "Error", "FutureWarning") if word in server.tail()] == []
 
 
 @pytest.mark.parametrize(

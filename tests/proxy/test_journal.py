@@ -21,7 +21,6 @@ from forebay_policies.journal_rows import (
     BatchFate,
     BatchRow,
     ChoiceRow,
-    FlushReason,
     GaugeRow,
     LedgerRow,
     MetadataRow,
@@ -56,15 +55,15 @@ class TestBatches:
             await client.receives(1)
             (row,) = of(BatchRow, await ended(forebay, tmp_path))
         assert (row.topic, row.partition, row.leader, row.records) == ("ponds", 0, 0, 2)
-        assert (row.reason, row.fate, row.error_code) == (FlushReason.ADOPTED, BatchFate.ACKNOWLEDGED, NONE)
-        assert (row.acks, row.runs, row.clients, row.movable, row.tries) == (-1, 1, 1, False, 0)
+        assert (row.reason, row.fate, row.error_code) == ("adopted", "acknowledged", NONE)
+        assert (row.acks, row.runs, row.movable, row.tries) == (-1, 1, False, 0)
         assert (row.base_offset, row.worker, row.codec) == (0, 0, 0)
         assert row.bytes == row.load > 0
         assert before - 1000 <= row.time_us <= time.time_ns() // 1000
         assert 0 <= row.linger_us + row.upstream_us <= row.time_us - before + 1000
 
     @in_loop
-    async def test_merged_batches_count_their_parts_and_clients(self, tmp_path: Path) -> None:
+    async def test_merged_batches_count_their_parts(self, tmp_path: Path) -> None:
         async with (
             FakeCluster({"ponds": [0]}) as cluster,
             running(cluster.bootstrap, journal_dir=str(tmp_path)) as forebay,
@@ -81,15 +80,15 @@ class TestBatches:
             await client.receives(0, 1, 2, 3)
             rows = of(BatchRow, await ended(forebay, tmp_path))
         merged = rows[-1]
-        assert (merged.runs, merged.clients, merged.records, merged.base_offset) == (3, 2, 3, 1)
-        assert merged.reason is FlushReason.LINGER
+        assert (merged.runs, merged.records, merged.base_offset) == (3, 3, 1)
+        assert merged.reason == "linger"
         assert merged.linger_us >= 10_000
 
     @pytest.mark.parametrize(
         ("code", "fates"),
         [
-            (NOT_LEADER_OR_FOLLOWER, [BatchFate.RETRIED, BatchFate.ACKNOWLEDGED]),
-            (CORRUPT_MESSAGE, [BatchFate.REFUSED]),
+            (NOT_LEADER_OR_FOLLOWER, ["retried", "acknowledged"]),
+            (CORRUPT_MESSAGE, ["refused"]),
         ],
     )
     @in_loop
@@ -124,7 +123,7 @@ class TestBatches:
             (await cluster[0].receives(PRODUCE)).close()
             await client.receives(1)
             (row,) = of(BatchRow, await ended(forebay, tmp_path))
-        assert (row.fate, row.error_code, row.base_offset) == (BatchFate.UNKNOWN, REQUEST_TIMED_OUT, -1)
+        assert (row.fate, row.error_code, row.base_offset) == ("unknown", REQUEST_TIMED_OUT, -1)
 
     @in_loop
     async def test_a_batch_that_is_refused_as_a_whole_is_told_as_split(self, tmp_path: Path) -> None:
@@ -141,11 +140,11 @@ class TestBatches:
             await client.receives(1, 2)
             rows = of(BatchRow, await ended(forebay, tmp_path))
         assert [(row.fate, row.records) for row in rows] == [
-            (BatchFate.SPLIT, 2),
-            (BatchFate.ACKNOWLEDGED, 1),
-            (BatchFate.ACKNOWLEDGED, 1),
+            ("split", 2),
+            ("acknowledged", 1),
+            ("acknowledged", 1),
         ]
-        assert rows[0].reason is FlushReason.FULL
+        assert rows[0].reason == "full"
 
 
 class TestChoices:
@@ -170,8 +169,7 @@ class TestChoices:
         assert {row.partition for row in rows} <= {0, 1}
         first = rows[0]
         assert (first.topic, first.partitions, first.available, first.loaded) == ("ponds", 2, 2, 1)
-        assert 90 < first.bytes < 110
-        ((partition, load),) = [(load.partition, load.bytes) for load in first.loads]
+        ((partition, load),) = zip(first.loaded_partitions, first.loads, strict=True)
         assert partition == 1
         assert load > 0
 
