@@ -17,7 +17,7 @@ from tests.kit.forebay import ForebayProcess
 from tests.kit.java import JavaClient
 from tests.kit.kafka import KafkaCluster
 from tests.kit.ports import free_ports
-from tests.kit.slow_broker import SlowBroker
+from tests.kit.slow_cluster import cluster_with_slow_broker
 from tests.kit.spec import ProduceSpec
 from tests.kit.topic_log import TopicLog
 from tests.kit.toxiproxy import ToxiproxyServer
@@ -110,11 +110,7 @@ def test_a_broker_that_serves_slowly_is_not_drawn_ever_more() -> None:
     partitioner runs away: 0.93 of the records seen there, and waits of seconds; through Forebay 0.31 – 0.39, and waits
     of 30 ms, which are not asserted."""
     with ExitStack() as stack:
-        *ports, slow = free_ports(4)
-        stack.enter_context(SlowBroker(slow, ports[0], DELAY_MS))
-        cluster = stack.enter_context(
-            KafkaCluster("4.3.1", ports=dict(enumerate(ports)), advertised=dict(enumerate([slow, *ports[1:]])))
-        )
+        cluster = stack.enter_context(cluster_with_slow_broker(DELAY_MS))
         client = JavaClient("2.8.2")
         stack.callback(client.close)
         load = {"count": 12_288, "rate": 2_048}

@@ -19,10 +19,8 @@ import uvloop
 
 from forebay_proxy.demo_load import LoadCounts, LoadPlan, LoadResult, run_load
 from tests.kit.forebay import ForebayProcess
-from tests.kit.kafka import KafkaCluster
 from tests.kit.paths import JARS, ROOT
-from tests.kit.ports import free_ports
-from tests.kit.slow_broker import SlowBroker
+from tests.kit.slow_cluster import cluster_with_slow_broker
 
 SLOW_MS: Final = 20
 TOPIC: Final = "demo"
@@ -38,10 +36,7 @@ def main(seconds: int, rate: int) -> None:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     with ExitStack() as stack:
-        ports, slow = dict(enumerate(free_ports(3))), free_ports(1)[0]
-        cluster = KafkaCluster("4.3.1", ports=ports, advertised={**ports, 0: slow})
-        stack.enter_context(cluster)
-        stack.enter_context(SlowBroker(slow, ports[0], SLOW_MS))
+        cluster = stack.enter_context(cluster_with_slow_broker(SLOW_MS))
         cluster.create_topic(TOPIC, PARTITIONS)
         settings = {"journal.dir": str(FOLDER / "journal"), "journal.ledger": "true", "journal.roll.ms": "30000"}
         click.echo(
