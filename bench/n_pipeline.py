@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
-from bench.producer_performance import Load, produce
+from bench.producer_performance import Load, fetch, produce
 from bench.report import Section, Table
 from bench.rig import KAFKA, NODES, shown
 from forebay_policies.journal_rows import LedgerPart, Row
@@ -42,6 +42,7 @@ class Cost(NamedTuple):
 
 
 def run(short: bool) -> Section:
+    fetch()
     sizes = (20_000, 60_000) if short else tuple(map(int, os.environ.get("BENCH_ROWS", "1000000,10000000").split(",")))
     rows: list[list[object]] = []
     found: dict[tuple[str, str, int], Cost] = {}
