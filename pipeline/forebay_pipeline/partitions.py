@@ -17,7 +17,8 @@ from forebay_pipeline.output_file import write
 from forebay_pipeline.partitions_batches import KEYS
 from forebay_pipeline.partitions_measures import Questions, kept_rows, summarize
 from forebay_pipeline.partitions_text import as_text
-from forebay_pipeline.runaway_options import runaway_options, thresholds
+from forebay_pipeline.runaway_detector import Thresholds
+from forebay_pipeline.runaway_options import runaway_options
 from forebay_pipeline.text_table import terminal_width
 
 
@@ -49,17 +50,11 @@ def command(
     by: str,
     most: int,
     window: int,
-    share: float,
-    wait: float,
-    rise: float,
-    windows: int,
-    batches: int,
-    quiet: int,
+    limits: Thresholds,
     output: Path | None,
     spark: OpenSpark,
 ) -> int:
     """Who got what, how long it took, and whether a partition runs away."""
-    limits = thresholds(share, wait, rise, windows, batches, quiet)
     questions = Questions(grouping(by), most, window * 1_000_000, limits)
     with kept_rows(spark("partitions", place.in_kafka), place, span) as rows:
         summary = summarize(rows, place, span, questions)

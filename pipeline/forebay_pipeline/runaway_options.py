@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -9,7 +10,7 @@ import click
 
 from forebay_pipeline.runaway_detector import Thresholds
 
-F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 _DEFAULT: Final = Thresholds()
 _OPTIONS: Final = (
@@ -23,13 +24,13 @@ _OPTIONS: Final = (
 )
 
 
-def runaway_options(command: F) -> F:
-    """window (seconds), and share, wait, rise, windows, batches, quiet for `thresholds`."""
+def runaway_options(command: Callable[..., T]) -> Callable[..., T]:
+    """`window` (seconds), and all others as `limits`, Thresholds."""
+
+    @functools.wraps(command)
+    def gathered(share: float, wait: float, rise: float, windows: int, batches: int, quiet: int, **others: Any) -> T:
+        return command(limits=Thresholds(share, wait, rise, windows, batches, quiet * 1_000_000), **others)
+
     for name, kind, default, text in reversed(_OPTIONS):
-        command = click.option(name, type=kind, default=default, show_default=True, help=text)(command)
-    return command
-
-
-def thresholds(share: float, wait: float, rise: float, windows: int, batches: int, quiet: int) -> Thresholds:
-    """`quiet` in seconds."""
-    return Thresholds(share, wait, rise, windows, batches, quiet * 1_000_000)
+        gathered = click.option(name, type=kind, default=default, show_default=True, help=text)(gathered)
+    return gathered

@@ -17,8 +17,8 @@ from forebay_pipeline.journal_schema import KIND
 from forebay_pipeline.journal_source import JournalPlace, stream_rows
 from forebay_pipeline.options import OpenSpark, job, journal_options, session_options
 from forebay_pipeline.partitions_measures import instant
-from forebay_pipeline.runaway_detector import Event
-from forebay_pipeline.runaway_options import runaway_options, thresholds
+from forebay_pipeline.runaway_detector import Event, Thresholds
+from forebay_pipeline.runaway_options import runaway_options
 from forebay_pipeline.runaways_stream import Watching, stream_changes
 from forebay_pipeline.streams import await_end, triggered
 
@@ -91,12 +91,7 @@ def command(
     every: int,
     late: int | None,
     window: int,
-    share: float,
-    wait: float,
-    rise: float,
-    windows: int,
-    batches: int,
-    quiet: int,
+    limits: Thresholds,
     output: str | None,
     checkpoint: str | None,
     spark: OpenSpark,
@@ -107,7 +102,7 @@ def command(
     watching = Watching(
         window,
         late or (LATE_TOPIC_S if place.in_kafka else LATE_FILES_S),
-        thresholds(share, wait, rise, windows, batches, quiet),
+        limits,
     )
     session = spark("runaways", place.in_kafka, (_STORES,))
     # What expired before it was read is past: who runs away now is told all the same.

@@ -26,6 +26,8 @@ from forebay_policies.journal_rows import (
     MetadataRow,
     Row,
 )
+from forebay_proxy.journal import Journal
+from forebay_proxy.metrics import Stats
 from tests.codecs.message_oracle import messages
 from tests.codecs.record_oracle import Record
 from tests.kit.app import Running, running
@@ -33,6 +35,7 @@ from tests.kit.event_loop import in_loop, until
 from tests.kit.fake_broker import FakeCluster
 from tests.kit.journal import closed_files, decoded, of, rows_in
 from tests.kit.wire import batch, keyed, null_key, old_produce, produce, transactional
+from tests.pipeline import rows as make
 from tests.pipeline.rows import content_crcs
 
 
@@ -428,3 +431,39 @@ class TestTopic:
             held.answer()
             await client.receives(1)
             cluster[1].releases(PRODUCE)
+
+
+class Gathered:
+    """A sink that keeps the sizes of what it is given."""
+
+    at_once = 20_000
+    dropped = 0
+
+    def __init__(self) -> None:
+        self.puts: list[tuple[int, int]] = []
+
+    def open(self) -> None:
+        pass
+
+    def put(self, lines: bytes, rows: int) -> None:
+        assert len(decoded(lines)) == rows
+        self.puts.append((len(lines), rows))
+
+    async def close(self) -> None:
+        pass
+
+
+@in_loop
+async def test_a_sink_is_given_not_much_more_than_it_wants() -> None:
+    sink = Gathered()
+    journal = Journal(sink, 0, Stats())
+    row = make.ledger_row([], client_id="c" * 32_767)
+    for _ in range(300):
+        journal.write(row)
+    for _ in range(300):
+        journal.write(make.batch_row())
+    journal.start()
+    await asyncio.sleep(0)
+    await journal.close()
+    assert sum(rows for _, rows in sink.puts) == 600
+    assert max(size for size, _ in sink.puts) < sink.at_once + 33 * 33_200
