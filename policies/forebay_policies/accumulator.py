@@ -16,7 +16,7 @@ Rules
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from forebay_codecs.record_batch import ClientBatch
 from forebay_policies.buffer_pool import BufferPool
@@ -66,8 +66,8 @@ class TopicQueues:
         self.queues: dict[int, PartitionQueue] = {}
         self._loads: dict[int, int] = {}
 
-    def loads(self) -> Mapping[int, int]:
-        """Bytes queued and in flight, of the partitions that have any."""
+    def loads(self) -> dict[int, int]:
+        """Bytes queued and in flight, of the partitions that have any. To be read, not kept."""
         return self._loads
 
     def ready_since(self, partition: int) -> float | None:

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from forebay_policies.accumulator import PartitionQueue
+from forebay_policies.accumulator import PartitionQueue, TopicQueues
 from forebay_policies.journal_rows import (
     MOST_LOADS,
     BatchFate,
@@ -73,7 +73,9 @@ class Journal:
         self._own_topic = own_topic
         self._at_once = sink.at_once
         self._rows: list[Row] = []
-        self._lines = bytearray()
+        self._lines: list[bytes] = []
+        self._size = 0
+        """Of the lines, in bytes."""
         self._encoded = 0
         """Rows that are lines."""
         self._encoder = msgspec.json.Encoder()
@@ -102,7 +104,7 @@ class Journal:
         self._rows.append(row)
         if len(self._rows) >= ROWS_AT_ONCE:
             self._encode()
-            if len(self._lines) >= self._at_once:
+            if self._size >= self._at_once:
                 self._hand_over()
 
     def batch(
@@ -140,8 +142,9 @@ class Journal:
 
     def choice(self, topic: TopicView, partition: int) -> None:
         """A partition was chosen anew for records without a key."""
+        assert isinstance(topic, TopicQueues)  # so its parts are at hand when compiled, not asked for by name
         loads = topic.loads()
-        partitions, sizes = list(loads), list(loads.values())
+        partitions, sizes = list(loads.keys()), list(loads.values())
         if len(partitions) > MOST_LOADS:
             del partitions[MOST_LOADS:], sizes[MOST_LOADS:]
         self.write(
@@ -179,15 +182,17 @@ class Journal:
             await asyncio.sleep(HAND_OVER_S)
 
     def _encode(self) -> None:
-        self._lines += self._encoder.encode_lines(self._rows)
+        lines = self._encoder.encode_lines(self._rows)
+        self._lines.append(lines)
+        self._size += len(lines)
         self._encoded += len(self._rows)
         self._rows.clear()
 
     def _hand_over(self) -> None:
         self._encode()
         if self._encoded:
-            lines, rows = bytes(self._lines), self._encoded
-            self._lines = bytearray()
-            self._encoded = 0
+            lines, rows = b"".join(self._lines), self._encoded
+            self._lines.clear()
+            self._size = self._encoded = 0
             self._written.value += rows
             self._sink.put(lines, rows)

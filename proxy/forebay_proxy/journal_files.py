@@ -37,7 +37,7 @@ CLOSE_S: Final = 10.0
 """How long the end of the process waits for a slow disk."""
 LEVEL: Final = 1
 """Of zstd: a sixth of the bytes. More costs several times as much, for little."""
-AT_ONCE: Final = 1 << 20
+AT_ONCE: Final = 1 << 18
 """Bytes. Each time that the thread has something to do costs the event loop two switches."""
 _COPY: Final = 1 << 20
 _OPEN_NAME: Final = re.compile(r"\.(?P<name>.+-(?P<began>[0-9a-f]+))" + re.escape(IN_PROGRESS))
