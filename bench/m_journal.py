@@ -32,7 +32,7 @@ from tests.kit.forebay import ForebayProcess
 
 TARGET: Final = 0.02
 _REQUESTS: Final = 13_500
-"""A second: they make some 5,000 batches. A machine on which they take more than BUSY of a core gets fewer."""
+"""A second: they make some 5,000 batches. A machine on which they take more than _BUSY of a core gets fewer."""
 _BUSY: Final = 0.65
 _TARGETED: Final = "with a journal"
 _WAYS: Final = ("without", "without, once more", _TARGETED, "with a ledger too")

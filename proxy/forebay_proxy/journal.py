@@ -182,6 +182,8 @@ class Journal:
             await asyncio.sleep(HAND_OVER_S)
 
     def _encode(self) -> None:
+        if not self._rows:
+            return
         lines = self._encoder.encode_lines(self._rows)
         self._lines.append(lines)
         self._size += len(lines)
