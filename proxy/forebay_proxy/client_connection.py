@@ -70,6 +70,8 @@ class ClientConnection(asyncio.Protocol):
         self._passing = False  # its first bytes are on their way to the broker
         self._draining = False
         self._left_at: float | None = None
+        self._producing = 0  # requests that have been reserved a place and are not answered
+        self._when_alone: Callable[[], None] | None = None
         self._who = ClientIdentity(shared.metrics, shared.log)
         self.received = 0
         self._advertised_host = self.host = self.peer = ""
@@ -125,15 +127,29 @@ class ClientConnection(asyncio.Protocol):
             self.hold(DRAINING)
 
     def reserve(self, acks: int) -> OnDone:
+        self._producing += 1
         if acks == 0:
             return self._done_without_response
         slot = self.orderer.open()
 
         def done(completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
+            self._one_produced()
             if not self._closed and frame is not None:
                 self.orderer.write(slot, frame, True)
 
         return done
+
+    def when_alone(self, ready: Callable[[], None]) -> None:
+        if self._producing == 1:
+            ready()
+        else:
+            self._when_alone = ready
+
+    def _one_produced(self) -> None:
+        self._producing -= 1
+        if self._producing == 1 and self._when_alone is not None:
+            self._loop.call_soon(self._when_alone)
+            self._when_alone = None
 
     def produced(self, records: int) -> None:
         self._who.produced(records)
@@ -153,6 +169,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _done_without_response(self, completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
         """acks=0: a broker that refuses closes the connection, since it has no other way to say so."""
+        self._one_produced()
         if refused and not self._closed:
             self._shared.log.warning("acks=0 records refused, closing the client", client=self.peer)
             self.leave()
@@ -359,22 +376,35 @@ class ClientConnection(asyncio.Protocol):
             self._who.says(frame, self.host)
         if self._route is Route.API_VERSIONS:
             self._answer_api_versions(version, correlation_id)
-        elif self._route is Route.METADATA:
-            asked = metadata_request.parse_metadata_request(frame)
-            if not self._shared.metadata.handle(self, frame, asked):
-                self._forward(frame, version, correlation_id, -1)
         else:
-            request = produce_request.parse(frame)
-            # Acks that there are not: the broker's to refuse, if it knows the version.
-            unheard_of = request.acks not in ACKS and request.version >= produce_request.RECORD_BATCHES_FROM
-            if self._authenticating or unheard_of or not self._shared.handler.handle(self, frame, request):
-                self._forward(frame, version, correlation_id, request.acks)
+            try:
+                handled = self._metadata(frame) if self._route is Route.METADATA else self._produce(frame)
+            except Malformed as error:  # by us; the broker may think otherwise
+                self._shared.metrics.unread(self._api.name)
+                self._shared.log.info(
+                    "a request goes on unread", client=self.peer, api=self._api.name, error=str(error)
+                )
+                handled = False
+            if not handled:
+                acks = produce_request.peek_acks(frame) if self._route is Route.PRODUCE else None
+                self._forward(frame, version, correlation_id, acks)
         if WAITS in self._held:
             self._shared.intake.waits(self, len(frame))
         self._limit_in_flight()
 
-    def _forward(self, frame: bytes, version: int, correlation_id: int, acks: int) -> None:
-        """A gathered frame, as it came."""
+    def _metadata(self, frame: bytes) -> bool:
+        return self._shared.metadata.handle(self, frame, metadata_request.parse_metadata_request(frame))
+
+    def _produce(self, frame: bytes) -> bool:
+        if self._authenticating:
+            return False
+        request = produce_request.parse(frame)
+        # Acks that there are not: the broker's to refuse, if it knows the version.
+        unheard_of = request.acks not in ACKS and request.version >= produce_request.RECORD_BATCHES_FROM
+        return not unheard_of and self._shared.handler.handle(self, frame, request)
+
+    def _forward(self, frame: bytes, version: int, correlation_id: int, acks: int | None) -> None:
+        """A gathered frame, as it came. `acks` of a Produce request, where they can be read."""
         assert self._api is not None
         opaque = self._open_opaque()
         if acks == 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from forebay_codecs import api_versions
 from forebay_codecs.apis import API_VERSIONS, Api
 from forebay_codecs.errors import Malformed
-from forebay_codecs.header import peek_client_id
+from forebay_codecs.header import peek_client_id, printable
 from forebay_proxy.clients_seen import SOFTWARE, SeenClient
 from forebay_proxy.logs import RateLimited
 from forebay_proxy.traffic_metrics import TrafficMetrics
@@ -46,7 +46,7 @@ class ClientIdentity:
                 software = api_versions.software(frame, version)
         except Malformed:  # cut short where it came in pieces: it is not told again
             client_id = None
-        self._seen = self._metrics.named(client_id, host, *software)
+        self._seen = self._metrics.named(None if client_id is None else printable(client_id), host, *software)
         self._seen.request(api_key, version)
 
     def produced(self, records: int) -> None:

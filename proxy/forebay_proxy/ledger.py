@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from forebay_codecs.content_crc import ContentCrc, content_crc
+from forebay_codecs.header import printable
 from forebay_codecs.produce_request import ProduceRequest
 from forebay_policies.journal_rows import LedgerPart, LedgerRow
 from forebay_policies.producer_batch import Part
@@ -125,7 +126,7 @@ class Ledger:
                 entry.number,
                 entry.received_us,
                 entry.client.number,
-                request.client_id or "",
+                printable(request.client_id or ""),
                 entry.client.host,
                 request.version,
                 slot.topic,

@@ -95,6 +95,12 @@ _ALL: Final = (
     Metric("forebay_request_bytes_total", "counter", "Bytes of requests: from clients, to brokers.", _SIDE),
     Metric("forebay_response_bytes_total", "counter", "Bytes of responses: to clients, from brokers.", _SIDE),
     Metric("forebay_produce_requests_total", "counter", "Produce requests: from clients, to brokers.", _SIDE),
+    Metric(
+        "forebay_requests_unread_total",
+        "counter",
+        "Requests that went to the broker as they came because they cannot be read here.",
+        {"api": ("Metadata", "Produce")},
+    ),
     Metric("forebay_frames_refused_total", "counter", "Frames or connections refused.", {"reason": FRAME_REASONS}),
     # Records
     Metric(

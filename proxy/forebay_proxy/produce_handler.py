@@ -5,6 +5,8 @@ it came. Else its records are in the accumulator sooner or later, and one comple
     wanted topics known? → sort → memory? → append
 A request waits, and its connection with it, for the metadata of its topics and then for memory, first come first
 served. Untouched batches beside touched ones go on in a request of their own on the client's own upstream connection.
+Where they are untouched because they could not be opened, the request waits until the client's earlier ones are
+answered, and its later ones wait for it: they would overtake each other on their two ways.
 Appending itself never waits: metadata is known and memory suffices when it begins.
 """
 
@@ -64,6 +66,9 @@ class Client(Protocol):
 
     def produced(self, records: int) -> None:
         """It has sent so many records."""
+
+    def when_alone(self, ready: Callable[[], None]) -> None:
+        """Call `ready` once a single Produce request of the connection is unanswered: the one that asks."""
 
     def send_own(
         self,
@@ -181,6 +186,7 @@ class Arrival:
         "_held",
         "_missing",
         "_on_done",
+        "_overtakes",
         "_request",
         "_seen",
         "_unknown",
@@ -196,6 +202,7 @@ class Arrival:
         self._request = request
         self._seen = seen
         self._held = False
+        self._overtakes = False
         self._missing: set[str] = set()
         self._unknown = 0
         self._waiter: Waiter | None = None
@@ -245,6 +252,19 @@ class Arrival:
     def _sort(self) -> None:
         found = self._sorted(count=True)
         self._client.produced(found.records)
+        if found.unread:
+            self._overtakes = True
+            self._hold()
+            self._handler.accumulator.flush_all(monotonic())
+            self._client.when_alone(self._alone)
+        else:
+            self._take_memory(found)
+
+    def _alone(self) -> None:
+        if not self._completion.done:
+            self._take_memory(self._sorted(count=False))
+
+    def _take_memory(self, found: Sorted) -> None:
         pool = self._handler.accumulator.pool
         if pool.fits(found.size):
             self._append(found)
@@ -276,11 +296,14 @@ class Arrival:
             self._forward(found.untouched)
         self._frame = b""  # the pool holds its records: until they are answered the frame would take as much again
         completion.all_added()
-        self._release()
+        if not self._overtakes:
+            self._release()
 
     def _forward(self, untouched: list[Untouched]) -> None:
         """A request of the untouched batches alone, in the client's order and, if it may be, the client's version."""
         request, completion = self._request, self._completion
+        # Whether a broker takes what could not be opened must be known before anything behind it is carried out.
+        acks = request.acks or int(self._overtakes)
         version = max(request.version, produce_request.RECORD_BATCHES_FROM)
         topics: dict[str, list[tuple[int, int, list[Buffer]]]] = {}
         for _, topic, partition, batch in untouched:
@@ -289,11 +312,11 @@ class Arrival:
             version,
             request.correlation_id,
             request.client_id,
-            request.acks,
+            acks,
             request.timeout_ms,
             list(topics.items()),
         )
-        if request.acks == 0:
+        if acks == 0:
             self._client.send_own(frame, version, request.correlation_id, 0, lambda answer: None)
             return
         parts: dict[tuple[str, int], list[Part]] = {}
@@ -315,7 +338,7 @@ class Arrival:
             for part in (part for unanswered in parts.values() for part in unanswered):
                 completion.failed(part, error_codes.REQUEST_TIMED_OUT, "the broker did not answer", [])
 
-        self._client.send_own(frame, version, request.correlation_id, request.acks, answered)
+        self._client.send_own(frame, version, request.correlation_id, acks, answered)
 
     def _done(self, completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
         """Answered, perhaps because the time was up while the request still waited."""

@@ -4,6 +4,8 @@ In: the frame and its parsed request. Out: `look`, from headers alone, which bat
 goes on untouched, what is checked and may be merged, what is refused with a broker's error code. Nothing is sent or
 appended here.
 
+A batch that cannot be opened here is the broker's to judge: it goes on untouched. Only message sets are refused, since
+turning them into batches is Forebay's own doing.
 Message sets (Produce v0 to v2) become batches of format v2 on the way, also those that nothing else is done with.
 """
 
@@ -21,7 +23,7 @@ from forebay_codecs.record_batch_builder import encode_batch
 from forebay_policies.eligibility import Eligibility, Reason, header_reason, key_reason
 from forebay_proxy.metrics import Stats
 
-_REFUSALS = {
+_UNREAD = {
     error_codes.CORRUPT_MESSAGE: Reason.CORRUPT,
     error_codes.INVALID_RECORD: Reason.INVALID,
     error_codes.INVALID_TIMESTAMP: Reason.INVALID,
@@ -101,10 +103,11 @@ class Sorted:
 
     All stand in memory at once: a frame of 1 MiB has room for hundreds of batches that decompress to 64 MiB each. So
     they share one limit. `records` counts all that are in the request, as far as their batches say. `reasons` are those
-    of the slots, `stamped` counts by slot the records that were given a timestamp.
+    of the slots, `stamped` counts by slot the records that were given a timestamp. `unread`: some of what is untouched
+    was to be touched, and could not be opened.
     """
 
-    __slots__ = ("decompressed", "reasons", "records", "refused", "size", "stamped", "touched", "untouched")
+    __slots__ = ("decompressed", "reasons", "records", "refused", "size", "stamped", "touched", "unread", "untouched")
 
     def __init__(self) -> None:
         self.untouched: list[Untouched] = []
@@ -115,6 +118,7 @@ class Sorted:
         self.size = 0
         self.decompressed = 0
         self.records = 0
+        self.unread = False
 
 
 class Sorter:
@@ -158,8 +162,11 @@ class Sorter:
         for entry in seen:
             if entry.reason is not None:
                 self._batches[entry.reason].value += 1
-            if entry.header is not None:
-                records += max(0, entry.header.record_count)
+            records += self._count_records(entry)
+        return records
+
+    def _count_records(self, entry: Seen) -> int:
+        records = max(0, entry.header.record_count) if entry.header is not None else 0
         self._records_untouched.value += records
         return records
 
@@ -169,8 +176,7 @@ class Sorter:
         for slot, entry in enumerate(seen):
             if entry.reason is not None and not entry.message_set:
                 out.reasons.append(entry.reason)
-                part = memoryview(frame)[entry.start : entry.end]
-                out.untouched.append(Untouched(slot, entry.topic, entry.partition, part))
+                out.untouched.append(_as_it_came(slot, entry, frame))
             else:
                 reason = self._place(out, slot, entry, frame, count)
                 out.reasons.append(reason)
@@ -185,11 +191,17 @@ class Sorter:
         try:
             batch = self._open(out, slot, entry, frame, count)
         except BadBatch as error:
-            out.refused.append(Refused(slot, error.code, error.message))
             if error.opened:
                 # It may have taken as long as the largest batch: half as long remains for the others, then a quarter.
                 out.decompressed += (self._max_decompressed - out.decompressed) // 2
-            return _REFUSALS[error.code]
+            if entry.message_set:
+                out.refused.append(Refused(slot, error.code, error.message))
+            else:
+                out.unread = True
+                out.untouched.append(_as_it_came(slot, entry, frame))
+                if count:
+                    out.records += self._count_records(entry)
+            return _UNREAD[error.code]
         if batch is None:
             return Reason.EMPTY
         out.records += batch.record_count
@@ -226,6 +238,10 @@ class Sorter:
         if request.transactional_id is not None:
             return Reason.TRANSACTIONAL
         return self._eligibility.client(request.client_id)
+
+
+def _as_it_came(slot: int, entry: Seen, frame: bytes) -> Untouched:
+    return Untouched(slot, entry.topic, entry.partition, memoryview(frame)[entry.start : entry.end])
 
 
 def _batch_reason(header: BatchHeader | None) -> Reason | None:

@@ -26,6 +26,7 @@ class TrafficMetrics:
         self._refused = {
             reason: stats.counter("forebay_frames_refused_total", reason=reason) for reason in FRAME_REASONS
         }
+        self._unread = {api: stats.counter("forebay_requests_unread_total", api=api) for api in ("Metadata", "Produce")}
         self._client_errors = stats.counter("forebay_errors_total", side="client", kind="protocol")
         self._too_old = stats.counter("forebay_errors_total", side="client", kind="too_old")
         self._cut_off = stats.counter("forebay_errors_total", side="client", kind="connection_lost")
@@ -62,6 +63,10 @@ class TrafficMetrics:
     def refused(self, reason: str) -> None:
         self._refused[reason].value += 1
         self._client_errors.value += not reason.startswith("max_connections")
+
+    def unread(self, api: str) -> None:
+        """A request that cannot be read here went to the broker as it came."""
+        self._unread[api].value += 1
 
     def cut_off(self) -> None:
         """A client left in the middle of a frame."""

@@ -317,7 +317,7 @@ class TestLedger:
         assert len({(row.process, row.connection) for row in rows}) == 1
 
     @in_loop
-    async def test_refused_records_have_no_part_but_their_answer(self, tmp_path: Path) -> None:
+    async def test_records_that_cannot_be_opened_have_no_part_but_their_answer(self, tmp_path: Path) -> None:
         (row,), _ = await self._told(tmp_path, produce(1, ("ponds", 0, batch(keyed("a"), crc=1))))
         assert (row.reason, row.error_code, row.parts) == ("corrupt", CORRUPT_MESSAGE, [])
 

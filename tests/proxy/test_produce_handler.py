@@ -204,7 +204,56 @@ class TestWithoutMetadata:
             await client.receives(1, 2)
 
 
-class TestRefusedBatches:
+class TestBatchesThatCannotBeOpened:
+    @in_loop
+    async def test_they_neither_overtake_their_clients_records_nor_are_overtaken(self) -> None:
+        """What is too large to be opened goes to the broker on the client's own connection, the rest merged."""
+        large = batch(keyed("b" * 5_000), GZIP)
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, max_decompressed_bytes=1_000) as forebay,
+        ):
+            client, neighbour = await forebay.client(0), await forebay.client(0)
+            await warm(client, "ponds")
+            await cluster[0].receives(PRODUCE)
+            cluster[0].holds(PRODUCE)
+            client.send(*[produce(n, ("ponds", 0, records)) for n, records in enumerate((batch(keyed("a")), large))])
+            client.send(produce(2, ("ponds", 0, batch(keyed("c")))))
+            first = await cluster[0].receives(PRODUCE)
+            neighbour.send(produce(9, ("ponds", 0, batch(keyed("n")))))
+            await until(lambda: forebay.count("forebay_produce_requests_total", "client") == 4)
+            assert len(cluster[0].requests(PRODUCE)) == 2
+            first.answer()
+            asked = [await cluster[0].receives(PRODUCE) for _ in range(2)]
+            second, others = sorted(asked, key=lambda found: found.values == ["n"])
+            assert (second.values, others.values) == (["b" * 5_000], ["n"])
+            others.answer()
+            await neighbour.receives(9)
+            assert len(cluster[0].requests(PRODUCE)) == 4
+            second.answer()
+            (await cluster[0].receives(PRODUCE)).answer()
+            told = [only(response) for response in await client.receives(0, 1, 2)]
+            assert [answer.error_code for answer in told] == [NONE] * 3
+            assert [value[0] for value in cluster.values("ponds", 0)] == ["w", "a", "n", "b", "c"]
+
+    @in_loop
+    @pytest.mark.parametrize("acks", [0, 1])
+    async def test_one_after_the_other_all_arrive(self, acks: int) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, max_decompressed_bytes=1_000) as forebay,
+        ):
+            client = await forebay.client(0)
+            await warm(client, "ponds")
+            values = [("b" if number % 2 else "l" * 2_000) + str(number) for number in range(20)]
+            for number, value in enumerate(values):
+                client.send(produce(number, ("ponds", 0, batch(keyed(value), GZIP)), acks=acks))
+            client.send(echo(99))
+            await client.receives(*(range(20) if acks else ()), 99)
+            await until(lambda: len(cluster.values("ponds", 0)) == 21)
+            if acks:
+                assert cluster.values("ponds", 0)[1:] == values
+
     @in_loop
     async def test_a_wrong_checksum_is_told_for_its_partition_alone(self) -> None:
         async with FakeCluster({"ponds": [0, 0, 0]}) as cluster, running(cluster.bootstrap) as forebay:

@@ -6,7 +6,6 @@ import pytest
 
 from forebay_codecs import produce_request
 from forebay_codecs.compression import GZIP, NONE
-from forebay_codecs.error_codes import CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE
 from forebay_codecs.record_batch import ClientBatch
 from forebay_policies.eligibility import Eligibility
 from forebay_proxy.metrics import Stats
@@ -115,23 +114,24 @@ class TestTouched:
         assert desk.reasons() == {"mixed": 1}
 
 
-class TestRefused:
+class TestLeftToTheBroker:
     @pytest.mark.parametrize(
-        ("bad", "code", "reason"),
+        ("bad", "reason"),
         [
-            (batch(null_key("a"), crc=1), CORRUPT_MESSAGE, "corrupt"),
-            (batch(null_key("a"), last_offset_delta=1), INVALID_RECORD, "invalid"),
-            (seal(encode_section(null_key("a")), count=2), INVALID_RECORD, "invalid"),
-            (seal(encode_section(null_key("a")) + b"\0", count=1), INVALID_RECORD, "invalid"),
-            (seal(b"", count=0), INVALID_RECORD, "invalid"),
-            (seal(b"no gzip", count=1, attributes=GZIP), CORRUPT_MESSAGE, "corrupt"),
-            (batch(null_key("a" * (CAP + 1)), GZIP), MESSAGE_TOO_LARGE, "too_large"),
+            (batch(null_key("a"), crc=1), "corrupt"),
+            (batch(null_key("a"), last_offset_delta=1), "invalid"),
+            (seal(encode_section(null_key("a")), count=2), "invalid"),
+            (seal(encode_section(null_key("a")) + b"\0", count=1), "invalid"),
+            (seal(b"", count=0), "invalid"),
+            (seal(b"no gzip", count=1, attributes=GZIP), "corrupt"),
+            (batch(null_key("a" * (CAP + 1)), GZIP), "too_large"),
         ],
     )
-    def test_for_its_partition_only(self, bad: bytes, code: int, reason: str) -> None:
+    def test_what_cannot_be_opened_goes_on_as_it_came(self, bad: bytes, reason: str) -> None:
         desk = Desk()
         found = desk.sort(("ponds", 0, batch(keyed("a"))), ("ponds", 1, bad), ("ponds", 2, batch(keyed("b"))))
-        assert [(refused.slot, refused.error_code) for refused in found.refused] == [(1, code)]
+        assert [(entry.slot, bytes(entry.batch)) for entry in found.untouched] == [(1, bad)]
+        assert (found.unread, found.refused) == (True, [])
         assert [touched.slot for touched in found.touched] == [0, 2]
         assert desk.reasons() == {"keyed": 2, reason: 1}
 
@@ -140,7 +140,7 @@ class TestRefused:
         large = [batch(null_key("a" * (CAP // 3)), codec) for codec in (NONE, GZIP, GZIP, GZIP, NONE)]
         found = Desk().sort(*[("ponds", index, records) for index, records in enumerate(large)])
         assert [touched.slot for touched in found.touched] == [0, 1, 2, 4]
-        assert [(refused.slot, refused.error_code) for refused in found.refused] == [(3, MESSAGE_TOO_LARGE)]
+        assert [entry.slot for entry in found.untouched] == [3]
 
     @pytest.mark.parametrize("bad", [seal(b"no gzip", count=1, attributes=GZIP), batch(null_key("a" * CAP), GZIP)])
     def test_what_was_decompressed_in_vain_counts_too(self, bad: bytes) -> None:
@@ -161,8 +161,8 @@ def test_all_kinds_beside_each_other_keep_their_slots() -> None:
     ]
     found = Desk().sort(*frame_batches)
     assert [touched.slot for touched in found.touched] == [0, 4, 4]
-    assert [refused.slot for refused in found.refused] == [3]
     assert [(entry.slot, entry.topic, bytes(entry.batch)) for entry in found.untouched] == [
         (1, "ponds", frame_batches[1][2]),
         (2, "raw", frame_batches[2][2]),
+        (3, "lakes", frame_batches[3][2]),
     ]
