@@ -21,12 +21,12 @@ from forebay_policies.accumulator import Accumulator, TopicQueues
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.eligibility import Reason
 from forebay_policies.producer_batch import Lane, Part
-from forebay_proxy.journal import Journal
-from forebay_proxy.journal_files import JournalFiles
-from forebay_proxy.ledger import Ledger
-from forebay_proxy.metrics import Stats
-from forebay_proxy.produce_completion import ProduceCompletion
-from forebay_proxy.produce_sorting import Seen, Sorted, Touched
+from forebay_proxy.journal.files import JournalFiles
+from forebay_proxy.journal.recorder import Journal
+from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.produce.completion import ProduceCompletion
+from forebay_proxy.produce.ledger import Ledger
+from forebay_proxy.produce.sorting import Seen, Sorted, Touched
 from tests.codecs.record_oracle import Record, encode_batch
 from tests.kit.forebay import ForebayProcess
 

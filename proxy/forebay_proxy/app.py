@@ -24,31 +24,31 @@ from forebay_policies.linger import Linger
 from forebay_policies.metadata_cache import Ages, MetadataCache
 from forebay_policies.producer_batch import ProducerBatch
 from forebay_policies.uniform_partitioner import UniformPartitioner
-from forebay_proxy.broker_versions import BrokerVersions
-from forebay_proxy.client_connection import ClientConnection
-from forebay_proxy.cluster import Cluster, Node
-from forebay_proxy.connections import Connections
-from forebay_proxy.deadlines import Deadlines
-from forebay_proxy.delivery import Delivery
-from forebay_proxy.descriptors import raise_limit
-from forebay_proxy.gateway import Shared
-from forebay_proxy.journal import Journal, Sink
-from forebay_proxy.journal_files import JournalFiles
-from forebay_proxy.journal_gauges import gauge_row
-from forebay_proxy.journal_topic import JournalTopic
-from forebay_proxy.ledger import Ledger
-from forebay_proxy.listener import Listeners
+from forebay_proxy.brokers.broker_versions import BrokerVersions
+from forebay_proxy.brokers.cluster import Cluster, Node
+from forebay_proxy.brokers.metadata_updater import MetadataUpdater
+from forebay_proxy.clients.client_connection import ClientConnection
+from forebay_proxy.clients.connections import Connections
+from forebay_proxy.clients.descriptors import raise_limit
+from forebay_proxy.clients.gateway import Shared
+from forebay_proxy.clients.listener import Listeners
+from forebay_proxy.clients.metadata_handler import MetadataHandler
+from forebay_proxy.clients.opaque_connection import OpaqueConnection
+from forebay_proxy.config.settings import HostPort, Settings
+from forebay_proxy.journal.files import JournalFiles
+from forebay_proxy.journal.gauges import gauge_row
+from forebay_proxy.journal.recorder import Journal, Sink
 from forebay_proxy.logs import RateLimited, get_logger
-from forebay_proxy.metadata_handler import MetadataHandler
-from forebay_proxy.metadata_updater import MetadataUpdater
-from forebay_proxy.metrics import Stats
-from forebay_proxy.opaque_connection import OpaqueConnection
-from forebay_proxy.produce_handler import ProduceHandler
-from forebay_proxy.produce_sorting import Sorter
-from forebay_proxy.sender import Sender
-from forebay_proxy.settings import HostPort, Settings
-from forebay_proxy.topic_partitioners import TopicPartitioners
-from forebay_proxy.traffic_metrics import FlushMetrics, TrafficMetrics
+from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.traffic import FlushMetrics, TrafficMetrics
+from forebay_proxy.produce.deadlines import Deadlines
+from forebay_proxy.produce.delivery import Delivery
+from forebay_proxy.produce.handler import ProduceHandler
+from forebay_proxy.produce.journal_topic import JournalTopic
+from forebay_proxy.produce.ledger import Ledger
+from forebay_proxy.produce.sender import Sender
+from forebay_proxy.produce.sorting import Sorter
+from forebay_proxy.produce.topic_partitioners import TopicPartitioners
 
 log = get_logger()
 

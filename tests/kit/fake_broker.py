@@ -32,7 +32,7 @@ from forebay_codecs.metadata_response import assemble, encode_cluster, encode_to
 from forebay_codecs.primitives import Reader, Writer
 from forebay_codecs.produce_request import ProduceRequest
 from forebay_codecs.produce_response import PartitionResponse
-from forebay_proxy.settings import HostPort
+from forebay_proxy.config.settings import HostPort
 from tests.codecs.record_oracle import Record, decode_batch
 from tests.kit.event_loop import soon
 from tests.kit.ports import LOOPBACK, free_port

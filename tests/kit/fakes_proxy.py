@@ -12,7 +12,7 @@ from forebay_codecs.record_batch import ClientBatch, open_batch, read_header
 from forebay_policies.accumulator import Accumulator, PartitionQueue
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.producer_batch import Lane, Part, ProducerBatch
-from forebay_proxy.cluster import Cluster
+from forebay_proxy.brokers.cluster import Cluster
 from tests.codecs.record_oracle import Record, decode_batch
 from tests.kit.wire import batch
 

@@ -12,10 +12,10 @@ from forebay_codecs.error_codes import NONE
 from forebay_policies import linger
 from forebay_proxy import app as app_module
 from forebay_proxy.app import App
+from forebay_proxy.clients.opaque_connection import MAX_HELD
 from forebay_proxy.errors import StartError
-from forebay_proxy.metrics import Stats
-from forebay_proxy.opaque_connection import MAX_HELD
-from forebay_proxy.sender import Sender
+from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.produce.sender import Sender
 from tests.kit.app import Running, running, settings
 from tests.kit.event_loop import in_loop, soon, turns, until
 from tests.kit.fake_broker import FakeCluster
