@@ -49,6 +49,7 @@ HOT = (
     "proxy/forebay_proxy/clients/request_router.py",
     "proxy/forebay_proxy/clients/response_orderer.py",
     "proxy/forebay_proxy/journal/recorder.py",
+    "proxy/forebay_proxy/produce/client.py",
     "proxy/forebay_proxy/produce/completion.py",
     "proxy/forebay_proxy/produce/delivery.py",
     "proxy/forebay_proxy/produce/handler.py",

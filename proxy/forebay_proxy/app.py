@@ -27,10 +27,9 @@ from forebay_policies.uniform_partitioner import UniformPartitioner
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.cluster import Cluster, Node
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
-from forebay_proxy.clients.client_connection import ClientConnection
+from forebay_proxy.clients.client_connection import ClientConnection, Shared
 from forebay_proxy.clients.connections import Connections
 from forebay_proxy.clients.descriptors import raise_limit
-from forebay_proxy.clients.gateway import Shared
 from forebay_proxy.clients.listener import Listeners
 from forebay_proxy.clients.metadata_handler import MetadataHandler
 from forebay_proxy.clients.opaque_connection import OpaqueConnection

@@ -13,23 +13,27 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import monotonic
-from typing import cast
+from typing import Protocol, cast
 
 from forebay_codecs import api_versions, metadata_request, produce_request
 from forebay_codecs.apis import APIS, PRODUCE, SASL_HANDSHAKE, Api
 from forebay_codecs.errors import Malformed
 from forebay_codecs.frame import Frame, FrameSplitter, FrameTooLarge, Head
 from forebay_codecs.header import LONGEST_HEADER, PEEK_SIZE, peek
+from forebay_policies.intake import Intake
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.descriptors import unread
-from forebay_proxy.clients.gateway import Shared
-from forebay_proxy.clients.metadata_handler import Told
+from forebay_proxy.clients.gateway import Gateway
+from forebay_proxy.clients.metadata_handler import MetadataHandler, Told
 from forebay_proxy.clients.opaque_connection import Buffer, Expected, OpaqueConnection
 from forebay_proxy.clients.request_router import Route, route
 from forebay_proxy.clients.response_orderer import ResponseOrderer
+from forebay_proxy.logs import RateLimited
+from forebay_proxy.metrics.traffic import TrafficMetrics
 from forebay_proxy.produce.completion import OnDone, ProduceCompletion
-from forebay_proxy.produce.handler import ACKS, WAITS
+from forebay_proxy.produce.handler import ACKS, WAITS, ProduceHandler
 
 # Why a client is held, beside the reasons of the produce path and of the intake.
 CONNECTING = "connecting"
@@ -41,6 +45,32 @@ CLOSING = "closing"
 
 _PRODUCE = APIS[PRODUCE]
 _numbers = itertools.count(1)
+
+
+class Places(Protocol):
+    """What a connection has a place in."""
+
+    def admits(self, connection: ClientConnection) -> bool:
+        """Whether one more of its address may stay."""
+
+    def gone(self, connection: ClientConnection) -> None: ...
+
+
+@dataclass(slots=True)
+class Shared:
+    """What all client connections of a process share."""
+
+    gateway: Gateway
+    places: Places
+    handler: ProduceHandler
+    metadata: MetadataHandler
+    metrics: TrafficMetrics
+    log: RateLimited
+    intake: Intake
+    max_request: int
+    max_in_flight: int
+    admin: str
+    """Where the admin endpoint listens; empty: nowhere."""
 
 
 class ClientConnection(asyncio.Protocol):

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from time import monotonic
-from typing import Protocol
 
 from forebay_codecs import error_codes, produce_request, produce_response
 from forebay_codecs.errors import Malformed
@@ -28,7 +27,8 @@ from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.metrics.registry import Stats
-from forebay_proxy.produce.completion import OnDone, ProduceCompletion
+from forebay_proxy.produce.client import Buffer, Client
+from forebay_proxy.produce.completion import ProduceCompletion
 from forebay_proxy.produce.deadlines import Deadlines
 from forebay_proxy.produce.ledger import Ledger
 from forebay_proxy.produce.sorting import Seen, Sorted, Sorter, Touched, Untouched
@@ -40,45 +40,6 @@ ACKS = (-1, 0, 1)
 
 WAITS = "produce"
 """Why a client is held while its request waits for metadata or memory."""
-
-
-Buffer = bytes | bytearray | memoryview
-
-
-class Client(Protocol):
-    """What the handler needs of the connection that a request came on."""
-
-    @property
-    def host(self) -> str:
-        """Where the client is."""
-
-    @property
-    def number(self) -> int:
-        """Of the connection, within this process."""
-
-    def reserve(self, acks: int) -> OnDone:
-        """Keep the response's place (none for acks=0). Called with the response frame, once."""
-
-    def hold(self, why: str) -> None:
-        """Take no further requests until released."""
-
-    def release(self, why: str) -> None: ...
-
-    def produced(self, records: int) -> None:
-        """It has sent so many records."""
-
-    def when_alone(self, ready: Callable[[], None]) -> None:
-        """Call `ready` once a single Produce request of the connection is unanswered: the one that asks."""
-
-    def send_own(
-        self,
-        frame: list[Buffer],
-        version: int,
-        correlation_id: int,
-        acks: int,
-        on_answer: Callable[[bytes | None], None],
-    ) -> None:
-        """A Produce request of the proxy's on the client's own upstream connection; None: the connection was lost."""
 
 
 class ProduceHandler:

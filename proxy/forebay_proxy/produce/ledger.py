@@ -8,7 +8,7 @@ they hold and what becomes of them is not looked at here.
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from forebay_codecs.content_crc import ContentCrc, content_crc
 from forebay_codecs.header import printable
@@ -16,11 +16,9 @@ from forebay_codecs.produce_request import ProduceRequest
 from forebay_policies.journal_rows import LedgerPart, LedgerRow
 from forebay_policies.producer_batch import Part
 from forebay_proxy.journal.recorder import Journal
+from forebay_proxy.produce.client import Client
+from forebay_proxy.produce.completion import ProduceCompletion
 from forebay_proxy.produce.sorting import Seen, Sorted, Touched
-
-if TYPE_CHECKING:
-    from forebay_proxy.produce.completion import ProduceCompletion
-    from forebay_proxy.produce.handler import Client
 
 
 class _Placed(NamedTuple):
