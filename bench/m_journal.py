@@ -152,7 +152,8 @@ async def _measured(count: int) -> dict[str, tuple[float, float]]:
     makers = {"a batch": _batch_row, "a choice": _choice_row, "a ledger's request (30 records)": _ledger_row}
     for name, maker in makers.items():
         kept = _Kept()
-        journal = Journal(kept, 0, Stats())
+        journal = Journal(0, Stats())
+        journal.start(kept)
         work = maker(journal)
         began = time.process_time()
         for number in range(count):
@@ -173,7 +174,7 @@ async def _measured(count: int) -> dict[str, tuple[float, float]]:
 def _topic() -> TopicQueues:
     """Three partitions, each with a batch of one record."""
     pool = BufferPool(1 << 25, 4096, 16_384)
-    accumulator = Accumulator(pool, 16_384, 262_144, lambda queue, batch: None)
+    accumulator = Accumulator(pool, 16_384, 262_144)
     topic = accumulator.topic("bench")
     accumulator.set_leaders(topic, [0, 0, 0], 0.0)
     data = encode_batch([Record(None, b"x" * 100)])

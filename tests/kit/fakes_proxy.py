@@ -43,7 +43,7 @@ class FakeOwner:
 
 def accumulator(memory: int = 1 << 20) -> Accumulator:
     pool = BufferPool(memory, CHUNK, BATCH_SIZE)
-    return Accumulator(pool, BATCH_SIZE, BATCH_SIZE * 4, lambda queue, opened: None)
+    return Accumulator(pool, BATCH_SIZE, BATCH_SIZE * 4)
 
 
 def client_batch(records: list[Record], codec: int = 0) -> ClientBatch:

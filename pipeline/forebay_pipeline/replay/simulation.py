@@ -189,8 +189,8 @@ class Simulation:
         self._linger = Linger(settings.linger_ms)
         self._opened: list[tuple[PartitionQueue, ProducerBatch, int]] = []
         self._pool = BufferPool(settings.buffer_memory, settings.batch_initial_size, settings.batch_size)
-        self._accumulator = Accumulator(self._pool, settings.batch_size, settings.batch_max_size, self._batch_opened)
-        self._accumulator.on_ready = self._wake
+        self._accumulator = Accumulator(self._pool, settings.batch_size, settings.batch_max_size)
+        self._accumulator.observe(opened=self._batch_opened, ready=self._wake)
         self._held: dict[int, deque[Request]] = {}
         """Connections that are not read, and what they sent meanwhile."""
         self._brokers = {leader: _Broker(leader, times, rng) for leader, times in world.brokers.items()}

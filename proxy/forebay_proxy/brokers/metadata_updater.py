@@ -91,13 +91,21 @@ class _Waiting:
 class MetadataUpdater:
     """See the module. `run` is the task; everything else returns at once."""
 
-    def __init__(self, cluster: Cluster, cache: MetadataCache, settings: Settings, stats: Stats, rng: Random) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        cache: MetadataCache,
+        settings: Settings,
+        stats: Stats,
+        rng: Random,
+        journal: Journal | None = None,
+    ) -> None:
         self._cluster = cluster
         self._cache = cache
         self._settings = settings
         self._stats = stats
         self._rng = rng
-        self.journal: Journal | None = None
+        self._journal = journal
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._wanted: dict[str, None] = {}
@@ -367,10 +375,10 @@ class MetadataUpdater:
             raise
         finally:
             self._asking = set()
-            if self.journal is not None:
+            if self._journal is not None:
                 asked = len(names) if names is not None else ALL
                 sent = self._bytes["request"].value - sent
-                self.journal.metadata(asked, len(asked_ids), creates, asked_at, sent, len(response), error)
+                self._journal.metadata(asked, len(asked_ids), creates, asked_at, sent, len(response), error)
         self._bytes["response"].value += len(response)
         metadata = parse_metadata_response(response, version)
         found = self._cache.store(metadata, names or (), asked_at, names is None)

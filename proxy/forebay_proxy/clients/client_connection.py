@@ -61,7 +61,6 @@ class Shared:
     """What all client connections of a process share."""
 
     gateway: Gateway
-    places: Places
     handler: ProduceHandler
     metadata: MetadataHandler
     metrics: TrafficMetrics
@@ -76,8 +75,9 @@ class Shared:
 class ClientConnection(asyncio.Protocol):
     """See the module. `node_id` is the broker that the listener stands for; None for the bootstrap listener."""
 
-    def __init__(self, shared: Shared, node_id: int | None) -> None:
+    def __init__(self, shared: Shared, places: Places, node_id: int | None) -> None:
         self._shared = shared
+        self._places = places
         self.node_id = node_id
         self.number = next(_numbers)
         self.orderer = ResponseOrderer(self._write_out)
@@ -289,7 +289,7 @@ class ClientConnection(asyncio.Protocol):
         self.host = peer[0] if peer else ""
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
         self._shared.metrics.opened(self.node_id)
-        if not self._shared.places.admits(self):
+        if not self._places.admits(self):
             self.close()
 
     def data_received(self, data: bytes) -> None:
@@ -321,7 +321,7 @@ class ClientConnection(asyncio.Protocol):
         self._shared.intake.arrived(self)
         self._shared.metrics.closed(self.node_id)
         self._who.gone()
-        self._shared.places.gone(self)
+        self._places.gone(self)
 
     # Requests
 

@@ -29,7 +29,7 @@ GIVES_WAY_S: Final = 10.0
 
 
 class Connections:
-    """See the module. `make(node id or None)` makes the protocol of one that is let in."""
+    """See the module. `make(registry, node id or None)` makes the protocol of one that is let in."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class Connections:
         intake: Intake,
         metrics: TrafficMetrics,
         log: RateLimited,
-        make: Callable[[int | None], ClientConnection],
+        make: Callable[[Connections, int | None], ClientConnection],
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.most = most
-        self.on_empty: Callable[[], None] = lambda: None
+        self._empty = asyncio.Event()
         self._per_ip = settings.max_connections_per_ip
         self._idle = settings.connections_max_idle_ms / 1000
         self._upstream_idle = settings.upstream_max_idle_ms / 1000
@@ -68,7 +68,7 @@ class Connections:
         if self._closed or (len(self._all) >= self.most and not self._make_room(self._clock())):
             self._refuse("max_connections", "too many connections, closing a new one", most=self.most)
             return _Closing()
-        connection = self._make(node_id)
+        connection = self._make(self, node_id)
         self._all.add(connection)
         return connection
 
@@ -91,13 +91,19 @@ class Connections:
         if not self._of_ip[connection.host]:
             del self._of_ip[connection.host]
         if not self._all:
-            self.on_empty()
+            self._empty.set()
+
+    async def all_gone(self) -> None:
+        """Returns once there is no connection left."""
+        while self._all:
+            self._empty.clear()
+            await self._empty.wait()
 
     def close(self) -> None:
         """Let nobody in any more."""
         self._closed = True
 
-    async def mind(self) -> None:
+    async def run(self) -> None:
         """The task: see who stalls, who is idle and who does not leave."""
         ticks = 0
         while True:
@@ -105,6 +111,7 @@ class Connections:
             ticks += 1
             self._intake.tick(self._clock())
             if ticks % LOOK_EVERY == 0:
+                self._log.flush()
                 self.look(self._clock())
 
     def look(self, now: float) -> None:

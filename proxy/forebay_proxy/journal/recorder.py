@@ -62,16 +62,19 @@ class Sink(Protocol):
 
 
 class Journal:
-    """See the module. `gauges` makes the row that is written once a second. Times are those of `monotonic`."""
+    """Never holds anybody up: rows go to the sink from `start` on, or are dropped. Times are those of `monotonic`.
 
-    def __init__(self, sink: Sink, worker: int, stats: Stats, own_topic: str = "") -> None:
+    `own_topic`: rows of batches of that topic are not written.
+    """
+
+    def __init__(self, worker: int, stats: Stats, own_topic: str = "") -> None:
         self.worker = worker
         self.started_us = time.time_ns() // 1000
         self.process = f"{socket.gethostname()}-{os.getpid()}-{self.started_us:x}"
-        self.gauges: Callable[[], GaugeRow] | None = None
-        self._sink = sink
+        self._sink: Sink | None = None
+        self._gauges: Callable[[], GaugeRow] | None = None
         self._own_topic = own_topic
-        self._at_once = sink.at_once
+        self._at_once = 0
         self._rows: list[Row] = []
         self._lines: list[bytes] = []
         self._size = 0
@@ -80,12 +83,19 @@ class Journal:
         """Rows that are lines."""
         self._encoder = msgspec.json.Encoder()
         self._written = stats.counter("forebay_journal_rows_total")
-        stats.counter_from("forebay_journal_rows_dropped_total", lambda: sink.dropped)
+        stats.counter_from("forebay_journal_rows_dropped_total", self._dropped)
         self._offset = time.time() - monotonic()
         self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        self._sink.open()
+    def _dropped(self) -> int:
+        return self._sink.dropped if self._sink is not None else 0
+
+    def start(self, sink: Sink, gauges: Callable[[], GaugeRow] | None = None) -> None:
+        """Open `sink` and write to it; `gauges` makes a row once a second. StartError where it cannot be opened."""
+        sink.open()
+        self._sink = sink
+        self._at_once = sink.at_once
+        self._gauges = gauges
         self._task = asyncio.get_running_loop().create_task(self._keep_handing_over())
 
     async def close(self) -> None:
@@ -94,6 +104,7 @@ class Journal:
             self._task.cancel()
             self._task = None
             self._hand_over()
+            assert self._sink is not None
             await self._sink.close()
 
     def time_us(self, now: float) -> int:
@@ -104,7 +115,7 @@ class Journal:
         self._rows.append(row)
         if len(self._rows) >= ROWS_AT_ONCE:
             self._encode()
-            if self._size >= self._at_once:
+            if self._size >= self._at_once and self._sink is not None:
                 self._hand_over()
 
     def batch(
@@ -174,9 +185,9 @@ class Journal:
     async def _keep_handing_over(self) -> None:
         next_gauges = monotonic()
         while True:
-            if self.gauges is not None and monotonic() >= next_gauges:
+            if self._gauges is not None and monotonic() >= next_gauges:
                 next_gauges = max(next_gauges + GAUGES_S, monotonic())
-                self.write(self.gauges())
+                self.write(self._gauges())
             self._hand_over()
             self._offset = time.time() - monotonic()  # the clock of the day is set now and then
             await asyncio.sleep(HAND_OVER_S)
@@ -197,4 +208,5 @@ class Journal:
             self._lines.clear()
             self._size = self._encoded = 0
             self._written.value += rows
+            assert self._sink is not None
             self._sink.put(lines, rows)

@@ -456,13 +456,13 @@ class Gathered:
 @in_loop
 async def test_a_sink_is_given_not_much_more_than_it_wants() -> None:
     sink = Gathered()
-    journal = Journal(sink, 0, Stats())
+    journal = Journal(0, Stats())
+    journal.start(sink)
     row = make.ledger_row([], client_id="c" * 32_767)
     for _ in range(300):
         journal.write(row)
     for _ in range(300):
         journal.write(make.batch_row())
-    journal.start()
     await asyncio.sleep(0)
     await journal.close()
     assert sum(rows for _, rows in sink.puts) == 600

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from time import monotonic
+from typing import cast
 
 from forebay_codecs.error_codes import REQUEST_TIMED_OUT
+from forebay_policies.accumulator import Accumulator
 from forebay_proxy.metrics.registry import Stats
 from forebay_proxy.produce import deadlines
 from forebay_proxy.produce.completion import ProduceCompletion
@@ -17,10 +19,11 @@ class Watch:
     def __init__(self) -> None:
         self.sweeps = 0
         self.stats = Stats()
-        self.deadlines = Deadlines(self.stats, self.swept)
+        self.deadlines = Deadlines(self.stats, cast(Accumulator, self))
         self.done: list[ProduceCompletion] = []
 
-    def swept(self) -> None:
+    def drop_abandoned(self, now: float) -> None:
+        """As the accumulator is told after each sweep."""
         self.sweeps += 1
 
     def add(self, seconds: float) -> ProduceCompletion:
