@@ -333,6 +333,28 @@ class Accumulator:
             for queue in list(queues):
                 self._next(queue, now)
 
+    def drop_done(self, now: float) -> None:
+        """Take out of everything that waits the records whose client has its answer, "timed out": it may send them
+        again, and what was told as failed before it left must not come after that."""
+        for topic in list(self.topics.values()):  # whoever gets the memory appends at once
+            for queue in list(topic.queues.values()):
+                for batch in list(queue.batches):
+                    done = [part for part in batch.parts if part.owner.done]
+                    if len(done) == len(batch.parts):
+                        self.take_out(queue, batch)
+                        self._gone(queue, batch)
+                    elif done:
+                        self._cut(queue, batch)
+                self.refresh(queue, now)
+
+    def _cut(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        rest = batch.without_done(self.next_number())
+        queue.batches[queue.batches.index(batch)] = rest
+        if queue.open.get(batch.lane) is batch:
+            del queue.open[batch.lane]
+        queue.topic.add_load(queue, rest.size)
+        self._gone(queue, batch)
+
     @property
     def queued_batches(self) -> int:
         return sum(len(q.batches) for topic in self.topics.values() for q in topic.queues.values())

@@ -107,7 +107,13 @@ class App:
         )
         self._handler = ProduceHandler(
             self._accumulator,
-            Sorter(eligibility, self._cluster.is_internal, settings.max_decompressed_bytes, stats),
+            Sorter(
+                eligibility,
+                self._cluster.is_internal,
+                self._cluster.has_choice,
+                settings.max_decompressed_bytes,
+                stats,
+            ),
             partitioners.of,
             self._cluster,
             self._updater,

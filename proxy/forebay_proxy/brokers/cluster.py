@@ -159,6 +159,11 @@ class Cluster:
         state = self.topics.get(name)
         return state is not None and state.internal
 
+    def has_choice(self, name: str) -> bool:
+        """Whether a record of the topic could be on more than one partition, as far as is known."""
+        state = self.topics.get(name)
+        return state is None or state.queues.partition_count != 1
+
     def usable(self, name: str) -> TopicState | None:
         """The topic, if its partitions are known."""
         state = self.topics.get(name)

@@ -49,7 +49,7 @@ class Deadlines:
         if due:
             self._expired.value += len(due)
             log.warning("produce requests not acknowledged in time", requests=len(due))
-        self._accumulator.drop_abandoned(now)
+            self._accumulator.drop_done(now)
         if self._live and self._timer is None:  # a client that was just answered may have sent more
             self._timer = self._loop.call_later(INTERVAL, self._sweep)
 

@@ -384,7 +384,7 @@ class TestTopic:
     @in_loop
     async def test_rows_are_records_of_the_topic_and_do_not_tell_of_it(self) -> None:
         async with (
-            FakeCluster({"ponds": [0], "journal": [0, 0]}) as cluster,
+            FakeCluster({"ponds": [0, 0], "journal": [0, 0]}) as cluster,
             running(cluster.bootstrap, journal_topic="journal", journal_ledger=True) as forebay,
         ):
             client = await forebay.client(0)
