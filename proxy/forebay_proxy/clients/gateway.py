@@ -6,7 +6,6 @@ brokers, and news for everybody in what one client was answered.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from time import monotonic
 from typing import Final
@@ -16,6 +15,7 @@ from forebay_policies import retry
 from forebay_policies.metadata_cache import MetadataCache
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.cluster import Cluster, Node
+from forebay_proxy.brokers.dial import dial
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.brokers.reachability import BrokerAddresses, Reachability
 from forebay_proxy.clients.listener import Listeners
@@ -70,12 +70,10 @@ class Gateway:
 
     async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> None:
         """Connect `protocol` to a broker (None: to any). Raises OSError where none can be reached."""
-        loop = asyncio.get_running_loop()
         error: OSError = ConnectionError("the broker is no longer known")
         for host, port in self._addresses.of(node_id):
             try:
-                async with asyncio.timeout(self._setup_timeout):
-                    await loop.create_connection(lambda: protocol, host, port)
+                await dial(host, port, self._setup_timeout, lambda: protocol)
                 return
             except OSError as failure:  # TimeoutError is one
                 error = failure
