@@ -1,15 +1,15 @@
-"""Broker addresses inside responses, put in the proxy's terms: an address that leaks leads the client around the proxy.
+"""Broker addresses in responses, replaced by the proxy's own: a client that learns a real one bypasses the proxy.
 
 In: a whole response, from correlation_id on (no size prefix), its API version, and `translate`. Out: the same response
-with every broker's host and port replaced, everything else byte for byte as it came, what stands behind the last field
-included. Wrong bytes: Malformed.
+with every broker's host and port replaced; everything else, including bytes after the last field, is copied unchanged.
+Raises Malformed.
 
-`translate` is called for every broker that a response names, so the proxy learns of brokers through it. Where it
-answers None the broker has no listener, and its entry is left out. A coordinator cannot be left out, since the client
-waits for that very answer: it becomes COORDINATOR_NOT_AVAILABLE, which the client retries.
+`translate` is called for every broker that a response names, which is also how the proxy discovers brokers. If it
+returns None, the broker has no listener and its entry is dropped. A coordinator cannot be dropped, since it is what the
+client asked for: it becomes COORDINATOR_NOT_AVAILABLE, which clients retry.
 
 Sources: Kafka's FindCoordinatorResponse, DescribeClusterResponse, ProduceResponse, ShareFetchResponse and
-ShareAcknowledgeResponse.json; NodeEndpoints is KIP-951. Metadata and Fetch have files of their own.
+ShareAcknowledgeResponse.json; NodeEndpoints is KIP-951. Metadata is in metadata.py, Fetch in fetch_response.py.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ from forebay_codecs.header import response_header_size
 from forebay_codecs.primitives import Reader, Writer
 
 Translate: TypeAlias = Callable[[int, str, int], tuple[str, int] | None]
-"""(node_id, host, port) of a broker → (host, port) of the proxy's listener for it; None: it has no listener."""
+"""(node_id, host, port) of a broker → (host, port) of the proxy's listener for it; None: there is no listener."""
 
 NODE_ENDPOINTS_TAG: Final = 0
-"""The tagged field of NodeEndpoints in Produce and Fetch responses."""
+"""NodeEndpoints, as a tagged field of Produce and Fetch responses."""
 
 PRODUCE_NAMES_BROKERS_FROM: Final = 10
+"""The first version of Produce responses with NodeEndpoints."""
 
 _FIND_COORDINATOR_FLEXIBLE_FROM: Final = 3
 _FIND_COORDINATOR_ARRAY_FROM: Final = 4
 _CONTROLLERS: Final = 2
-"""DescribeCluster's endpoint_type for controllers."""
+"""endpoint_type in DescribeCluster."""
 
 
 def rewrite_brokers(reader: Reader, flexible: bool, translate: Translate, skip_rest: Callable[[Reader], None]) -> bytes:
-    """Read an array of [node_id int32, host string, port int32, rest] and give it back translated.
+    """Read an array of [node_id int32, host string, port int32, rest]; return it encoded with translated addresses.
 
-    `skip_rest` walks the rest of an element (rack and the like), which is copied.
+    `skip_rest` moves the reader past the rest of an element (rack and so on), which is copied.
     """
     kept = 0
     elements = Writer()
@@ -63,7 +64,7 @@ def rewrite_brokers(reader: Reader, flexible: bool, translate: Translate, skip_r
 def rewrite_node_endpoints(
     data: bytes, fields: list[tuple[int, int, int]], translate: Translate
 ) -> list[tuple[int, bytes]]:
-    """The tagged fields (tag, start, end) of `data` as (tag, bytes), NodeEndpoints translated, the others copied."""
+    """Tagged fields given as (tag, start, end) in `data`, returned as (tag, value) with NodeEndpoints translated."""
     rewritten = []
     for tag, start, end in fields:
         value = data[start:end]
@@ -75,7 +76,7 @@ def rewrite_node_endpoints(
 
 
 def rewrite_find_coordinator(response: bytes, version: int, translate: Translate) -> bytes:
-    """v0–v3 name one coordinator, v4+ one a key. An entry with an error has node id −1 and stays as it is."""
+    """v0–v3 name one coordinator, v4+ one for each key. An entry with an error has node_id −1 and is copied."""
     flexible = version >= _FIND_COORDINATOR_FLEXIBLE_FROM
     reader = Reader(response, response_header_size(response, flexible))
     if version >= 1:
@@ -144,7 +145,7 @@ def _rewrite_coordinator(reader: Reader, out: Writer, translate: Translate) -> N
 
 
 def rewrite_describe_cluster(response: bytes, version: int, translate: Translate) -> bytes:
-    """Brokers are translated; controllers (endpoint_type 2) are left out, since no listener stands for a controller."""
+    """Translate brokers; drop controllers (endpoint_type 2), for which there are no listeners."""
     reader = Reader(response, response_header_size(response, True))
     reader.skip(6)  # throttle_time_ms, error_code
     reader.nullable_string(True)  # error_message
@@ -167,7 +168,7 @@ def rewrite_describe_cluster(response: bytes, version: int, translate: Translate
 
 
 def rewrite_produce(response: bytes, version: int, translate: Translate) -> bytes:
-    """NodeEndpoints is tagged field 0 at the end of v10+; older responses name no broker and come back unread."""
+    """From v10 on NodeEndpoints is the response's tagged field 0. Older ones name no broker: returned unread."""
     if version < PRODUCE_NAMES_BROKERS_FROM:
         return response
     reader = Reader(response, response_header_size(response, True))
@@ -194,7 +195,7 @@ def rewrite_produce(response: bytes, version: int, translate: Translate) -> byte
 
 
 def rewrite_share_fetch(response: bytes, version: int, translate: Translate) -> bytes:
-    """v1+ (v0 was early access and is gone). NodeEndpoints stands behind the topics; records are jumped over."""
+    """v1+ (v0 was early access only). NodeEndpoints follows the topics; record bytes are skipped, not read."""
     reader = Reader(response, response_header_size(response, True))
     reader.skip(6)  # throttle_time_ms, error_code
     reader.nullable_string(True)  # error_message
@@ -217,7 +218,7 @@ def rewrite_share_fetch(response: bytes, version: int, translate: Translate) -> 
 
 
 def rewrite_share_acknowledge(response: bytes, version: int, translate: Translate) -> bytes:
-    """v1+ (v0 was early access and is gone)."""
+    """v1+ (v0 was early access only). NodeEndpoints follows the topics."""
     reader = Reader(response, response_header_size(response, True))
     reader.skip(6)  # throttle_time_ms, error_code
     reader.nullable_string(True)  # error_message
@@ -235,7 +236,7 @@ def rewrite_share_acknowledge(response: bytes, version: int, translate: Translat
 
 
 def _rewrite_last_node_endpoints(reader: Reader, translate: Translate) -> bytes:
-    """NodeEndpoints as the last field of a response, tagged fields behind it."""
+    """NodeEndpoints as a response's last field, followed only by its tagged fields."""
     start = reader.pos
     endpoints = rewrite_brokers(reader, True, translate, _skip_rack)
     end = reader.pos
@@ -244,8 +245,8 @@ def _rewrite_last_node_endpoints(reader: Reader, translate: Translate) -> bytes:
 
 
 def splice(data: bytes, start: int, end: int, replacement: bytes) -> bytes:
-    """`data` with data[start:end] replaced. Views, because a ShareFetch response may be large."""
-    view = memoryview(data)
+    """`data` with data[start:end] replaced."""
+    view = memoryview(data)  # spares a copy of what may be a large ShareFetch response
     return b"".join((view[:start], replacement, view[end:]))
 
 
