@@ -22,7 +22,7 @@ LONGEST_HEADER = PEEK_SIZE + 2 + 0x7FFF
 
 
 def peek(data: bytes, pos: int) -> tuple[int, int, int]:
-    """(api_key, api_version, correlation_id) of the request that begins at `pos`, of which PEEK_SIZE bytes are there."""
+    """(api_key, api_version, correlation_id) of the request that begins at `pos`; PEEK_SIZE bytes must be there."""
     key, version, correlation_id = _PEEK.unpack_from(data, pos)
     return key, version, correlation_id
 

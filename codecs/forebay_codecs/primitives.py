@@ -119,7 +119,7 @@ class Reader:
         return start, self.pos
 
     def nullable_array(self, flexible: bool) -> int:
-        """The number of elements that follow, −1 for null; no more than there are bytes, since each takes at least one."""
+        """The number of elements that follow, −1 for null; no more than bytes are left, as each takes at least one."""
         count = self.uvarint() - 1 if flexible else self.i32()
         if count < -1 or count > self.end - self.pos:
             raise Malformed(f"array of {count} elements in {self.end - self.pos} bytes")
