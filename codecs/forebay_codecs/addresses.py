@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 
 from forebay_codecs.error_codes import COORDINATOR_NOT_AVAILABLE
 from forebay_codecs.header import response_header_size
-from forebay_codecs.primitives import Reader, Writer
+from forebay_codecs.primitives import FLEXIBLE, Reader, Writer
 
 Translate: TypeAlias = Callable[[int, str, int], tuple[str, int] | None]
 """(node_id, host, port) of a broker → (host, port) of the proxy's listener for it; None: there is no listener."""
@@ -36,7 +36,9 @@ _CONTROLLERS: Final = 2
 """endpoint_type in DescribeCluster."""
 
 
-def rewrite_brokers(reader: Reader, flexible: bool, translate: Translate, skip_rest: Callable[[Reader], None]) -> bytes:
+def rewrite_brokers(
+    reader: Reader, translate: Translate, skip_rest: Callable[[Reader], None], *, flexible: bool
+) -> bytes:
     """Read an array of [node_id int32, host string, port int32, rest]; return it encoded with translated addresses.
 
     `skip_rest` moves the reader past the rest of an element (rack and so on), which is copied.
@@ -53,7 +55,7 @@ def rewrite_brokers(reader: Reader, flexible: bool, translate: Translate, skip_r
         if address is None:
             continue
         kept += 1
-        _write_node(elements, node_id, address, flexible)
+        _write_node(elements, node_id, address, flexible=flexible)
         elements.raw(reader.data[rest : reader.pos])
     array = Writer()
     array.array(kept, flexible)
@@ -70,7 +72,7 @@ def rewrite_node_endpoints(
         value = data[start:end]
         if tag == NODE_ENDPOINTS_TAG:
             reader = Reader(value)
-            value = rewrite_brokers(reader, True, translate, _skip_rack) + value[reader.pos :]
+            value = rewrite_brokers(reader, translate, _skip_rack, flexible=True) + value[reader.pos :]
         rewritten.append((tag, value))
     return rewritten
 
@@ -78,14 +80,14 @@ def rewrite_node_endpoints(
 def rewrite_find_coordinator(response: bytes, version: int, translate: Translate) -> bytes:
     """v0–v3 name one coordinator, v4+ one for each key. An entry with an error has node_id −1 and is copied."""
     flexible = version >= _FIND_COORDINATOR_FLEXIBLE_FROM
-    reader = Reader(response, response_header_size(response, flexible))
+    reader = Reader(response, response_header_size(response, flexible=flexible))
     if version >= 1:
         reader.skip(4)  # throttle_time_ms
     start = reader.pos
     out = Writer()
     if version >= _FIND_COORDINATOR_ARRAY_FROM:
-        count = reader.array(True)
-        out.array(count, True)
+        count = reader.array(FLEXIBLE)
+        out.array(count, FLEXIBLE)
         for _ in range(count):
             _rewrite_coordinator(reader, out, translate)
     else:
@@ -103,30 +105,30 @@ def _rewrite_only_coordinator(reader: Reader, out: Writer, version: int, transla
     if version >= 1:
         reader.nullable_string(flexible)  # error_message
     node = reader.pos
-    node_id, host, port = _read_node(reader, flexible)
+    node_id, host, port = _read_node(reader, flexible=flexible)
     if node_id < 0:
         out.raw(reader.data[start : reader.pos])
         return
     address = translate(node_id, host, port)
     if address is not None:
         out.raw(reader.data[start:node])
-        _write_node(out, node_id, address, flexible)
+        _write_node(out, node_id, address, flexible=flexible)
         return
     out.i16(COORDINATOR_NOT_AVAILABLE)
     if version >= 1:
         out.nullable_string(None, flexible)
-    _write_node(out, -1, ("", -1), flexible)
+    _write_node(out, -1, ("", -1), flexible=flexible)
 
 
 def _rewrite_coordinator(reader: Reader, out: Writer, translate: Translate) -> None:
     """key, node_id, host, port, error_code, error_message, tagged fields."""
     start = reader.pos
-    reader.string(True)  # key
+    reader.string(FLEXIBLE)  # key
     node = reader.pos
-    node_id, host, port = _read_node(reader, True)
+    node_id, host, port = _read_node(reader, flexible=True)
     error = reader.pos
     reader.skip(2)  # error_code
-    reader.nullable_string(True)  # error_message
+    reader.nullable_string(FLEXIBLE)  # error_message
     tags = reader.pos
     reader.skip_tags()
     if node_id < 0:
@@ -135,32 +137,32 @@ def _rewrite_coordinator(reader: Reader, out: Writer, translate: Translate) -> N
     address = translate(node_id, host, port)
     out.raw(reader.data[start:node])
     if address is not None:
-        _write_node(out, node_id, address, True)
+        _write_node(out, node_id, address, flexible=True)
         out.raw(reader.data[error : reader.pos])
         return
-    _write_node(out, -1, ("", -1), True)
+    _write_node(out, -1, ("", -1), flexible=True)
     out.i16(COORDINATOR_NOT_AVAILABLE)
-    out.nullable_string(None, True)
+    out.nullable_string(None, FLEXIBLE)
     out.raw(reader.data[tags : reader.pos])
 
 
 def rewrite_describe_cluster(response: bytes, version: int, translate: Translate) -> bytes:
     """Translate brokers; drop controllers (endpoint_type 2), for which there are no listeners."""
-    reader = Reader(response, response_header_size(response, True))
+    reader = Reader(response, response_header_size(response, flexible=True))
     reader.skip(6)  # throttle_time_ms, error_code
-    reader.nullable_string(True)  # error_message
+    reader.nullable_string(FLEXIBLE)  # error_message
     controllers = version >= 1 and reader.i8() == _CONTROLLERS
-    reader.string(True)  # cluster_id
+    reader.string(FLEXIBLE)  # cluster_id
     reader.skip(4)  # controller_id
     start = reader.pos
 
     def skip_rest(broker: Reader) -> None:
-        broker.nullable_string(True)  # rack
+        broker.nullable_string(FLEXIBLE)  # rack
         if version >= 2:
             broker.skip(1)  # is_fenced
         broker.skip_tags()
 
-    brokers = rewrite_brokers(reader, True, _no_listener if controllers else translate, skip_rest)
+    brokers = rewrite_brokers(reader, _no_listener if controllers else translate, skip_rest, flexible=True)
     end = reader.pos
     reader.skip(4)  # cluster_authorized_operations
     reader.skip_tags()
@@ -171,19 +173,19 @@ def rewrite_produce(response: bytes, version: int, translate: Translate) -> byte
     """From v10 on NodeEndpoints is the response's tagged field 0. Older ones name no broker: returned unread."""
     if version < PRODUCE_NAMES_BROKERS_FROM:
         return response
-    reader = Reader(response, response_header_size(response, True))
-    for _ in range(reader.array(True)):
+    reader = Reader(response, response_header_size(response, flexible=True))
+    for _ in range(reader.array(FLEXIBLE)):
         if version >= 13:
             reader.skip(16)  # topic_id
         else:
-            reader.string(True)  # name
-        for _ in range(reader.array(True)):
+            reader.string(FLEXIBLE)  # name
+        for _ in range(reader.array(FLEXIBLE)):
             reader.skip(30)  # index, error_code, base_offset, log_append_time_ms, log_start_offset
-            for _ in range(reader.array(True)):
+            for _ in range(reader.array(FLEXIBLE)):
                 reader.skip(4)  # batch_index
-                reader.nullable_string(True)  # batch_index_error_message
+                reader.nullable_string(FLEXIBLE)  # batch_index_error_message
                 reader.skip_tags()
-            reader.nullable_string(True)  # error_message
+            reader.nullable_string(FLEXIBLE)  # error_message
             reader.skip_tags()
         reader.skip_tags()
     reader.skip(4)  # throttle_time_ms
@@ -196,20 +198,20 @@ def rewrite_produce(response: bytes, version: int, translate: Translate) -> byte
 
 def rewrite_share_fetch(response: bytes, version: int, translate: Translate) -> bytes:
     """v1+ (v0 was early access only). NodeEndpoints follows the topics; record bytes are skipped, not read."""
-    reader = Reader(response, response_header_size(response, True))
+    reader = Reader(response, response_header_size(response, flexible=True))
     reader.skip(6)  # throttle_time_ms, error_code
-    reader.nullable_string(True)  # error_message
+    reader.nullable_string(FLEXIBLE)  # error_message
     reader.skip(4)  # acquisition_lock_timeout_ms
-    for _ in range(reader.array(True)):
+    for _ in range(reader.array(FLEXIBLE)):
         reader.skip(16)  # topic_id
-        for _ in range(reader.array(True)):
+        for _ in range(reader.array(FLEXIBLE)):
             reader.skip(6)  # partition_index, error_code
-            reader.nullable_string(True)  # error_message
+            reader.nullable_string(FLEXIBLE)  # error_message
             reader.skip(2)  # acknowledge_error_code
-            reader.nullable_string(True)  # acknowledge_error_message
+            reader.nullable_string(FLEXIBLE)  # acknowledge_error_message
             _skip_current_leader(reader)
-            reader.nullable_bytes(True)  # records
-            for _ in range(reader.array(True)):
+            reader.nullable_bytes(FLEXIBLE)  # records
+            for _ in range(reader.array(FLEXIBLE)):
                 reader.skip(18)  # first_offset, last_offset, delivery_count
                 reader.skip_tags()
             reader.skip_tags()
@@ -219,16 +221,16 @@ def rewrite_share_fetch(response: bytes, version: int, translate: Translate) -> 
 
 def rewrite_share_acknowledge(response: bytes, version: int, translate: Translate) -> bytes:
     """v1+ (v0 was early access only). NodeEndpoints follows the topics."""
-    reader = Reader(response, response_header_size(response, True))
+    reader = Reader(response, response_header_size(response, flexible=True))
     reader.skip(6)  # throttle_time_ms, error_code
-    reader.nullable_string(True)  # error_message
+    reader.nullable_string(FLEXIBLE)  # error_message
     if version >= 2:
         reader.skip(4)  # acquisition_lock_timeout_ms
-    for _ in range(reader.array(True)):
+    for _ in range(reader.array(FLEXIBLE)):
         reader.skip(16)  # topic_id
-        for _ in range(reader.array(True)):
+        for _ in range(reader.array(FLEXIBLE)):
             reader.skip(6)  # partition_index, error_code
-            reader.nullable_string(True)  # error_message
+            reader.nullable_string(FLEXIBLE)  # error_message
             _skip_current_leader(reader)
             reader.skip_tags()
         reader.skip_tags()
@@ -238,7 +240,7 @@ def rewrite_share_acknowledge(response: bytes, version: int, translate: Translat
 def _rewrite_last_node_endpoints(reader: Reader, translate: Translate) -> bytes:
     """NodeEndpoints as a response's last field, followed only by its tagged fields."""
     start = reader.pos
-    endpoints = rewrite_brokers(reader, True, translate, _skip_rack)
+    endpoints = rewrite_brokers(reader, translate, _skip_rack, flexible=True)
     end = reader.pos
     reader.skip_tags()
     return splice(reader.data, start, end, endpoints)
@@ -256,15 +258,15 @@ def _skip_current_leader(reader: Reader) -> None:
 
 
 def _skip_rack(reader: Reader) -> None:
-    reader.nullable_string(True)  # rack
+    reader.nullable_string(FLEXIBLE)  # rack
     reader.skip_tags()
 
 
-def _read_node(reader: Reader, flexible: bool) -> tuple[int, str, int]:
+def _read_node(reader: Reader, *, flexible: bool) -> tuple[int, str, int]:
     return reader.i32(), reader.string(flexible), reader.i32()
 
 
-def _write_node(writer: Writer, node_id: int, address: tuple[str, int], flexible: bool) -> None:
+def _write_node(writer: Writer, node_id: int, address: tuple[str, int], *, flexible: bool) -> None:
     host, port = address
     writer.i32(node_id)
     writer.string(host, flexible)

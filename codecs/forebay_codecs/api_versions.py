@@ -15,7 +15,7 @@ from forebay_codecs.addresses import splice
 from forebay_codecs.apis import API_VERSIONS, APIS
 from forebay_codecs.error_codes import NONE, UNSUPPORTED_VERSION
 from forebay_codecs.header import PEEK_SIZE, begin_request, read_client_id
-from forebay_codecs.primitives import Reader, Writer
+from forebay_codecs.primitives import FLEXIBLE, Reader, Writer
 
 FLEXIBLE_FROM: Final = 3
 HIGHEST_WITH_SOFTWARE: Final = 4
@@ -33,10 +33,10 @@ def request(
     Software name and version are sent from v3 on; brokers reject any characters but letters, digits, "-" and ".".
     """
     flexible = version >= FLEXIBLE_FROM
-    writer = begin_request(API_VERSIONS, version, correlation_id, client_id, flexible)
+    writer = begin_request(API_VERSIONS, version, correlation_id, client_id, flexible=flexible)
     if flexible:
-        writer.string(software_name, True)
-        writer.string(software_version, True)
+        writer.string(software_name, FLEXIBLE)
+        writer.string(software_version, FLEXIBLE)
         writer.tags()
     return writer.getvalue()
 
@@ -49,8 +49,8 @@ def software(frame: bytes, version: int) -> tuple[str | None, str | None]:
     if not FLEXIBLE_FROM <= version <= HIGHEST_WITH_SOFTWARE:
         return None, None
     reader = Reader(frame, PEEK_SIZE)
-    read_client_id(reader, True)
-    return reader.string(True), reader.string(True)
+    read_client_id(reader, flexible=True)
+    return reader.string(FLEXIBLE), reader.string(FLEXIBLE)
 
 
 def parse_api_versions(response: bytes, version: int) -> dict[int, tuple[int, int]]:
@@ -129,7 +129,7 @@ def _at_tags(response: bytes) -> Reader | None:
     reader = Reader(response, 4)
     if reader.i16() != NONE:
         return None
-    for _ in range(reader.array(True)):
+    for _ in range(reader.array(FLEXIBLE)):
         reader.skip(6)
         reader.skip_tags()
     reader.skip(4)  # throttle_time_ms
@@ -144,7 +144,7 @@ def unsupported_version_response(correlation_id: int) -> bytes:
     writer = Writer()
     writer.i32(correlation_id)
     writer.i16(UNSUPPORTED_VERSION)
-    writer.array(1, False)
+    writer.array(1, flexible=False)
     api = APIS[API_VERSIONS]
     assert api.highest is not None
     _write_range(writer, API_VERSIONS, api.lowest, api.highest)

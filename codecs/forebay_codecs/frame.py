@@ -66,7 +66,7 @@ class Run:
 
     __slots__ = ("data", "last")
 
-    def __init__(self, data: bytes | memoryview, last: bool) -> None:
+    def __init__(self, data: bytes | memoryview, *, last: bool) -> None:
         self.data = data
         self.last = last
 
@@ -220,4 +220,4 @@ class FrameSplitter:
         run = chunk if whole else memoryview(chunk)[start : start + step]
         self._forward(step)
         self._left -= step
-        return Run(run, not self._left)
+        return Run(run, last=not self._left)

@@ -38,7 +38,7 @@ def printable(client_id: str) -> str:
 
 
 def begin_request(
-    api_key: int, version: int, correlation_id: int, client_id: str | None, flexible: bool = False
+    api_key: int, version: int, correlation_id: int, client_id: str | None, *, flexible: bool = False
 ) -> Writer:
     """A Writer that begins with the header of a request of the proxy's own, without the size prefix."""
     writer = Writer()
@@ -51,14 +51,14 @@ def begin_request(
     return writer
 
 
-def read_client_id(reader: Reader, flexible: bool) -> str | None:
+def read_client_id(reader: Reader, *, flexible: bool) -> str | None:
     """Read what follows correlation_id in a request header; the reader is then at the body. Raises Malformed."""
     client_id = reader.client_id()
     reader.skip_tags(flexible)
     return client_id
 
 
-def response_header_size(data: bytes, flexible: bool) -> int:
+def response_header_size(data: bytes, *, flexible: bool) -> int:
     """The length of a response's header in bytes, without the size prefix. Raises Malformed if it is cut short."""
     if len(data) < 4:
         raise Malformed("a response without a correlation id")

@@ -61,7 +61,7 @@ class _Converter:
         self.max_timestamp: i64 = 0
         self.codec: i64 = 0
 
-    def convert(self, data: bytes, start: i64, end: i64, wrapper: i64, stamps: bool) -> None:
+    def convert(self, data: bytes, start: i64, end: i64, wrapper: i64, *, stamps: bool) -> None:
         """Convert the messages in [start, end). `wrapper` is the magic of the message around them, −1 if there is none.
 
         `stamps`: none of their timestamps is the producer's.
@@ -106,15 +106,15 @@ class _Converter:
                 raise Malformed("a value does not end with its message")
             codec: i64 = attributes & _CODEC_MASK
             if codec == 0:
-                self._record(data, timestamp, stamped, key, key_size, pos, value_size)
+                self._record(data, timestamp, key, key_size, pos, value_size, stamped=stamped)
             elif wrapper >= 0:
                 raise Malformed("a wrapper in a wrapper")
             else:
-                self._unwrap(data[pos:stop], codec, magic, stamped)
+                self._unwrap(data[pos:stop], codec, magic, stamps=stamped)
             pos = stop
 
     def _record(
-        self, data: bytes, timestamp: i64, stamped: bool, key: i64, key_size: i64, value: i64, value_size: i64
+        self, data: bytes, timestamp: i64, key: i64, key_size: i64, value: i64, value_size: i64, *, stamped: bool
     ) -> None:
         if timestamp > _MAX_TIMESTAMP or timestamp < -_MAX_TIMESTAMP:
             raise BadBatch(INVALID_TIMESTAMP, "a timestamp is out of range")
@@ -130,7 +130,7 @@ class _Converter:
         append_record(self.out, timestamp - self.base_timestamp, self.count, data, key, key_size, value, value_size)
         self.count += 1
 
-    def _unwrap(self, value: bytes, codec: i64, magic: i64, stamps: bool) -> None:
+    def _unwrap(self, value: bytes, codec: i64, magic: i64, *, stamps: bool) -> None:
         if codec == compression.ZSTD or codec > compression.ZSTD:
             raise Malformed(f"compression codec {codec} in a message of format {magic}")
         if codec == compression.LZ4 and magic == 0:
@@ -140,7 +140,7 @@ class _Converter:
             raise Malformed("a wrapper of nothing")
         self.left -= len(inner)
         self.codec = codec
-        self.convert(inner, 0, len(inner), magic, stamps)
+        self.convert(inner, 0, len(inner), magic, stamps=stamps)
 
 
 def open_message_set(data: bytes, start: int, end: int, max_decompressed: int, now_ms: int) -> MessageSet:
@@ -150,11 +150,11 @@ def open_message_set(data: bytes, start: int, end: int, max_decompressed: int, n
     """
     converter = _Converter(now_ms, max_decompressed)
     try:
-        converter.convert(data, start, end, -1, False)
+        converter.convert(data, start, end, -1, stamps=False)
     except compression.TooLarge as error:
-        raise BadBatch(MESSAGE_TOO_LARGE, f"the messages decompress to {error}", True) from error
+        raise BadBatch(MESSAGE_TOO_LARGE, f"the messages decompress to {error}", opened=True) from error
     except Malformed as malformed:
-        raise BadBatch(CORRUPT_MESSAGE, str(malformed), converter.codec != 0) from malformed
+        raise BadBatch(CORRUPT_MESSAGE, str(malformed), opened=converter.codec != 0) from malformed
     if converter.count == 0:
         return MessageSet(None, 0)
     section = converter.out.getvalue()

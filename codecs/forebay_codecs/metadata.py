@@ -67,7 +67,7 @@ class Metadata(NamedTuple):
 def parse_metadata_response(response: bytes, version: int) -> Metadata:
     """Read a response of `version`; bytes after its last field are ignored, as in every client. Raises Malformed."""
     flexible = version >= FLEXIBLE_FROM
-    reader = Reader(response, response_header_size(response, flexible))
+    reader = Reader(response, response_header_size(response, flexible=flexible))
     throttle_time_ms = reader.i32() if version >= 3 else 0
     brokers = {}
     for _ in range(reader.array(flexible)):
@@ -94,7 +94,7 @@ def rewrite_metadata(response: bytes, version: int, translate: Translate) -> byt
     and ask again.
     """
     flexible = version >= FLEXIBLE_FROM
-    reader = Reader(response, response_header_size(response, flexible))
+    reader = Reader(response, response_header_size(response, flexible=flexible))
     if version >= 3:
         reader.skip(4)  # throttle_time_ms
     start = reader.pos
@@ -104,7 +104,7 @@ def rewrite_metadata(response: bytes, version: int, translate: Translate) -> byt
             broker.nullable_string(flexible)  # rack
         broker.skip_tags(flexible)
 
-    brokers = rewrite_brokers(reader, flexible, translate, skip_rest)
+    brokers = rewrite_brokers(reader, translate, skip_rest, flexible=flexible)
     end = reader.pos
     if version >= 2:
         reader.nullable_string(flexible)  # cluster_id
@@ -139,14 +139,14 @@ def _read_partition(reader: Reader, version: int) -> Partition:
     leader_id = reader.i32()
     leader_epoch = reader.i32() if version >= 7 else -1
     flexible = version >= FLEXIBLE_FROM
-    replicas = _read_nodes(reader, flexible)
-    isr = _read_nodes(reader, flexible)
-    offline = _read_nodes(reader, flexible) if version >= 5 else ()
+    replicas = _read_nodes(reader, flexible=flexible)
+    isr = _read_nodes(reader, flexible=flexible)
+    offline = _read_nodes(reader, flexible=flexible) if version >= 5 else ()
     reader.skip_tags(flexible)
     return Partition(error_code, partition_index, leader_id, leader_epoch, replicas, isr, offline)
 
 
-def _read_nodes(reader: Reader, flexible: bool) -> tuple[int, ...]:
+def _read_nodes(reader: Reader, *, flexible: bool) -> tuple[int, ...]:
     return tuple([reader.i32() for _ in range(reader.array(flexible))])
 
 

@@ -47,7 +47,7 @@ def parse_metadata_request(frame: bytes) -> MetadataRequest:
     if not 0 <= version <= MAX_VERSION:
         raise Malformed(f"Metadata v{version} is not understood")
     flexible = version >= FLEXIBLE_FROM
-    client_id = read_client_id(reader, flexible)
+    client_id = read_client_id(reader, flexible=flexible)
     count = reader.nullable_array(flexible)
     if count < 0 and version == 0:
         raise Malformed("null where the topics must stand")
@@ -77,8 +77,9 @@ def encode_metadata_request(
     client_id: str | None,
     version: int,
     topics: Sequence[str] | None,
-    allow_auto_topic_creation: bool = False,
     ids: Sequence[bytes] = (),
+    *,
+    allow_auto_topic_creation: bool = False,
 ) -> bytes:
     """A v4–v13 request of the proxy's own, header included.
 
@@ -90,7 +91,7 @@ def encode_metadata_request(
     if ids and version < ASK_BY_ID_FROM:
         raise ValueError(f"Metadata request v{version}: topics are asked for by id from v12 on")
     flexible = version >= FLEXIBLE_FROM
-    writer = begin_request(METADATA, version, correlation_id, client_id, flexible)
+    writer = begin_request(METADATA, version, correlation_id, client_id, flexible=flexible)
     writer.array(-1 if topics is None else len(topics) + len(ids), flexible)
     for name in topics or ():
         if version >= TOPIC_ID_FROM:
@@ -104,9 +105,9 @@ def encode_metadata_request(
         writer.tags()
     writer.boolean(allow_auto_topic_creation)
     if 8 <= version <= 10:
-        writer.boolean(False)  # include_cluster_authorized_operations
+        writer.boolean(value=False)  # include_cluster_authorized_operations
     if version >= 8:
-        writer.boolean(False)  # include_topic_authorized_operations
+        writer.boolean(value=False)  # include_topic_authorized_operations
     if flexible:
         writer.tags()
     return writer.getvalue()

@@ -52,7 +52,7 @@ def parse(frame: bytes) -> ProduceRequest:
     if not MIN_VERSION <= version <= MAX_VERSION:
         raise Malformed(f"Produce v{version} is not understood")
     flexible = version >= FLEXIBLE_FROM
-    client_id = read_client_id(reader, flexible)
+    client_id = read_client_id(reader, flexible=flexible)
     transactional_id = reader.nullable_string(flexible) if version >= RECORD_BATCHES_FROM else None
     acks = reader.i16()
     timeout_ms = reader.i32()
@@ -84,7 +84,7 @@ def peek_acks(frame: bytes) -> int | None:
         version = reader.i16()
         reader.i32()
         flexible = version >= FLEXIBLE_FROM
-        read_client_id(reader, flexible)
+        read_client_id(reader, flexible=flexible)
         if version >= RECORD_BATCHES_FROM:
             size = reader.uvarint() - 1 if flexible else reader.i16()
             reader.skip(max(0, size))  # transactional_id
@@ -108,7 +108,7 @@ def encode(
     flexible = version >= FLEXIBLE_FROM
     out: list[bytes | bytearray | memoryview] = []
     total = 0
-    writer = begin_request(API_KEY, version, correlation_id, client_id, flexible)
+    writer = begin_request(API_KEY, version, correlation_id, client_id, flexible=flexible)
     writer.nullable_string(None, flexible)
     writer.i16(acks)
     writer.i32(timeout_ms)

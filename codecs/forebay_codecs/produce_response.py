@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from forebay_codecs.primitives import Reader, Writer
+from forebay_codecs.primitives import FLEXIBLE, Reader, Writer
 from forebay_codecs.produce_request import FLEXIBLE_FROM
 
 
@@ -46,7 +46,7 @@ def parse(data: bytes, version: int) -> ProduceResponse:
     topics = []
     for _ in range(reader.array(flexible)):
         name = reader.string(flexible)
-        partitions = [_partition(reader, version, flexible) for _ in range(reader.array(flexible))]
+        partitions = [_partition(reader, version, flexible=flexible) for _ in range(reader.array(flexible))]
         reader.skip_tags(flexible)
         topics.append((name, partitions))
     throttle_time_ms = reader.i32() if version >= 1 else 0
@@ -60,14 +60,14 @@ def parse(data: bytes, version: int) -> ProduceResponse:
 
 def _nodes(reader: Reader) -> tuple[tuple[int, str, int], ...]:
     nodes = []
-    for _ in range(reader.array(True)):
-        nodes.append((reader.i32(), reader.string(True), reader.i32()))
-        reader.nullable_string(True)  # rack
+    for _ in range(reader.array(FLEXIBLE)):
+        nodes.append((reader.i32(), reader.string(FLEXIBLE), reader.i32()))
+        reader.nullable_string(FLEXIBLE)  # rack
         reader.skip_tags()
     return tuple(nodes)
 
 
-def _partition(reader: Reader, version: int, flexible: bool) -> PartitionResponse:
+def _partition(reader: Reader, version: int, *, flexible: bool) -> PartitionResponse:
     index = reader.i32()
     error_code = reader.i16()
     base_offset = reader.i64()

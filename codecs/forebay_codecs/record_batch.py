@@ -41,7 +41,7 @@ class BadBatch(Exception):
     `opened`: the fault showed only after its records, or as many as the limit allows, had been decompressed.
     """
 
-    def __init__(self, code: int, message: str, opened: bool = False) -> None:
+    def __init__(self, code: int, message: str, *, opened: bool = False) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
@@ -129,9 +129,9 @@ def open_batch(data: bytes, header: BatchHeader, max_decompressed: int) -> Clien
         section = compression.decompress(codec, body, max_decompressed) if codec else body
         found = records.scan(section, 0, len(section), header.record_count)
     except compression.TooLarge as error:
-        raise BadBatch(MESSAGE_TOO_LARGE, f"the record batch decompresses to {error}", True) from error
+        raise BadBatch(MESSAGE_TOO_LARGE, f"the record batch decompresses to {error}", opened=True) from error
     except Malformed as error:
-        raise BadBatch(INVALID_RECORD if not codec else CORRUPT_MESSAGE, str(error), codec != 0) from error
+        raise BadBatch(INVALID_RECORD if not codec else CORRUPT_MESSAGE, str(error), opened=codec != 0) from error
     return ClientBatch(
         data[start : start + HEADER_SIZE],
         body,

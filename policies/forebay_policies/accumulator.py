@@ -284,7 +284,7 @@ class Accumulator:
         self._gone(queue, batch)
         self.refresh(queue, now)
 
-    def send_back(self, queue: PartitionQueue, batches: Iterable[ProducerBatch], paused: bool, now: float) -> None:
+    def send_back(self, queue: PartitionQueue, batches: Iterable[ProducerBatch], now: float, *, paused: bool) -> None:
         """Put `batches`, which were taken out of this queue, back to its front, in their order.
 
         `paused`: nothing of the partition leaves until `resume`.
@@ -313,7 +313,7 @@ class Accumulator:
         self.landed(queue, batch)
         self._gone(queue, batch)
         queue.topic.add_load(queue, sum(piece.size for piece in pieces))
-        self.send_back(queue, pieces, False, now)
+        self.send_back(queue, pieces, now, paused=False)
 
     def move(self, batch: ProducerBatch, source: PartitionQueue, target: PartitionQueue, now: float) -> None:
         """Move a whole batch of a movable lane, waiting or just come back, to another partition of the topic."""

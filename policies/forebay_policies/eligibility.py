@@ -99,7 +99,7 @@ class Eligibility:
         """CLIENT_EXCLUDED, or None. A client without an id is matched as the empty string."""
         return None if self._client_ids.admit(client_id or "") else Reason.CLIENT_EXCLUDED
 
-    def topic(self, name: str, internal: bool) -> Reason | None:
+    def topic(self, name: str, *, internal: bool) -> Reason | None:
         """INTERNAL_TOPIC, TOPIC_EXCLUDED, or None. `internal` is what the broker's metadata says."""
         if internal or name in INTERNAL_TOPICS:
             return Reason.INTERNAL_TOPIC

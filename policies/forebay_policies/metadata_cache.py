@@ -237,7 +237,7 @@ class MetadataCache:
     # What was learned
 
     def store(
-        self, metadata: Metadata, names: Iterable[str], asked_at: float, all_topics: bool = False
+        self, metadata: Metadata, names: Iterable[str], asked_at: float, *, all_topics: bool = False
     ) -> dict[str, CachedTopic]:
         """Take the response to a request, sent at `asked_at`, for `names` or for all topics; return its topics by name.
 
@@ -251,7 +251,8 @@ class MetadataCache:
         }
         for name in names:
             if name not in found:
-                unknown = Topic(error_codes.UNKNOWN_TOPIC_OR_PARTITION, name, NO_TOPIC_ID, False, ())
+                code = error_codes.UNKNOWN_TOPIC_OR_PARTITION
+                unknown = Topic(code, name, NO_TOPIC_ID, is_internal=False, partitions=())
                 found[name] = self._store_topic(name, unknown, asked_at)
         if all_topics:
             there = {topic.name for topic in metadata.topics}

@@ -76,7 +76,7 @@ class Part:
 
     __slots__ = ("base_offset", "first", "moved", "owner", "partition", "record_count", "slot", "whole")
 
-    def __init__(self, owner: Owner, slot: int, record_count: int, moved: bool, whole: bool) -> None:
+    def __init__(self, owner: Owner, slot: int, record_count: int, *, moved: bool, whole: bool) -> None:
         self.owner = owner
         self.slot = slot
         self.record_count = record_count
