@@ -1,4 +1,4 @@
-"""kafka_4.py: which versions Kafka 4 still accepts. The table itself is compared with a broker in integration tests."""
+"""kafka_4.py: which versions Kafka 4 accepts. Integration tests compare the table with a broker."""
 
 from __future__ import annotations
 
