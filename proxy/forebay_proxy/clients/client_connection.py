@@ -22,12 +22,13 @@ from forebay_codecs.apis import APIS, PRODUCE, SASL_HANDSHAKE, Api
 from forebay_codecs.errors import Malformed
 from forebay_codecs.frame import Frame, FrameSplitter, FrameTooLarge, Head
 from forebay_codecs.header import LONGEST_HEADER, PEEK_SIZE, peek
+from forebay_codecs.primitives import Buffer
 from forebay_policies.intake import Intake
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.descriptors import unread
 from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.metadata_handler import MetadataHandler, Told
-from forebay_proxy.clients.opaque_connection import Buffer, Expected, OpaqueConnection
+from forebay_proxy.clients.opaque_connection import Expected, OpaqueConnection
 from forebay_proxy.clients.request_router import Route, route
 from forebay_proxy.clients.response_orderer import ResponseOrderer
 from forebay_proxy.logs import RateLimited
@@ -89,7 +90,7 @@ class ClientConnection(asyncio.Protocol):
         self._opaque: OpaqueConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._cut_through: list[Buffer] = []
-        self._out: list[bytes | memoryview] = []  # leave at the end of this turn: each write is a system call
+        self._out: list[Buffer] = []  # leave at the end of this turn: each write is a system call
         self._api: Api | None = None
         self._route = Route.REFUSED
         self._held: set[str] = set()
@@ -490,7 +491,7 @@ class ClientConnection(asyncio.Protocol):
 
     # Responses
 
-    def _write_out(self, buffers: list[bytes | memoryview]) -> None:
+    def _write_out(self, buffers: list[Buffer]) -> None:
         if not self._out:
             self._loop.call_soon(self._write_now)
         self._out += buffers

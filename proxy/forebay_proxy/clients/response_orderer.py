@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-Buffer = bytes | memoryview
+from forebay_codecs.primitives import Buffer
 
 
 class Slot:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from forebay_codecs.primitives import Buffer
 from forebay_proxy.produce.completion import OnDone
-
-Buffer = bytes | bytearray | memoryview
 
 
 class Client(Protocol):

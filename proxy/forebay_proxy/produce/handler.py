@@ -18,6 +18,7 @@ from time import monotonic
 
 from forebay_codecs import error_codes, produce_request, produce_response
 from forebay_codecs.errors import Malformed
+from forebay_codecs.primitives import Buffer
 from forebay_codecs.produce_request import ProduceRequest
 from forebay_policies.accumulator import Accumulator
 from forebay_policies.buffer_pool import Waiter
@@ -27,7 +28,7 @@ from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.metrics.registry import Stats
-from forebay_proxy.produce.client import Buffer, Client
+from forebay_proxy.produce.client import Client
 from forebay_proxy.produce.completion import ProduceCompletion
 from forebay_proxy.produce.deadlines import Deadlines
 from forebay_proxy.produce.ledger import Ledger
