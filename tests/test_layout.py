@@ -22,6 +22,7 @@ WITHOUT_OWN_TEST: Final = {
     "codecs/errors": DECLARES,
     "codecs/header": "codecs/test_produce_request.py, codecs/test_metadata_request.py",
     "codecs/kafka_4": "proxy/metrics/test_clients_seen.py, integration/test_ancient.py",
+    "policies/hold_reason": DECLARES,
     "policies/journal_rows": DECLARES,
     "policies/uniform_partitioner": "policies/test_builtin_partitioners.py",
     "proxy/errors": DECLARES,

@@ -27,13 +27,15 @@ from collections import OrderedDict
 from heapq import heapify, heappop, heappush
 from typing import Final, Protocol
 
+from forebay_policies.hold_reason import HoldReason
+
 TICK_S: Final = 0.5
 """Seconds between two calls of `tick`."""
 
 SLOWEST: Final = 2048
 """Bytes a tick: a sensor on a bad line sends a request of 1 MiB in four minutes."""
 
-WHY: Final = "intake"
+WHY: Final = HoldReason.INBOUND_MEMORY
 """The reason with which clients are held."""
 
 _SPARE: Final = 100
@@ -53,9 +55,9 @@ class Client(Protocol):
     def held(self) -> bool:
         """Not read, for whatever reason."""
 
-    def hold(self, why: str) -> None: ...
+    def hold(self, why: HoldReason) -> None: ...
 
-    def release(self, why: str) -> None:
+    def release(self, why: HoldReason) -> None:
         """Read it again; what it had sent already may be worked on at once."""
 
     def pending(self) -> int:

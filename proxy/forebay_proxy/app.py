@@ -28,7 +28,7 @@ from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.cluster import Cluster, Node
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.clients.client_connection import ClientConnection, Shared
-from forebay_proxy.clients.connections import Connections
+from forebay_proxy.clients.connections import ConnectionRegistry
 from forebay_proxy.clients.descriptors import raise_limit
 from forebay_proxy.clients.listener import Listeners
 from forebay_proxy.clients.metadata_handler import MetadataHandler
@@ -105,7 +105,7 @@ class App:
         self._delivery.acknowledged_hook = self._partitioners.acknowledged
         self._versions = BrokerVersions(self._addresses, settings, stats, self._log)
         self._intake = Intake(settings.queued_max_request_bytes, settings.socket_request_timeout_ms / 1000)
-        self._connections = Connections(
+        self._connections = ConnectionRegistry(
             settings,
             raise_limit(settings.max_connections),
             self._intake,
@@ -202,7 +202,7 @@ class App:
         self._tasks = [
             self._loop.create_task(self._updater.run()),
             self._loop.create_task(self._housekeeping()),
-            self._loop.create_task(self._connections.mind()),
+            self._loop.create_task(self._connections.run()),
         ]
         for task in self._tasks:
             task.add_done_callback(self._task_ended)

@@ -3,7 +3,7 @@
 In: the client's bytes. Each request frame goes the way that request_router tells: cut through on the client's own
 upstream connection, gathered for the produce path, or answered here. Out: responses through the orderer.
 
-The connection takes requests one after the other, and none while it is *held*, for any of the HELD reasons: then the
+The connection takes requests one after the other, and none while it is *held*, for any HoldReason: then the
 client is not read, and what has arrived waits. So a client never has more under way than it may, and order is kept.
 A malformed frame, or one that is too large, closes this connection only, once what was asked before it is answered.
 """
@@ -23,6 +23,7 @@ from forebay_codecs.errors import Malformed
 from forebay_codecs.frame import Frame, FrameSplitter, FrameTooLarge, Head
 from forebay_codecs.header import LONGEST_HEADER, PEEK_SIZE, peek
 from forebay_codecs.primitives import Buffer
+from forebay_policies.hold_reason import HoldReason
 from forebay_policies.intake import Intake
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.descriptors import unread
@@ -34,22 +35,14 @@ from forebay_proxy.clients.response_orderer import ResponseOrderer
 from forebay_proxy.logs import RateLimited
 from forebay_proxy.metrics.traffic import TrafficMetrics
 from forebay_proxy.produce.completion import OnDone, ProduceCompletion
-from forebay_proxy.produce.handler import ACKS, WAITS, ProduceHandler
-
-# Why a client is held, beside the reasons of the produce path and of the intake.
-CONNECTING = "connecting"
-BROKER_SLOW = "broker slow"
-CLIENT_SLOW = "client slow"
-IN_FLIGHT = "in flight"
-DRAINING = "draining"
-CLOSING = "closing"
+from forebay_proxy.produce.handler import ACKS, ProduceHandler
 
 _PRODUCE = APIS[PRODUCE]
 _numbers = itertools.count(1)
 
 
-class Places(Protocol):
-    """What a connection has a place in."""
+class ConnectionLimits(Protocol):
+    """Who may be connected."""
 
     def admits(self, connection: ClientConnection) -> bool:
         """Whether one more of its address may stay."""
@@ -62,7 +55,7 @@ class Shared:
     """What all client connections of a process share."""
 
     gateway: Gateway
-    places: Places
+    places: ConnectionLimits
     handler: ProduceHandler
     metadata: MetadataHandler
     metrics: TrafficMetrics
@@ -93,7 +86,7 @@ class ClientConnection(asyncio.Protocol):
         self._out: list[Buffer] = []  # leave at the end of this turn: each write is a system call
         self._api: Api | None = None
         self._route = Route.REFUSED
-        self._held: set[str] = set()
+        self._held: set[HoldReason] = set()
         self._pumping = False
         self._authenticating = False
         self._closed = False
@@ -127,14 +120,14 @@ class ClientConnection(asyncio.Protocol):
     def held(self) -> bool:
         return bool(self._held)
 
-    def hold(self, why: str) -> None:
+    def hold(self, why: HoldReason) -> None:
         if not self._held and self._transport is not None:
             self._transport.pause_reading()
         self._held.add(why)
 
-    def release(self, why: str) -> None:
+    def release(self, why: HoldReason) -> None:
         self._held.discard(why)
-        if why == WAITS:
+        if why == HoldReason.PENDING_REQUEST:
             self._shared.intake.waits(self, 0)
         if not self._held and self._transport is not None and not self._closed:
             self._transport.resume_reading()
@@ -155,7 +148,7 @@ class ClientConnection(asyncio.Protocol):
         if self._passing:
             self._draining = True
         else:
-            self.hold(DRAINING)
+            self.hold(HoldReason.DRAINING)
 
     def reserve(self, acks: int) -> OnDone:
         self._producing += 1
@@ -229,7 +222,7 @@ class ClientConnection(asyncio.Protocol):
         return self._shared.gateway.translate(self._advertised_host, node_id, host, port)
 
     def upstream_paused(self, paused: bool) -> None:
-        (self.hold if paused else self.release)(BROKER_SLOW)
+        (self.hold if paused else self.release)(HoldReason.BROKER_SLOW)
 
     def upstream_lost(self, why: str, awaited: Expected | None) -> None:
         self._shared.metrics.upstream_lost()
@@ -265,14 +258,14 @@ class ClientConnection(asyncio.Protocol):
     def leave(self) -> None:
         """Take nothing more, and close once what was asked so far is answered: a broker works in order, too."""
         self._left_at = self._left_at or monotonic()
-        self.hold(CLOSING)
+        self.hold(HoldReason.CLOSING)
         if not len(self.orderer):
             self.close()
 
     def close(self) -> None:
         """Close once what was written has gone out. Nothing more is taken from the client."""
         self._left_at = self._left_at or monotonic()
-        self.hold(CLOSING)
+        self.hold(HoldReason.CLOSING)
         self._write_now()
         if self._transport is not None:
             self._transport.close()
@@ -301,14 +294,14 @@ class ClientConnection(asyncio.Protocol):
         self._pump()
 
     def pause_writing(self) -> None:
-        self.hold(CLIENT_SLOW)
+        self.hold(HoldReason.CLIENT_SLOW)
         if self._opaque is not None:
             self._opaque.client_slow(True)
 
     def resume_writing(self) -> None:
         if self._opaque is not None:
             self._opaque.client_slow(False)
-        self.release(CLIENT_SLOW)
+        self.release(HoldReason.CLIENT_SLOW)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
@@ -345,7 +338,7 @@ class ClientConnection(asyncio.Protocol):
                         self._passing = False
                         self._limit_in_flight()
                         if self._draining:
-                            self.hold(DRAINING)
+                            self.hold(HoldReason.DRAINING)
         except Malformed as error:
             self._shared.metrics.refused("too_large" if isinstance(error, FrameTooLarge) else "malformed")
             self._shared.log.warning("closing a client that broke the protocol", client=self.peer, error=str(error))
@@ -419,7 +412,7 @@ class ClientConnection(asyncio.Protocol):
             if not handled:
                 acks = produce_request.peek_acks(frame) if self._route is Route.PRODUCE else None
                 self._forward(frame, version, correlation_id, acks)
-        if WAITS in self._held:
+        if HoldReason.PENDING_REQUEST in self._held:
             self._shared.intake.waits(self, len(frame))
         self._limit_in_flight()
 
@@ -462,7 +455,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _limit_in_flight(self) -> None:
         if len(self.orderer) >= self._shared.max_in_flight:
-            self.hold(IN_FLIGHT)
+            self.hold(HoldReason.IN_FLIGHT)
             self._shared.handler.hurry()
 
     # The client's own upstream connection
@@ -470,7 +463,7 @@ class ClientConnection(asyncio.Protocol):
     def _open_opaque(self) -> OpaqueConnection:
         if self._opaque is None or self._opaque.closed:
             self._opaque = OpaqueConnection(self)
-            self.hold(CONNECTING)
+            self.hold(HoldReason.CONNECTING)
             self._connecting = self._loop.create_task(self._connect(self._opaque))
         return self._opaque
 
@@ -487,7 +480,7 @@ class ClientConnection(asyncio.Protocol):
             return
         if opaque is self._opaque:
             self._connecting = None
-            self.release(CONNECTING)
+            self.release(HoldReason.CONNECTING)
 
     # Responses
 
@@ -502,8 +495,8 @@ class ClientConnection(asyncio.Protocol):
             return
         self._shared.metrics.responses_out(sum(map(len, buffers)))
         self._transport.writelines(buffers)
-        if IN_FLIGHT in self._held and len(self.orderer) < self._shared.max_in_flight:
-            self._loop.call_soon(self.release, IN_FLIGHT)
+        if HoldReason.IN_FLIGHT in self._held and len(self.orderer) < self._shared.max_in_flight:
+            self._loop.call_soon(self.release, HoldReason.IN_FLIGHT)
         if self._opaque is not None:
             self._opaque.adjust_reading()
         if self._left_at is not None and not len(self.orderer):

@@ -23,12 +23,12 @@ from forebay_proxy.config.settings import Settings
 from forebay_proxy.logs import RateLimited
 from forebay_proxy.metrics.traffic import TrafficMetrics
 
-LOOK_EVERY: Final = 10
-"""Ticks between two looks for idle connections."""
+SWEEP_EVERY: Final = 10
+"""Ticks between two sweeps for idle connections."""
 GIVES_WAY_S: Final = 10.0
 
 
-class Connections:
+class ConnectionRegistry:
     """See the module. `make(node id or None)` makes the protocol of one that is let in."""
 
     def __init__(
@@ -97,17 +97,17 @@ class Connections:
         """Let nobody in any more."""
         self._closed = True
 
-    async def mind(self) -> None:
+    async def run(self) -> None:
         """The task: see who stalls, who is idle and who does not leave."""
         ticks = 0
         while True:
             await asyncio.sleep(TICK_S)
             ticks += 1
             self._intake.tick(self._clock())
-            if ticks % LOOK_EVERY == 0:
-                self.look(self._clock())
+            if ticks % SWEEP_EVERY == 0:
+                self.sweep(self._clock())
 
-    def look(self, now: float) -> None:
+    def sweep(self, now: float) -> None:
         """Close those that have been idle, or leaving, for too long."""
         for connection in self:
             idle = now - connection.last_active
