@@ -80,7 +80,10 @@ class _Request:
 
 
 class Intake:
-    """See the module. `limit` −1: none. `patience` in seconds."""
+    """At most `limit` bytes and a read of each connection are held, and nobody waits for ever.
+
+    `limit` −1: none. `patience` in seconds.
+    """
 
     def __init__(self, limit: int, patience: float) -> None:
         self.total = 0

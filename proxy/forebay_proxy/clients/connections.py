@@ -29,7 +29,10 @@ GIVES_WAY_S: Final = 10.0
 
 
 class ConnectionRegistry:
-    """See the module. `make(node id or None)` makes the protocol of one that is let in."""
+    """Never more than `most` connections, nor more than `max.connections.per.ip` from one address.
+
+    `make(node id or None)` makes the protocol of one that is let in.
+    """
 
     def __init__(
         self,

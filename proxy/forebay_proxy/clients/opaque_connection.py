@@ -51,8 +51,8 @@ class Expected:
     """How many acks=0 requests went out before it: its response shows that they were not refused."""
 
 
-class OpaqueClient(Protocol):
-    """The client's side of the pair."""
+class Owner(Protocol):
+    """Who has the connection: the client's side of the pair."""
 
     orderer: ResponseOrderer
 
@@ -77,9 +77,9 @@ class OpaqueClient(Protocol):
 
 
 class OpaqueConnection(asyncio.Protocol):
-    """See the module."""
+    """Each request's response goes into its own slot, and no broker's address passes but as the client may use it."""
 
-    def __init__(self, client: OpaqueClient) -> None:
+    def __init__(self, client: Owner) -> None:
         self._client = client
         self._transport: asyncio.Transport | None = None
         self._waiting: list[Buffer] = []
