@@ -20,6 +20,7 @@ DECLARES: Final = "declares, decides nothing"
 
 WITHOUT_OWN_TEST: Final = {
     "codecs/errors": DECLARES,
+    "policies/hold_reason": DECLARES,
     "policies/journal_rows": DECLARES,
     "proxy/errors": DECLARES,
     "proxy/brokers/upstream_connection": "proxy/produce/test_sender.py, proxy/brokers/test_metadata_updater.py",

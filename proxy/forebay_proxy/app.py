@@ -27,7 +27,7 @@ from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.brokers.reachability import BrokerAddresses, Reachability
 from forebay_proxy.clients.client_connection import ClientConnection, Shared
-from forebay_proxy.clients.connections import Connections
+from forebay_proxy.clients.connections import ConnectionRegistry
 from forebay_proxy.clients.descriptors import raise_limit
 from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.listener import Listeners
@@ -147,7 +147,7 @@ class App:
             settings.client_max_in_flight_requests,
             str(settings.admin) if settings.admin is not None else "",
         )
-        self._connections = Connections(
+        self._connections = ConnectionRegistry(
             settings,
             raise_limit(settings.max_connections),
             intake,

@@ -23,13 +23,16 @@ from forebay_proxy.config.settings import Settings
 from forebay_proxy.logs import RateLimited
 from forebay_proxy.metrics.traffic import TrafficMetrics
 
-LOOK_EVERY: Final = 10
-"""Ticks between two looks for idle connections."""
+SWEEP_EVERY: Final = 10
+"""Ticks between two sweeps for idle connections."""
 GIVES_WAY_S: Final = 10.0
 
 
-class Connections:
-    """See the module. `make(registry, node id or None)` makes the protocol of one that is let in."""
+class ConnectionRegistry:
+    """Never more than `most` connections, nor more than `max.connections.per.ip` from one address.
+
+    `make(registry, node id or None)` makes the protocol of one that is let in.
+    """
 
     def __init__(
         self,
@@ -38,7 +41,7 @@ class Connections:
         intake: Intake,
         metrics: TrafficMetrics,
         log: RateLimited,
-        make: Callable[[Connections, int | None], ClientConnection],
+        make: Callable[[ConnectionRegistry, int | None], ClientConnection],
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.most = most
@@ -110,11 +113,11 @@ class Connections:
             await asyncio.sleep(TICK_S)
             ticks += 1
             self._intake.tick(self._clock())
-            if ticks % LOOK_EVERY == 0:
+            if ticks % SWEEP_EVERY == 0:
                 self._log.flush()
-                self.look(self._clock())
+                self.sweep(self._clock())
 
-    def look(self, now: float) -> None:
+    def sweep(self, now: float) -> None:
         """Close those that have been idle, or leaving, for too long."""
         for connection in self:
             idle = now - connection.last_active

@@ -23,10 +23,11 @@ from forebay_codecs import error_codes
 from forebay_codecs.metadata import NO_TOPIC_ID, Broker, Topic
 from forebay_codecs.metadata_request import MetadataRequest
 from forebay_codecs.metadata_response import assemble, encode_cluster, encode_topic
+from forebay_policies.hold_reason import HoldReason
 from forebay_policies.metadata_cache import NEVER, CachedTopic, MetadataCache
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.metrics.registry import Stats
-from forebay_proxy.produce.handler import WAITS
+from forebay_proxy.produce.client import Client
 from forebay_proxy.produce.sorting import LONGEST_NAME
 
 PIPELINED_S: Final = 0.05
@@ -44,8 +45,8 @@ class Told:
         self.bad = bad
 
 
-class Client(Protocol):
-    """What is asked of the connection that a request came on."""
+class MetadataClient(Client, Protocol):
+    """What the Metadata path needs of the connection that a request came on, beside what the produce path does."""
 
     told: Told | None
 
@@ -54,10 +55,6 @@ class Client(Protocol):
 
     def translate(self, node_id: int, host: str, port: int) -> tuple[str, int] | None:
         """Where the client finds that broker; None: nowhere."""
-
-    def hold(self, why: str) -> None: ...
-
-    def release(self, why: str) -> None: ...
 
 
 class MetadataHandler:
@@ -76,7 +73,7 @@ class MetadataHandler:
         self.age = stats.histogram("forebay_metadata_age_ms")
         stats.gauge("forebay_metadata_cached_topics", lambda: len(cache))
 
-    def handle(self, client: Client, frame: bytes, request: MetadataRequest) -> bool:
+    def handle(self, client: MetadataClient, frame: bytes, request: MetadataRequest) -> bool:
         if request.authorized_operations:
             self.answered["by_broker"].value += 1
             return False
@@ -103,7 +100,9 @@ class Question:
         "_told_at",
     )
 
-    def __init__(self, handler: MetadataHandler, client: Client, request: MetadataRequest, question: int) -> None:
+    def __init__(
+        self, handler: MetadataHandler, client: MetadataClient, request: MetadataRequest, question: int
+    ) -> None:
         self._handler = handler
         self._client = client
         self._request = request
@@ -160,7 +159,9 @@ class Question:
             self._reply(now)
             return
         handler.answered["after_asking"].value += 1
-        self._client.hold(WAITS)  # as for Produce: a connection has one request at a time to wait for
+        self._client.hold(
+            HoldReason.PENDING_REQUEST
+        )  # as for Produce: a connection has one request at a time to wait for
         self._asked = True
         self._timer = handler.loop.call_later(handler.request_timeout, self._expired)
         for name, fresh_since in missing:
@@ -248,7 +249,7 @@ class Question:
             self._timer.cancel()
         self._answer(frame)
         if self._asked:
-            self._client.release(WAITS)
+            self._client.release(HoldReason.PENDING_REQUEST)
 
 
 def _error(name: str, code: int, now: float) -> CachedTopic:

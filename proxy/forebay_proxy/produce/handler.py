@@ -18,16 +18,18 @@ from time import monotonic
 
 from forebay_codecs import error_codes, produce_request, produce_response
 from forebay_codecs.errors import Malformed
+from forebay_codecs.primitives import Buffer
 from forebay_codecs.produce_request import ProduceRequest
 from forebay_policies.accumulator import Accumulator
 from forebay_policies.buffer_pool import Waiter
+from forebay_policies.hold_reason import HoldReason
 from forebay_policies.partitioner import Partitioner
 from forebay_policies.producer_batch import Lane, Part
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.metrics.registry import Stats
-from forebay_proxy.produce.client import Buffer, Client
+from forebay_proxy.produce.client import Client
 from forebay_proxy.produce.completion import ProduceCompletion
 from forebay_proxy.produce.deadlines import Deadlines
 from forebay_proxy.produce.ledger import Ledger
@@ -37,9 +39,6 @@ SHORTEST_WAIT = 1.0
 """Seconds. Some clients send timeouts of a few ms with acks=1, where brokers do not look at them: they must live."""
 
 ACKS = (-1, 0, 1)
-
-WAITS = "produce"
-"""Why a client is held while its request waits for metadata or memory."""
 
 
 class ProduceHandler:
@@ -317,9 +316,9 @@ class Arrival:
     def _hold(self) -> None:
         if not self._held:
             self._held = True
-            self._client.hold(WAITS)
+            self._client.hold(HoldReason.PENDING_REQUEST)
 
     def _release(self) -> None:
         if self._held:
             self._held = False
-            self._client.release(WAITS)
+            self._client.release(HoldReason.PENDING_REQUEST)
