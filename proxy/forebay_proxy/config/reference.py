@@ -138,8 +138,8 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "5",
         ),
         "batch.initial.size": Reference(
-            "Smaller steps waste less memory on small batches; larger ones cost less CPU on large batches. batch.size "
-            "and batch.max.size must be multiples of it, or smaller.",
+            "Smaller steps waste less memory on small batches, larger ones cost less CPU on large batches. batch.size "
+            "and batch.max.size must be multiples of it.",
             "proposed in KIP-782, same default",
         ),
         "batch.size": Reference(
@@ -147,8 +147,8 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             _producer("same default, but there a batch ends at this size"),
         ),
         "batch.max.size": Reference(
-            "A batch that waits for its broker grows up to this size. Must be at most max.request.size, and at most "
-            "what topics allow (max.message.bytes, 1 MiB by default).",
+            "A batch that waits for its broker grows up to this size. Must be at most max.request.size; keep it below "
+            "what topics allow (max.message.bytes, 1 MiB by default), or batches are refused and split.",
             "proposed in KIP-782, same default",
         ),
         "max.request.size": Reference("One request carries batches of many partitions.", _producer()),
@@ -231,8 +231,8 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "The topic must exist; rows about the topic itself are left out.", NO_COUNTERPART, "forebay-journal"
         ),
         "journal.ledger": Reference(
-            "Needs journal.dir or journal.topic; `forebay-pipeline audit` reads it. It holds counts, checksums, client ids and addresses, never records, "
-            "and costs a third to a half more CPU per request.",
+            "Needs journal.dir or journal.topic; `forebay-pipeline audit` reads it. It holds counts, checksums, client "
+            "ids and addresses, never records, and costs a third to a half more CPU per request.",
             NO_COUNTERPART,
             "true",
         ),
