@@ -38,6 +38,7 @@ def compact(
     output: str,
     checkpoint: str | None = None,
     every: int | None = None,
+    *,
     skip_expired: bool = False,
 ) -> StreamingQuery:
     """Start it. `every`: seconds between two looks for what is new; None: what is there now, then it ends."""
@@ -90,6 +91,7 @@ def _counted(rows: DataFrame) -> DataFrame:
 @session_options
 @job
 def command(
+    *,
     place: JournalPlace,
     output: str,
     checkpoint: str | None,
@@ -98,7 +100,7 @@ def command(
     spark: OpenSpark,
 ) -> int:
     """Write what is new in the journal to Parquet, each row once."""
-    query = compact(spark("compact", place.in_kafka), place, output, checkpoint, every, skip_expired)
+    query = compact(spark("compact", kafka=place.in_kafka), place, output, checkpoint, every, skip_expired=skip_expired)
     await_compacted(query)
     rows, torn = compacted(query)
     click.echo(f"{rows:,} rows written to {output}" + (f"; {torn:,} lines or files could not be read" if torn else ""))

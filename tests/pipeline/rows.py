@@ -149,6 +149,21 @@ def ledger_part(records: Sequence[tuple[bytes | None, bytes | None]], **given: o
     )
 
 
+def sized_part(
+    records: int, size: int, partition: int = 0, *, movable: bool = True, base_offset: int = -1
+) -> LedgerPart:
+    """A part of so many records and bytes, whose content nobody looks at."""
+    return LedgerPart(
+        partition=partition,
+        base_offset=base_offset,
+        records=records,
+        bytes=size,
+        movable=movable,
+        crc=0,
+        first_crc=0,
+    )
+
+
 def ledger_row(parts: list[LedgerPart], **given: object) -> LedgerRow:
     return LedgerRow(
         **{

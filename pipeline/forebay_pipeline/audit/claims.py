@@ -78,7 +78,7 @@ def match(content: DataFrame, claims: DataFrame) -> DataFrame:
         "place",
         F.explode(offsets).alias("offset"),
         F.when(F.col("checked"), F.col("part")).alias("part"),
-        F.lit(True).alias("claimed"),
+        F.expr("true").alias("claimed"),
     )
     return content.join(claimed, ["place", "offset"], "full_outer")
 

@@ -28,11 +28,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from forebay_pipeline.audit.claims import as_findings
 from forebay_pipeline.audit.ledger import ACKNOWLEDGED, UNACKNOWLEDGED
 
-MOST_VARIANTS: Final = 16
+MAX_VARIANTS: Final = 16
 """Parts that begin with the same record and are compared with it, the longest ones. There are more only where clients
 send the same record again and again; nobody can tell then which is a copy."""
 
-MOST_OVERLAPPING: Final = 10_000
+MAX_OVERLAPPING: Final = 10_000
 """Copies among which is chosen at once; there are more only of such records, too."""
 
 RETRIED: Final = "retried by the client"
@@ -54,8 +54,8 @@ def find(unclaimed: DataFrame, parts: DataFrame) -> DataFrame:
     beginnings = (
         _contents(parts)
         .groupBy("topic", F.col("first_crc").alias("crc"))
-        .agg(F.sort_array(F.collect_list(variant), False).alias("variants"))
-        .withColumn("variants", F.slice("variants", 1, MOST_VARIANTS))
+        .agg(F.sort_array(F.collect_list(variant), asc=False).alias("variants"))
+        .withColumn("variants", F.slice("variants", 1, MAX_VARIANTS))
     )
     in_order = (
         unclaimed.join(beginnings, ["topic", "crc"], "left")
@@ -177,7 +177,7 @@ class Run:
         """No more records follow."""
         return self._decided(whole=True) + self._told()
 
-    def _decided(self, whole: bool) -> list[Copy]:
+    def _decided(self, *, whole: bool) -> list[Copy]:
         told: list[Copy] = []
         while self._beginnings:
             begin, variants = self._beginnings[0]
@@ -185,7 +185,7 @@ class Run:
             if not whole and self.next - begin < longest:
                 break
             self._beginnings.popleft()
-            if begin >= self._reached or len(self._overlapping) >= MOST_OVERLAPPING:
+            if begin >= self._reached or len(self._overlapping) >= MAX_OVERLAPPING:
                 told += self._told()
             for copy in self._copies(begin, variants) if begin >= self._free else ():
                 self._overlapping.append(copy)
@@ -200,13 +200,13 @@ class Run:
                 yield Copy(begin, records, crc, refused)
 
     def _told(self) -> list[Copy]:
-        told, self._overlapping = most_records(self._overlapping), []
+        told, self._overlapping = choose(self._overlapping), []
         if told:
             self._free = told[-1].end
         return told
 
 
-def most_records(copies: Sequence[Copy]) -> list[Copy]:
+def choose(copies: Sequence[Copy]) -> list[Copy]:
     """Those that together have the most records and do not overlap; of refused parts, where there is a choice.
 
     a b c, where parts a, a b and b c were sent: a and b c, though a b is the longer one at the beginning. a b, where
@@ -219,16 +219,16 @@ def most_records(copies: Sequence[Copy]) -> list[Copy]:
         by_beginning.setdefault(copy.offset, []).append(copy)
     end = max(copy.end for copy in copies)
     first = min(by_beginning)
-    most = [(0, 0)] * (end - first + 1)
+    best = [(0, 0)] * (end - first + 1)
     """Records, and those of refused parts, of the best choice from each offset on."""
     chosen: dict[int, Copy] = {}
     for offset in range(end - 1, first - 1, -1):
-        most[offset - first] = most[offset - first + 1]
+        best[offset - first] = best[offset - first + 1]
         for copy in by_beginning.get(offset, ()):
-            records, refused = most[copy.end - first]
+            records, refused = best[copy.end - first]
             with_it = records + copy.records, refused + copy.records * copy.refused
-            if with_it > most[offset - first]:
-                most[offset - first], chosen[offset] = with_it, copy
+            if with_it > best[offset - first]:
+                best[offset - first], chosen[offset] = with_it, copy
     told, offset = [], first
     while offset < end:
         if offset in chosen:

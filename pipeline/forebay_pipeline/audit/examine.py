@@ -21,8 +21,8 @@ from forebay_pipeline.audit import copies as audit_copies
 from forebay_pipeline.audit.ledger import ACKNOWLEDGED, NOT_FOLLOWED, UNACKNOWLEDGED
 from forebay_pipeline.audit.ranges import RANGE_COLUMNS, Range
 from forebay_pipeline.audit.result import (
-    MOST_CLIENTS,
-    MOST_FINDINGS,
+    MAX_CLIENTS,
+    MAX_FINDINGS,
     ClientLine,
     Counts,
     Finding,
@@ -79,11 +79,11 @@ def examine(parts: DataFrame, ranges: Sequence[Range], records: DataFrame) -> Ex
         totals, count = _totals(lines)
         clients = _clients(lines)
         return Examined(
-            totals,
-            clients,
-            count - len(clients),
-            _topics(ranges, counts),
-            [finding for kind in Kind if getattr(totals, kind) for finding in _examples(kind, found[kind])],
+            totals=totals,
+            clients=clients,
+            clients_left_out=count - len(clients),
+            topics=_topics(ranges, counts),
+            findings=[finding for kind in Kind if getattr(totals, kind) for finding in _examples(kind, found[kind])],
         )
 
 
@@ -123,7 +123,7 @@ def _totals(lines: DataFrame) -> tuple[Counts, int]:
 
 def _clients(lines: DataFrame) -> list[ClientLine]:
     findings = reduce(lambda some, more: some + more, (F.col(kind) for kind in Kind))
-    shown = lines.orderBy(findings.desc(), F.desc("acknowledged"), "topic", "client_id").limit(MOST_CLIENTS)
+    shown = lines.orderBy(findings.desc(), F.desc("acknowledged"), "topic", "client_id").limit(MAX_CLIENTS)
     return [ClientLine(**line.asDict()) for line in shown.collect()]
 
 
@@ -146,5 +146,5 @@ def _topics(ranges: Sequence[Range], unclaimed: Counter[str]) -> list[TopicLine]
 
 
 def _examples(kind: Kind, found: DataFrame) -> list[Finding]:
-    shown = found.orderBy("topic", "partition", "first_offset").limit(MOST_FINDINGS)
+    shown = found.orderBy("topic", "partition", "first_offset").limit(MAX_FINDINGS)
     return [Finding(kind=kind, **row.asDict()) for row in shown.collect()]

@@ -80,7 +80,7 @@ def parts(rows: DataFrame, wanted: Wanted) -> DataFrame:
         records.alias("records"),
         F.col("sent.crc").alias("crc"),
         F.col("sent.first_crc").alias("first_crc"),
-        F.coalesce("sent.movable", F.lit(False)).alias("movable"),
+        F.coalesce("sent.movable", F.expr("false")).alias("movable"),
         _fate(base).alias("fate"),
         # Among a million parts, two share it once in thirty million audits.
         F.xxhash64("process", "number", "topic", "partition", "position").alias("part"),
@@ -117,7 +117,7 @@ def _with_checked(lines: DataFrame, wanted: Wanted) -> DataFrame:
     audited = (time < marked) | ((time == marked) & F.array_contains("marked_rows", F.col("row_key")))
     return (
         lines.join(F.broadcast(marks), "process", "left")
-        .withColumn("checked", checked & ~F.coalesce(audited, F.lit(False)))
+        .withColumn("checked", checked & ~F.coalesce(audited, F.expr("false")))
         .drop("marked_us", "marked_rows")
     )
 
@@ -183,7 +183,7 @@ def losses(rows: DataFrame, wanted: Wanted) -> Losses:
     found = (
         rows.where(gauge | (F.col(KIND) == TORN))
         .groupBy(KIND, "process", "started_us")
-        .agg(F.min(dropped).alias("least"), F.max(dropped).alias("most"), F.count("*").alias("rows"))
+        .agg(F.min(dropped).alias("min_dropped"), F.max(dropped).alias("max_dropped"), F.count("*").alias("rows"))
         .collect()
     )
     known = wanted.before.dropped if wanted.before is not None else {}
@@ -193,6 +193,6 @@ def losses(rows: DataFrame, wanted: Wanted) -> Losses:
             torn += each.rows
             continue
         within = wanted.earliest_us is None or each.started_us >= wanted.earliest_us
-        lost += each.most - known.get(each.process, 0 if within else each.least)
-        totals[each.process] = each.most
+        lost += each.max_dropped - known.get(each.process, 0 if within else each.min_dropped)
+        totals[each.process] = each.max_dropped
     return Losses(lost, totals, torn)

@@ -12,9 +12,9 @@ import msgspec
 
 from forebay_pipeline.errors import CLEAN, FINDINGS
 
-MOST_FINDINGS: Final = 100
+MAX_FINDINGS: Final = 100
 """Examples shown of each kind. Whoever has more needs no more."""
-MOST_CLIENTS: Final = 1000
+MAX_CLIENTS: Final = 1000
 """Lines, those with findings first. Some clients make up a new id whenever they start."""
 
 
@@ -102,10 +102,10 @@ class AuditResult(msgspec.Struct, kw_only=True):
     totals: Counts
     clients: list[ClientLine]
     clients_left_out: int
-    """Beyond MOST_CLIENTS; in the totals they are."""
+    """Beyond MAX_CLIENTS; in the totals they are."""
     topics: list[TopicLine]
     findings: list[Finding]
-    """At most MOST_FINDINGS of each kind."""
+    """At most MAX_FINDINGS of each kind."""
     rows_dropped: int
     """By the proxy, in this time."""
     lines_torn: int

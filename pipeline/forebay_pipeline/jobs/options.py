@@ -25,7 +25,7 @@ T = TypeVar("T")
 class OpenSpark(Protocol):
     """Opens the session that the command line asked for. `settings`: KEY=VALUE, over which --conf wins."""
 
-    def __call__(self, job: str, kafka: bool = False, settings: tuple[str, ...] = ()) -> SparkSession: ...
+    def __call__(self, job: str, *, kafka: bool = False, settings: tuple[str, ...] = ()) -> SparkSession: ...
 
 
 class _Instant(click.ParamType[int]):
@@ -97,8 +97,8 @@ def session_options(command: Callable[..., T]) -> Callable[..., T]:
 
     @functools.wraps(command)
     def gathered(master: str | None, jars: str | None, conf: tuple[str, ...], **others: Any) -> T:
-        def spark(job: str, kafka: bool = False, settings: tuple[str, ...] = ()) -> SparkSession:
-            session = open_session(job, master, kafka, jars, _pairs((*settings, *conf)))
+        def spark(job: str, *, kafka: bool = False, settings: tuple[str, ...] = ()) -> SparkSession:
+            session = open_session(job, master, kafka=kafka, jars=jars, settings=_pairs((*settings, *conf)))
             # Spark's own handler puts a question to the JVM in the middle of another one: tracebacks.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             return session

@@ -50,6 +50,7 @@ def submitted() -> bool:
 def open_session(
     name: str,
     master: str | None = None,
+    *,
     kafka: bool = False,
     jars: str | None = None,
     settings: Mapping[str, str] | None = None,

@@ -50,7 +50,7 @@ class Span(NamedTuple):
     @property
     def holds(self) -> Column:
         """Whether a row is of the span."""
-        within = F.lit(True)
+        within = F.expr("true")
         if self.first is not None:
             within &= F.col("time_us") >= self.first
         if self.last is not None:
@@ -96,7 +96,7 @@ def read_rows(spark: SparkSession, place: JournalPlace, span: Span = ALL_TIME) -
 
 
 def stream_rows(
-    spark: SparkSession, place: JournalPlace, files_a_trigger: int = 64, skip_expired: bool = False
+    spark: SparkSession, place: JournalPlace, files_a_trigger: int = 64, *, skip_expired: bool = False
 ) -> DataFrame:
     """The same as a stream of what is new. `skip_expired`: what a topic lost before it was read is no reason to end."""
     if place.in_kafka:
@@ -250,7 +250,7 @@ def _whole(table: pa.Table) -> Any:
     kinds = table[KIND]
     whole = pc.is_valid(kinds)
     for kind, required in _REQUIRED.items():
-        of_it = pc.fill_null(pc.equal(kinds, kind), False)
+        of_it = pc.fill_null(pc.equal(kinds, kind), fill_value=False)
         if pc.any(of_it).as_py():
             for column in required:
                 whole = pc.and_(whole, pc.or_(pc.invert(of_it), pc.is_valid(table[column])))

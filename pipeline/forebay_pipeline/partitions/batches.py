@@ -1,7 +1,7 @@
 """KIP-794's table, skew, reasons and fates, from batch rows.
 
 In: batch rows (journal_rows.BatchRow). Out: values of summary.py. Spark counts; what comes to the driver is what
-is shown: `most` groups and topics at most, those with the most bytes.
+is shown: so many groups and topics at most, those with the most bytes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def total(batches: DataFrame) -> Group | None:
     return _group(row, [], 1.0) if row["batches"] else None
 
 
-def groups(batches: DataFrame, by: Sequence[str], whole_bytes: int, most: int) -> tuple[list[Group], int]:
+def groups(batches: DataFrame, by: Sequence[str], whole_bytes: int, max_groups: int) -> tuple[list[Group], int]:
     """In the order of their keys, and how many were left out. `whole_bytes`: those of all batches."""
     keyed = batches
     for name in by:
@@ -45,7 +45,7 @@ def groups(batches: DataFrame, by: Sequence[str], whole_bytes: int, most: int) -
             keyed = keyed.withColumn(name, F.date_format(F.timestamp_micros("time_us"), _TIMES[name]))
     measured = _measured(keyed, by).withColumn("share", F.col("bytes") / _whole(by, whole_bytes)).persist()
     try:
-        found = measured.orderBy(F.desc("bytes"), *by).limit(most).collect()
+        found = measured.orderBy(F.desc("bytes"), *by).limit(max_groups).collect()
         left_out = measured.count() - len(found)
     finally:
         measured.unpersist()
@@ -111,21 +111,21 @@ def skew(partitions: DataFrame) -> DataFrame:
             F.sum("batches").alias("batches"),
             F.sum("bytes").alias("bytes"),
             F.max_by("partition", "i").alias("largest"),
-            F.max("bytes").alias("most"),
+            F.max("bytes").alias("max_bytes"),
             F.sum(F.col("i") * F.col("bytes").cast("double")).alias("weighted"),
         )
-        .withColumn("largest_share", F.col("most") / everything)
-        .withColumn("max_to_mean", F.col("most") * n / everything)
+        .withColumn("largest_share", F.col("max_bytes") / everything)
+        .withColumn("max_to_mean", F.col("max_bytes") * n / everything)
         .withColumn("gini", 2 * F.col("weighted") / (n * everything) - (n + 1) / n)
         .select(*TopicSkew.__struct_fields__)
     )
 
 
-def topics(batches: DataFrame, most: int) -> tuple[list[TopicSkew], int]:
+def topics(batches: DataFrame, max_topics: int) -> tuple[list[TopicSkew], int]:
     """Those with the most bytes, and how many were left out."""
     skewed = skew(partition_bytes(batches)).persist()
     try:
-        found = skewed.orderBy(F.desc("bytes"), "topic").limit(most).collect()
+        found = skewed.orderBy(F.desc("bytes"), "topic").limit(max_topics).collect()
         return [TopicSkew(**row.asDict()) for row in found], skewed.count() - len(found)
     finally:
         skewed.unpersist()
@@ -135,15 +135,15 @@ def reasons(batches: DataFrame) -> list[Reason]:
     counted = batches.groupBy("reason").agg(
         F.count("*").alias("batches"), F.sum("bytes").alias("bytes"), F.sum("records").alias("records")
     )
-    return [Reason(**row.asDict()) for row in _most_batches_first(counted, "reason")]
+    return [Reason(**row.asDict()) for row in _largest_first(counted, "reason")]
 
 
 def fates(batches: DataFrame) -> list[Fate]:
     counted = batches.groupBy("fate", "error_code").agg(
         F.count("*").alias("batches"), F.sum("records").alias("records")
     )
-    return [Fate(**row.asDict()) for row in _most_batches_first(counted, "fate", "error_code")]
+    return [Fate(**row.asDict()) for row in _largest_first(counted, "fate", "error_code")]
 
 
-def _most_batches_first(counted: DataFrame, *keys: str) -> list[Any]:
+def _largest_first(counted: DataFrame, *keys: str) -> list[Any]:
     return counted.orderBy(F.desc("batches"), *keys).collect()

@@ -38,7 +38,12 @@ def grouping(by: str) -> list[str]:
     "--by", default="topic,partition", show_default=True, metavar="KEY,…", help=f"Groups: any of {', '.join(KEYS)}."
 )
 @click.option(
-    "--most", type=click.IntRange(1, 100_000), default=500, show_default=True, help="Groups and topics shown at most."
+    "--most",
+    "max_rows",
+    type=click.IntRange(1, 100_000),
+    default=500,
+    show_default=True,
+    help="Show at most this many groups, and this many topics.",
 )
 @runaway_options
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="The same as JSON, to this file.")
@@ -48,15 +53,15 @@ def command(
     place: JournalPlace,
     span: Span,
     by: str,
-    most: int,
+    max_rows: int,
     window: int,
     limits: Thresholds,
     output: Path | None,
     spark: OpenSpark,
 ) -> int:
     """Who got what, how long it took, and whether a partition runs away."""
-    questions = Questions(grouping(by), most, window * 1_000_000, limits)
-    with kept_rows(spark("partitions", place.in_kafka), place, span) as rows:
+    questions = Questions(grouping(by), max_rows, window_us=window * 1_000_000, thresholds=limits)
+    with kept_rows(spark("partitions", kafka=place.in_kafka), place, span) as rows:
         summary = summarize(rows, place, span, questions)
     click.echo(as_text(summary, terminal_width()))
     if output is not None:

@@ -24,13 +24,13 @@ from forebay_pipeline.partitions.summary import Summary
 from forebay_policies.journal_rows import BatchRow, GaugeRow, MetadataRow
 
 _KINDS: Final = (BatchRow, GaugeRow, MetadataRow)
-MOST_CHANGES: Final = 1000
+MAX_CHANGES: Final = 1000
 """Beginnings and ends of runaways that are shown, the earliest."""
 
 
 class Questions(NamedTuple):
     by: Sequence[str] = ("topic", "partition")
-    most: int = 500
+    max_rows: int = 500
     """Groups and topics that are shown."""
     window_us: int = 10_000_000
     thresholds: Thresholds = Thresholds()
@@ -67,8 +67,8 @@ def summarize(rows: Rows, place: JournalPlace, span: Span, questions: Questions)
         unread = f" (lines or files of it that cannot be read: {rows.torn:,})" if rows.torn else ""
         raise CannotRun(f"There are no batches {_between(span)}in {place}{unread}.")
     (times,) = batches.agg(F.min("time_us"), F.max("time_us")).collect()
-    groups, groups_left_out = partitions_batches.groups(batches, questions.by, total.bytes, questions.most)
-    topics, topics_left_out = partitions_batches.topics(batches, questions.most)
+    groups, groups_left_out = partitions_batches.groups(batches, questions.by, total.bytes, questions.max_rows)
+    topics, topics_left_out = partitions_batches.topics(batches, questions.max_rows)
     runaways, changes_left_out = _runaways(batches, questions)
     return Summary(
         journal=str(place),
@@ -93,7 +93,7 @@ def summarize(rows: Rows, place: JournalPlace, span: Span, questions: Questions)
 def _runaways(batches: DataFrame, questions: Questions) -> tuple[list[Episode], int]:
     found = changes(topic_windows(batches, questions.window_us), questions.thresholds).persist()
     try:
-        first = found.orderBy("window_us", "topic", "partition", "event").limit(MOST_CHANGES).collect()
+        first = found.orderBy("window_us", "topic", "partition", "event").limit(MAX_CHANGES).collect()
         return episodes(row.asDict() for row in first), found.count() - len(first)
     finally:
         found.unpersist()

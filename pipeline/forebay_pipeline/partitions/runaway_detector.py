@@ -32,7 +32,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-LEAST_WAIT_US: Final = 1000
+MIN_WAIT_US: Final = 1000
 """The others' wait counts as this at least: whether 0.4 or 0.8 ms is the scheduler's doing."""
 
 SMOOTHING: Final = 0.2
@@ -127,7 +127,16 @@ class TopicWatch(msgspec.Struct, omit_defaults=True):
         """Forgets the topic."""
         last = self.last_us
         changes = [
-            Change(number, Event.QUIET, last, last, 0.0, 0.0, 0.0, 0.0)
+            Change(
+                partition=number,
+                event=Event.QUIET,
+                since_us=last,
+                window_us=last,
+                share=0.0,
+                times_fair=0.0,
+                wait_us=0.0,
+                others_wait_us=0.0,
+            )
             for number, partition in sorted(self.partitions.items())
             if partition.runaway
         ]
@@ -139,7 +148,7 @@ class TopicWatch(msgspec.Struct, omit_defaults=True):
     ) -> Change | None:
         partition = self.partitions.setdefault(number, _Partition())
         times_fair = share * self.count
-        slow = bool(others_wait) and wait >= thresholds.wait * max(others_wait, LEAST_WAIT_US)
+        slow = bool(others_wait) and wait >= thresholds.wait * max(others_wait, MIN_WAIT_US)
         strains = slow and times_fair >= max(thresholds.share, thresholds.rise * (partition.usual or 0.0))
         if wait and not slow:
             usual = times_fair if partition.usual is None else partition.usual
@@ -154,7 +163,16 @@ class TopicWatch(msgspec.Struct, omit_defaults=True):
             return None
         partition.runaway, partition.against = strains, 0
         event = Event.RUNAWAY if strains else Event.RECOVERED
-        return Change(number, event, partition.since_us, start_us, share, times_fair, wait, others_wait)
+        return Change(
+            partition=number,
+            event=event,
+            since_us=partition.since_us,
+            window_us=start_us,
+            share=share,
+            times_fair=times_fair,
+            wait_us=wait,
+            others_wait_us=others_wait,
+        )
 
 
 class _Waits:

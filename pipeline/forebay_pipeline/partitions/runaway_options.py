@@ -29,7 +29,10 @@ def runaway_options(command: Callable[..., T]) -> Callable[..., T]:
 
     @functools.wraps(command)
     def gathered(share: float, wait: float, rise: float, windows: int, batches: int, quiet: int, **others: Any) -> T:
-        return command(limits=Thresholds(share, wait, rise, windows, batches, quiet * 1_000_000), **others)
+        limits = Thresholds(
+            share=share, wait=wait, rise=rise, windows=windows, batches=batches, quiet_us=quiet * 1_000_000
+        )
+        return command(limits=limits, **others)
 
     for name, kind, default, text in reversed(_OPTIONS):
         gathered = click.option(name, type=kind, default=default, show_default=True, help=text)(gathered)

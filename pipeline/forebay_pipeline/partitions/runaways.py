@@ -86,6 +86,7 @@ def too_late(query: StreamingQuery) -> int:
 @session_options
 @job
 def command(
+    *,
     place: JournalPlace,
     once: bool,
     every: int,
@@ -99,20 +100,12 @@ def command(
     """Tell of runaway partitions as the journal grows."""
     if place.folder is not None and any(Path(place.folder).glob(f"{KIND}=*")):
         raise CannotRun(f"{place} is what `compact` made: runaways reads what the proxy writes (dt=…/hour=…).")
-    watching = Watching(
-        window,
-        late or (LATE_TOPIC_S if place.in_kafka else LATE_FILES_S),
-        limits,
-    )
-    session = spark("runaways", place.in_kafka, (_STORES,))
+    late_s = late or (LATE_TOPIC_S if place.in_kafka else LATE_FILES_S)
+    watching = Watching(window_s=window, late_s=late_s, thresholds=limits)
+    session = spark("runaways", kafka=place.in_kafka, settings=(_STORES,))
     # What expired before it was read is past: who runs away now is told all the same.
     rows = stream_rows(session, place, FILES_A_TRIGGER, skip_expired=True)
-    query = start(
-        stream_changes(rows, watching),
-        output,
-        checkpoint,
-        None if once else every,
-    )
+    query = start(stream_changes(rows, watching), output, checkpoint, None if once else every)
     await_end(query)
     if dropped := too_late(query):
         click.echo(f"{dropped:,} rows came too late to be judged: see --late.", err=True)

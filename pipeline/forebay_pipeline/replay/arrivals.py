@@ -178,7 +178,7 @@ def _rows(load: Load, number: int, times: list[int], connections: list[int]) -> 
         "topic": pa.repeat(pa.scalar(SYNTHETIC), count),
         "partition": same(0),
         "place": same(0),
-        "movable": pa.repeat(pa.scalar(True), count),
+        "movable": pa.repeat(pa.scalar(value=True), count),
         "records": same(load.records_a_run),
         "bytes": same(load.records_a_run * load.record_bytes),
         "acks": same(1),

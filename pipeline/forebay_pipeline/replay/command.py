@@ -124,8 +124,9 @@ def _replayed(traffic: Traffic, plan: Plan) -> ReplayReport:
     extent = _extent(traffic.arrivals)
     slices = Slices.over(extent.first_us, extent.last_us, plan.slice_s)
     settings = [variant.settings for variant in plan.variants]
-    task = Task(traffic.world, settings, _stripes(traffic.arrivals, slices, len(settings)), slices, plan.seed)
-    outcomes = simulated(traffic.arrivals, groups_of(traffic.world.leaders, plan.apart), task).persist()
+    stripes = _stripes(traffic.arrivals, slices, len(settings))
+    task = Task(world=traffic.world, variants=settings, stripes=stripes, slices=slices, seed=plan.seed)
+    outcomes = simulated(traffic.arrivals, groups_of(traffic.world.leaders, apart=plan.apart), task).persist()
     try:
         results = results_of(outcomes, plan.variants)
     finally:
@@ -203,7 +204,7 @@ def command(**given: Any) -> int:
     """
     grid = read_grid([text for text in (given["grid"], *given["vary"]) if text]) or read_grid([DEFAULT_GRID])
     found = variants(read_present(given["config"], given["assignments"]), grid)
-    plan = Plan(found, given["seed"], given["slice_s"], given["apart"])
+    plan = Plan(found, given["seed"], given["slice_s"], apart=given["apart"])
     report = _of_load(given, plan) if given["synthetic"] else _of_journal(given, plan)
     click.echo(as_text(report))
     if given["toml"]:
@@ -224,7 +225,7 @@ def _of_journal(given: dict[str, Any], plan: Plan) -> ReplayReport:
     place = journal_place(given["journal"], given["journal_topic"], given["bootstrap_servers"])
     span = given["span"]
     try:
-        return replay_journal(read_rows(given["spark"]("replay", place.in_kafka), place, span), plan)
+        return replay_journal(read_rows(given["spark"]("replay", kafka=place.in_kafka), place, span), plan)
     except NoArrivals as error:
         raise CannotRun(f"There are no arrivals {_words(span)} in {place}.") from error
 

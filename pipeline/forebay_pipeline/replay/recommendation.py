@@ -25,7 +25,7 @@ from forebay_pipeline.replay.settings import Variant, toml_value
 NEAR: Final = 0.10
 CLEARLY: Final = 0.10
 
-_MOST_LINES: Final = 20
+_MAX_LINES: Final = 20
 
 
 class Recommendation(NamedTuple):
@@ -89,7 +89,7 @@ def as_toml(report: ReplayReport, variants: Sequence[Variant]) -> str:
 def _table(report: ReplayReport) -> list[str]:
     """The best by average, the present and the recommended ones among them."""
     order = sorted(range(len(report.results)), key=lambda index: report.results[index].average_ms)
-    shown = order[:_MOST_LINES] + [i for i in (report.present, report.recommended) if i not in order[:_MOST_LINES]]
+    shown = order[:_MAX_LINES] + [i for i in (report.present, report.recommended) if i not in order[:_MAX_LINES]]
     return [_line(report, index) for index in dict.fromkeys(shown)]
 
 

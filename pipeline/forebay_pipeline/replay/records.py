@@ -19,7 +19,16 @@ from forebay_codecs.records import append_record
 def records_of(size: int, count: int) -> ClientBatch:
     """Records without a key, `size` bytes of them, or a byte less where no record has that length. At least 7."""
     section = _record(size)
-    return ClientBatch(b"", section, section, compression.NONE, count, count, 0, 0)
+    return ClientBatch(
+        header=b"",
+        records=section,
+        section=section,
+        codec=compression.NONE,
+        record_count=count,
+        null_keys=count,
+        base_timestamp=0,
+        max_timestamp=0,
+    )
 
 
 def _record(size: int) -> bytes:

@@ -149,13 +149,13 @@ def _skews(outcomes: DataFrame) -> DataFrame:
     topics = ranked.groupBy("variant", "topic").agg(
         F.sum("records").alias("total"),
         F.first("count").alias("count"),
-        F.max("records").alias("most"),
+        F.max("records").alias("max_records"),
         F.sum((2 * F.col("rank") - F.col("count") - 1) * F.col("records")).alias("spread"),
     )
     total, count = F.col("total"), F.col("count")
     return (
         topics.where(total > 0)
-        .withColumn("skew", F.col("most") * count / total)
+        .withColumn("skew", F.col("max_records") * count / total)
         .withColumn("gini", F.col("spread") / (count * total))
         .groupBy("variant")
         .agg(

@@ -79,7 +79,7 @@ class BrokerTimes(NamedTuple):
     idle: tuple[Times, ...]
     queued: tuple[Times, ...]
 
-    def draw(self, size: int, queued: bool, rng: Random) -> float:
+    def draw(self, size: int, rng: Random, *, queued: bool) -> float:
         times = self.queued if queued else self.idle
         return times[bisect_right(SIZES, size)].draw(rng)
 
@@ -131,17 +131,17 @@ def _requests(batches: DataFrame) -> DataFrame:
     before = F.lag("answered").over(Window.partitionBy(*lane).orderBy("answered", "request"))
     return requests.withColumn("before", before).select(
         "leader",
-        F.coalesce(F.col("before") > F.col("sent"), F.lit(False)).alias("queued"),
+        F.coalesce(F.col("before") > F.col("sent"), F.expr("false")).alias("queued"),
         sum((F.col("bytes") >= size).cast("int") for size in SIZES).alias("size"),  # type: ignore[union-attr]
         (F.col("answered") - F.greatest("sent", "before")).alias("took_us"),
     )
 
 
 def _broker(leader: int, kinds: Mapping[Kind, Mapping[int, int]]) -> BrokerTimes:
-    def times(queued: bool) -> tuple[Times, ...]:
+    def times(*, queued: bool) -> tuple[Times, ...]:
         return tuple(_nearest(Kind(leader, queued, size), kinds) for size in range(len(SIZES) + 1))
 
-    return BrokerTimes(times(False), times(True))
+    return BrokerTimes(idle=times(queued=False), queued=times(queued=True))
 
 
 def _nearest(wanted: Kind, kinds: Mapping[Kind, Mapping[int, int]]) -> Empirical:

@@ -21,7 +21,7 @@ from forebay_pipeline.errors import CannotRun
 from forebay_policies.builtin_partitioners import BUILT_IN
 
 _INT_MAX: Final = 2**31 - 1
-MOST_VARIANTS: Final = 1_000
+MAX_VARIANTS: Final = 1_000
 """A larger grid is a mistake: each variant replays all arrivals."""
 
 DEFAULT_GRID: Final = "partitioner=adaptive,expected_wait,uniform linger.ms=-1,5"
@@ -72,8 +72,8 @@ def variants(present: Texts, grid: Mapping[str, Sequence[str]]) -> list[Variant]
     size = 1
     for axis in axes:
         size *= len(axis)
-    if size > MOST_VARIANTS:
-        raise CannotRun(f"The grid has {size:,} combinations; at most {MOST_VARIANTS:,} are replayed at once.")
+    if size > MAX_VARIANTS:
+        raise CannotRun(f"The grid has {size:,} combinations; at most {MAX_VARIANTS:,} are replayed at once.")
     found: dict[Simulated, Variant] = {}
     for chosen in [(), *itertools.product(*axes)]:
         settings = _made({**present, **dict(chosen)})

@@ -57,7 +57,7 @@ class Request:
 
 
 @cache
-def lane_of(acks: int, movable: bool) -> Lane:
+def lane_of(acks: int, *, movable: bool) -> Lane:
     return Lane(acks, compression.NONE, movable)
 
 
@@ -169,7 +169,7 @@ class _Broker:
         """A request of that size is sent now; when its answer comes."""
         begins = max(now, self._free_at)
         self.in_flight += 1
-        self._free_at = begins + self._times.draw(size, begins > now, self._rng)
+        self._free_at = begins + self._times.draw(size, self._rng, queued=begins > now)
         return self._free_at
 
 
@@ -184,7 +184,7 @@ class Simulation:
         self._turn = world.turn
         self._way = world.way
         self._rng = rng
-        self._most_in_flight = settings.max_in_flight_requests_per_connection
+        self._max_in_flight = settings.max_in_flight_requests_per_connection
         self._max_request = settings.max_request_size
         self._linger = Linger(settings.linger_ms)
         self._opened: list[tuple[PartitionQueue, ProducerBatch, int]] = []
@@ -276,7 +276,7 @@ class Simulation:
                 partition = partitioner.partition(topic, size, now)
         elif not accumulator.has_room(topic.queue(partition), lane, batch):
             partitioner.on_new_batch(topic, partition)
-        part = Part(client, 0, records, partition != run.partition, True)
+        part = Part(client, slot=0, record_count=records, moved=partition != run.partition, whole=True)
         accumulator.append(topic.queue(partition), lane, part, batch, now)
         return partition
 
@@ -317,7 +317,7 @@ class Simulation:
         broker.scheduled = False
         if not self._accumulator.has_ready(broker.leader):
             return
-        while broker.in_flight < self._most_in_flight:
+        while broker.in_flight < self._max_in_flight:
             drained = self._accumulator.drain(broker.leader, self._max_request, self.now)
             if not drained:
                 return

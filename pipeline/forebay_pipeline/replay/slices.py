@@ -130,7 +130,7 @@ def requests_of(ordered: pa.Table, zero_us: int) -> Iterator[Request]:
     """The rows of arrivals (columns as in arrivals.SCHEMA) of one process, in ORDER, as requests."""
     for (at_us, _, connection), rows in groupby(_rows(ordered), lambda row: row[:3]):
         runs = [
-            Run(topic, partition, lane_of(acks, movable), records, size)
+            Run(topic, partition, lane_of(acks, movable=movable), records, size)
             for _, _, _, topic, partition, acks, movable, records, size in rows
         ]
         yield Request((at_us - zero_us) / 1e6, connection, runs)

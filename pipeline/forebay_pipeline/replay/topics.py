@@ -39,7 +39,7 @@ def leaders_of(
     return leaders
 
 
-def groups_of(leaders: Leaders, apart: bool = False) -> dict[str, str]:
+def groups_of(leaders: Leaders, *, apart: bool = False) -> dict[str, str]:
     """The group of each topic, called by the first topic in it. `apart`: each topic is one by itself."""
     if apart:
         return {topic: topic for topic in leaders}

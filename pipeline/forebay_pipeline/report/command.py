@@ -20,12 +20,12 @@ from forebay_pipeline.journal.source import JournalPlace, Span
 from forebay_pipeline.partitions.measures import Questions, Rows, kept_rows, summarize
 from forebay_pipeline.replay.results import ReplayReport
 from forebay_pipeline.report.page import page
-from forebay_pipeline.report.sections import MOST_ROWS, Known
+from forebay_pipeline.report.sections import MAX_ROWS, Known
 from forebay_pipeline.report.series import series
 
 T = TypeVar("T")
 
-MOST_TOPICS: Final = 5
+MAX_TOPICS: Final = 5
 """Each is up to a tenth of the page."""
 
 
@@ -38,7 +38,7 @@ def known(
     replay: ReplayReport | None = None,
 ) -> Known:
     """`topics`: how many have a plot, those with the most bytes."""
-    summary = summarize(rows, place, span, Questions(most=MOST_ROWS))
+    summary = summarize(rows, place, span, Questions(max_rows=MAX_ROWS))
     names = [topic.topic for topic in summary.topics[:topics]]
     found = series(rows.batches, rows.gauges, summary.first_us, summary.last_us, names)
     return Known(summary, found, audit, replay)
@@ -63,7 +63,7 @@ def read_result(path: Path | None, kind: type[T], made_by: str) -> T | None:
 @click.option("--replay", type=click.Path(path_type=Path), metavar="FILE.json", help="The --output of `replay`.")
 @click.option(
     "--topics",
-    type=click.IntRange(1, MOST_TOPICS),
+    type=click.IntRange(1, MAX_TOPICS),
     default=3,
     show_default=True,
     help="Topics whose shares are plotted, those with the most bytes.",
@@ -83,7 +83,7 @@ def command(
     """What the other jobs found out, on one HTML page with plots."""
     audited = read_result(audit, AuditResult, "audit --output")
     replayed = read_result(replay, ReplayReport, "replay --output")
-    with kept_rows(spark("report", place.in_kafka), place, span) as rows:
+    with kept_rows(spark("report", kafka=place.in_kafka), place, span) as rows:
         html = page(known(rows, place, span, topics, audited, replayed)).encode()
     write(output, html)
     click.echo(f"{output}: {len(html) / 1000:,.0f} kB")

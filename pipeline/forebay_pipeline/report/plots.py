@@ -41,9 +41,9 @@ def _size() -> Formatter:
     return EngFormatter(unit="B", places=0)
 
 
-_MS: Final = _Scale("ms", _plain, True)
-_SIZE: Final = _Scale("a batch", _size, True)
-_MEMORY: Final = _Scale("at most", _size, False)
+_MS: Final = _Scale("ms", _plain, logarithmic=True)
+_SIZE: Final = _Scale("a batch", _size, logarithmic=True)
+_MEMORY: Final = _Scale("at most", _size, logarithmic=False)
 
 
 class _Timeline:
@@ -137,9 +137,9 @@ def memory(points: Sequence[GaugePoint], width_us: int) -> Plot:
         "held by the pool": [float(point.pool_used_bytes) for point in points],
         "waiting for brokers": [float(point.queued_bytes) for point in points],
     }
-    most = max(points, key=lambda point: point.pool_used_bytes)
+    peak = max(points, key=lambda point: point.pool_used_bytes)
     told = (
-        f"At most {most.pool_used_bytes:,} of {most.pool_bytes:,} bytes of buffer.memory were held; "
+        f"At most {peak.pool_used_bytes:,} of {peak.pool_bytes:,} bytes of buffer.memory were held; "
         f"at most {max(point.queued_bytes for point in points):,} bytes waited for their broker."
     )
     title = "Queue depth and memory of all workers"

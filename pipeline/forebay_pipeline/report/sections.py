@@ -19,7 +19,7 @@ from forebay_pipeline.report import plots
 from forebay_pipeline.report.series import Series
 from forebay_pipeline.report.svg import Plot
 
-MOST_ROWS: Final = 50
+MAX_ROWS: Final = 50
 """Of any table: whoever needs more has the jobs' own output."""
 
 
@@ -56,19 +56,19 @@ def headlines(known: Known) -> Iterator[Headline]:
     yield Headline("Bytes", size(total.bytes), f"{total.batches:,} batches of {size(total.bytes_per_batch)}")
     yield Headline("Linger p99", f"{ms(total.linger_us.p99_us)} ms", _other_levels(total.linger_us))
     yield Headline("Brokers' answers p99", f"{ms(total.upstream_us.p99_us)} ms", _other_levels(total.upstream_us))
-    yield Headline("Not acknowledged", f"{total.failed:,}", "batches", bool(total.failed))
+    yield Headline("Not acknowledged", f"{total.failed:,}", "batches", bad=bool(total.failed))
     now = sum(one.until_us is None for one in summary.runaways)
     yield Headline(
-        "Runaways", f"{len(summary.runaways):,}", f"{now:,} at the end" if now else "", bool(summary.runaways)
+        "Runaways", f"{len(summary.runaways):,}", f"{now:,} at the end" if now else "", bad=bool(summary.runaways)
     )
     if summary.seconds_waited is not None:
         waited = summary.seconds_waited
-        yield Headline("Waits for memory", f"{percent(waited)} %", "of the workers' seconds", waited > 0)
+        yield Headline("Waits for memory", f"{percent(waited)} %", "of the workers' seconds", bad=waited > 0)
     if summary.metadata.hit_rate is not None:
         yield Headline("Metadata known", f"{percent(summary.metadata.hit_rate)} %", "of the topics asked for")
     if known.audit is not None:
         found = known.audit.totals.findings
-        yield Headline("Audit", f"{found:,} findings" if found else "clean", _audited(known.audit), bool(found))
+        yield Headline("Audit", f"{found:,} findings" if found else "clean", _audited(known.audit), bad=bool(found))
     if known.replay is not None:
         stays = known.replay.recommended == known.replay.present
         yield Headline(
@@ -219,7 +219,7 @@ def _result(result: Result, names: Sequence[str]) -> Sequence[object]:
 
 def _cut(made: Sequence[Table]) -> list[Table]:
     return [
-        each._replace(rows=each.rows[:MOST_ROWS], left_out=each.left_out + max(0, len(each.rows) - MOST_ROWS))
+        each._replace(rows=each.rows[:MAX_ROWS], left_out=each.left_out + max(0, len(each.rows) - MAX_ROWS))
         for each in made
         if each.rows
     ]

@@ -1,7 +1,7 @@
 """What the report's plots show over time: a few hundred points, counted by Spark.
 
 In: batch and gauge rows, the time that they cover. Out: points in the order of time. A bucket is so wide that there are
-at most MOST_POINTS of them; buckets in which nothing was are left out.
+at most MAX_POINTS of them; buckets in which nothing was are left out.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from forebay_pipeline.partitions.batches import as_percentiles, partition_bytes,
 from forebay_pipeline.partitions.runaway_windows import wait, window_start
 from forebay_pipeline.partitions.summary import ACCURACY, Percentiles
 
-MOST_POINTS: Final = 200
-MOST_PARTITIONS: Final = 7
+MAX_POINTS: Final = 200
+MAX_PARTITIONS: Final = 7
 """Of a topic, those with the most bytes; the others together are one more."""
 
 _DAY_S: Final = 86_400
@@ -74,7 +74,7 @@ def series(batches: DataFrame, gauges: DataFrame, first_us: int, last_us: int, t
 
 def bucket_us(first_us: int, last_us: int) -> int:
     """Whole seconds, minutes, hours or days: an hour in 200 points would be 18 s each, so it is 30 s."""
-    wanted_s = -(-(last_us - first_us + 1) // (MOST_POINTS * 1_000_000))
+    wanted_s = -(-(last_us - first_us + 1) // (MAX_POINTS * 1_000_000))
     fitting = (width for width in _WIDTHS_S if width >= wanted_s)
     return next(fitting, -(-wanted_s // _DAY_S) * _DAY_S) * 1_000_000
 
@@ -100,12 +100,12 @@ def _time_point(row: Row) -> TimePoint:
 
 
 def gauge_points(gauges: DataFrame, width_us: int) -> list[GaugePoint]:
-    most = gauges.groupBy(window_start(width_us).alias("at_us"), "process").agg(
+    peaks = gauges.groupBy(window_start(width_us).alias("at_us"), "process").agg(
         F.max("queued_bytes").alias("queued_bytes"),
         F.max(F.col("pool_bytes") - F.col("pool_available_bytes")).alias("pool_used_bytes"),
         F.max("pool_bytes").alias("pool_bytes"),
     )
-    together = most.groupBy("at_us").agg(*(F.sum(name).alias(name) for name in GaugePoint._fields[1:]))
+    together = peaks.groupBy("at_us").agg(*(F.sum(name).alias(name) for name in GaugePoint._fields[1:]))
     return [GaugePoint(*row) for row in together.orderBy("at_us").collect()]
 
 
@@ -114,7 +114,7 @@ def topic_shares(batches: DataFrame, topics: Sequence[str], width_us: int) -> li
     wanted = batches.where(F.col("topic").isin(list(topics)))
     by_bytes = Window.partitionBy("topic").orderBy(F.desc("bytes"), "partition")
     placed = partition_bytes(wanted).withColumn("place", F.row_number().over(by_bytes))
-    largest = placed.where(F.col("place") <= MOST_PARTITIONS)
+    largest = placed.where(F.col("place") <= MAX_PARTITIONS)
     named = largest.select("topic", "partition", F.col("partition").alias("shown"))
     counted = (
         wanted.join(F.broadcast(named), ["topic", "partition"], "left")

@@ -84,7 +84,7 @@ class Plot(NamedTuple):
     """What is between the svg tags."""
 
 
-def plot(name: str, title: str, description: str, draw: Callable[[Axes], None], legend: bool = True) -> Plot:
+def plot(name: str, title: str, description: str, draw: Callable[[Axes], None], *, legend: bool = True) -> Plot:
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(_WIDTH_IN, _HEIGHT_IN), layout="constrained")
         FigureCanvasSVG(figure)

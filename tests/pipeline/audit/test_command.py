@@ -155,7 +155,20 @@ def test_the_text_where_all_is_well() -> None:
 
 def test_the_text_of_findings() -> None:
     note = "the log goes on after it"
-    finding = Finding(Kind.MISSING, "orders", 3, 7, 8, 2, "billing", "here-1", 5, 9, START_US, note)
+    finding = Finding(
+        kind=Kind.MISSING,
+        topic="orders",
+        partition=3,
+        first_offset=7,
+        last_offset=8,
+        records=2,
+        client_id="billing",
+        process="here-1",
+        connection=5,
+        number=9,
+        time_us=START_US,
+        note=note,
+    )
     lines = [
         ClientLine(topic="orders", client_id=name, acknowledged=10, present=8, missing=2, expired=0)
         for name in ("billing", "shop")

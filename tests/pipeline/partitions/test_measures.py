@@ -140,7 +140,7 @@ def test_any_grouping(journal: Journal) -> None:
 
 def test_of_many_groups_those_with_the_most_bytes_are_told(journal: Journal) -> None:
     rows = [batch_row(partition=number, bytes=100 * (1 + number % 7)) for number in range(14)]
-    summary = journal.summary(*rows, questions=Questions(most=4))
+    summary = journal.summary(*rows, questions=Questions(max_rows=4))
     assert [one.key["partition"] for one in summary.groups] == [5, 6, 12, 13]
     assert summary.groups_left_out == 10
     assert summary.total.batches == 14
@@ -226,7 +226,17 @@ def test_metadata_requests(journal: Journal) -> None:
 
 def test_without_gauges_and_requests_nothing_is_made_up(journal: Journal) -> None:
     summary = journal.summary(batch_row())
-    assert summary.metadata == MetadataUse(0, 0, None, 0, 0, 0, None, 0, 0)
+    assert summary.metadata == MetadataUse(
+        hits=0,
+        misses=0,
+        hit_rate=None,
+        waits=0,
+        requests=0,
+        failed=0,
+        took_us=None,
+        request_bytes=0,
+        response_bytes=0,
+    )
     assert summary.workers == []
     assert (summary.seconds_waited, summary.rows_dropped) == (None, 0)
 

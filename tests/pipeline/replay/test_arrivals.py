@@ -11,12 +11,8 @@ from pyspark.sql import functions as F
 from forebay_pipeline.journal.source import JournalPlace, of_kind, read_rows
 from forebay_pipeline.replay.arrivals import SCHEMA, Load, of_batches, of_ledger, of_load
 from forebay_pipeline.replay.topics import groups_of, leaders_of
-from forebay_policies.journal_rows import BatchRow, ChoiceRow, LedgerPart, LedgerRow, Row
-from tests.pipeline.rows import START_US, batch_row, choice_row, ledger_row, write_journal
-
-
-def part(records: int, size: int, movable: bool, partition: int = 0) -> LedgerPart:
-    return LedgerPart(partition, 7, records, size, movable, 0, 0)
+from forebay_policies.journal_rows import BatchRow, ChoiceRow, LedgerRow, Row
+from tests.pipeline.rows import START_US, batch_row, choice_row, ledger_row, sized_part, write_journal
 
 
 def journal(spark: SparkSession, folder: Path, rows: list[Row]) -> DataFrame:
@@ -32,8 +28,9 @@ def in_order(arrivals: DataFrame) -> list[tuple[object, ...]]:
 
 
 def test_a_ledger_s_arrivals_are_its_parts(spark: SparkSession, tmp_path: Path) -> None:
-    mixed = ledger_row([part(2, 200, False), part(3, 300, True, 4)], number=5, connection=9, partition=1, acks=-1)
-    later = ledger_row([part(1, 100, True)], number=6, connection=9, received_us=START_US + 50)
+    parts = [sized_part(2, 200, movable=False), sized_part(3, 300, partition=4)]
+    mixed = ledger_row(parts, number=5, connection=9, partition=1, acks=-1)
+    later = ledger_row([sized_part(1, 100)], number=6, connection=9, received_us=START_US + 50)
     untouched = ledger_row([], number=7, reason="idempotent")
     rows = journal(spark, tmp_path, [mixed, later, untouched, batch_row()])
 
@@ -87,8 +84,8 @@ def test_leaders_are_the_last_ones_and_the_unknown_are_dealt_out(spark: SparkSes
             batch_row(partition=0, leader=5, time_us=START_US + 10),
             batch_row(partition=2, leader=7),
             choice_row(partitions=5),
-            ledger_row([part(1, 100, False)], partition=1),
-            ledger_row([part(1, 100, False)], topic="quiet", partition=3),
+            ledger_row([sized_part(1, 100, movable=False)], partition=1),
+            ledger_row([sized_part(1, 100, movable=False)], topic="quiet", partition=3),
         ],
     )
     arrivals = of_ledger(of_kind(rows, LedgerRow))

@@ -17,11 +17,10 @@ from forebay_pipeline.journal.source import JournalPlace, read_rows
 from forebay_pipeline.replay.command import Plan, command, replay_journal
 from forebay_pipeline.replay.results import ReplayReport
 from forebay_pipeline.replay.settings import read_grid, variants
-from forebay_policies.journal_rows import LedgerPart
 from tests.pipeline.replay.simulated import Journaled, settings, steady, world
-from tests.pipeline.rows import START_US, batch_row, ledger_row, write_journal
+from tests.pipeline.rows import START_US, batch_row, ledger_row, sized_part, write_journal
 
-PART = LedgerPart(0, 0, 1, 100, True, 0, 0)
+PART = sized_part(1, 100, base_offset=0)
 FOUND = variants({}, read_grid(["partitioner=adaptive,expected_wait linger.ms=-1"]))
 
 

@@ -7,6 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from forebay_pipeline.replay.recommendation import as_toml, recommend
@@ -16,7 +17,19 @@ from forebay_pipeline.replay.text import as_text
 
 
 def result(average_ms: float, p99_ms: float, requests: int = 100, **settings: str) -> Result:
-    return Result(settings, average_ms, average_ms / 2, p99_ms, 1000.0, 10.0, requests, 1.0, 0.0, 4096, 1000)
+    return Result(
+        settings=settings,
+        average_ms=average_ms,
+        p50_ms=average_ms / 2,
+        p99_ms=p99_ms,
+        batch_bytes=1000.0,
+        batch_records=10.0,
+        requests=requests,
+        skew=1.0,
+        gini=0.0,
+        pool_peak_bytes=4096,
+        records=1000,
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,12 +75,20 @@ GRID = read_grid(
 def report(recommended: int) -> ReplayReport:
     found = variants({}, GRID)
     results = [
-        Result(dict(each.named), 8.0 - number / 10, 1.0, 20.0, 1e3, 10.0, 7, 1.0, 0.0, 4096, 1000)
+        msgspec.structs.replace(result(8.0 - number / 10, 20.0, requests=7, **each.named), p50_ms=1.0)
         for number, each in enumerate(found)
     ]
-    measured = Measured(8.1, 1.2, 20.5, 1000)
     return ReplayReport(
-        "recorded", results, 0, recommended, "Because.\nOf it.", ["all is well"], measured, 1000, 60.0, 1
+        source="recorded",
+        results=results,
+        present=0,
+        recommended=recommended,
+        reason="Because.\nOf it.",
+        assumed=["all is well"],
+        measured=Measured(average_ms=8.1, p50_ms=1.2, p99_ms=20.5, records=1000),
+        records=1000,
+        seconds=60.0,
+        seed=1,
     )
 
 
@@ -106,8 +127,7 @@ def test_people_are_told_the_same() -> None:
 
 
 def test_a_simulation_far_from_what_was_measured_is_said_to_be() -> None:
-    far = report(0)
-    measured = Measured(8.1, 2.0, 20.5, 1000)
-    text = as_text(ReplayReport(**{**{n: getattr(far, n) for n in far.__struct_fields__}, "measured": measured}))
+    measured = Measured(average_ms=8.1, p50_ms=2.0, p99_ms=20.5, records=1000)
+    text = as_text(msgspec.structs.replace(report(0), measured=measured))
 
     assert "They differ by more than 25%" in text

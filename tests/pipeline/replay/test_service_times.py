@@ -14,8 +14,8 @@ from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.source import JournalPlace, of_kind, read_rows
 from forebay_pipeline.replay.proxy_times import NO_WAY, TURN, fit_turn, fit_way
 from forebay_pipeline.replay.service_times import FEW, BrokerTimes, Empirical, fit
-from forebay_policies.journal_rows import BatchRow, LedgerPart, LedgerRow
-from tests.pipeline.rows import START_US, batch_row, ledger_row, write_journal
+from forebay_policies.journal_rows import BatchRow, LedgerRow
+from tests.pipeline.rows import START_US, batch_row, ledger_row, sized_part, write_journal
 
 
 def of(spark: SparkSession, folder: Path, rows: list[BatchRow]) -> DataFrame:
@@ -23,10 +23,10 @@ def of(spark: SparkSession, folder: Path, rows: list[BatchRow]) -> DataFrame:
     return of_kind(read_rows(spark, JournalPlace(folder=str(folder))), BatchRow)
 
 
-def drawn(times: BrokerTimes, queued: bool = False, size: int = 1000) -> list[float]:
+def drawn(times: BrokerTimes, size: int = 1000, *, queued: bool = False) -> list[float]:
     """In ms."""
     rng = Random(1)
-    return [times.draw(size, queued, rng) * 1000 for _ in range(5000)]
+    return [times.draw(size, rng, queued=queued) * 1000 for _ in range(5000)]
 
 
 def answered_in_turn(
@@ -165,7 +165,7 @@ def test_the_way_of_a_request_is_what_its_batch_did_not_take(spark: SparkSession
     for number in range(40):
         rows.append(batch_row(base_offset=number * 10, linger_us=200, upstream_us=1_400))
         for first, took_us in ((0, 1_800), (4, 1_700)):
-            part = LedgerPart(0, number * 10 + first, 4, 400, True, 0, 0)
+            part = sized_part(4, 400, base_offset=number * 10 + first)
             rows.append(ledger_row([part], received_us=START_US, time_us=START_US + took_us))
     write_journal(tmp_path, rows)
     journal = read_rows(spark, JournalPlace(folder=str(tmp_path)))

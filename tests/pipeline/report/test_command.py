@@ -13,8 +13,8 @@ from forebay_pipeline.cli import main
 from forebay_pipeline.journal.source import JournalPlace, of_kind, read_rows
 from forebay_pipeline.partitions.summary import Percentiles
 from forebay_pipeline.report.series import (
-    MOST_PARTITIONS,
-    MOST_POINTS,
+    MAX_PARTITIONS,
+    MAX_POINTS,
     GaugePoint,
     SharesPoint,
     TimePoint,
@@ -44,7 +44,7 @@ def rows_of(spark: SparkSession, folder: Path, kind: type[msgspec.Struct], rows:
 def test_buckets_are_whole_units_and_not_too_many(seconds: int, width_s: int) -> None:
     last_us = START_US + seconds * SECOND
     assert bucket_us(START_US, last_us) == width_s * SECOND
-    assert seconds / width_s <= MOST_POINTS
+    assert seconds / width_s <= MAX_POINTS
 
 
 def test_times_in_buckets(spark: SparkSession, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_shares_of_the_largest_partitions_and_of_the_others_together(spark: Spar
     found = topic_shares(rows_of(spark, tmp_path, BatchRow, rows), ["u", "t"], 10 * SECOND)
     assert found[0] == TopicShares("u", [4], [SharesPoint(START_US, {4: 1.0})])
     assert found[1].partitions == [8, 7, 6, 5, 4, 3, 2]
-    assert len(found[1].partitions) == MOST_PARTITIONS
+    assert len(found[1].partitions) == MAX_PARTITIONS
     first, second = found[1].points
     expected: dict[int | None, float] = {number: (100 + number) / 936 for number in range(2, 9)}
     assert first.shares == {**expected, None: 201 / 936}
