@@ -1,4 +1,4 @@
-"""A job's output, to a file that a person named."""
+"""Writes a job's output to the file that a user named."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from forebay_pipeline.errors import CannotRun
 
 
 def write(output: Path, data: bytes) -> None:
-    """CannotRun, where it cannot be written."""
+    """Write `data` to `output`, replacing what is there. Raises CannotRun if that fails."""
     try:
         output.write_bytes(data)
     except OSError as error:
-        raise CannotRun(f"{output} cannot be written: {error.strerror}.") from error
+        raise CannotRun(f"Cannot write {output}: {error.strerror}.") from error

@@ -1,7 +1,7 @@
-"""KIP-794's table, skew, reasons and fates, from batch rows.
+"""KIP-794's table, skew, reasons and fates.
 
-In: batch rows (journal_rows.BatchRow). Out: values of summary.py. Spark counts; what comes to the driver is what
-is shown: so many groups and topics at most, those with the most bytes.
+In: batch rows (the columns of journal_rows.BatchRow). Out: the structs of summary.py. Spark does the counting; only
+rows to be shown reach the driver.
 """
 
 from __future__ import annotations
@@ -17,28 +17,32 @@ from forebay_pipeline.partitions.summary import ACCURACY, Fate, Group, Percentil
 _LEVELS: Final = [0.5, 0.99, 0.999]
 _TIMES: Final = {"minute": "yyyy-MM-dd'T'HH:mm", "hour": "yyyy-MM-dd'T'HH", "date": "yyyy-MM-dd"}
 KEYS: Final = ("topic", "partition", "leader", "worker", "reason", *_TIMES)
-"""What batches can be grouped by."""
+"""Keys that batches can be grouped by."""
 _WHOLES: Final = ("topic", *_TIMES)
-"""What a share is a share of."""
+"""Keys that divide the whole: shares are of the topic's bytes in that time."""
 
 
 def percentiles(column: str) -> Column:
-    """p50, p99 and p999 as an array."""
+    """An aggregate: an array of p50, p99 and p999, null over no rows."""
     return F.percentile_approx(column, _LEVELS, ACCURACY)
 
 
 def as_percentiles(values: Sequence[int]) -> Percentiles:
+    """From the array that `percentiles` collects."""
     return Percentiles(*map(int, values))
 
 
 def total(batches: DataFrame) -> Group | None:
-    """All of them; None where there are none."""
+    """All batches as one group; None if there are none."""
     (row,) = _measured(batches, []).collect()
     return _group(row, [], 1.0) if row["batches"] else None
 
 
 def groups(batches: DataFrame, by: Sequence[str], whole_bytes: int, max_groups: int) -> tuple[list[Group], int]:
-    """In the order of their keys, and how many were left out. `whole_bytes`: those of all batches."""
+    """The groups with the most bytes, in the order of their keys, and how many were left out.
+
+    `by` are some of KEYS; `whole_bytes` are the bytes of all batches.
+    """
     keyed = batches
     for name in by:
         if name in _TIMES:
@@ -88,15 +92,15 @@ def _group(row: Row, by: Sequence[str], share: float) -> Group:
 
 
 def partition_bytes(batches: DataFrame) -> DataFrame:
-    """topic, partition, batches, bytes."""
+    """A row for each partition: topic, partition, batches, bytes."""
     return batches.groupBy("topic", "partition").agg(F.count("*").alias("batches"), F.sum("bytes").alias("bytes"))
 
 
 def skew(partitions: DataFrame) -> DataFrame:
-    """From partition_bytes: the fields of TopicSkew.
+    """A row for each topic with the fields of TopicSkew, from the rows of partition_bytes.
 
-    Gini, of x in ascending order, i from 1: 2 Σ i·x / (n Σ x) - (n + 1) / n. Of 0, 1 and 3 bytes:
-    2 · (1·0 + 2·1 + 3·3) / (3 · 4) - 4/3 = 0.5. Partitions without a batch come first, so they only move i.
+    Gini of x in ascending order, i from 1: 2 Σ i·x / (n Σ x) - (n + 1) / n. Of 0, 1 and 3 bytes:
+    2 · (1·0 + 2·1 + 3·3) / (3 · 4) - 4/3 = 0.5. Partitions without a batch come first, so they only shift i.
     """
     ascending = Window.partitionBy("topic").orderBy("bytes", F.desc("partition"))
     highest = Window.partitionBy("topic")
@@ -122,7 +126,7 @@ def skew(partitions: DataFrame) -> DataFrame:
 
 
 def topics(batches: DataFrame, max_topics: int) -> tuple[list[TopicSkew], int]:
-    """Those with the most bytes, and how many were left out."""
+    """The topics with the most bytes, and how many were left out."""
     skewed = skew(partition_bytes(batches)).persist()
     try:
         found = skewed.orderBy(F.desc("bytes"), "topic").limit(max_topics).collect()
@@ -132,6 +136,7 @@ def topics(batches: DataFrame, max_topics: int) -> tuple[list[TopicSkew], int]:
 
 
 def reasons(batches: DataFrame) -> list[Reason]:
+    """Why batches were sent, the most frequent reason first."""
     counted = batches.groupBy("reason").agg(
         F.count("*").alias("batches"), F.sum("bytes").alias("bytes"), F.sum("records").alias("records")
     )
@@ -139,6 +144,7 @@ def reasons(batches: DataFrame) -> list[Reason]:
 
 
 def fates(batches: DataFrame) -> list[Fate]:
+    """What became of batches, the most frequent outcome first."""
     counted = batches.groupBy("fate", "error_code").agg(
         F.count("*").alias("batches"), F.sum("records").alias("records")
     )

@@ -1,6 +1,6 @@
-"""Job `partitions`: who got what, how long it took, and whether a partition runs away.
+"""Job `partitions`: load, latency and skew by partition, and partitions that ran away.
 
-In: the journal. Out: tables, and `--output` with the same as JSON (partitions_summary.Summary).
+In: the journal. Out: tables; with `--output` the same as JSON (summary.Summary).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from forebay_pipeline.partitions.text import as_text
 
 
 def grouping(by: str) -> list[str]:
-    """topic,partition → [topic, partition]. UsageError where one is not of KEYS."""
+    """`topic, partition` → [topic, partition]. Raises click.UsageError unless all are in KEYS."""
     names = [name.strip() for name in by.split(",") if name.strip()]
     unknown = [name for name in names if name not in KEYS]
     if unknown or not names:
-        raise click.UsageError(f"--by {by}: must be some of {', '.join(KEYS)}, with commas between")
+        raise click.UsageError(f"--by {by}: must be a comma-separated list of {', '.join(KEYS)}")
     return list(dict.fromkeys(names))
 
 
@@ -35,7 +35,7 @@ def grouping(by: str) -> list[str]:
 @journal_options
 @span_options
 @click.option(
-    "--by", default="topic,partition", show_default=True, metavar="KEY,…", help=f"Groups: any of {', '.join(KEYS)}."
+    "--by", default="topic,partition", show_default=True, metavar="KEY,…", help=f"Group by any of {', '.join(KEYS)}."
 )
 @click.option(
     "--most",
@@ -46,7 +46,9 @@ def grouping(by: str) -> list[str]:
     help="Show at most this many groups, and this many topics.",
 )
 @runaway_options
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="The same as JSON, to this file.")
+@click.option(
+    "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the result as JSON to this file."
+)
 @session_options
 @job
 def command(
@@ -59,7 +61,10 @@ def command(
     output: Path | None,
     spark: OpenSpark,
 ) -> int:
-    """Who got what, how long it took, and whether a partition runs away."""
+    """Show load, latency and skew by partition.
+
+    Also why batches were sent and what became of them, partitions that ran away, metadata lookups and memory pressure.
+    """
     questions = Questions(grouping(by), max_rows, window_us=window * 1_000_000, thresholds=limits)
     with kept_rows(spark("partitions", kafka=place.in_kafka), place, span) as rows:
         summary = summarize(rows, place, span, questions)

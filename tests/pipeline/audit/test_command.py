@@ -65,8 +65,8 @@ def test_young_rows_are_left_to_the_next_audit(world: World, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--bootstrap-servers", "any:9092"], "one of --journal and --journal-topic"),
-        (["--journal", "."], "--bootstrap-servers says where the topics are"),
+        (["--bootstrap-servers", "any:9092"], "give either --journal or --journal-topic"),
+        (["--journal", "."], "audit requires --bootstrap-servers"),
         (["--journal", ".", "--bootstrap-servers", "any:9092", "--settle", "-1"], "--settle"),
         (["--journal", ".", "--bootstrap-servers", "any:9092", "--from", "now"], "--from"),
         (
@@ -94,7 +94,7 @@ def test_without_a_journal(spark: SparkSession, tmp_path: Path) -> None:
 def test_without_a_ledger(spark: SparkSession, tmp_path: Path) -> None:
     write_journal(tmp_path, [gauge_row()])
     line = one_sentence(run("--journal", tmp_path, "--bootstrap-servers", "any:9092"))
-    assert line.endswith("The journal has no ledger rows of that span: was journal.ledger on?")
+    assert line.endswith("The journal has no ledger rows in that span: was journal.ledger on?")
 
 
 def test_without_brokers(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_where_the_result_cannot_be_written(world: World, tmp_path: Path) -> Non
     words = ("--journal", tmp_path / "journal", "--bootstrap-servers", "any:9092", "--state", tmp_path / "state.json")
     result = run(*words, "--to", "2026-12-01", "--output", tmp_path / "nowhere" / "audit.json")
     assert "Clean: 5 of 5" in result.stdout
-    assert "audit.json cannot be written" in one_sentence(result)
+    assert f"Cannot write {tmp_path / 'nowhere' / 'audit.json'}: " in one_sentence(result)
     assert not (tmp_path / "state.json").exists()
 
 
@@ -154,7 +154,7 @@ def test_the_text_where_all_is_well() -> None:
 
 
 def test_the_text_of_findings() -> None:
-    note = "the log goes on after it"
+    note = "later offsets exist"
     finding = Finding(
         kind=Kind.MISSING,
         topic="orders",

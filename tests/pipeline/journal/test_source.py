@@ -147,7 +147,7 @@ def test_no_journal(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_parquet_of_others_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(3).write.parquet(str(tmp_path / "kind=batch"))
-    with pytest.raises(CannotRun, match=r"missing in .*not made by `compact`"):
+    with pytest.raises(CannotRun, match=r"not written by `compact`: it lacks the columns "):
         read_rows(spark, JournalPlace(str(tmp_path)))
 
 

@@ -66,15 +66,7 @@ def test_tables_and_sentences(spark: SparkSession, journal: Path) -> None:
         ["t", "1", "1", "7,836,878", "4,622", "7,836,878.00", "4,622.00", "9.1", "1"],
     ]
     assert cells(result, "Times in ms")[0] == ["[bold]u[/bold]", "11", "21.0", "21.0", "21.0", "1.5", "1.5", "1.5"]
-    assert cells(result, "Skew over the partitions of a topic")[0] == [
-        "t",
-        "2",
-        "85,696,478",
-        "0",
-        "90.9",
-        "1.82",
-        "0.41",
-    ]
+    assert cells(result, "Skew across partitions")[0] == ["t", "2", "85,696,478", "0", "90.9", "1.82", "0.41"]
     assert cells(result, "What became of batches") == [
         ["acknowledged", "NONE", "4", "75,685"],
         ["retried", "NOT_LEADER_OR_FOLLOWER", "1", "4,622"],
@@ -82,9 +74,9 @@ def test_tables_and_sentences(spark: SparkSession, journal: Path) -> None:
     assert cells(result, "Workers")[0][:4] == ["0", "1", "1", "100.0"]
     assert result.stdout.splitlines()[-4:] == [
         "No partition ran away.",
-        "Metadata: 75.0 % of 40 topics asked for were known; 0 waits; 0 requests to brokers, 0 of them failed.",
-        "Rows of the journal that were dropped, since where they go was slow or full: 4.",
-        "Lines or files of the journal that cannot be read: 1.",
+        "Metadata: 75.0 % of 40 topic lookups were cached; 0 waits; 0 requests to brokers, 0 failed.",
+        "Journal rows dropped because the disk or the topic was slow or full: 4.",
+        "Unreadable lines or files in the journal: 1.",
     ]
 
 
@@ -107,7 +99,7 @@ def test_a_runaway_is_told(spark: SparkSession, tmp_path: Path) -> None:
     write_journal(tmp_path, rows)
     result = run("--journal", tmp_path)
     assert cells(result, "Runaway partitions") == [
-        ["t", "0", "2026-11-18T11:06:40Z", "the", "end", "75.0", "2.25", "40.0", "2.0"]
+        ["t", "0", "2026-11-18T11:06:40Z", "ongoing", "75.0", "2.25", "40.0", "2.0"]
     ]
     assert "No partition ran away." not in result.stdout
     assert "No partition ran away." in run("--journal", tmp_path, "--wait", 21).stdout
@@ -119,19 +111,21 @@ def test_what_it_cannot_do_is_one_sentence(spark: SparkSession, journal: Path, t
     assert sentence(run("--journal", nowhere)) == f"There is no journal in {nowhere}: no such folder."
     assert sentence(run("--journal", journal, "--from", "2026-11-18T12:00", "--to", "2026-11-18T13:00")) == (
         f"There are no batches between 2026-11-18T12:00:00Z and 2026-11-18T13:00:00Z in {journal} "
-        "(lines or files of it that cannot be read: 1)."
+        "(unreadable lines or files: 1)."
     )
     output = nowhere / "summary.json"
     result = run("--journal", journal, "--output", output)
     assert result.exit_code == 2
-    assert result.stderr == f"forebay-pipeline: {output} cannot be written: No such file or directory.\n"
+    assert result.stderr == f"forebay-pipeline: Cannot write {output}: No such file or directory.\n"
 
 
 @pytest.mark.parametrize("by", ["", ",", "topic,weather", "bytes"])
 def test_groups_are_of_what_there_is(journal: Path, by: str) -> None:
     result = run("--journal", journal, "--by", by)
     assert result.exit_code == 2
-    assert "must be some of topic, partition, leader, worker, reason, minute, hour, date" in result.stderr
+    assert "must be a comma-separated list of topic, partition, leader, worker, reason, minute, hour, date" in " ".join(
+        result.stderr.split()
+    )
 
 
 def test_terminals_fold_what_is_too_wide() -> None:

@@ -332,9 +332,7 @@ def test_an_empty_span_is_one_sentence(journal: Journal, span: Span, sentence: s
 
 def test_so_is_a_journal_that_holds_nothing_readable(journal: Journal) -> None:
     write_lines(journal.folder, b'{"kind": "batch"}\nnot json\n', name="foreign")
-    with pytest.raises(
-        CannotRun, match=r"There are no batches in .*/journal \(lines or files of it that cannot be read: 2\)\."
-    ):
+    with pytest.raises(CannotRun, match=r"There are no batches in .*/journal \(unreadable lines or files: 2\)\."):
         journal.summary(gauge_row())
 
 

@@ -157,11 +157,11 @@ def test_a_sentence_for_people() -> None:
         "others_wait_us": 2_000.0,
     }
     assert runaways.sentence(SparkRow(**change)) == (
-        "2026-11-18T11:07:00Z t partition 0 runs away since 2026-11-18T11:06:40Z: 74.1 % of the bytes, "
+        "2026-11-18T11:07:00Z t partition 0 has been running away since 2026-11-18T11:06:40Z: 74.1 % of the bytes, "
         "2.22 × its fair share; waits 40.1 ms, the others 2.0 ms"
     )
-    assert "has recovered since" in runaways.sentence(SparkRow(**{**change, "event": "recovered"}))
-    assert "its topic is quiet" in runaways.sentence(SparkRow(**{**change, "event": "quiet"}))
+    assert "recovered at 2026-11-18T11:06:40Z" in runaways.sentence(SparkRow(**{**change, "event": "recovered"}))
+    assert "its topic went quiet" in runaways.sentence(SparkRow(**{**change, "event": "quiet"}))
 
 
 def test_portions_of_a_window_add_up_over_triggers() -> None:
@@ -193,7 +193,7 @@ def test_the_command_tells_sentences(spark: SparkSession, tmp_path: Path) -> Non
     result = run("--journal", tmp_path / "journal")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == (
-        "2026-11-18T11:07:00Z t partition 0 runs away since 2026-11-18T11:06:40Z: 75.0 % of the bytes, "
+        "2026-11-18T11:07:00Z t partition 0 has been running away since 2026-11-18T11:06:40Z: 75.0 % of the bytes, "
         "2.25 × its fair share; waits 40.0 ms, the others 2.0 ms\n"
     )
     assert run("--journal", tmp_path / "journal", "--share", 2.3).stdout == ""
@@ -206,9 +206,9 @@ def test_it_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
     command += ["--every", "1", "--late", "20", "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
     server = Server("runaways", command, tmp_path / "log")
     try:
-        server.wait_until(lambda: "partition 0 runs away" in server.tail(), 120)
+        server.wait_until(lambda: "partition 0 has been running away" in server.tail(), 120)
         write_journal(journal, [row for number in range(6, 12) for row in window(number, EVEN)], "b")
-        server.wait_until(lambda: "partition 0 has recovered" in server.tail(), 60)
+        server.wait_until(lambda: "partition 0 recovered" in server.tail(), 60)
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(60) == 0
     finally:
@@ -220,7 +220,7 @@ def test_it_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
     ("folder", "sentence"),
     [
         ("other", "There is no journal in {place}: it has no closed files yet (dt=…/hour=…)."),
-        ("kind=batch", "{place} is what `compact` made: runaways reads what the proxy writes (dt=…/hour=…)."),
+        ("kind=batch", "{place} was written by `compact`; runaways reads what the proxy writes (dt=…/hour=…)."),
     ],
 )
 def test_what_it_cannot_do_is_one_sentence(spark: SparkSession, tmp_path: Path, folder: str, sentence: str) -> None:

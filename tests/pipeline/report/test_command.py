@@ -152,9 +152,9 @@ def test_what_it_cannot_do_is_one_sentence(spark: SparkSession, journal: Path, t
 
     missing, foreign = tmp_path / "missing.json", tmp_path / "foreign.json"
     foreign.write_text('{"hello": 1}')
-    assert sentence("--journal", journal, "--audit", missing) == f"{missing} cannot be read: No such file or directory."
+    assert sentence("--journal", journal, "--audit", missing) == f"Cannot read {missing}: No such file or directory."
     assert sentence("--journal", journal, "--replay", foreign).startswith(
-        f"{foreign} is not what `replay --output` writes: "
+        f"{foreign} was not written by `replay --output`: "
     )
     assert sentence("--journal", missing) == f"There is no journal in {missing}: no such folder."
     assert sentence("--journal", journal, "--to", "2026-11-18T11:00") == (
