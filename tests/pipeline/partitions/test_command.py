@@ -6,14 +6,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from pyspark.sql import SparkSession
 
-from forebay_pipeline.cli import main
 from forebay_pipeline.partitions.summary import Summary
-from forebay_pipeline.partitions.text import as_text
 from forebay_policies.journal_rows import Row
-from tests.pipeline.report.known import known
+from tests.pipeline.command_line import run
 from tests.pipeline.rows import START_US, batch_row, gauge_row, write_journal, write_lines
 
 SECOND = 1_000_000
@@ -34,12 +32,6 @@ def journal(tmp_path: Path) -> Path:
     return folder
 
 
-def run(*arguments: object) -> Result:
-    """The session of the tests is shared, and its number of shuffles stays what it is."""
-    options = ["--conf", "spark.sql.shuffle.partitions=2"]
-    return CliRunner().invoke(main, ["partitions", *map(str, arguments), *options], prog_name="forebay-pipeline")
-
-
 def sentence(result: Result) -> str:
     """What it says where it cannot run, and nothing else."""
     assert result.exit_code == 2
@@ -55,7 +47,7 @@ def cells(result: Result, title: str) -> list[list[str]]:
 
 
 def test_tables_and_sentences(spark: SparkSession, journal: Path) -> None:
-    result = run("--journal", journal)
+    result = run("partitions", "--journal", journal)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith(
         f"{journal}, 2026-11-18T11:06:40Z to 2026-11-18T11:06:42Z\n5 batches, 80,307 records"
@@ -82,7 +74,7 @@ def test_tables_and_sentences(spark: SparkSession, journal: Path) -> None:
 
 def test_the_same_as_json(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
     output = tmp_path / "summary.json"
-    result = run("--journal", journal, "--by", "leader, reason", "--most", 5, "--output", output)
+    result = run("partitions", "--journal", journal, "--by", "leader, reason", "--most", 5, "--output", output)
     assert result.exit_code == 0
     summary = msgspec.json.decode(output.read_bytes(), type=Summary)
     assert summary.by == ["leader", "reason"]
@@ -97,38 +89,34 @@ def test_a_runaway_is_told(spark: SparkSession, tmp_path: Path) -> None:
         for partition, size, upstream_us in ((0, 6000, 39_500), (1, 1000, 1500), (2, 1000, 1500))
     ]
     write_journal(tmp_path, rows)
-    result = run("--journal", tmp_path)
+    result = run("partitions", "--journal", tmp_path)
     assert cells(result, "Runaway partitions") == [
         ["t", "0", "2026-11-18T11:06:40Z", "ongoing", "75.0", "2.25", "40.0", "2.0"]
     ]
     assert "No partition ran away." not in result.stdout
-    assert "No partition ran away." in run("--journal", tmp_path, "--wait", 21).stdout
-    assert "No partition ran away." in run("--journal", tmp_path, "--windows", 5).stdout
+    assert "No partition ran away." in run("partitions", "--journal", tmp_path, "--wait", 21).stdout
+    assert "No partition ran away." in run("partitions", "--journal", tmp_path, "--windows", 5).stdout
 
 
 def test_what_it_cannot_do_is_one_sentence(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
-    assert sentence(run("--journal", nowhere)) == f"There is no journal in {nowhere}: no such folder."
-    assert sentence(run("--journal", journal, "--from", "2026-11-18T12:00", "--to", "2026-11-18T13:00")) == (
+    assert sentence(run("partitions", "--journal", nowhere)) == f"There is no journal in {nowhere}: no such folder."
+    assert sentence(
+        run("partitions", "--journal", journal, "--from", "2026-11-18T12:00", "--to", "2026-11-18T13:00")
+    ) == (
         f"There are no batches between 2026-11-18T12:00:00Z and 2026-11-18T13:00:00Z in {journal} "
         "(unreadable lines or files: 1)."
     )
     output = nowhere / "summary.json"
-    result = run("--journal", journal, "--output", output)
+    result = run("partitions", "--journal", journal, "--output", output)
     assert result.exit_code == 2
     assert result.stderr == f"forebay-pipeline: Cannot write {output}: No such file or directory.\n"
 
 
 @pytest.mark.parametrize("by", ["", ",", "topic,weather", "bytes"])
 def test_groups_are_of_what_there_is(journal: Path, by: str) -> None:
-    result = run("--journal", journal, "--by", by)
+    result = run("partitions", "--journal", journal, "--by", by)
     assert result.exit_code == 2
     assert "must be a comma-separated list of topic, partition, leader, worker, reason, minute, hour, date" in " ".join(
         result.stderr.split()
     )
-
-
-def test_terminals_fold_what_is_too_wide() -> None:
-    summary = known().summary
-    assert max(map(len, as_text(summary, 70).split("\n\n")[1].splitlines())) <= 70
-    assert "… and 40 more" in as_text(summary, None)
