@@ -19,7 +19,7 @@ from forebay_pipeline.audit.state import read_state, write_state
 from forebay_pipeline.audit.text import as_text
 from forebay_pipeline.audit.topics import KafkaTopics
 from forebay_pipeline.jobs.options import OpenSpark, checked_span, job, journal_options, session_options, span_options
-from forebay_pipeline.jobs.output_file import write
+from forebay_pipeline.jobs.output_file import output_option, write
 from forebay_pipeline.jobs.text_table import terminal_width
 from forebay_pipeline.journal.source import JournalPlace, Span, read_rows
 
@@ -44,9 +44,7 @@ from forebay_pipeline.journal.source import JournalPlace, Span, read_rows
     metavar="SECONDS",
     help="With --state, leave younger rows to the next audit. At least twice the proxy's journal.roll.ms.",
 )
-@click.option(
-    "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the result as JSON to this file."
-)
+@output_option
 @session_options
 @job
 def command(

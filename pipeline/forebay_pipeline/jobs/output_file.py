@@ -1,10 +1,17 @@
-"""Writes a job's output to the file that a user named."""
+"""A job's output in a file that the user names."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
+
+import click
 
 from forebay_pipeline.errors import CannotRun
+
+output_option: Final = click.option(
+    "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the result as JSON to this file."
+)
 
 
 def write(output: Path, data: bytes) -> None:

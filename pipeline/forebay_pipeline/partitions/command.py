@@ -12,7 +12,7 @@ import msgspec
 
 from forebay_pipeline.errors import CLEAN
 from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options, span_options
-from forebay_pipeline.jobs.output_file import write
+from forebay_pipeline.jobs.output_file import output_option, write
 from forebay_pipeline.jobs.text_table import terminal_width
 from forebay_pipeline.journal.source import JournalPlace, Span
 from forebay_pipeline.partitions.batches import KEYS
@@ -46,9 +46,7 @@ def grouping(by: str) -> list[str]:
     help="Show at most this many groups, and this many topics.",
 )
 @runaway_options
-@click.option(
-    "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the result as JSON to this file."
-)
+@output_option
 @session_options
 @job
 def command(

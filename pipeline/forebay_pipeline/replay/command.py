@@ -229,8 +229,10 @@ def _synthetic_options(command: Callable[..., T]) -> Callable[..., T]:
     help=f"Simulate slices of this length in parallel, each after {WARM_UP_S:g} s of warm-up.",
 )
 @click.option("--apart", is_flag=True, help="Simulate each topic by itself, even if topics share brokers.")
-@click.option("--output", type=click.Path(dir_okay=False), help="Write the result as JSON to this file.")
-@click.option("--toml", type=click.Path(dir_okay=False), help="Write the recommended settings to this file.")
+@output_file.output_option
+@click.option(
+    "--toml", type=click.Path(dir_okay=False, path_type=Path), help="Write the recommended settings to this file."
+)
 @session_options
 @job
 def command(**given: Any) -> int:
@@ -245,9 +247,9 @@ def command(**given: Any) -> int:
     report = _of_load(given, plan) if given["synthetic"] else _of_journal(given, plan)
     click.echo(as_text(report))
     if given["toml"]:
-        output_file.write(Path(given["toml"]), as_toml(report, found).encode())
+        output_file.write(given["toml"], as_toml(report, found).encode())
     if given["output"]:
-        output_file.write(Path(given["output"]), msgspec.json.format(msgspec.json.encode(report), indent=2))
+        output_file.write(given["output"], msgspec.json.format(msgspec.json.encode(report), indent=2))
     return CLEAN
 
 
