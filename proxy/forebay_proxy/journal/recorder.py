@@ -64,8 +64,8 @@ class Sink(Protocol):
 class Journal:
     """Takes rows without ever waiting or raising, and hands them to the sink, from `start` on, in their order.
 
-    `worker` is this worker's number; rows about `own_topic`, the topic that the sink writes to, are left out. All moments
-    are seconds of `time.monotonic`.
+    `worker` is this worker's number; rows about `own_topic`, the topic that the sink writes to, are left out. All
+    moments are seconds of `time.monotonic`.
     """
 
     def __init__(self, worker: int, stats: Stats, own_topic: str = "") -> None:
@@ -92,7 +92,10 @@ class Journal:
         return self._sink.dropped if self._sink is not None else 0
 
     def start(self, sink: Sink, gauges: Callable[[], GaugeRow] | None = None) -> None:
-        """Open `sink` and begin to hand over; `gauges` makes a row once a second. Raises StartError if it cannot be opened."""
+        """Open `sink` and begin to hand over; `gauges` makes a row once a second.
+
+        Raises StartError if the sink cannot be opened.
+        """
         sink.open()
         self._sink = sink
         self._at_once = sink.at_once
