@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 from forebay_policies import metadata_requests
 from forebay_policies.metadata_cache import JITTER, NEVER
 from forebay_policies.metadata_requests import CREATE_AGAIN_S, MAX_CREATED, MetadataQuery
 from forebay_policies.metadata_waiters import UNKNOWN_TOPIC_TRIES
 from tests.policies.metadata_kit import BACKOFF, GROUP, SOFT, Bench, FakeWaiter, topic_id
+from tests.policies.metadata_machine import MetadataMachine
 
 
 class TestNextRequest:
@@ -349,3 +351,7 @@ def test_causes_are_told() -> None:
     bench.requests.invalidate(["a"], "error", 0.0)
     bench.requests.invalidate([], "connection", 0.0)
     assert bench.causes == ["max_age", "new_topic", "client", "client", "error", "connection"]
+
+
+TestLives = MetadataMachine.TestCase
+TestLives.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
