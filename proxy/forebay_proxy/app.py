@@ -93,12 +93,12 @@ class App:
         self._cluster.on_node = self._node_changed
         ages = Ages.of_ms(settings.metadata_soft_age_ms, settings.metadata_max_age_ms, settings.metadata_max_idle_ms)
         self._cache = MetadataCache(ages, settings.metadata_max_topics, settings.metadata_refresh_group_size, rng)
-        self._updater = MetadataUpdater(self._cluster, self._cache, settings, stats, rng)
-        self._delivery = Delivery(self._accumulator, settings, stats, self._updater.leader_changed, rng)
-        self._cluster.on_topic_gone = self._delivery.gone
         self._deadlines = Deadlines(stats, lambda: self._accumulator.drop_abandoned(monotonic()))
         self._journal = self._journal_of(settings, worker)
-        self._delivery.journal = self._updater.journal = self._journal
+        self._updater = MetadataUpdater(self._cluster, self._cache, settings, stats, rng, self._journal)
+        self._delivery = Delivery(self._accumulator, settings, stats, self._updater.leader_changed, rng)
+        self._cluster.on_topic_gone = self._delivery.gone
+        self._delivery.journal = self._journal
         on_switch = self._journal.choice if self._journal is not None else None
         self._partitioners = TopicPartitioners(settings, stats, rng, on_switch)
         self._cluster.on_forgotten = self._partitioners.forget
@@ -162,7 +162,7 @@ class App:
                 settings.journal_queue_bytes,
                 self._accumulator,
                 self._cluster,
-                self._updater,
+                self._want_topic,
                 self._deadlines,
                 UniformPartitioner(self._rng, settings.batch_size),
             )
@@ -171,6 +171,10 @@ class App:
         journal = Journal(sink, worker, self._stats, settings.journal_topic)
         journal.gauges = lambda: gauge_row(journal, self._stats)
         return journal
+
+    def _want_topic(self, name: str, ready: Callable[[], None]) -> None:
+        """For the journal's topic: the journal is there before the updater, which tells it of its requests."""
+        self._updater.want(name, ready)
 
     def _gauges(self) -> None:
         accumulator, pool = self._accumulator, self._pool

@@ -26,7 +26,7 @@ from forebay_policies.intake import Intake
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.descriptors import unread
 from forebay_proxy.clients.gateway import Gateway
-from forebay_proxy.clients.metadata_handler import MetadataHandler, Told
+from forebay_proxy.clients.metadata_handler import LastAnswer, MetadataHandler
 from forebay_proxy.clients.opaque_connection import Buffer, Expected, OpaqueConnection
 from forebay_proxy.clients.request_router import Route, route
 from forebay_proxy.clients.response_orderer import ResponseOrderer
@@ -82,7 +82,7 @@ class ClientConnection(asyncio.Protocol):
         self.number = next(_numbers)
         self.orderer = ResponseOrderer(self._write_out)
         self.last_active = monotonic()
-        self.told: Told | None = None
+        self.told: LastAnswer | None = None
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._splitter = FrameSplitter(PEEK_SIZE, shared.max_request)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
@@ -21,7 +22,6 @@ from forebay_policies.accumulator import Accumulator
 from forebay_policies.partitioner import Partitioner
 from forebay_policies.producer_batch import Lane
 from forebay_proxy.brokers.cluster import Cluster
-from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.produce.completion import ProduceCompletion
 from forebay_proxy.produce.deadlines import Deadlines
@@ -35,7 +35,7 @@ _CLIENT: Final = ("", "forebay-journal")
 
 
 class JournalTopic:
-    """A Sink (see recorder.py)."""
+    """A Sink (see recorder.py). `want_topic` is MetadataUpdater.want, called at the earliest by `put`."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class JournalTopic:
         queue_bytes: int,
         accumulator: Accumulator,
         cluster: Cluster,
-        updater: MetadataUpdater,
+        want_topic: Callable[[str, Callable[[], None]], None],
         deadlines: Deadlines,
         partitioner: Partitioner,
     ) -> None:
@@ -51,7 +51,7 @@ class JournalTopic:
         self._queue_bytes = queue_bytes
         self._accumulator = accumulator
         self._cluster = cluster
-        self._updater = updater
+        self._want_topic = want_topic
         self._deadlines = deadlines
         self._partitioner = partitioner
         self._log = RateLimited(get_logger())
@@ -75,7 +75,7 @@ class JournalTopic:
             return
         self._waiting.append((lines, rows))
         if len(self._waiting) == 1:
-            self._updater.want(self._topic, self._known)
+            self._want_topic(self._topic, self._known)
 
     async def close(self) -> None:
         until = monotonic() + CLOSE_S
