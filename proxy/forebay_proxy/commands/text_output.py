@@ -40,7 +40,7 @@ def wrapped(text: str, width: int, first: str = "", following: str | None = None
 
 
 def table_text(table: Table, width: int | None) -> str:
-    """With a width, that of a terminal, long values are folded into it."""
+    """`table` as plain text. Long values are folded into `width` columns; None: each row is one line."""
     out = io.StringIO()
     Console(file=out, width=width or UNFOLDED, color_system=None).print(table)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

@@ -37,7 +37,7 @@ RETRY_REASONS: Final = (
     "repartitioned",  # records without a key, at once to another partition
     "unreachable",  # the same, because their broker could not be reached
     "backoff",  # to the same partition after a pause
-    "split",  # in smaller batches, because the broker refused the batch as too large
+    "split",  # in halves, because the broker refused the batch as a whole
 )
 METADATA_CAUSES: Final = ("new_topic", "max_age", "error", "connection", "client")
 FRAME_REASONS: Final = (

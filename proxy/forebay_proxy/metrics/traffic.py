@@ -53,12 +53,15 @@ class TrafficMetrics:
         self._clients.gone(client, time.time())
 
     def request(self, api: str) -> None:
+        """A request has come whole; `api` is one of catalog.API_NAMES."""
         self._requests[api].value += 1
 
     def requests_in(self, size: int) -> None:
+        """`size` bytes of requests have come from clients."""
         self._bytes_in.value += size
 
     def responses_out(self, size: int) -> None:
+        """`size` bytes of responses were written to clients."""
         self._bytes_out.value += size
 
     def refused(self, reason: str) -> None:

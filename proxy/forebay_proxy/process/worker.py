@@ -91,6 +91,7 @@ async def work(end: socket.socket) -> int:
 
 
 def main() -> None:
+    """The program; never returns."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(uvloop.run(work(socket.socket(fileno=int(sys.argv[1])))))
 
