@@ -28,6 +28,8 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
+    """A record to be written, or as it was read. Timestamp in ms."""
+
     key: bytes | None = None
     value: bytes | None = b"v"
     headers: Headers = ()

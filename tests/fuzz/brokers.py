@@ -67,6 +67,8 @@ class Brokers:
 
 
 class Connection(asyncio.Protocol):
+    """A broker's end of one connection; closes it on requests that make no sense."""
+
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
         self._buffer = bytearray()

@@ -18,6 +18,8 @@ Message = dict[str, Any]
 
 
 class _Cursor:
+    """Reads forward through a message. ValueError at its end."""
+
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0

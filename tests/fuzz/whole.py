@@ -39,6 +39,8 @@ LINGERS: Final = (-1, 0, 5)
 
 
 class Client(asyncio.Protocol):
+    """A client's end of one connection; keeps all that it receives."""
+
     def __init__(self) -> None:
         self.received = bytearray()
         self.closed = False

@@ -44,6 +44,8 @@ class Request(NamedTuple):
 
 
 class AccumulatorMachine(RuleBasedStateMachine):
+    """Everything that may happen to an accumulator, in any order; invariants hold after every step."""
+
     def __init__(self) -> None:
         super().__init__()
         self.bench = Bench(PARTITIONS, memory=40 * 64, chunk=64, batch_size=256, max_size=1024)
