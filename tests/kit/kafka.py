@@ -156,10 +156,14 @@ class KafkaCluster:
         *,
         assignment: Sequence[Sequence[int]] | None = None,
         config: Mapping[str, str] | None = None,
+        over: str | None = None,
     ) -> None:
-        """Creates and waits until it can be written; partition i is led by node i unless `assignment` says else."""
+        """Creates and waits until it can be written; partition i is led by node i unless `assignment` says else.
+
+        `over` are the bootstrap servers to ask for it, `internal` by default.
+        """
         replicas = assignment or [[self.nodes[index % len(self.nodes)]] for index in range(partitions)]
-        admin = AdminClient({"bootstrap.servers": self.internal})
+        admin = AdminClient({"bootstrap.servers": over or self.internal})
         topic = NewTopic(
             name,
             num_partitions=len(replicas),

@@ -30,7 +30,7 @@ def producer(way: Way, **settings: Any) -> Producer:
     return Producer(_settings(way, settings))
 
 
-def admin(way: Way) -> AdminClient:
+def admin(way: Way) -> Any:
     return AdminClient(_settings(way, {}))
 
 

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, ElectionType, TopicCollection, TopicPartition
-from confluent_kafka.admin import (
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
-    AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
@@ -60,12 +59,12 @@ def group_of(way: Way, topic: str) -> str:
     return way.name("group")
 
 
-def committed(client: AdminClient, group: str) -> list[Any]:
+def committed(client: Any, group: str) -> list[Any]:
     answers = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
     return [places(future.result().topic_partitions or []) for future in answers.values()]
 
 
-def describe(client: AdminClient, topic: str) -> Any:
+def describe(client: Any, topic: str) -> Any:
     future = client.describe_topics(TopicCollection([topic]))[topic]
     described = told(lambda: future.result(SECONDS))
     if isinstance(described, str):
@@ -78,7 +77,8 @@ def describe(client: AdminClient, topic: str) -> Any:
 
 @both_ways
 def test_topics(way: Way) -> Any:
-    client, topic, outcome = admin(way), way.name("made"), []
+    client, topic = admin(way), way.name("made")
+    outcome: list[Any] = []
     new = NewTopic(topic, 2, 3, config={"retention.ms": "3600000"})
     outcome.append(results(client.create_topics([new], validate_only=True)))
     outcome.append(results(client.create_topics([new], operation_timeout=SECONDS)))
@@ -127,11 +127,15 @@ def test_describe_cluster(way: Way) -> Any:
 
 @both_ways
 def test_configs(way: Way) -> Any:
-    client, topic, outcome = admin(way), way.topic(), []
+    client, topic = admin(way), way.topic()
+    outcome: list[Any] = []
 
     def configs(resource: ConfigResource) -> dict[str, Any]:
         entries = client.describe_configs([resource])[resource].result(SECONDS)
         return {name: [entry.value, entry.is_default, entry.is_read_only] for name, entry in entries.items()}
+
+    def size() -> Any:
+        return configs(of_topic)["max.message.bytes"]
 
     of_topic = ConfigResource(ConfigResource.Type.TOPIC, topic)
     outcome.append(configs(of_topic))
@@ -139,10 +143,8 @@ def test_configs(way: Way) -> Any:
         entry = ConfigEntry("max.message.bytes", value, incremental_operation=kind)
         changed = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
         outcome.append(results(client.incremental_alter_configs([changed])))
-        expected = value or "1048588"
-        outcome.append(
-            until(lambda: configs(of_topic)["max.message.bytes"], lambda told, value=expected: told[0] == value)
-        )
+        expected = value or "1048588"  # the default
+        outcome.append(until(size, lambda told, value=expected: told[0] == value))  # type: ignore[misc]
     wrong = ConfigEntry("max.message.bytes", "many", incremental_operation=AlterConfigOpType.SET)
     refused = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[wrong])
     outcome.append(results(client.incremental_alter_configs([refused])))
@@ -155,7 +157,8 @@ def test_configs(way: Way) -> Any:
 
 @both_ways
 def test_groups(way: Way) -> Any:
-    client, outcome = admin(way), []
+    client = admin(way)
+    outcome: list[Any] = []
     group = group_of(way, way.topic())
     listed = client.list_consumer_groups().result(SECONDS)
     outcome.append([[each.group_id, each.state, each.type] for each in listed.valid if each.group_id == group])
@@ -189,7 +192,8 @@ def test_a_group_with_a_member(way: Way, protocol: str) -> Any:
 
 @both_ways
 def test_offsets_of_a_group(way: Way) -> Any:
-    client, topic, outcome = admin(way), way.topic(), []
+    client, topic = admin(way), way.topic()
+    outcome: list[Any] = []
     group = group_of(way, topic)
     outcome.append(committed(client, group))
     moved = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 1, 4)])
@@ -202,17 +206,14 @@ def test_offsets_of_a_group(way: Way) -> Any:
 
 @both_ways
 def test_list_offsets(way: Way) -> Any:
-    client, topic, outcome = admin(way), way.topic(), []
+    client, topic = admin(way), way.topic()
+    outcome: list[Any] = []
     fill(way, topic)
-    for spec in (
-        OffsetSpec.earliest(),
-        OffsetSpec.latest(),
-        OffsetSpec.max_timestamp(),
-        OffsetSpec.for_timestamp(1_015),
-    ):
+    specs: Any = OffsetSpec
+    for spec in (specs.earliest(), specs.latest(), specs.max_timestamp(), specs.for_timestamp(1_015)):
         answers = client.list_offsets({TopicPartition(topic, partition): spec for partition in range(3)})
         outcome.append([[each.offset, each.timestamp, each.leader_epoch] for each in results(answers)])
-    outcome.append(results(client.list_offsets({TopicPartition(way.name("nowhere"), 0): OffsetSpec.latest()})))
+    outcome.append(results(client.list_offsets({TopicPartition(way.name("nowhere"), 0): specs.latest()})))
     return outcome
 
 
@@ -231,8 +232,8 @@ def test_delete_records(way: Way) -> Any:
 @both_ways
 def test_acls(way: Way) -> Any:
     """Kept by no cluster without an authorizer; it says so."""
-    topic = (ResourceType.TOPIC, way.name("topic"), ResourcePatternType.LITERAL)
-    who = ("User:someone", "*", AclOperation.READ, AclPermissionType.ALLOW)
+    topic: Any = (ResourceType.TOPIC, way.name("topic"), ResourcePatternType.LITERAL)
+    who: Any = ("User:someone", "*", AclOperation.READ, AclPermissionType.ALLOW)
     binding, binding_filter = AclBinding(*topic, *who), AclBindingFilter(*topic, *who)
     client = admin(way)
     return (
@@ -244,7 +245,8 @@ def test_acls(way: Way) -> Any:
 
 @both_ways
 def test_scram_credentials(way: Way) -> Any:
-    client, user, outcome = admin(way), way.name("someone"), []
+    client, user = admin(way), way.name("someone")
+    outcome: list[Any] = []
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
 
     def described() -> Any:
@@ -266,7 +268,8 @@ def test_scram_credentials(way: Way) -> Any:
 
 @both_ways
 def test_elect_leaders(way: Way) -> Any:
-    client, topic, outcome = admin(way), way.topic(), []
+    client, topic = admin(way), way.topic()
+    outcome: list[Any] = []
     for election in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
         wanted = [TopicPartition(topic, 0), TopicPartition(way.name("nowhere"), 0)]
         answer = client.elect_leaders(election, wanted).result(SECONDS)

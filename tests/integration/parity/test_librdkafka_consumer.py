@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from tests.integration.parity.librdkafka import (
     SECONDS,
+    admin,
     consumer,
     content,
     fill,
@@ -37,7 +38,9 @@ def partitions_of(topic: str, offset: int = -1001) -> list[TopicPartition]:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @both_ways
 def test_a_group_reads_and_goes_on_where_it_was(way: Way, protocol: str) -> Any:
-    topic, outcome, callbacks = way.topic(), [], []
+    topic = way.topic()
+    outcome: list[Any] = []
+    callbacks: list[list[Any]] = []
     fill(way, topic)
 
     def assigned(client: Consumer, partitions: list[TopicPartition]) -> None:
@@ -63,7 +66,7 @@ def test_a_group_reads_and_goes_on_where_it_was(way: Way, protocol: str) -> Any:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @both_ways
 def test_a_pattern(way: Way, protocol: str) -> Any:
-    """Two of three topics match, and one that is made after that; KIP-848 leaves the latter to the brokers' own time."""
+    """Two of three topics match, and one that is made after that, which with KIP-848 brokers see in their own time."""
     topics = [way.topic(what) for what in ("wanted-1", "wanted-2", "other")]
     for topic in topics:
         fill(way, topic)
@@ -98,7 +101,8 @@ def test_two_members_share(way: Way, protocol: str) -> Any:
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 @both_ways
 def test_a_static_member(way: Way, strategy: str) -> Any:
-    topic, outcome = way.topic(), []
+    topic = way.topic()
+    outcome: list[Any] = []
     fill(way, topic)
     for _ in range(2):
         settings = {"group_instance_id": "static", "partition_assignment_strategy": strategy}
@@ -111,7 +115,8 @@ def test_a_static_member(way: Way, strategy: str) -> Any:
 
 @both_ways
 def test_offsets(way: Way) -> Any:
-    topic, outcome = way.topic(), []
+    topic = way.topic()
+    outcome: list[Any] = []
     fill(way, topic)
     with consumer(way, enable_auto_commit=False) as client:
         client.assign(partitions_of(topic, 3))
@@ -157,7 +162,8 @@ def test_incremental_assignment(way: Way) -> Any:
 
 @both_ways
 def test_an_offset_out_of_range(way: Way) -> Any:
-    topic, outcome = way.topic(), []
+    topic = way.topic()
+    outcome: list[Any] = []
     fill(way, topic)
     for reset in ("earliest", "latest", "error"):
         with consumer(way, auto_offset_reset=reset) as client:
@@ -184,7 +190,7 @@ def test_end_of_partition(way: Way) -> Any:
     with consumer(way, enable_partition_eof=True) as client:
         client.assign([TopicPartition(topic, 2, 9)])
         return [
-            (message.error().name() if message.error() else content(message), message.offset())
+            (error.name() if (error := message.error()) else content(message), message.offset())
             for message in client.consume(2, timeout=SECONDS)
         ]
 
@@ -219,13 +225,14 @@ def test_the_offsets_of_an_open_transaction(way: Way) -> Any:
     client.init_transactions()
     client.begin_transaction()
     send(client, topic, [{"partition": 0, "value": "open"}] * 5)
-    question = {TopicPartition(topic, 0): OffsetSpec.latest()}
-    admin = AdminClient({"bootstrap.servers": way.bootstrap})
+    specs: Any = OffsetSpec
+    question = {TopicPartition(topic, 0): specs.latest()}
+    asking = admin(way)
     levels = (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
     outcome = [
         found.result().offset
         for level in levels
-        for found in admin.list_offsets(question, isolation_level=level).values()
+        for found in asking.list_offsets(question, isolation_level=level).values()
     ]
     client.abort_transaction()
     return outcome

@@ -32,7 +32,8 @@ def without_key(count: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("codec", CODECS)
 @both_ways
 def test_records_with_keys(way: Way, codec: str) -> Any:
-    topic, outcome = way.topic(), []
+    topic = way.topic()
+    outcome: list[Any] = []
     for acks in ACKS:
         outcome.append(send(producer(way, acks=acks, compression_type=codec), topic, keyed(40)))
     return outcome, everything(way, topic, 80)
@@ -41,7 +42,8 @@ def test_records_with_keys(way: Way, codec: str) -> Any:
 @pytest.mark.parametrize("codec", CODECS)
 @both_ways
 def test_records_without_keys(way: Way, codec: str) -> Any:
-    topic, outcome = way.topic(), []
+    topic = way.topic()
+    outcome: list[Any] = []
     for acks in ACKS:
         answers = send(producer(way, acks=acks, compression_type=codec), topic, without_key(40))
         outcome.append([answer for answer in answers if isinstance(answer, str)])
@@ -72,7 +74,8 @@ def test_idempotent(way: Way) -> Any:
 @both_ways
 def test_transactions(way: Way) -> Any:
     """Two committed, one aborted between them; offsets tell of the markers."""
-    topic, outcome = way.topic(), []
+    topic = way.topic()
+    outcome: list[Any] = []
     client = producer(way, transactional_id=way.name("transaction"))
     client.init_transactions()
     for run in ("first", "aborted", "last"):
@@ -167,7 +170,8 @@ def test_list_topics(way: Way) -> Any:
 @both_ways
 def test_statistics(way: Way) -> Any:
     """Brokers that the client knows and has spoken to, leaders of the topic, and what was acknowledged."""
-    topic, statistics = way.topic(), [{}]
+    topic = way.topic()
+    statistics: list[dict[str, Any]] = [{}]
     client = producer(way, statistics_interval_ms=100, stats_cb=lambda text: statistics.append(json.loads(text)))
     send(client, topic, [{"partition": seq % 3, "key": "key", "value": "value"} for seq in range(30)])
     while statistics[-1].get("txmsgs") != 30:

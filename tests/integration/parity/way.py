@@ -45,9 +45,9 @@ class Way:
         return f"{self.prefix}.{what}"
 
     def topic(self, what: str = "topic", partitions: int = 3, config: Mapping[str, str] | None = None) -> str:
-        """Made behind Forebay's back; partition i is led by broker i."""
+        """Partition i is led by broker i. Made on this way: what is made past Forebay it hears of later."""
         topic = self.name(what)
-        self.cluster.create_topic(topic, partitions, config=config)
+        self.cluster.create_topic(topic, partitions, config=config, over=self.bootstrap)
         return topic
 
     def own(self, names: Iterable[str]) -> list[str]:
@@ -63,6 +63,8 @@ class Way:
         if isinstance(value, Enum):
             return value.name
         if isinstance(value, Mapping):
+            if "host" in value and "port" in value:
+                value = {**value, "host": self._node(f"{value['host']}:{value['port']}"), "port": None}
             return {str(self.plain(key)): self.plain(item) for key, item in value.items()}
         if isinstance(value, (set, frozenset)):
             return sorted(map(self.plain, value), key=repr)
