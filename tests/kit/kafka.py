@@ -75,7 +75,7 @@ class KafkaCluster:
     """`advertised` maps a node to the port that its CLIENT listener advertises instead of its own.
 
     `ports` gives nodes' CLIENT ports, for a toxiproxy that had to be told its upstreams first. `settings` are broker
-    settings over the kit's own.
+    settings over the kit's own. Nodes' ids count from `first_node`.
     """
 
     def __init__(
@@ -86,9 +86,10 @@ class KafkaCluster:
         ports: Mapping[int, int] | None = None,
         advertised: Mapping[int, int] | None = None,
         settings: Mapping[str, str] | None = None,
+        first_node: int = 0,
     ) -> None:
         self.version = version
-        self.nodes = range(brokers)
+        self.nodes = range(first_node, first_node + brokers)
         given = ports or {}
         self.ports = {node: given.get(node) or free_port() for node in self.nodes}
         self.advertised = {**self.ports, **(advertised or {})}

@@ -32,7 +32,15 @@ pytestmark = pytest.mark.integration
 SECONDS = 30
 CODECS = (None, "gzip", "lz4", "zstd")
 """Snappy would need one more package."""
-MADE_UP = {"member_id", "topic_id", "throttle_time_ms", "correlation_id", "coordinator_id", "controller_id"}
+MADE_UP = {
+    "member_id",
+    "topic_id",
+    "throttle_time_ms",
+    "correlation_id",
+    "coordinator_id",
+    "controller_id",
+    "finalized_epoch",
+}
 """Fields of answers that no two runs have in common."""
 
 
