@@ -14,11 +14,11 @@ from bench.report import Section, Table
 from bench.rig import KAFKA, forebay, shown
 from bench.slow import SlowCluster, slow_cluster
 from bench.wired import codecs
-from forebay_pipeline.journal_source import JournalPlace, Span, read_rows
-from forebay_pipeline.replay import Plan, replay_journal
-from forebay_pipeline.replay_results import Measured, Result
-from forebay_pipeline.replay_settings import variants
-from forebay_pipeline.session import open_session
+from forebay_pipeline.jobs.session import open_session
+from forebay_pipeline.journal.source import JournalPlace, Span, read_rows
+from forebay_pipeline.replay.command import Plan, replay_journal
+from forebay_pipeline.replay.results import Measured, Result
+from forebay_pipeline.replay.settings import variants
 
 TITLE: Final = "Replay: simulated against measured"
 PARTITIONERS: Final = ("adaptive", "uniform", "expected_wait")

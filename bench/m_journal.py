@@ -21,12 +21,12 @@ from forebay_policies.accumulator import Accumulator, TopicQueues
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.eligibility import Reason
 from forebay_policies.producer_batch import Lane, Part
-from forebay_proxy.journal import Journal
-from forebay_proxy.journal_files import JournalFiles
-from forebay_proxy.ledger import Ledger
-from forebay_proxy.metrics import Stats
-from forebay_proxy.produce_completion import ProduceCompletion
-from forebay_proxy.produce_sorting import Seen, Sorted, Touched
+from forebay_proxy.journal.files import JournalFiles
+from forebay_proxy.journal.recorder import Journal
+from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.produce.completion import ProduceCompletion
+from forebay_proxy.produce.ledger import Ledger
+from forebay_proxy.produce.sorting import Seen, Sorted, Touched
 from tests.codecs.record_oracle import Record, encode_batch
 from tests.kit.forebay import ForebayProcess
 
@@ -152,7 +152,8 @@ async def _measured(count: int) -> dict[str, tuple[float, float]]:
     makers = {"a batch": _batch_row, "a choice": _choice_row, "a ledger's request (30 records)": _ledger_row}
     for name, maker in makers.items():
         kept = _Kept()
-        journal = Journal(kept, 0, Stats())
+        journal = Journal(0, Stats())
+        journal.start(kept)
         work = maker(journal)
         began = time.process_time()
         for number in range(count):
@@ -173,7 +174,7 @@ async def _measured(count: int) -> dict[str, tuple[float, float]]:
 def _topic() -> TopicQueues:
     """Three partitions, each with a batch of one record."""
     pool = BufferPool(1 << 25, 4096, 16_384)
-    accumulator = Accumulator(pool, 16_384, 262_144, lambda queue, batch: None)
+    accumulator = Accumulator(pool, 16_384, 262_144)
     topic = accumulator.topic("bench")
     accumulator.set_leaders(topic, [0, 0, 0], 0.0)
     data = encode_batch([Record(None, b"x" * 100)])

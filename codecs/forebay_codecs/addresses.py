@@ -1,7 +1,8 @@
 """Broker addresses inside responses, put in the proxy's terms: an address that leaks leads the client around the proxy.
 
 In: a whole response, from correlation_id on (no size prefix), its API version, and `translate`. Out: the same response
-with every broker's host and port replaced, everything else byte for byte as it came. Wrong bytes: Malformed.
+with every broker's host and port replaced, everything else byte for byte as it came, what stands behind the last field
+included. Wrong bytes: Malformed.
 
 `translate` is called for every broker that a response names, so the proxy learns of brokers through it. Where it
 answers None the broker has no listener, and its entry is left out. A coordinator cannot be left out, since the client
@@ -68,8 +69,7 @@ def rewrite_node_endpoints(
         value = data[start:end]
         if tag == NODE_ENDPOINTS_TAG:
             reader = Reader(value)
-            value = rewrite_brokers(reader, True, translate, _skip_rack)
-            reader.expect_end()
+            value = rewrite_brokers(reader, True, translate, _skip_rack) + value[reader.pos :]
         rewritten.append((tag, value))
     return rewritten
 
@@ -91,7 +91,6 @@ def rewrite_find_coordinator(response: bytes, version: int, translate: Translate
         _rewrite_only_coordinator(reader, out, version, translate)
     end = reader.pos
     reader.skip_tags(flexible)
-    reader.expect_end()
     return splice(response, start, end, out.getvalue())
 
 
@@ -164,7 +163,6 @@ def rewrite_describe_cluster(response: bytes, version: int, translate: Translate
     end = reader.pos
     reader.skip(4)  # cluster_authorized_operations
     reader.skip_tags()
-    reader.expect_end()
     return splice(response, start, end, brokers)
 
 
@@ -190,7 +188,6 @@ def rewrite_produce(response: bytes, version: int, translate: Translate) -> byte
     reader.skip(4)  # throttle_time_ms
     start = reader.pos
     fields = reader.tags()
-    reader.expect_end()
     tags = Writer()
     tags.tags(rewrite_node_endpoints(response, fields, translate))
     return splice(response, start, reader.pos, tags.getvalue())
@@ -243,7 +240,6 @@ def _rewrite_last_node_endpoints(reader: Reader, translate: Translate) -> bytes:
     endpoints = rewrite_brokers(reader, True, translate, _skip_rack)
     end = reader.pos
     reader.skip_tags()
-    reader.expect_end()
     return splice(reader.data, start, end, endpoints)
 
 

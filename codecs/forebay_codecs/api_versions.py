@@ -151,4 +151,3 @@ def _skip_rest(reader: Reader, version: int) -> None:
     if version >= 1:
         reader.skip(4)  # throttle_time_ms
     reader.skip_tags(version >= FLEXIBLE_FROM)
-    reader.expect_end()

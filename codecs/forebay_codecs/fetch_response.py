@@ -141,7 +141,8 @@ def _rewrite_in_place(section: bytes, translate: Translate) -> bytes:
     """A section of tagged fields with NodeEndpoints translated, in exactly as many bytes."""
     reader = Reader(section)
     fields = reader.tags()
-    reader.expect_end()
+    if reader.pos != len(section):  # bytes that no client looks at
+        return _rewrite_in_place(section[: reader.pos], translate) + section[reader.pos :]
     if all(tag != NODE_ENDPOINTS_TAG for tag, _, _ in fields):
         return section
     rewritten = rewrite_node_endpoints(section, fields, translate)

@@ -29,7 +29,12 @@ def peek(data: bytes, pos: int) -> tuple[int, int, int]:
 
 def peek_client_id(frame: bytes) -> str | None:
     """That of a request, of which `frame` is as much as has arrived. Malformed where it is not there yet."""
-    return Reader(frame, PEEK_SIZE).nullable_string(False)
+    return Reader(frame, PEEK_SIZE).client_id()
+
+
+def printable(client_id: str) -> str:
+    """A client id for people and for JSON: bytes that are not UTF-8 as escapes, `till-\\xe4`."""
+    return client_id.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def begin_request(
@@ -40,7 +45,7 @@ def begin_request(
     writer.i16(api_key)
     writer.i16(version)
     writer.i32(correlation_id)
-    writer.nullable_string(client_id, False)
+    writer.client_id(client_id)
     if flexible:
         writer.tags()
     return writer
@@ -48,7 +53,7 @@ def begin_request(
 
 def read_client_id(reader: Reader, flexible: bool) -> str | None:
     """Read the rest of a request header, after correlation_id, up to the body."""
-    client_id = reader.nullable_string(False)
+    client_id = reader.client_id()
     reader.skip_tags(flexible)
     return client_id
 

@@ -1,9 +1,10 @@
 """Metadata requests v0 to v13: those of clients read, those of the proxy written.
 
-They begin at api_key (no size prefix). Wrong bytes: Malformed. An empty list of topics asks for all of them in v0 and
-for none (only the brokers) from v1 on, where null asks for all; v4+ allow_auto_topic_creation, which is always so
-before; v8+ authorized operations (those of the cluster until v10); v9+ flexible; v10+ topic ids, of use from v12 on,
-where the name may be null. Source: Kafka's MetadataRequest.json.
+They begin at api_key (no size prefix). Wrong bytes: Malformed. Bytes behind the last field are ignored, as brokers do:
+librdkafka up to 2.16 writes null as four bytes in flexible versions, where one is enough.
+An empty list of topics asks for all of them in v0 and for none (only the brokers) from v1 on, where null asks for all;
+v4+ allow_auto_topic_creation, which is always so before; v8+ authorized operations (those of the cluster until v10);
+v9+ flexible; v10+ topic ids, of use from v12 on, where the name may be null. Source: Kafka's MetadataRequest.json.
 """
 
 from __future__ import annotations
@@ -64,7 +65,6 @@ def parse_metadata_request(frame: bytes) -> MetadataRequest:
     if version >= 8:
         authorized = reader.boolean() or authorized
     reader.skip_tags(flexible)
-    reader.expect_end()
     all_topics = count == 0 if version == 0 else count < 0
     return MetadataRequest(version, correlation_id, client_id, list(names), list(ids), all_topics, creates, authorized)
 

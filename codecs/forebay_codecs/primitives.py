@@ -39,10 +39,6 @@ class Reader:
         self.pos = start + size
         return start
 
-    def expect_end(self) -> None:
-        if self.pos != self.end:
-            raise Malformed(f"{self.end - self.pos} bytes too many")
-
     def i8(self) -> int:
         value = self.data[self.skip(1)]
         return value - 256 if value > 127 else value
@@ -72,6 +68,14 @@ class Reader:
     def raw(self, size: int) -> bytes:
         start = self.skip(size)
         return self.data[start : self.pos]
+
+    def client_id(self) -> str | None:
+        """A nullable STRING whose bytes may be any: brokers take ids that are not UTF-8. Those bytes come out as lone
+        surrogates, from which `Writer.client_id` makes them again."""
+        size = self.i16()
+        if size < -1:
+            raise Malformed(f"string of length {size}")
+        return None if size == -1 else self.raw(size).decode(errors="surrogateescape")
 
     def _text(self, size: int) -> str:
         try:
@@ -173,6 +177,12 @@ class Writer:
             self.i16(size)
         if data:
             self.out += data
+
+    def client_id(self, value: str | None) -> None:
+        """As `Reader.client_id` read it."""
+        data = b"" if value is None else value.encode(errors="surrogateescape")
+        self.i16(-1 if value is None else len(data))
+        self.out += data
 
     def string(self, value: str, flexible: bool) -> None:
         self.nullable_string(value, flexible)

@@ -1,7 +1,8 @@
 """Produce requests, v0 to v12.
 
 In: a whole request frame without its size prefix. Out: a ProduceRequest whose record bytes are positions in that
-frame: nothing is copied. Malformed where the bytes break the protocol.
+frame: nothing is copied. Malformed where the bytes break the protocol; what stands behind the last field is ignored,
+as brokers do.
 Also the head of Produce requests of our own, whose record bytes follow as buffers.
 
 client_id, then v3+ transactional_id, acks, timeout_ms, [topic [partition, records]]. The records are a message set of
@@ -72,8 +73,24 @@ def parse(frame: bytes) -> ProduceRequest:
         reader.skip_tags(flexible)
         topics.append((name, partitions))
     reader.skip_tags(flexible)
-    reader.expect_end()
     return ProduceRequest(version, correlation_id, client_id, transactional_id, acks, timeout_ms, topics)
+
+
+def peek_acks(frame: bytes) -> int | None:
+    """The acks of a request whatever follows them; None where not even they can be read."""
+    reader = Reader(frame)
+    try:
+        reader.i16()
+        version = reader.i16()
+        reader.i32()
+        flexible = version >= FLEXIBLE_FROM
+        read_client_id(reader, flexible)
+        if version >= RECORD_BATCHES_FROM:
+            size = reader.uvarint() - 1 if flexible else reader.i16()
+            reader.skip(max(0, size))  # transactional_id
+        return reader.i16()
+    except Malformed:
+        return None
 
 
 def encode(

@@ -54,7 +54,6 @@ def parse(data: bytes, version: int) -> ProduceResponse:
         for tag, start, end in reader.tags():
             if tag == 0 and version >= 10:
                 nodes = _nodes(Reader(reader.data, start, end))
-    reader.expect_end()
     return ProduceResponse(topics, throttle_time_ms, nodes)
 
 

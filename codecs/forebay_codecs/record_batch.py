@@ -2,7 +2,7 @@
 
 In: the records field of one partition in a Produce request. Out: a BatchHeader (cheap, no records looked at) or a
 ClientBatch (checksum, decompression and every record checked). What is wrong with the bytes is raised as BadBatch
-with the error code that a broker gives for it.
+with the error code that a broker gives for it. Some of that a broker takes; whoever calls lets it judge.
 
 Layout, 61 bytes before the records (https://kafka.apache.org/documentation/#recordbatch):
     0 baseOffset int64 | 8 batchLength int32 | 12 partitionLeaderEpoch int32 | 16 magic int8 | 17 crc uint32
@@ -36,7 +36,7 @@ HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 
 
 class BadBatch(Exception):
-    """A batch that a broker would refuse; `code` is the error code that it would give.
+    """A batch that cannot be opened; `code` is the error code that a broker would give if it could not either.
 
     `opened`: its records were decompressed, or as many of them as may be, before that was found.
     """

@@ -10,8 +10,15 @@ from typing import Final
 
 import click
 
-JOBS: Final = ("compact", "partitions", "audit", "replay", "report", "runaways")
-"""Each is the module of its name, whose `command` is loaded when it is asked for."""
+JOBS: Final = {
+    "compact": "compact",
+    "partitions": "partitions.command",
+    "audit": "audit.command",
+    "replay": "replay.command",
+    "report": "report.command",
+    "runaways": "partitions.runaways",
+}
+"""Job → its module, whose `command` is loaded when it is asked for."""
 
 
 class _Jobs(click.Group):
@@ -21,7 +28,7 @@ class _Jobs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in JOBS:
             return None
-        command = importlib.import_module(f"forebay_pipeline.{cmd_name}").command
+        command = importlib.import_module(f"forebay_pipeline.{JOBS[cmd_name]}").command
         assert isinstance(command, click.Command)
         return command
 

@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from forebay_pipeline.errors import CLEAN, CannotRun
-from forebay_pipeline.journal_schema import KIND
-from forebay_pipeline.journal_source import TORN, JournalPlace, stream_rows
-from forebay_pipeline.options import OpenSpark, job, journal_options, session_options
-from forebay_pipeline.streams import await_end, triggered
+from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options
+from forebay_pipeline.jobs.streams import await_end, triggered
+from forebay_pipeline.journal.schema import KIND
+from forebay_pipeline.journal.source import TORN, JournalPlace, stream_rows
 
 _COUNTS = "compacted"
 _PROGRESS_KEPT = "100000"

@@ -24,6 +24,9 @@ from forebay_policies.producer_batch import Lane, Part, ProducerBatch
 
 NO_LEADER = -1
 
+OnOpened = Callable[["PartitionQueue", ProducerBatch], None]
+OnReady = Callable[[int], None]
+
 _MAX_SKIPPED = 32
 """Partitions looked at that do not fit a request, before it is sent: with thousands ready, looking costs more."""
 
@@ -93,26 +96,33 @@ class TopicQueues:
             self._loads.pop(queue.index, None)
 
 
-class Accumulator:
-    """See the module. `opened` is told of each new batch, so that its flush is scheduled by the linger."""
+def _nobody_flushes(queue: PartitionQueue, batch: ProducerBatch) -> None:
+    """Before anybody observes."""
 
-    def __init__(
-        self,
-        pool: BufferPool,
-        batch_size: int,
-        batch_max_size: int,
-        opened: Callable[[PartitionQueue, ProducerBatch], None],
-    ) -> None:
+
+def _nobody_sends(leader: int) -> None:
+    """Before anybody observes."""
+
+
+class Accumulator:
+    """See the module. Whoever sends what is in it calls `observe` before the first append."""
+
+    def __init__(self, pool: BufferPool, batch_size: int, batch_max_size: int) -> None:
         self.pool = pool
         self.topics: dict[str, TopicQueues] = {}
-        self.on_ready: Callable[[int], None] = lambda leader: None
-        """Told whenever a partition becomes ready for its leader: whoever sends to that broker must look."""
         self.in_flight_bytes = 0
         self._batch_size = batch_size
         self._batch_max_size = batch_max_size
-        self._opened = opened
+        self._on_opened: OnOpened = _nobody_flushes
+        self._on_ready: OnReady = _nobody_sends
         self._numbers = 0
         self._ready: dict[int, dict[PartitionQueue, None]] = {}
+
+    def observe(self, *, opened: OnOpened, ready: OnReady) -> None:
+        """`opened` is told of each new batch, to schedule its flush; `ready`, each time a partition becomes ready,
+        of the leader whose sender must look."""
+        self._on_opened = opened
+        self._on_ready = ready
 
     # What goes in
 
@@ -148,7 +158,7 @@ class Accumulator:
             queue.batches.append(current)
             queue.open[lane] = current
             queue.topic.add_load(queue, current.size)
-            self._opened(queue, current)
+            self._on_opened(queue, current)
         if current.closed:
             del queue.open[lane]
         self.refresh(queue, now)
@@ -191,7 +201,7 @@ class Accumulator:
                 ready = self._ready.setdefault(queue.leader, {})
                 if queue not in ready:
                     ready[queue] = None
-                    self.on_ready(queue.leader)
+                    self._on_ready(queue.leader)
 
     def set_leaders(self, topic: TopicQueues, leaders: Sequence[int], now: float) -> None:
         """`leaders` holds a node id, or NO_LEADER, for each partition of the topic."""
@@ -322,6 +332,28 @@ class Accumulator:
         for queues in list(self._ready.values()):
             for queue in list(queues):
                 self._next(queue, now)
+
+    def drop_done(self, now: float) -> None:
+        """Take out of everything that waits the records whose client has its answer, "timed out": it may send them
+        again, and what was told as failed before it left must not come after that."""
+        for topic in list(self.topics.values()):  # whoever gets the memory appends at once
+            for queue in list(topic.queues.values()):
+                for batch in list(queue.batches):
+                    done = [part for part in batch.parts if part.owner.done]
+                    if len(done) == len(batch.parts):
+                        self.take_out(queue, batch)
+                        self._gone(queue, batch)
+                    elif done:
+                        self._cut(queue, batch)
+                self.refresh(queue, now)
+
+    def _cut(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        rest = batch.without_done(self.next_number())
+        queue.batches[queue.batches.index(batch)] = rest
+        if queue.open.get(batch.lane) is batch:
+            del queue.open[batch.lane]
+        queue.topic.add_load(queue, rest.size)
+        self._gone(queue, batch)
 
     @property
     def queued_batches(self) -> int:

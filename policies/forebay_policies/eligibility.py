@@ -6,7 +6,7 @@ without a key). Out: a Reason, or None where nothing speaks against touching the
 The order of the questions; the first answer counts:
 1. the request: a transactional id, the client id; 2. the topic: internal, excluded; 3. the header: transactional,
 idempotent, attributes that are not understood. Until here the bytes stay untouched. Only then is the batch opened:
-4. refused, as a broker would refuse it, or 5. null_key (may move), keyed (stays), mixed (is split).
+4. it cannot be opened, and stays untouched after all, or 5. null_key (may move), keyed (stays), mixed (is split).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Reason(enum.Enum):
     MIXED = "mixed"
     # neither: a message set without messages
     EMPTY = "empty"
-    # refused: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE
+    # cannot be opened here: left to the broker, which says CORRUPT_MESSAGE, INVALID_RECORD, or nothing at all
     CORRUPT = "corrupt"
     INVALID = "invalid"
     TOO_LARGE = "too_large"

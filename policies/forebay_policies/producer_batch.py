@@ -282,20 +282,41 @@ class ProducerBatch:
         first = self._piece(numbers[0], section, self.parts[:middle], now)
         return first, self._piece(numbers[1], section, self.parts[middle:], now)
 
+    def without_done(self, number: int) -> ProducerBatch:
+        """The batch without the parts whose owners are done, of which there are some, but not only those.
+
+        It holds its own memory; this one keeps its own.
+        """
+        section = b"".join(self.buffers())
+        rest = self._piece(number, section, [part for part in self.parts if not part.owner.done], self.opened_at)
+        rest.tries = self.tries
+        return rest
+
     def _piece(self, number: int, section: bytes, parts: list[Part], now: float) -> ProducerBatch:
+        """`parts`, in their order, as a batch that takes no more; one after the other or with gaps between them."""
         piece = ProducerBatch(number, self.lane, self.partition, self._pool, self.ready_size, self.max_size, now)
-        count = sum(part.record_count for part in parts)
-        taken, max_delta = records.take(section, 0, len(section), parts[0].first, count)
         piece.base_timestamp = self.base_timestamp
-        piece.max_timestamp = self.base_timestamp + max_delta
-        piece._write(taken)
-        piece.section_size = len(taken)
-        for part in parts:
-            piece._add(part)
-        piece.record_count = count
+        newest = 0
+        at = 0
+        while at < len(parts):
+            run = at + 1
+            count = parts[at].record_count
+            while run < len(parts) and parts[run].first == parts[at].first + count:
+                count += parts[run].record_count
+                run += 1
+            taken, max_delta = records.take(section, 0, len(section), parts[at].first, count)
+            if piece.record_count:
+                taken = records.renumber(taken, 0, len(taken), piece.record_count, 0)
+            newest = max(newest, max_delta) if at else max_delta
+            piece._write(taken)
+            piece.section_size += len(taken)
+            first = piece.record_count
+            for part in parts[at:run]:
+                part.first = first
+                first += part.record_count
+                piece._add(part)
+            piece.record_count += count
+            at = run
+        piece.max_timestamp = self.base_timestamp + newest
         piece.closed = True
-        first = 0
-        for part in parts:
-            part.first = first
-            first += part.record_count
         return piece

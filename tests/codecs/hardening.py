@@ -26,6 +26,20 @@ def refuses_cuts_and_tails(decode: Callable[[bytes], object], good: bytes) -> No
             decode(good + tail)
 
 
+def refuses_cuts_ignores_tails(decode: Callable[[bytes], object], good: bytes) -> None:
+    """`decode` raises Malformed for each prefix of `good`, and overlooks what stands behind it, as Kafka does."""
+    refuses_cuts(decode, good)
+    for tail in (b"\x00", b"\xff", good):
+        assert decode(good + tail) == decode(good)
+
+
+def refuses_cuts_keeps_tails(rewrite: Callable[[bytes], bytes], good: bytes) -> None:
+    """`rewrite` raises Malformed for each prefix of `good`, and passes on what stands behind it."""
+    refuses_cuts(rewrite, good)
+    for tail in (b"\x00", b"\xff", good):
+        assert rewrite(good + tail) == rewrite(good) + tail
+
+
 def survives(decode: Callable[[bytes], object], data: bytes) -> None:
     """`decode` answers or raises Malformed, nothing else."""
     try:

@@ -19,7 +19,7 @@ from forebay_codecs.addresses import (
     rewrite_share_acknowledge,
     rewrite_share_fetch,
 )
-from tests.codecs.hardening import damaged, refuses_cuts_and_tails, survives
+from tests.codecs.hardening import damaged, refuses_cuts_keeps_tails, survives
 from tests.codecs.kio_oracle import decode_response, encode_response, entities, example, message
 from tests.codecs.translation import Listeners, identity, nowhere
 
@@ -90,9 +90,9 @@ def test_brokers_without_a_listener_are_not_named(api: str, version: int, data: 
 
 
 @pytest.mark.parametrize(("api", "version"), CASES)
-def test_refuses_what_is_cut_or_too_long(api: str, version: int) -> None:
+def test_refuses_what_is_cut_and_passes_on_what_is_too_much(api: str, version: int) -> None:
     rewrite = REWRITERS[api][0]
-    refuses_cuts_and_tails(
+    refuses_cuts_keeps_tails(
         lambda data: rewrite(data, version, identity), encode_response(example(response_class(api, version)))
     )
 

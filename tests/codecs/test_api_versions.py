@@ -20,7 +20,7 @@ from forebay_codecs.api_versions import (
     with_admin,
 )
 from forebay_codecs.apis import API_VERSIONS, APIS, DESCRIBE_QUORUM, METADATA, PRODUCE, SASL_HANDSHAKE
-from tests.codecs.hardening import damaged, refuses_cuts, refuses_cuts_and_tails, survives
+from tests.codecs.hardening import damaged, refuses_cuts, refuses_cuts_ignores_tails, refuses_cuts_keeps_tails, survives
 from tests.codecs.kio_oracle import (
     CORRELATION_ID,
     decode_request,
@@ -125,10 +125,10 @@ def test_parses_what_kio_writes(version: int, data: st.DataObject) -> None:
 
 
 @VERSIONS
-def test_refuses_what_is_cut_or_too_long(version: int) -> None:
+def test_refuses_what_is_cut_and_overlooks_what_is_too_much(version: int) -> None:
     good = encode_response(sample(version, {PRODUCE: (0, 13), VOTE: (0, 2)}))
-    refuses_cuts_and_tails(lambda data: rewrite_api_versions(data, version), good)
-    refuses_cuts_and_tails(lambda data: parse_api_versions(data, version), good)
+    refuses_cuts_keeps_tails(lambda data: rewrite_api_versions(data, version), good)
+    refuses_cuts_ignores_tails(lambda data: parse_api_versions(data, version), good)
 
 
 @VERSIONS

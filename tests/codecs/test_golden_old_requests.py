@@ -10,7 +10,7 @@ from forebay_codecs.message_set import MessageSet, open_message_set
 from forebay_codecs.produce_request import parse
 from forebay_codecs.record_batch import BadBatch
 from tests.codecs.golden.old_produce_requests.cases import CASES, FOLDER, TOPIC, path, read, spec
-from tests.codecs.hardening import refuses_cuts_and_tails
+from tests.codecs.hardening import refuses_cuts_ignores_tails
 from tests.codecs.record_oracle import NO_LIMIT, decode_section
 from tests.kit.spec import Codec
 
@@ -66,8 +66,8 @@ def test_the_records_are_what_was_sent(client: str, codec: Codec) -> None:
 
 
 @each
-def test_the_frame_refuses_cuts_and_tails(client: str, codec: Codec) -> None:
-    refuses_cuts_and_tails(parse, read(client, codec))
+def test_the_frame_refuses_cuts_and_ignores_tails(client: str, codec: Codec) -> None:
+    refuses_cuts_ignores_tails(parse, read(client, codec))
 
 
 @each

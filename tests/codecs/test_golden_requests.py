@@ -11,7 +11,7 @@ from forebay_codecs.frame import Frame, FrameSplitter, Head
 from forebay_codecs.produce_request import encode, parse
 from forebay_codecs.record_batch import BadBatch, ClientBatch, open_batch, read_header, split_by_key
 from tests.codecs.golden.produce_requests.cases import CLIENTS, FOLDER, TOPIC, path, read, specs
-from tests.codecs.hardening import refuses_cuts_and_tails
+from tests.codecs.hardening import refuses_cuts_ignores_tails
 from tests.codecs.merging import encoded, merged
 from tests.codecs.record_oracle import CODECS, NO_LIMIT, Record, decode_batch, decode_section
 from tests.kit.spec import ProduceSpec
@@ -95,8 +95,8 @@ def test_the_frame_comes_whole_or_byte_by_byte(client: str, case: str) -> None:
 
 
 @each
-def test_the_frame_refuses_cuts_and_tails(client: str, case: str) -> None:
-    refuses_cuts_and_tails(parse, read(client, case))
+def test_the_frame_refuses_cuts_and_ignores_tails(client: str, case: str) -> None:
+    refuses_cuts_ignores_tails(parse, read(client, case))
 
 
 @each

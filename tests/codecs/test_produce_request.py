@@ -25,7 +25,7 @@ from forebay_codecs.produce_request import (
     encode,
     parse,
 )
-from tests.codecs.hardening import damaged, refuses_cuts_and_tails, survives
+from tests.codecs.hardening import damaged, refuses_cuts_ignores_tails, survives
 from tests.codecs.kio_oracle import CORRELATION_ID, decode_request, entities
 
 VERSIONS = range(RECORD_BATCHES_FROM, MAX_VERSION + 1)
@@ -126,12 +126,12 @@ def test_unknown_tagged_fields_are_passed_over(version: int) -> None:
     )
     start = frame.index(b"records")
     assert parse(frame) == ProduceRequest(version, CORRELATION_ID, "c", None, 1, 5, [("t", [(3, start, start + 7)])])
-    refuses_cuts_and_tails(parse, frame)
+    refuses_cuts_ignores_tails(parse, frame)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_refuses_cuts_and_tails(version: int) -> None:
-    refuses_cuts_and_tails(parse, framed(build(version, transactional_id="a-transaction")))
+def test_refuses_cuts_and_ignores_tails(version: int) -> None:
+    refuses_cuts_ignores_tails(parse, framed(build(version, transactional_id="a-transaction")))
 
 
 @pytest.mark.parametrize("version", [-1, 13, 14, 2**15 - 1])
@@ -238,7 +238,7 @@ def test_old_versions_have_no_transactional_id(version: int) -> None:
 
 @pytest.mark.parametrize("version", OLD)
 def test_old_versions_that_are_cut_short_are_malformed(version: int) -> None:
-    refuses_cuts_and_tails(parse, old(version))
+    refuses_cuts_ignores_tails(parse, old(version))
 
 
 # Encode

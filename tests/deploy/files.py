@@ -28,7 +28,7 @@ def sidecar(kind: str) -> Any:
 def forebay_config(*arguments: str) -> subprocess.CompletedProcess[str]:
     """`forebay config ARGUMENTS`, without any FOREBAY_* variable of this environment."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")}
-    command = [sys.executable, "-m", "forebay_proxy.cli", "config", *arguments]
+    command = [sys.executable, "-m", "forebay_proxy.commands.cli", "config", *arguments]
     return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from forebay_proxy.settings_values import SETTINGS
+from forebay_proxy.config.values import SETTINGS
 from tests.deploy.files import DEPLOY, assert_accepted, documents
 from tests.deploy.schemas import COMPOSE
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forebay_proxy.settings_values import SETTINGS, render
+from forebay_proxy.config.values import SETTINGS, render
 from tests.deploy.files import DEPLOY, assert_accepted, forebay_config, sidecar
 
 EXAMPLE = (DEPLOY / "forebay.toml").read_text()

@@ -19,8 +19,8 @@ import structlog
 from forebay_codecs import produce_response
 from forebay_codecs.produce_request import RECORD_BATCHES_FROM
 from forebay_proxy.app import App
-from forebay_proxy.metrics import Stats
-from forebay_proxy.settings import HostPort, Settings
+from forebay_proxy.config.settings import HostPort, Settings
+from forebay_proxy.metrics.registry import Stats
 from tests.codecs.kio_oracle import message
 from tests.fuzz import message_sets
 from tests.fuzz.batches import LIMIT, contents_of
@@ -99,7 +99,7 @@ class World:
             client_max_in_flight_requests=20,
         )
         self.app = App(settings, Stats(), rng=Random(1))
-        self.app._shared.handler.sorter._now_ms = lambda: message_sets.RECEIVED
+        self.app._handler.sorter._now_ms = lambda: message_sets.RECEIVED
         self.app._connections._clock = loop.time  # a default argument took the clock before it could be changed
 
     async def start(self) -> None:

@@ -18,8 +18,8 @@ from click.testing import CliRunner
 from confluent_kafka import KafkaError, Message, Producer
 from pyspark.sql import SparkSession
 
-from forebay_pipeline import audit
-from forebay_pipeline.audit_result import AuditResult, Finding, Kind
+from forebay_pipeline.audit import command as audit
+from forebay_pipeline.audit.result import AuditResult, Finding, Kind
 from forebay_policies.journal_rows import LedgerPart, LedgerRow, Row
 from tests.kit.forebay import ForebayProcess
 from tests.kit.journal import of, rows_in

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 from forebay_pipeline.cli import main
 from forebay_pipeline.compact import await_compacted, compact
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal_source import JournalPlace, of_kind, read_rows, torn
-from forebay_pipeline.partitions_summary import Summary
+from forebay_pipeline.journal.source import JournalPlace, of_kind, read_rows, torn
+from forebay_pipeline.partitions.summary import Summary
 from forebay_policies.journal_rows import BatchRow, GaugeRow, LedgerRow, MetadataRow
 from tests.integration.route import Route
 from tests.kit.forebay import ForebayProcess

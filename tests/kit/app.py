@@ -14,9 +14,9 @@ from random import Random
 from typing import Any
 
 from forebay_proxy.app import App
-from forebay_proxy.clients_seen import SeenClient
-from forebay_proxy.metrics import Stats
-from forebay_proxy.settings import HostPort, Settings
+from forebay_proxy.config.settings import HostPort, Settings
+from forebay_proxy.metrics.clients_seen import SeenClient
+from forebay_proxy.metrics.registry import Stats
 from tests.kit.event_loop import turns, until
 from tests.kit.ports import LOOPBACK, free_run
 from tests.kit.wire import WireClient

@@ -8,6 +8,7 @@
 
 What is not held is answered at once: ApiVersions, Metadata, FindCoordinator and DescribeCluster from what the cluster
 is, Produce with the next offset of each partition (and `log` grows), every other API by an echo of its body. A broker
+closes the connection on a request that it cannot read, and on acks=0 records that it refuses. It
 can also close its connections, stop reading them, and leave its port.
 """
 
@@ -19,8 +20,11 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self, cast
 
+from crc32c import crc32c
+
 from forebay_codecs import error_codes, produce_request, produce_response
 from forebay_codecs.apis import API_VERSIONS, APIS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, PRODUCE
+from forebay_codecs.errors import Malformed
 from forebay_codecs.header import peek
 from forebay_codecs.metadata import NO_TOPIC_ID, Broker, Partition, Topic
 from forebay_codecs.metadata_request import MetadataRequest, parse_metadata_request
@@ -28,7 +32,7 @@ from forebay_codecs.metadata_response import assemble, encode_cluster, encode_to
 from forebay_codecs.primitives import Reader, Writer
 from forebay_codecs.produce_request import ProduceRequest
 from forebay_codecs.produce_response import PartitionResponse
-from forebay_proxy.settings import HostPort
+from forebay_proxy.config.settings import HostPort
 from tests.codecs.record_oracle import Record, decode_batch
 from tests.kit.event_loop import soon
 from tests.kit.ports import LOOPBACK, free_port
@@ -43,7 +47,7 @@ class Asked:
         self.frame = frame
         self.api_key, self.version, self.correlation_id = peek(frame, 0)
         reader = Reader(frame, 8)
-        self.client_id = reader.nullable_string(False)
+        self.client_id = reader.client_id()
         self.body = frame[reader.pos :]
 
     @property
@@ -100,16 +104,22 @@ class Asked:
                 )
                 for name, partitions in self.produce.topics
             ]
-            if self.produce.acks:
+            if self.produce.acks == 0:
+                if any(partition.error_code for _, partitions in topics for partition in partitions):
+                    self.close()  # it has no other way to say so
+            else:
                 whole = produce_response.encode(self.version, self.correlation_id, topics, throttle_time_ms)
                 self.connection.write(whole)
         elif self.body[:2] != b"\0\0":  # acks
             self.respond(bytes(4))
 
     def _appended(self, name: str, index: int, start: int, end: int) -> PartitionResponse:
+        records = self.frame[start:end]
+        if int.from_bytes(records[17:21], "big") != crc32c(records[21:]):
+            return PartitionResponse(index, error_codes.CORRUPT_MESSAGE, -1, -1, -1, [], "checksum")
         log = self.connection.broker.cluster.log.setdefault((name, index), [])
         offset = len(log)
-        log += decode_batch(self.frame[start:end]).records
+        log += decode_batch(records).records
         return PartitionResponse(index, error_codes.NONE, offset, -1, 0, [], None)
 
     def respond(self, body: bytes) -> None:
@@ -215,7 +225,10 @@ class FakeBroker:
         self._inbox.append(asked)
         self._news.set()
         if asked.api_key not in self._held:
-            asked.answer()
+            try:
+                asked.answer()
+            except Malformed:
+                asked.close()
 
     async def receives(self, api_key: int) -> Asked:
         """The next request of that API, of all that came since the last one asked for."""

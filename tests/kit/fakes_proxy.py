@@ -12,7 +12,7 @@ from forebay_codecs.record_batch import ClientBatch, open_batch, read_header
 from forebay_policies.accumulator import Accumulator, PartitionQueue
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.producer_batch import Lane, Part, ProducerBatch
-from forebay_proxy.cluster import Cluster
+from forebay_proxy.brokers.cluster import Cluster
 from tests.codecs.record_oracle import Record, decode_batch
 from tests.kit.wire import batch
 
@@ -43,7 +43,7 @@ class FakeOwner:
 
 def accumulator(memory: int = 1 << 20) -> Accumulator:
     pool = BufferPool(memory, CHUNK, BATCH_SIZE)
-    return Accumulator(pool, BATCH_SIZE, BATCH_SIZE * 4, lambda queue, opened: None)
+    return Accumulator(pool, BATCH_SIZE, BATCH_SIZE * 4)
 
 
 def client_batch(records: list[Record], codec: int = 0) -> ClientBatch:

@@ -67,7 +67,7 @@ class ForebayProcess:
     def command(self) -> list[str]:
         sets = [word for name, value in self._settings.items() for word in ("--set", f"{name}={value}")]
         listen = ["--listen", self.bootstrap, "--admin", f"{LOOPBACK}:{self.admin_port}"]
-        run = [sys.executable, "-m", "forebay_proxy.cli", "run", "--bootstrap-servers", self._upstream]
+        run = [sys.executable, "-m", "forebay_proxy.commands.cli", "run", "--bootstrap-servers", self._upstream]
         return [*run, *listen, *sets, *self._options]
 
     def start(self) -> Self:
@@ -99,7 +99,7 @@ class ForebayProcess:
 
     def clients(self, *how: str) -> list[dict[str, Any]]:
         """What `forebay clients` says; `how` are --url or --bootstrap-servers with their values."""
-        command = [sys.executable, "-m", "forebay_proxy.cli", "clients", "--format", "json", *how]
+        command = [sys.executable, "-m", "forebay_proxy.commands.cli", "clients", "--format", "json", *how]
         rows: list[dict[str, Any]] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
         return rows
 

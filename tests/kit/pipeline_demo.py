@@ -17,7 +17,7 @@ from typing import Final
 import click
 import uvloop
 
-from forebay_proxy.demo_load import LoadCounts, LoadPlan, LoadResult, run_load
+from forebay_proxy.demo.load import LoadCounts, LoadPlan, LoadResult, run_load
 from tests.kit.forebay import ForebayProcess
 from tests.kit.paths import JARS, ROOT
 from tests.kit.slow_cluster import cluster_with_slow_broker

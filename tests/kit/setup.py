@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from forebay_pipeline.session import KAFKA_CONNECTOR
+from forebay_pipeline.jobs.session import KAFKA_CONNECTOR
 from tests.kit import kafka
 from tests.kit.paths import (
     ANCIENT_CLIENT_VERSIONS,

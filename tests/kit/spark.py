@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from forebay_pipeline.session import open_session
+from forebay_pipeline.jobs.session import open_session
 from tests.kit.paths import JARS
 
 

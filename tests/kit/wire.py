@@ -101,7 +101,7 @@ def request(api_key: int, version: int, correlation_id: int, body: bytes, client
     writer.i16(api_key)
     writer.i16(version)
     writer.i32(correlation_id)
-    writer.nullable_string(client_id, False)
+    writer.client_id(client_id)
     writer.raw(body)
     return framed(writer.getvalue())
 

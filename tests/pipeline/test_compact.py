@@ -13,7 +13,7 @@ from pyspark.testing import assertDataFrameEqual
 
 from forebay_pipeline.compact import Compacted, compact, compacted
 from forebay_pipeline.errors import COULD_NOT_RUN
-from forebay_pipeline.journal_source import JournalPlace, read_rows, torn
+from forebay_pipeline.journal.source import JournalPlace, read_rows, torn
 from tests.pipeline import rows as make
 from tests.pipeline.rows import START_US, json_lines, write_journal, write_lines
 

@@ -25,12 +25,12 @@ class Bench:
         self.now = 0.0
         self.pool = BufferPool(memory, chunk, batch_size)
         self.opened: list[tuple[PartitionQueue, ProducerBatch, int]] = []
-        self.accumulator = Accumulator(
-            self.pool, batch_size, max_size, lambda queue, batch: self.opened.append((queue, batch, batch.number))
-        )
+        self.accumulator = Accumulator(self.pool, batch_size, max_size)
         self.announced: list[int] = []
         """Brokers whose sender was told to look, in order."""
-        self.accumulator.on_ready = self.announced.append
+        self.accumulator.observe(
+            opened=lambda queue, batch: self.opened.append((queue, batch, batch.number)), ready=self.announced.append
+        )
         self.topic = self.accumulator.topic("topic")
         self.lead(*range(1, partitions + 1))
 

@@ -231,6 +231,12 @@ class AccumulatorMachine(RuleBasedStateMachine):
             if first is not None and queue.in_flight is None and not queue.paused:
                 assert not first.abandoned
 
+    @rule()
+    def what_is_done_is_dropped(self) -> None:
+        self.accumulator.drop_done(self.bench.now)
+        for queue in self.queues:
+            assert not any(part.owner.done for batch in queue.batches for part in batch.parts)
+
     @rule(partition=st.integers(0, PARTITIONS - 1))
     def partition_is_gone(self, partition: int) -> None:
         queue = self.queues[partition]

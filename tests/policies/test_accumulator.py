@@ -117,7 +117,7 @@ def test_each_new_batch_is_told_once_with_a_number_of_its_own() -> None:
 def test_a_batch_due_when_it_opens_is_ready_with_its_first_record() -> None:
     """linger.ms=0."""
     bench = Bench()
-    bench.accumulator._opened = lambda queue, batch: setattr(batch, "due", True)
+    bench.accumulator.observe(opened=lambda queue, batch: setattr(batch, "due", True), ready=lambda leader: None)
     bench.append(0, b"a")
 
     assert bench.send_all(1) == [[b"a"]]

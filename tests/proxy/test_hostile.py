@@ -41,7 +41,7 @@ GARBAGE = (
     b"\xff" * 64,
     bytes(64),
     b"\x00\x00\x00\x10" + b"\x7f" * 16,
-    request(PRODUCE, 9, 1, b"\x01" * 40),
+    request(PRODUCE, 9, 1, b"\xff" * 40),
 )
 
 

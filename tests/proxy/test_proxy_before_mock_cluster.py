@@ -13,8 +13,8 @@ from forebay_codecs.error_codes import (
     NOT_LEADER_OR_FOLLOWER,
     REQUEST_TIMED_OUT,
 )
-from forebay_proxy.mock_cluster import MockCluster
-from forebay_proxy.settings import HostPort
+from forebay_proxy.config.settings import HostPort
+from forebay_proxy.demo.mock_cluster import MockCluster
 from tests.kit.app import running
 from tests.kit.event_loop import in_loop, until
 from tests.kit.ports import LOOPBACK

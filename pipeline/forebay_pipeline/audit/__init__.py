@@ -1,0 +1,1 @@
+"""The job `audit`: is everything that was acknowledged in the topics?"""

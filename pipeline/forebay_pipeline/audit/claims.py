@@ -1,0 +1,181 @@
+"""Are the records where the ledger says they are, as it says, and in order?
+
+In: parts of the ledger, the ranges, and the topics' records in them. Out: claims, what stands at each claimed offset,
+a verdict on each claim, and findings as DataFrames with the columns of FINDING_COLUMNS. Nothing is raised.
+
+The join: each claim is opened to its single offsets, which join the records by place and offset. That is linear in
+both, whatever the sizes of the claims, and one hot partition is spread over all tasks, since the offset is in the key.
+A join by ranges would compare each record of a partition with each of its claims.
+
+Sizes: a record is 28 bytes from here on (place, offset, CRC, part), its key and value go no further.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from forebay_pipeline.audit.ledger import ACKNOWLEDGED
+from forebay_pipeline.audit.result import Finding
+
+FINDING_COLUMNS: Final = [name for name in Finding.__struct_fields__ if name != "kind"]
+
+_NULL: Final = "FFFFFFFF"
+
+
+def record_crc() -> Column:
+    """Of `key` and `value`, as journal_rows.LedgerPart says."""
+    return F.crc32(F.concat(*(piece for name in ("key", "value") for piece in _framed(F.col(name)))))
+
+
+def _framed(field: Column) -> tuple[Column, Column]:
+    size = F.lpad(F.hex(F.octet_length(field)), 8, "0")
+    return F.unhex(F.coalesce(size, F.lit(_NULL))), F.coalesce(field, F.unhex(F.lit("")))
+
+
+def part_crc(records: Column) -> Column:
+    """Of an array of structs (offset, crc) of its records, in any order."""
+    in_order = F.transform(F.sort_array(records), lambda record: F.lpad(F.hex(record["crc"]), 8, "0"))
+    return F.crc32(F.unhex(F.array_join(in_order, "")))
+
+
+def content(records: DataFrame, ranges: DataFrame) -> DataFrame:
+    """The records of the ranges as place, offset and crc."""
+    inside = records.join(F.broadcast(ranges), ["topic", "partition"]).where(
+        (F.col("offset") >= F.col("read_first")) & (F.col("offset") < F.col("read_end"))
+    )
+    return inside.select("place", "offset", record_crc().alias("crc"))
+
+
+def claims(parts: DataFrame, ranges: DataFrame) -> DataFrame:
+    """Parts that were acknowledged, and how much of each can be in its topic still: [inside_first, inside_end).
+
+    Of 100 … 109, where the topic has 103 … 107: 3 expired, 2 are cut off, 103 … 107 are inside.
+    """
+    base, end, records, gone = F.col("base_offset"), F.col("end_offset"), F.col("records"), F.col("gone")
+
+    def at_most_all(count: Column) -> Column:
+        return F.when(gone, 0).otherwise(F.least(F.greatest(count, F.lit(0)), records))
+
+    acknowledged = parts.where((F.col("fate") == ACKNOWLEDGED) & (records > 0))
+    return acknowledged.join(F.broadcast(ranges), ["topic", "partition"]).withColumns(
+        {
+            "expired": at_most_all(F.col("earliest") - base),
+            "cut": at_most_all(end - F.col("latest")),
+            "inside_first": F.greatest(base, F.col("read_first")),
+            "inside_end": F.least(end, F.col("read_end")),
+        }
+    )
+
+
+def match(content: DataFrame, claims: DataFrame) -> DataFrame:
+    """Each offset that is claimed or has a record: place, offset, its record's crc (null: it has none), `claimed`
+    (null: by nobody), and `part`, where the claim is to be checked."""
+    offsets = F.sequence(F.col("inside_first"), F.col("inside_end") - 1)
+    claimed = claims.where("inside_first < inside_end").select(
+        "place",
+        F.explode(offsets).alias("offset"),
+        F.when(F.col("checked"), F.col("part")).alias("part"),
+        F.lit(True).alias("claimed"),
+    )
+    return content.join(claimed, ["place", "offset"], "full_outer")
+
+
+def verdicts(claims: DataFrame, matched: DataFrame) -> DataFrame:
+    """The claims to be checked, and how many of their records are what: see audit_result.Counts."""
+    absent = F.when(F.col("crc").isNull(), F.col("offset"))
+    seen = (
+        matched.where(F.col("part").isNotNull())
+        .repartition("part")
+        .groupBy("part")
+        .agg(
+            F.count("crc").alias("found"),
+            F.min(absent).alias("first_absent"),
+            F.max(absent).alias("last_absent"),
+            part_crc(F.collect_list(F.struct("offset", "crc"))).alias("crc_found"),
+        )
+    )
+    judged = claims.where("checked").join(seen, "part", "left")
+    records, present = F.col("records"), F.coalesce("found", F.lit(0))
+    inside = F.greatest(F.col("inside_end") - F.col("inside_first"), F.lit(0))
+    no_more, cut = inside - present, F.col("cut")
+    other = (present == records) & (F.col("crc") != F.col("crc_found"))
+    return judged.withColumns(
+        {
+            "present": present,
+            "missing": F.when(F.col("compacted"), cut).otherwise(no_more + cut),
+            "compacted_away": F.when(F.col("compacted"), no_more).otherwise(0),
+            "topic_gone": F.when(F.col("gone"), records).otherwise(0),
+            "altered": F.when(other, records).otherwise(0),
+        }
+    )
+
+
+def missing(judged: DataFrame) -> DataFrame:
+    cut, end = F.col("cut") > 0, F.col("end_offset")
+    absent_inside = ~F.col("compacted")
+    return as_findings(
+        judged.where("missing > 0"),
+        first=F.least(F.when(absent_inside, F.col("first_absent")), F.when(cut, end - F.col("cut"))),
+        last=F.when(cut, end - 1).otherwise(F.col("last_absent")),
+        records=F.col("missing"),
+        note=F.when(cut, F.concat(F.lit("the log ends at "), F.col("latest"))).otherwise("the log goes on after it"),
+    )
+
+
+def topic_gone(judged: DataFrame) -> DataFrame:
+    return _whole(judged.where("topic_gone > 0"), "the topic does not exist any more")
+
+
+def altered(judged: DataFrame) -> DataFrame:
+    return _whole(judged.where("altered > 0"), "its keys or values are not those that were received")
+
+
+def _whole(judged: DataFrame, note: str) -> DataFrame:
+    return as_findings(judged, F.col("base_offset"), F.col("end_offset") - 1, F.col("records"), F.lit(note))
+
+
+def overlapping(claims: DataFrame) -> DataFrame:
+    """Claims that begin before an earlier one ends, where one of the two is to be checked."""
+    before = Window.partitionBy("place").orderBy("base_offset", "part").rowsBetween(Window.unboundedPreceding, -1)
+    base, end, reached, checked = F.col("base_offset"), F.col("end_offset"), F.col("reached"), F.col("checked")
+    twice = claims.withColumns(
+        {
+            "reached": F.max(end).over(before),
+            "reached_checked": F.max(F.when(checked, end)).over(before),
+        }
+    ).where((checked & (base < reached)) | (base < F.col("reached_checked")))
+    last = F.least(end, reached) - 1
+    return as_findings(twice, base, last, last - base + 1, F.lit("told for an earlier part, too"))
+
+
+def out_of_order(parts: DataFrame) -> DataFrame:
+    """Parts that were kept in the client's partition, but stand before what its connection had sent earlier.
+
+    Requests 1, 2, 3 at offsets 10, 30, 20: the third. Order is that of requests on a connection, as the client sent
+    them; what was answered with an error and sent again is a later request.
+    """
+    kept = parts.where(
+        (F.col("fate") == ACKNOWLEDGED)
+        & F.col("crc").isNotNull()
+        & ~F.col("movable")
+        & (F.col("partition") == F.col("client_partition"))
+    )
+    earlier = (
+        Window.partitionBy("process", "connection", "topic", "partition")
+        .orderBy("number", "base_offset")
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+    behind = kept.withColumn("highest", F.max("base_offset").over(earlier)).where(
+        F.col("checked") & (F.col("base_offset") < F.col("highest"))
+    )
+    note = F.concat(F.lit("sent after what stands at "), F.col("highest"))
+    return as_findings(behind, F.col("base_offset"), F.col("end_offset") - 1, F.col("records"), note)
+
+
+def as_findings(found: DataFrame, first: Column, last: Column, records: Column, note: Column) -> DataFrame:
+    return found.withColumns({"first_offset": first, "last_offset": last, "of_records": records, "note": note}).select(
+        *(F.col("of_records").alias(name) if name == "records" else F.col(name) for name in FINDING_COLUMNS)
+    )

@@ -1,0 +1,72 @@
+"""Job `audit`: is everything that was acknowledged in the topics, once, unchanged and in order?
+
+In: the journal with its ledger (`journal.ledger`), and the topics, read from the brokers directly. Out: tables;
+`--output` with the same as JSON (audit_result.AuditResult); `--state`, with which the next audit looks only at what
+is new. Exit codes: 0 clean, 1 findings, 2 it could not run.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+import msgspec
+
+from forebay_pipeline.audit.ledger import Wanted
+from forebay_pipeline.audit.run import audit
+from forebay_pipeline.audit.state import read_state, write_state
+from forebay_pipeline.audit.text import as_text
+from forebay_pipeline.audit.topics import KafkaTopics
+from forebay_pipeline.jobs.options import OpenSpark, checked_span, job, journal_options, session_options, span_options
+from forebay_pipeline.jobs.output_file import write
+from forebay_pipeline.jobs.text_table import terminal_width
+from forebay_pipeline.journal.source import JournalPlace, Span, read_rows
+
+
+@click.command()
+@journal_options
+@span_options
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this one; several times. Else all.")
+@click.option(
+    "--state",
+    "state_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where the last audit came to, and where this one will; --from and --to win over it.",
+)
+@click.option(
+    "--settle",
+    type=click.FloatRange(0),
+    default=600,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --state, younger rows are left to the next audit: at least twice the proxy's journal.roll.ms.",
+)
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="The result as JSON, to this file.")
+@session_options
+@job
+def command(
+    place: JournalPlace,
+    span: Span,
+    topics: tuple[str, ...],
+    state_path: Path | None,
+    settle: float,
+    output: Path | None,
+    spark: OpenSpark,
+) -> int:
+    """Whether all that was acknowledged is in the topics: once, unchanged and in order."""
+    if place.bootstrap_servers is None:
+        raise click.UsageError("--bootstrap-servers says where the topics are")
+    if state_path is not None and span.last is None:
+        span = checked_span(span.first, int((time.time() - settle) * 1_000_000))
+    state = read_state(state_path, list(topics)) if state_path is not None else None
+    wanted = Wanted(span, topics, state)
+    brokers = KafkaTopics(place.bootstrap_servers)
+    session = spark("audit", kafka=True)
+    result, state = audit(session, read_rows(session, place, wanted.around), brokers, wanted)
+    click.echo(as_text(result, terminal_width()))
+    if output is not None:
+        write(output, msgspec.json.encode(result))
+    if state_path is not None:
+        write_state(state_path, state)
+    return result.exit_code

@@ -1,0 +1,274 @@
+"""Which records that nobody claims are copies of what a client sent?
+
+In: what stands at each offset (audit_claims.match), parts of the ledger, the ranges. Out: runs of unclaimed records
+that are, one after the other, those of a part of the same topic, and what that means. Nothing is raised.
+
+Plan: the content of a part is known by the CRC of its first record, its length and its CRC. An unclaimed record whose
+CRC is a first one is where a copy may begin. They are looked through in the order of offsets, partition by partition,
+and compared with the parts that begin so. A record belongs to one copy; where several fit, the choice is that which
+explains the most records.
+
+What it means depends on what became of the part. If it was acknowledged elsewhere, it is there twice. If it was only
+ever answered with an error, it is there although the client was told that it may not be: `unconfirmed`. Unless each of
+its records stands at a claimed offset, too: then the client sent them again, in other batches.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from forebay_pipeline.audit.claims import as_findings
+from forebay_pipeline.audit.ledger import ACKNOWLEDGED, UNACKNOWLEDGED
+
+MOST_VARIANTS: Final = 16
+"""Parts that begin with the same record and are compared with it, the longest ones. There are more only where clients
+send the same record again and again; nobody can tell then which is a copy."""
+
+MOST_OVERLAPPING: Final = 10_000
+"""Copies among which is chosen at once; there are more only of such records, too."""
+
+RETRIED: Final = "retried by the client"
+UNEXPLAINED: Final = "unexplained"
+
+_CONTENT: Final = ["topic", "records", "crc"]
+_ORIGIN: Final = ("time_us", "process", "connection", "number", "client_id", "partition", "base_offset")
+
+
+def unclaimed(matched: DataFrame, ranges: DataFrame) -> DataFrame:
+    """Topic, place, offset and crc of records that nobody claims; `fresh`: no earlier audit has seen them."""
+    placed = matched.where(F.col("claimed").isNull()).join(F.broadcast(ranges), "place")
+    return placed.select("topic", "place", "offset", "crc", (F.col("offset") >= F.col("settled")).alias("fresh"))
+
+
+def find(unclaimed: DataFrame, parts: DataFrame) -> DataFrame:
+    """Copies of parts: place, offset, and the content's topic, records and crc."""
+    variant = F.struct("records", F.col("crc").alias("whole"), (F.col("unacknowledged") > 0).alias("refused"))
+    beginnings = (
+        _contents(parts)
+        .groupBy("topic", F.col("first_crc").alias("crc"))
+        .agg(F.sort_array(F.collect_list(variant), False).alias("variants"))
+        .withColumn("variants", F.slice("variants", 1, MOST_VARIANTS))
+    )
+    in_order = (
+        unclaimed.join(beginnings, ["topic", "crc"], "left")
+        .select("topic", "place", "offset", "crc", "variants")
+        .repartition("place")
+        .sortWithinPartitions("place", "offset")
+    )
+    return in_order.mapInArrow(_search, from_arrow_schema(_FOUND))
+
+
+def judge(found: DataFrame, parts: DataFrame, matched: DataFrame, ranges: DataFrame) -> DataFrame:
+    """What copies mean: `duplicated`, else they are unconfirmed, `fresh_records`, `told`; and whose they are."""
+    places = F.broadcast(ranges.select("place", F.col("partition").alias("found_in"), "settled"))
+    fresh = F.col("offset") >= F.col("settled")
+    known = found.join(places, "place").join(_contents(parts), _CONTENT).where(fresh | F.col("checked"))
+    acknowledged = F.col("acknowledged") > 0
+    only_refused = known.where(~acknowledged)
+    if only_refused.isEmpty():
+        known = known.withColumn("again", F.lit(0))
+    else:
+        known = known.join(_sent_again(only_refused, matched, ranges), ["place", "offset"], "left")
+    cause = F.when(acknowledged & (F.col("unacknowledged") == 0), UNEXPLAINED).otherwise(RETRIED)
+    claimed = F.concat(
+        F.lit("also at offset "), F.col("origin.base_offset"), F.lit(" of partition "), F.col("origin.partition")
+    )
+    return known.select(
+        "topic",
+        F.col("found_in").alias("partition"),
+        *(F.col(f"origin.{name}") for name in ("time_us", "process", "connection", "number", "client_id")),
+        "offset",
+        "records",
+        (acknowledged | (F.coalesce("again", F.lit(0)) == F.col("records"))).alias("duplicated"),
+        F.when(fresh, F.col("records")).otherwise(0).alias("fresh_records"),
+        F.concat(F.when(acknowledged, claimed).otherwise("also in other batches"), F.lit(", "), cause).alias("told"),
+    )
+
+
+def duplicated(judged: DataFrame) -> DataFrame:
+    """As findings."""
+    first, records = F.col("offset"), F.col("records")
+    return as_findings(judged.where("duplicated"), first, first + records - 1, records, F.col("told"))
+
+
+def _contents(parts: DataFrame) -> DataFrame:
+    """Each content that was sent to a topic, once: how often it was acknowledged or not, and by whom it was first."""
+    acknowledged, unacknowledged = F.col("fate") == ACKNOWLEDGED, F.col("fate") == UNACKNOWLEDGED
+    known = parts.where(F.col("crc").isNotNull() & (F.col("records") > 0) & (acknowledged | unacknowledged))
+    return known.groupBy(*_CONTENT).agg(
+        F.min("first_crc").alias("first_crc"),
+        F.bool_or("checked").alias("checked"),
+        F.count_if(acknowledged).alias("acknowledged"),
+        F.count_if(unacknowledged).alias("unacknowledged"),
+        F.min(F.struct(unacknowledged.alias("unacknowledged"), *_ORIGIN)).alias("origin"),
+    )
+
+
+def _sent_again(copies: DataFrame, matched: DataFrame, ranges: DataFrame) -> DataFrame:
+    """How many records of each copy (place, offset) stand at claimed offsets of their topic, too: `again`."""
+    ends = F.col("offset") + F.col("records") - 1
+    opened = copies.select(
+        "topic", "place", F.col("offset").alias("begin"), F.explode(F.sequence(F.col("offset"), ends)).alias("offset")
+    )
+    mine = opened.join(matched.where(F.col("claimed").isNull()), ["place", "offset"]).select(
+        "topic", "place", "begin", "crc"
+    )
+    claimed = matched.where(F.col("claimed") & F.col("crc").isNotNull()).join(F.broadcast(ranges), "place")
+    contents = claimed.select("topic", "crc").join(
+        mine.select("topic", "crc").distinct(), ["topic", "crc"], "left_semi"
+    )
+    again = mine.join(contents, ["topic", "crc"], "left_semi")
+    return again.groupBy("place", F.col("begin").alias("offset")).agg(F.count("*").alias("again"))
+
+
+# --- the search, in Python ---------------------------------------------------------------------------------------
+
+Variants = Sequence[tuple[int, int, bool]]
+"""Records and crc of the parts that begin with one record, the longest first, and whether one was refused."""
+
+
+class Copy(NamedTuple):
+    offset: int
+    records: int
+    crc: int
+    refused: bool = False
+    """A client was answered with an error when it sent this."""
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.records
+
+
+class Run:
+    """Records at consecutive offsets. Copies are told as soon as nothing that follows can change them.
+
+    What is held are the CRCs from the first undecided beginning on, so at most as many as the longest part has, and
+    copies that overlap one another.
+    """
+
+    def __init__(self, place: int, offset: int) -> None:
+        self.place = place
+        self.next = offset
+        self._crcs = bytearray()
+        self._beginnings: deque[tuple[int, Variants]] = deque()
+        self._overlapping: list[Copy] = []
+        self._reached = offset
+        """Where they end."""
+        self._free = offset
+        """Records before it belong to a copy that was told."""
+
+    def add(self, crc: int, variants: Variants | None) -> list[Copy]:
+        if variants:
+            self._beginnings.append((self.next, variants))
+        if self._beginnings:
+            self._crcs += crc.to_bytes(4, "big")
+        self.next += 1
+        return self._decided(whole=False) if self._beginnings else []
+
+    def close(self) -> list[Copy]:
+        """No more records follow."""
+        return self._decided(whole=True) + self._told()
+
+    def _decided(self, whole: bool) -> list[Copy]:
+        told: list[Copy] = []
+        while self._beginnings:
+            begin, variants = self._beginnings[0]
+            longest = variants[0][0]
+            if not whole and self.next - begin < longest:
+                break
+            self._beginnings.popleft()
+            if begin >= self._reached or len(self._overlapping) >= MOST_OVERLAPPING:
+                told += self._told()
+            for copy in self._copies(begin, variants) if begin >= self._free else ():
+                self._overlapping.append(copy)
+                self._reached = max(self._reached, copy.end)
+            following = self._beginnings[0][0] if self._beginnings else self.next
+            del self._crcs[: 4 * (following - begin)]
+        return told
+
+    def _copies(self, begin: int, variants: Variants) -> Iterator[Copy]:
+        for records, crc, refused in variants:
+            if records <= self.next - begin and zlib.crc32(self._crcs[: 4 * records]) == crc:
+                yield Copy(begin, records, crc, refused)
+
+    def _told(self) -> list[Copy]:
+        told, self._overlapping = most_records(self._overlapping), []
+        if told:
+            self._free = told[-1].end
+        return told
+
+
+def most_records(copies: Sequence[Copy]) -> list[Copy]:
+    """Those that together have the most records and do not overlap; of refused parts, where there is a choice.
+
+    a b c, where parts a, a b and b c were sent: a and b c, though a b is the longer one at the beginning. a b, where
+    a and b were refused, and a b was acknowledged later: a and b, for that is how they came here.
+    """
+    if len(copies) < 2:
+        return list(copies)
+    by_beginning: dict[int, list[Copy]] = {}
+    for copy in copies:
+        by_beginning.setdefault(copy.offset, []).append(copy)
+    end = max(copy.end for copy in copies)
+    first = min(by_beginning)
+    most = [(0, 0)] * (end - first + 1)
+    """Records, and those of refused parts, of the best choice from each offset on."""
+    chosen: dict[int, Copy] = {}
+    for offset in range(end - 1, first - 1, -1):
+        most[offset - first] = most[offset - first + 1]
+        for copy in by_beginning.get(offset, ()):
+            records, refused = most[copy.end - first]
+            with_it = records + copy.records, refused + copy.records * copy.refused
+            if with_it > most[offset - first]:
+                most[offset - first], chosen[offset] = with_it, copy
+    told, offset = [], first
+    while offset < end:
+        if offset in chosen:
+            told.append(chosen[offset])
+            offset = chosen[offset].end
+        else:
+            offset += 1
+    return told
+
+
+def _search(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Records in order → copies among them."""
+    run = Run(-1, 0)
+    topic = ""
+    for batch in batches:
+        found: list[dict[str, object]] = []
+        columns = (batch[name].to_pylist() for name in ("topic", "place", "offset", "crc", "variants"))
+        for now, place, offset, crc, variants in zip(*columns, strict=True):
+            if (place, offset) != (run.place, run.next):
+                found += _rows(topic, run, run.close())
+                run, topic = Run(place, offset), now
+            known = [(each["records"], each["whole"], each["refused"]) for each in variants] if variants else None
+            found += _rows(topic, run, run.add(crc, known))
+        yield pa.RecordBatch.from_pylist(found, schema=_FOUND)
+    yield pa.RecordBatch.from_pylist(_rows(topic, run, run.close()), schema=_FOUND)
+
+
+def _rows(topic: str, run: Run, copies: list[Copy]) -> list[dict[str, object]]:
+    return [
+        {"topic": topic, "place": run.place, "offset": copy.offset, "records": copy.records, "crc": copy.crc}
+        for copy in copies
+    ]
+
+
+_FOUND: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("place", pa.int32()),
+        ("offset", pa.int64()),
+        ("records", pa.int64()),
+        ("crc", pa.int64()),
+    ]
+)

@@ -1,0 +1,150 @@
+"""Everything that is counted and found, in one go.
+
+In: parts of the ledger, Ranges, and the topics' records. Out: Examined, on the driver: totals, a line for each client
+and topic, and examples. Nothing is raised.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import reduce
+from typing import Final, NamedTuple
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from forebay_pipeline.audit import claims as audit_claims
+from forebay_pipeline.audit import copies as audit_copies
+from forebay_pipeline.audit.ledger import ACKNOWLEDGED, NOT_FOLLOWED, UNACKNOWLEDGED
+from forebay_pipeline.audit.ranges import RANGE_COLUMNS, Range
+from forebay_pipeline.audit.result import (
+    MOST_CLIENTS,
+    MOST_FINDINGS,
+    ClientLine,
+    Counts,
+    Finding,
+    Kind,
+    TopicLine,
+)
+
+_COUNTS: Final = Counts.__struct_fields__
+
+
+class Examined(NamedTuple):
+    totals: Counts
+    clients: list[ClientLine]
+    clients_left_out: int
+    topics: list[TopicLine]
+    findings: list[Finding]
+
+
+@contextmanager
+def keep(frame: DataFrame) -> Iterator[DataFrame]:
+    """Computed once, when it is first needed, and on disk: memory is for what is being computed."""
+    frame.persist(StorageLevel.DISK_ONLY)
+    try:
+        yield frame
+    finally:
+        frame.unpersist()
+
+
+def examine(parts: DataFrame, ranges: Sequence[Range], records: DataFrame) -> Examined:
+    table = parts.sparkSession.createDataFrame(list(ranges), RANGE_COLUMNS)
+    claims = audit_claims.claims(parts, table)
+    with ExitStack() as stack:
+
+        def kept(frame: DataFrame) -> DataFrame:
+            return stack.enter_context(keep(frame))
+
+        matched = kept(audit_claims.match(audit_claims.content(records, table), claims))
+        judged = kept(audit_claims.verdicts(claims, matched))
+        found = {
+            Kind.MISSING: audit_claims.missing(judged),
+            Kind.TOPIC_GONE: audit_claims.topic_gone(judged),
+            Kind.ALTERED: audit_claims.altered(judged),
+            Kind.OVERLAPPING: audit_claims.overlapping(claims),
+            Kind.OUT_OF_ORDER: audit_claims.out_of_order(parts),
+        }
+        unclaimed = audit_copies.unclaimed(matched, table)
+        counts = _unclaimed(unclaimed)
+        copies = None
+        if counts:
+            copies = kept(audit_copies.judge(kept(audit_copies.find(unclaimed, parts)), parts, matched, table))
+            found[Kind.DUPLICATED] = audit_copies.duplicated(copies)
+            counts.subtract(_copied(copies))
+        lines = kept(_lines(parts, judged, found, copies))
+        totals, count = _totals(lines)
+        clients = _clients(lines)
+        return Examined(
+            totals,
+            clients,
+            count - len(clients),
+            _topics(ranges, counts),
+            [finding for kind in Kind if getattr(totals, kind) for finding in _examples(kind, found[kind])],
+        )
+
+
+def _lines(parts: DataFrame, judged: DataFrame, found: Mapping[Kind, DataFrame], copies: DataFrame | None) -> DataFrame:
+    """All counts by topic and client."""
+    fates = {
+        name: F.when(F.col("fate") == name, F.col("records")) for name in (ACKNOWLEDGED, UNACKNOWLEDGED, NOT_FOLLOWED)
+    }
+    verdicts = {
+        "present": F.col("present"),
+        "expired": F.col("expired"),
+        "compacted": F.col("compacted_away"),
+    }
+    counted = [
+        parts.where("checked").select("topic", "client_id", *(count.alias(name) for name, count in fates.items())),
+        judged.select("topic", "client_id", *(count.alias(name) for name, count in verdicts.items())),
+        *(frame.select("topic", "client_id", F.col("records").alias(kind)) for kind, frame in found.items()),
+    ]
+    if copies is not None:
+        unconfirmed = copies.where(~F.col("duplicated"))
+        counted.append(unconfirmed.select("topic", "client_id", F.col("records").alias("unconfirmed")))
+    together = reduce(lambda some, more: some.unionByName(more, allowMissingColumns=True), counted)
+    sums = [
+        (F.coalesce(F.sum(name), F.lit(0)) if name in together.columns else F.lit(0)).cast("bigint").alias(name)
+        for name in _COUNTS
+    ]
+    return together.groupBy("topic", "client_id").agg(*sums)
+
+
+def _totals(lines: DataFrame) -> tuple[Counts, int]:
+    """Also how many lines there are."""
+    sums = (F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in _COUNTS)
+    (found,) = lines.agg(F.count("*"), *sums).collect()
+    count, *totals = found
+    return Counts(**dict(zip(_COUNTS, totals, strict=True))), count
+
+
+def _clients(lines: DataFrame) -> list[ClientLine]:
+    findings = reduce(lambda some, more: some + more, (F.col(kind) for kind in Kind))
+    shown = lines.orderBy(findings.desc(), F.desc("acknowledged"), "topic", "client_id").limit(MOST_CLIENTS)
+    return [ClientLine(**line.asDict()) for line in shown.collect()]
+
+
+def _unclaimed(unclaimed: DataFrame) -> Counter[str]:
+    """Topic → records that nobody claims and no earlier audit has seen; the topic is there also if it saw them all."""
+    return Counter(dict(unclaimed.groupBy("topic").agg(F.count_if("fresh")).collect()))
+
+
+def _copied(copies: DataFrame) -> dict[str, int]:
+    """Those among them that are copies."""
+    return dict(copies.groupBy("topic").agg(F.sum("fresh_records")).collect())
+
+
+def _topics(ranges: Sequence[Range], unclaimed: Counter[str]) -> list[TopicLine]:
+    lines: dict[str, TopicLine] = {}
+    for each in ranges:
+        line = lines.setdefault(each.topic, TopicLine(each.topic, unclaimed[each.topic], 0))
+        line.later += each.latest - each.end if not each.gone else 0
+    return list(lines.values())
+
+
+def _examples(kind: Kind, found: DataFrame) -> list[Finding]:
+    shown = found.orderBy("topic", "partition", "first_offset").limit(MOST_FINDINGS)
+    return [Finding(kind=kind, **row.asDict()) for row in shown.collect()]

@@ -1,0 +1,198 @@
+"""The ledger as an audit looks at it: a line for each part of a client's request, its fate, and whether it is to be
+checked now or only stands around what is.
+
+In: rows of the journal (all kinds) and what is wanted. Out: `parts`; what they claim of the topics; how far each
+process's rows are audited with them; what the journal itself lost. Nothing is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from forebay_pipeline.audit.ranges import Claimed
+from forebay_pipeline.audit.state import HORIZON_US, AuditState, ProcessMark
+from forebay_pipeline.journal.schema import KIND, kind_of
+from forebay_pipeline.journal.source import TORN, Span, of_kind
+from forebay_policies.journal_rows import GaugeRow, LedgerRow
+
+ACKNOWLEDGED: Final = "acknowledged"
+UNACKNOWLEDGED: Final = "unacknowledged"
+NOT_FOLLOWED: Final = "not_followed"
+
+AROUND_US: Final = 15 * 60 * 1_000_000
+"""Rows so much before and after what is audited tell who claims its neighbours, what was sent before and sent again.
+Clients give up a record after two minutes, by default."""
+
+
+class Wanted(NamedTuple):
+    """What is to be audited. A span that begins somewhere wins over the state, which else says where to begin."""
+
+    span: Span = Span()
+    topics: tuple[str, ...] = ()
+    state: AuditState | None = None
+
+    @property
+    def before(self) -> AuditState | None:
+        """The audits that this one carries on."""
+        return self.state if self.span.first is None else None
+
+    @property
+    def earliest_us(self) -> int | None:
+        """Rows from then on may have to be checked."""
+        if self.before is None or self.before.newest_us is None:
+            return self.span.first
+        return self.before.newest_us - HORIZON_US
+
+    @property
+    def to_be_checked(self) -> Span:
+        """Of the rows that may have to be checked."""
+        return Span(self.earliest_us, self.span.last)
+
+    @property
+    def around(self) -> Span:
+        """Of the rows that are looked at."""
+        first, last = self.to_be_checked
+        return Span(first - AROUND_US if first is not None else None, last + AROUND_US if last is not None else None)
+
+
+def parts(rows: DataFrame, wanted: Wanted) -> DataFrame:
+    """A line for each part; an untouched request is one whose content is not known. `checked`: it is to be audited."""
+    ledger = of_kind(rows, LedgerRow)
+    if wanted.topics:
+        ledger = ledger.where(F.col("topic").isin(list(wanted.topics)))
+    opened = ledger.select("*", F.posexplode_outer("parts").alias("position", "sent"))
+    base, records = _of_part("base_offset"), _of_part("records")
+    lines = opened.select(
+        "process",
+        "number",
+        "connection",
+        "client_id",
+        "time_us",
+        "topic",
+        F.col("partition").alias("client_partition"),
+        _of_part("partition").alias("partition"),
+        base.alias("base_offset"),
+        (base + records).alias("end_offset"),
+        records.alias("records"),
+        F.col("sent.crc").alias("crc"),
+        F.col("sent.first_crc").alias("first_crc"),
+        F.coalesce("sent.movable", F.lit(False)).alias("movable"),
+        _fate(base).alias("fate"),
+        # Among a million parts, two share it once in thirty million audits.
+        F.xxhash64("process", "number", "topic", "partition", "position").alias("part"),
+        (F.coalesce("position", F.lit(0)) == 0).alias("first_of_row"),
+        F.concat_ws("/", "number", "partition", "topic").alias("row_key"),
+    )
+    return _with_checked(lines, wanted)
+
+
+def _of_part(name: str) -> Column:
+    """What the part says, or, where nothing was touched, the row."""
+    return F.coalesce(F.col(f"sent.{name}"), F.col(name))
+
+
+def _fate(base: Column) -> Column:
+    error = F.col("error_code")
+    return (
+        F.when(error.isNull(), NOT_FOLLOWED)
+        .when(error != 0, UNACKNOWLEDGED)
+        .when(base >= 0, ACKNOWLEDGED)
+        .otherwise(NOT_FOLLOWED)
+    )
+
+
+def _with_checked(lines: DataFrame, wanted: Wanted) -> DataFrame:
+    time, checked = F.col("time_us"), wanted.to_be_checked.holds
+    if wanted.before is None or not wanted.before.processes:
+        return lines.withColumn("checked", checked)
+    marks = lines.sparkSession.createDataFrame(
+        [(process, mark.time_us, mark.rows) for process, mark in wanted.before.processes.items()],
+        "process string, marked_us bigint, marked_rows array<string>",
+    )
+    marked = F.col("marked_us")
+    audited = (time < marked) | ((time == marked) & F.array_contains("marked_rows", F.col("row_key")))
+    return (
+        lines.join(F.broadcast(marks), "process", "left")
+        .withColumn("checked", checked & ~F.coalesce(audited, F.lit(False)))
+        .drop("marked_us", "marked_rows")
+    )
+
+
+class Survey(NamedTuple):
+    """Of the rows to be checked: how many there are, from when to when, and what they claim of each partition."""
+
+    rows: int
+    first_us: int
+    last_us: int
+    claimed: list[Claimed]
+
+
+def survey(parts: DataFrame) -> Survey | None:
+    """None: there are no rows to be checked."""
+    claims = (F.col("fate") == ACKNOWLEDGED) & (F.col("records") > 0)
+    found = (
+        parts.where("checked")
+        .groupBy("topic", "partition")
+        .agg(
+            F.count_if("first_of_row").alias("rows"),
+            F.min("time_us").alias("first_us"),
+            F.max("time_us").alias("last_us"),
+            F.min(F.when(claims, F.col("base_offset"))).alias("first"),
+            F.max(F.when(claims, F.col("end_offset"))).alias("end"),
+        )
+        .collect()
+    )
+    if not found:
+        return None
+    return Survey(
+        sum(each.rows for each in found),
+        min(each.first_us for each in found),
+        max(each.last_us for each in found),
+        [Claimed(each.topic, each.partition, each.first, each.end) for each in found if each.first is not None],
+    )
+
+
+def marks(parts: DataFrame) -> dict[str, ProcessMark]:
+    """How far the rows of each process are audited with these."""
+    checked = parts.where("checked")
+    last = checked.groupBy("process").agg(F.max("time_us").alias("time_us"))
+    found = (
+        checked.join(last, ["process", "time_us"])
+        .groupBy("process", "time_us")
+        .agg(F.sort_array(F.collect_set("row_key")))
+    )
+    return {process: ProcessMark(time_us, rows) for process, time_us, rows in found.collect()}
+
+
+class Losses(NamedTuple):
+    """What the journal does not tell, although it should."""
+
+    dropped: int
+    totals: Mapping[str, int]
+    """Process → rows that it had dropped in the end."""
+    torn: int
+
+
+def losses(rows: DataFrame, wanted: Wanted) -> Losses:
+    gauge = (F.col(KIND) == kind_of(GaugeRow)) & wanted.to_be_checked.holds
+    dropped = F.col("rows_dropped_total")
+    found = (
+        rows.where(gauge | (F.col(KIND) == TORN))
+        .groupBy(KIND, "process", "started_us")
+        .agg(F.min(dropped).alias("least"), F.max(dropped).alias("most"), F.count("*").alias("rows"))
+        .collect()
+    )
+    known = wanted.before.dropped if wanted.before is not None else {}
+    lost, totals, torn = 0, {}, 0
+    for each in found:
+        if each.kind == TORN:
+            torn += each.rows
+            continue
+        within = wanted.earliest_us is None or each.started_us >= wanted.earliest_us
+        lost += each.most - known.get(each.process, 0 if within else each.least)
+        totals[each.process] = each.most
+    return Losses(lost, totals, torn)

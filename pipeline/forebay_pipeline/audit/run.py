@@ -1,0 +1,125 @@
+"""An audit from the journal's rows to its result, and to the state with which the next one carries on.
+
+In: rows, the topics (audit_topics.Topics), what is wanted. Out: AuditResult and AuditState. Wrong: CannotRun, where
+the ledger has nothing of the span, or all of it has expired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from forebay_pipeline.audit import ledger
+from forebay_pipeline.audit.examine import Examined, examine, keep
+from forebay_pipeline.audit.ledger import AROUND_US, Losses, Wanted
+from forebay_pipeline.audit.ranges import Audited, Claimed, Range, begun_anew, expired_meanwhile, ranges
+from forebay_pipeline.audit.result import AuditResult, Counts
+from forebay_pipeline.audit.state import AuditState
+from forebay_pipeline.audit.topics import Topics
+from forebay_pipeline.errors import CannotRun
+
+_TRIES: Final = 3
+"""Retention may delete what is being read: then it is looked at again."""
+
+
+def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) -> tuple[AuditResult, AuditState]:
+    rows = wanted.around.of(rows)
+    with keep(ledger.parts(rows, wanted)) as parts:
+        survey = ledger.survey(parts)
+        losses = ledger.losses(rows, wanted)
+        state = wanted.state or AuditState()
+        if survey is None:
+            return _nothing_new(losses, wanted), state
+        audited = wanted.before.offsets if wanted.before is not None else {}
+        around = parts.where(F.col("time_us") >= survey.first_us - AROUND_US)
+        examined, read, anew = _examined(spark, around, survey.claimed, audited, topics)
+        marks = ledger.marks(parts) if wanted.state is not None else {}
+    if examined.totals.acknowledged and examined.totals.expired == examined.totals.acknowledged:
+        raise CannotRun(
+            f"All {examined.totals.expired:,} records that were acknowledged in that span have expired: "
+            "the topics do not have them any more."
+        )
+    result = AuditResult(
+        first_us=survey.first_us,
+        last_us=survey.last_us,
+        rows=survey.rows,
+        totals=examined.totals,
+        clients=examined.clients,
+        clients_left_out=examined.clients_left_out,
+        topics=examined.topics,
+        findings=examined.findings,
+        rows_dropped=losses.dropped,
+        lines_torn=losses.torn,
+        notes=[*anew.values(), *_notes(examined.totals, losses)],
+    )
+    return result, state.moved_on(marks, _offsets(state.offsets, anew, read), losses.totals)
+
+
+def _examined(
+    spark: SparkSession, parts: DataFrame, claimed: list[Claimed], audited: Audited, topics: Topics
+) -> tuple[Examined, list[Range], dict[str, str]]:
+    """Also the ranges that were read, and a sentence about each topic that begins anew."""
+    names = {claim.topic for claim in claimed}
+    for _ in range(_TRIES):
+        now = topics.now(names)
+        anew = begun_anew({name: offsets for name, offsets in audited.items() if name in names}, now)
+        read = ranges(claimed, now, {name: offsets for name, offsets in audited.items() if name not in anew})
+        # What was audited of a topic before it began anew claims nothing of it now.
+        claiming = parts.where(F.col("checked") | ~F.col("topic").isin(list(anew)))
+        examined = examine(claiming, read, topics.records(spark, read))
+        if not examined.totals.missing or not expired_meanwhile(read, topics.now(names)):
+            break
+    return examined, read, anew
+
+
+def _nothing_new(losses: Losses, wanted: Wanted) -> AuditResult:
+    if wanted.before is None or not wanted.before.processes:
+        unread = f" {losses.torn:,} lines or files of it cannot be read." if losses.torn else ""
+        raise CannotRun(f"The journal has no ledger rows of that span: was journal.ledger on?{unread}")
+    return AuditResult(
+        first_us=None,
+        last_us=None,
+        rows=0,
+        totals=Counts(),
+        clients=[],
+        clients_left_out=0,
+        topics=[],
+        findings=[],
+        rows_dropped=losses.dropped,
+        lines_torn=losses.torn,
+        notes=["Nothing was added to the ledger since the last audit.", *_notes(Counts(), losses)],
+    )
+
+
+def _notes(totals: Counts, losses: Losses) -> Iterator[str]:
+    if losses.dropped:
+        yield (
+            f"The audit is incomplete: the proxy dropped {losses.dropped:,} rows of its journal, because the disk was "
+            "slow or full. What they told is not audited, and their records count as unclaimed."
+        )
+    if losses.torn:
+        yield f"The audit is incomplete: {losses.torn:,} lines or files of the journal cannot be read."
+    if totals.topic_gone:
+        yield f"{totals.topic_gone:,} acknowledged records were in topics that do not exist any more."
+    if totals.expired:
+        yield f"{totals.expired:,} records have expired since they were acknowledged: that is no loss, but not audited."
+    if totals.unconfirmed:
+        yield (
+            f"{totals.unconfirmed:,} records are there although their clients were answered with an error: "
+            "a client that gave up on them does not know it."
+        )
+
+
+def _offsets(before: Audited, anew: Mapping[str, str], read: list[Range]) -> dict[str, dict[int, int]]:
+    """How far each partition is audited now."""
+    offsets = {topic: dict(partitions) for topic, partitions in before.items() if topic not in anew}
+    for each in read:
+        if each.gone:
+            offsets.pop(each.topic, None)
+            continue
+        partitions = offsets.setdefault(each.topic, {})
+        partitions[each.partition] = max(partitions.get(each.partition, 0), each.end)
+    return offsets

@@ -1,0 +1,104 @@
+"""The topics themselves: what there is of them now, and their records in given ranges of offsets.
+
+In: brokers, names of topics, Ranges. Out: a TopicNow for each topic that exists; records as a DataFrame. Wrong:
+CannotRun, where no broker answers, or one does not tell what is asked. Nothing is asked for longer than a minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Final, Protocol
+
+import msgspec
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import ConfigResource, OffsetSpec  # type: ignore[attr-defined]
+from pyspark.sql import DataFrame, SparkSession
+
+from forebay_pipeline.audit.ranges import Ends, Range, TopicNow
+from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal import brokers
+
+RECORD_COLUMNS: Final = "topic string, partition int, offset bigint, key binary, value binary"
+
+_ANSWER_S: Final = 60
+_A_TASK: Final = 250_000
+"""Offsets that one task reads, so that a partition is not one task's."""
+
+
+class Topics(Protocol):
+    def now(self, names: Collection[str]) -> dict[str, TopicNow]: ...
+
+    def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
+        """Those of the ranges, in RECORD_COLUMNS; records beside them may be among them."""
+
+
+class KafkaTopics:
+    """Topics at brokers, asked directly."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._admin = brokers.admin(bootstrap_servers)
+
+    def now(self, names: Collection[str]) -> dict[str, TopicNow]:
+        known = brokers.topics(self._admin, self._bootstrap_servers)
+        found = {name: sorted(known[name].partitions) for name in names if name in known}
+        partitions = [TopicPartition(name, partition) for name, numbers in found.items() for partition in numbers]
+        earliest = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        latest = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        compacted = self._compacted(found)
+        return {
+            name: TopicNow(
+                {number: Ends(earliest[name, number], latest[name, number]) for number in numbers}, name in compacted
+            )
+            for name, numbers in found.items()
+        }
+
+    def _offsets(self, partitions: Sequence[TopicPartition], which: OffsetSpec) -> dict[tuple[str, int], int]:
+        if not partitions:
+            return {}
+        asked = self._admin.list_offsets(dict.fromkeys(partitions, which), request_timeout=_ANSWER_S)
+        return {
+            (each.topic, each.partition): _answer(offset, f"{each.topic}-{each.partition}").offset
+            for each, offset in asked.items()
+        }
+
+    def _compacted(self, names: Mapping[str, object]) -> set[str]:
+        if not names:
+            return set()
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+        asked = self._admin.describe_configs(resources, request_timeout=_ANSWER_S)
+        return {
+            resource.name
+            for resource, settings in asked.items()
+            if "compact" in _answer(settings, resource.name)["cleanup.policy"].value
+        }
+
+    def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
+        wanted = [each for each in ranges if each.first < each.end]
+        if not wanted:
+            return spark.createDataFrame([], RECORD_COLUMNS)
+        options = {
+            "kafka.bootstrap.servers": self._bootstrap_servers,
+            "assign": _by_topic(wanted, lambda topic: [each.partition for each in topic]),
+            "startingOffsets": _by_topic(wanted, lambda topic: {str(each.partition): each.first for each in topic}),
+            "endingOffsets": _by_topic(wanted, lambda topic: {str(each.partition): each.end for each in topic}),
+            # What expires meanwhile is found out afterwards, by audit_run.
+            "failOnDataLoss": "false",
+            "minPartitions": str(max(len(wanted), sum(each.end - each.first for each in wanted) // _A_TASK)),
+        }
+        records = spark.read.format("kafka").options(**options).load()
+        return records.select("topic", "partition", "offset", "key", "value")
+
+
+def _by_topic(ranges: Sequence[Range], tell: Callable[[list[Range]], object]) -> str:
+    topics = {each.topic for each in ranges}
+    told = {topic: tell([each for each in ranges if each.topic == topic]) for topic in sorted(topics)}
+    return msgspec.json.encode(told).decode()
+
+
+def _answer(future: Future[Any], what: str) -> Any:
+    try:
+        return future.result(_ANSWER_S)
+    except (KafkaException, TimeoutError) as error:
+        raise CannotRun(f"The brokers do not tell of {what}: {brokers.reason(error)}.") from error

@@ -1,0 +1,1 @@
+"""What all jobs share: options, the Spark session, streaming queries, output."""

@@ -1,0 +1,149 @@
+"""KIP-794's table, skew, reasons and fates, from batch rows.
+
+In: batch rows (journal_rows.BatchRow). Out: values of summary.py. Spark counts; what comes to the driver is what
+is shown: `most` groups and topics at most, those with the most bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, Row, Window
+from pyspark.sql import functions as F
+
+from forebay_pipeline.partitions.summary import ACCURACY, Fate, Group, Percentiles, Reason, TopicSkew
+
+_LEVELS: Final = [0.5, 0.99, 0.999]
+_TIMES: Final = {"minute": "yyyy-MM-dd'T'HH:mm", "hour": "yyyy-MM-dd'T'HH", "date": "yyyy-MM-dd"}
+KEYS: Final = ("topic", "partition", "leader", "worker", "reason", *_TIMES)
+"""What batches can be grouped by."""
+_WHOLES: Final = ("topic", *_TIMES)
+"""What a share is a share of."""
+
+
+def percentiles(column: str) -> Column:
+    """p50, p99 and p999 as an array."""
+    return F.percentile_approx(column, _LEVELS, ACCURACY)
+
+
+def as_percentiles(values: Sequence[int]) -> Percentiles:
+    return Percentiles(*map(int, values))
+
+
+def total(batches: DataFrame) -> Group | None:
+    """All of them; None where there are none."""
+    (row,) = _measured(batches, []).collect()
+    return _group(row, [], 1.0) if row["batches"] else None
+
+
+def groups(batches: DataFrame, by: Sequence[str], whole_bytes: int, most: int) -> tuple[list[Group], int]:
+    """In the order of their keys, and how many were left out. `whole_bytes`: those of all batches."""
+    keyed = batches
+    for name in by:
+        if name in _TIMES:
+            keyed = keyed.withColumn(name, F.date_format(F.timestamp_micros("time_us"), _TIMES[name]))
+    measured = _measured(keyed, by).withColumn("share", F.col("bytes") / _whole(by, whole_bytes)).persist()
+    try:
+        found = measured.orderBy(F.desc("bytes"), *by).limit(most).collect()
+        left_out = measured.count() - len(found)
+    finally:
+        measured.unpersist()
+    found.sort(key=lambda row: [row[name] for name in by])
+    return [_group(row, by, row["share"]) for row in found], left_out
+
+
+def _whole(by: Sequence[str], whole_bytes: int) -> Column:
+    wholes = [name for name in by if name in _WHOLES]
+    if not wholes or len(wholes) == len(by):
+        return F.lit(whole_bytes)
+    return F.sum("bytes").over(Window.partitionBy(*wholes))
+
+
+def _measured(batches: DataFrame, by: Sequence[str]) -> DataFrame:
+    acknowledged = F.col("fate") == "acknowledged"
+    return batches.groupBy(*by).agg(
+        F.count("*").alias("batches"),
+        F.sum("bytes").alias("bytes"),
+        F.sum("records").alias("records"),
+        F.count_if(~acknowledged).alias("failed"),
+        percentiles("linger_us").alias("linger_us"),
+        percentiles("upstream_us").alias("upstream_us"),
+    )
+
+
+def _group(row: Row, by: Sequence[str], share: float) -> Group:
+    return Group(
+        key={name: row[name] for name in by},
+        batches=row["batches"],
+        bytes=row["bytes"],
+        records=row["records"],
+        bytes_per_batch=row["bytes"] / row["batches"],
+        records_per_batch=row["records"] / row["batches"],
+        share=share,
+        failed=row["failed"],
+        linger_us=as_percentiles(row["linger_us"]),
+        upstream_us=as_percentiles(row["upstream_us"]),
+    )
+
+
+def partition_bytes(batches: DataFrame) -> DataFrame:
+    """topic, partition, batches, bytes."""
+    return batches.groupBy("topic", "partition").agg(F.count("*").alias("batches"), F.sum("bytes").alias("bytes"))
+
+
+def skew(partitions: DataFrame) -> DataFrame:
+    """From partition_bytes: the fields of TopicSkew.
+
+    Gini, of x in ascending order, i from 1: 2 Σ i·x / (n Σ x) - (n + 1) / n. Of 0, 1 and 3 bytes:
+    2 · (1·0 + 2·1 + 3·3) / (3 · 4) - 4/3 = 0.5. Partitions without a batch come first, so they only move i.
+    """
+    ascending = Window.partitionBy("topic").orderBy("bytes", F.desc("partition"))
+    highest = Window.partitionBy("topic")
+    ranked = partitions.withColumns(
+        {"n": F.max("partition").over(highest) + 1, "seen": F.count("*").over(highest)}
+    ).withColumn("i", F.col("n") - F.col("seen") + F.row_number().over(ascending))
+    n, everything = F.col("partitions"), F.col("bytes")
+    return (
+        ranked.groupBy("topic")
+        .agg(
+            F.first("n").alias("partitions"),
+            F.sum("batches").alias("batches"),
+            F.sum("bytes").alias("bytes"),
+            F.max_by("partition", "i").alias("largest"),
+            F.max("bytes").alias("most"),
+            F.sum(F.col("i") * F.col("bytes").cast("double")).alias("weighted"),
+        )
+        .withColumn("largest_share", F.col("most") / everything)
+        .withColumn("max_to_mean", F.col("most") * n / everything)
+        .withColumn("gini", 2 * F.col("weighted") / (n * everything) - (n + 1) / n)
+        .select(*TopicSkew.__struct_fields__)
+    )
+
+
+def topics(batches: DataFrame, most: int) -> tuple[list[TopicSkew], int]:
+    """Those with the most bytes, and how many were left out."""
+    skewed = skew(partition_bytes(batches)).persist()
+    try:
+        found = skewed.orderBy(F.desc("bytes"), "topic").limit(most).collect()
+        return [TopicSkew(**row.asDict()) for row in found], skewed.count() - len(found)
+    finally:
+        skewed.unpersist()
+
+
+def reasons(batches: DataFrame) -> list[Reason]:
+    counted = batches.groupBy("reason").agg(
+        F.count("*").alias("batches"), F.sum("bytes").alias("bytes"), F.sum("records").alias("records")
+    )
+    return [Reason(**row.asDict()) for row in _most_batches_first(counted, "reason")]
+
+
+def fates(batches: DataFrame) -> list[Fate]:
+    counted = batches.groupBy("fate", "error_code").agg(
+        F.count("*").alias("batches"), F.sum("records").alias("records")
+    )
+    return [Fate(**row.asDict()) for row in _most_batches_first(counted, "fate", "error_code")]
+
+
+def _most_batches_first(counted: DataFrame, *keys: str) -> list[Any]:
+    return counted.orderBy(F.desc("batches"), *keys).collect()

@@ -1,0 +1,127 @@
+"""The runaway detector over the journal as a stream: a query with state, kept in its checkpoint.
+
+In: rows as a stream. Out: CHANGES (runaway_windows) as they become certain, each once. The same detector as over a
+span; here it has to be known when a window is whole:
+
+    event time      the beginning of a row's window
+    watermark       the latest of them seen, less `late_s`: how much later than others a row may be read
+    judged          windows that began at the watermark or before; Spark drops rows that come for them later
+
+State is one string a topic: its open windows and its TopicWatch. Fair shares are about a topic, so a topic is what has
+state, with its partitions in it. What bounds it: windows close as the watermark moves, and a topic that is quiet for
+`thresholds.quiet_us` is forgotten, also by timeout, when no rows of it come. Gauge rows, one a second, are of no topic
+and have no state, but the watermark moves with them: time goes on while nothing is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pandas as pd
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+
+from forebay_pipeline.journal.schema import KIND, kind_of
+from forebay_pipeline.partitions.runaway_detector import Change, Portion, Thresholds, TopicWatch
+from forebay_pipeline.partitions.runaway_windows import CHANGES, change_row, wait, window_start
+from forebay_policies.journal_rows import BatchRow, GaugeRow
+
+_STATE: Final = "topic_state string"
+_Function = Callable[[Any, Iterable[pd.DataFrame], GroupState], Iterable[pd.DataFrame]]
+
+
+class Watching(NamedTuple):
+    """Widths and times in whole seconds."""
+
+    window_s: int = 10
+    late_s: int = 30
+    thresholds: Thresholds = Thresholds()
+
+
+def stream_changes(rows: DataFrame, watching: Watching) -> DataFrame:
+    """`rows` as of journal.source.stream_rows; out: CHANGES."""
+    start = window_start(watching.window_s * 1_000_000)
+    kinds = [kind_of(BatchRow), kind_of(GaugeRow)]
+    portions = (
+        rows.where(F.col(KIND).isin(kinds))
+        .select(
+            "topic",
+            "partition",
+            "bytes",
+            wait().alias("wait_us"),
+            start.alias("window_us"),
+            F.timestamp_micros(start).alias("window"),
+        )
+        .withWatermark("window", f"{watching.late_s} seconds")
+    )
+    return portions.groupBy("topic").applyInPandasWithState(
+        _judge(watching.thresholds), CHANGES, _STATE, "append", GroupStateTimeout.EventTimeTimeout
+    )
+
+
+class TopicState(msgspec.Struct):
+    """What is remembered of a topic between triggers."""
+
+    watch: TopicWatch
+    open: dict[int, dict[int, Portion]]
+    """By the window's beginning, then by partition."""
+
+    def add(self, window_us: int, portion: Portion) -> None:
+        window = self.open.setdefault(window_us, {})
+        number, batches, size, wait_us = portion
+        known = window.get(number, Portion(number, 0, 0, 0))
+        window[number] = Portion(number, known.batches + batches, known.bytes + size, known.wait_us + wait_us)
+
+    def judge(self, watermark_us: int, thresholds: Thresholds) -> list[Change]:
+        """Of the windows that are whole now."""
+        changes = []
+        for start_us in sorted(start_us for start_us in self.open if start_us <= watermark_us):
+            changes += self.watch.window(start_us, list(self.open.pop(start_us).values()), thresholds)
+        if not self.open and self.watch.quiet_at(thresholds) <= watermark_us:
+            changes += self.watch.quiet()
+        return changes
+
+    def due_us(self, thresholds: Thresholds) -> int | None:
+        """The watermark at which there is something to judge, or to forget; None: nothing is remembered."""
+        if self.open:
+            return min(self.open)
+        return self.watch.quiet_at(thresholds) if self.watch.last_us else None
+
+
+def _judge(thresholds: Thresholds) -> _Function:
+    def judge(key: Any, frames: Iterable[pd.DataFrame], state: GroupState) -> Iterable[pd.DataFrame]:
+        (topic,) = key
+        if topic is None:
+            return
+        known = msgspec.json.decode(state.get[0], type=TopicState) if state.exists else TopicState(TopicWatch(), {})
+        for frame in frames:
+            for window_us, portion in _portions(frame):
+                known.add(window_us, portion)
+        watermark_ms = max(0, state.getCurrentWatermarkMs())
+        changes = known.judge(watermark_ms * 1000, thresholds)
+        _put_away(known, state, watermark_ms, thresholds)
+        if changes:
+            yield pd.DataFrame([change_row(topic, change) for change in changes], columns=CHANGES.names)
+
+    return judge
+
+
+def _put_away(known: TopicState, state: GroupState, watermark_ms: int, thresholds: Thresholds) -> None:
+    due_us = known.due_us(thresholds)
+    if due_us is None:
+        state.remove()
+        return
+    state.update((msgspec.json.encode(known).decode(),))
+    # A timeout comes when the watermark is beyond it, and must not be behind it.
+    state.setTimeoutTimestamp(max(due_us // 1000 - 1, watermark_ms + 1))
+
+
+def _portions(frame: pd.DataFrame) -> Iterator[tuple[int, Portion]]:
+    sums = frame.groupby(["window_us", "partition"]).agg(
+        batches=("bytes", "size"), bytes=("bytes", "sum"), wait_us=("wait_us", "sum")
+    )
+    for (window_us, partition), batches, size, wait_us in sums.itertuples(name=None):
+        yield int(window_us), Portion(int(partition), int(batches), int(size), int(wait_us))

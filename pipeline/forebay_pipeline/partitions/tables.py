@@ -1,0 +1,177 @@
+"""A Summary as tables and sentences, for the terminal and for the report. In: a Summary. Out: text in cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from forebay_codecs import error_codes
+from forebay_pipeline.partitions.measures import instant
+from forebay_pipeline.partitions.summary import Group, Percentiles, Summary
+
+_ERRORS: Final = {code: name for name, code in vars(error_codes).items() if name.isupper()}
+_LEVELS: Final = ("p50", "p99", "p999")
+
+
+class Table(NamedTuple):
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left_out: int = 0
+    """Rows beyond those."""
+
+    def numeric(self) -> list[bool]:
+        """Which columns hold numbers, and stand on the right."""
+        columns = zip(*self.rows, strict=True)
+        return [all(not cell or cell[0].isdigit() for cell in column) for column in columns]
+
+
+def table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]], left_out: int = 0) -> Table:
+    """Whole numbers get their commas; what counts nothing is to be given as text."""
+    cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows]
+    return Table(title, header, cells, left_out)
+
+
+def sizes(summary: Summary) -> Table:
+    """KIP-794's own."""
+    header = [*summary.by, "batches", "bytes", "records", "bytes/batch", "records/batch", "share %", "failed"]
+    return table("Batches", header, map(_size, _keyed(summary), summary.groups), summary.groups_left_out)
+
+
+def _size(key: Sequence[str], group: Group) -> Sequence[object]:
+    averages = f"{group.bytes_per_batch:,.2f}", f"{group.records_per_batch:,.2f}"
+    return *key, group.batches, group.bytes, group.records, *averages, percent(group.share), group.failed
+
+
+def times(summary: Summary) -> Table:
+    header = [*summary.by, *(f"linger {level}" for level in _LEVELS), *(f"upstream {level}" for level in _LEVELS)]
+    rows = [
+        (*key, *_levels(group.linger_us), *_levels(group.upstream_us))
+        for key, group in zip(_keyed(summary), summary.groups, strict=True)
+    ]
+    return table("Times in ms", header, rows, summary.groups_left_out)
+
+
+def _keyed(summary: Summary) -> list[list[str]]:
+    return [[str(group.key[name]) for name in summary.by] for group in summary.groups]
+
+
+def _levels(values: Percentiles) -> Iterator[str]:
+    return (ms(value) for value in (values.p50_us, values.p99_us, values.p999_us))
+
+
+def skew(summary: Summary) -> Table:
+    header = ["topic", "partitions", "bytes", "largest", "its share %", "max/mean", "Gini"]
+    rows = [
+        (
+            one.topic,
+            one.partitions,
+            one.bytes,
+            str(one.largest),
+            percent(one.largest_share),
+            f"{one.max_to_mean:.2f}",
+            f"{one.gini:.2f}",
+        )
+        for one in summary.topics
+    ]
+    return table("Skew over the partitions of a topic", header, rows, summary.topics_left_out)
+
+
+def runaways(summary: Summary) -> Table:
+    header = ["topic", "partition", "since", "until", "share %", "× fair", "wait ms", "others' ms"]
+    rows = [
+        (
+            one.topic,
+            str(one.partition),
+            instant(one.since_us),
+            "the end" if one.until_us is None else instant(one.until_us),
+            percent(one.share),
+            f"{one.times_fair:.2f}",
+            ms(one.wait_us),
+            ms(one.others_wait_us),
+        )
+        for one in summary.runaways
+    ]
+    return table("Runaway partitions", header, rows, summary.runaway_changes_left_out)
+
+
+def reasons(summary: Summary) -> Table:
+    rows = [(one.reason, one.batches, one.bytes, one.records) for one in summary.reasons]
+    return table("Why batches left", ["reason", "batches", "bytes", "records"], rows)
+
+
+def fates(summary: Summary) -> Table:
+    rows = [(one.fate, error_name(one.error_code), one.batches, one.records) for one in summary.fates]
+    return table("What became of batches", ["fate", "error", "batches", "records"], rows)
+
+
+def workers(summary: Summary) -> Table:
+    header = [
+        "worker",
+        "starts",
+        "seconds",
+        "with waiters %",
+        "waits",
+        "pool bytes",
+        "least free",
+        "most queued",
+        "most batches",
+        "most in flight",
+        "rows dropped",
+    ]
+    rows = [
+        (
+            str(one.worker),
+            one.starts,
+            one.seconds,
+            percent(one.seconds_waited / one.seconds),
+            one.pool_waits,
+            one.pool_bytes,
+            one.least_available_bytes,
+            one.most_queued_bytes,
+            one.most_queued_batches,
+            one.most_in_flight,
+            one.rows_dropped,
+        )
+        for one in summary.workers
+    ]
+    return table("Workers", header, rows)
+
+
+def totals(summary: Summary) -> str:
+    total = summary.total
+    return (
+        f"{total.batches:,} batches, {total.records:,} records, {total.bytes:,} bytes; ms p50 / p99 / p999: "
+        f"linger {' / '.join(_levels(total.linger_us))}, upstream {' / '.join(_levels(total.upstream_us))}"
+    )
+
+
+def metadata(summary: Summary) -> str:
+    """Empty where nobody asked."""
+    use = summary.metadata
+    if use.hit_rate is None:
+        return ""
+    return (
+        f"Metadata: {percent(use.hit_rate)} % of {use.hits + use.misses:,} topics asked for were known; "
+        f"{use.waits:,} waits; {use.requests:,} requests to brokers, {use.failed:,} of them failed."
+    )
+
+
+def warnings(summary: Summary) -> Iterator[str]:
+    """What makes the numbers less than the truth."""
+    if summary.rows_dropped:
+        yield f"Rows of the journal that were dropped, since where they go was slow or full: {summary.rows_dropped:,}."
+    if summary.torn:
+        yield f"Lines or files of the journal that cannot be read: {summary.torn:,}."
+
+
+def error_name(code: int) -> str:
+    return _ERRORS.get(code, str(code))
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def ms(time_us: float) -> str:
+    return f"{time_us / 1000:,.1f}"

@@ -1,0 +1,89 @@
+"""Metadata hit rate, pool pressure and dropped rows, from gauge and metadata rows.
+
+In: rows of those kinds. Out: values of summary.py, a line a worker at most.
+
+Gauge rows carry totals that count from the start of their process. What a span holds of them is, for each process, the
+last total less the first; or the last total, where the process began in the span:
+
+    worker 0, started at 09:00:00    hits 0 … 120     at 09:00:01 … 09:10:00    120
+    worker 0, started at 09:10:03    hits 7 … 40      at 09:10:04 … 09:15:00     40
+    worker 1, started at 08:00:00    hits 900 … 950   at 09:00:00 … 09:15:00     50     together 210
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from forebay_pipeline.partitions.batches import as_percentiles, percentiles
+from forebay_pipeline.partitions.summary import MetadataUse, WorkerUse
+
+FIRST_ROW_US: Final = 5_000_000
+"""A process began in the span where its first row there is no older than this; it writes one a second."""
+
+TOTALS: Final = (
+    "pool_waits_total",
+    "metadata_hits_total",
+    "metadata_misses_total",
+    "metadata_waits_total",
+    "rows_dropped_total",
+)
+
+
+def counted(gauges: DataFrame) -> DataFrame:
+    """A row for each process, with what it counted in the span: TOTALS."""
+    extremes = [F.max(name).alias(name) for name in TOTALS] + [F.min(name).alias(f"first_{name}") for name in TOTALS]
+    processes = gauges.groupBy("process", "worker", "started_us").agg(F.min("time_us").alias("first_us"), *extremes)
+    began = F.col("first_us") - F.col("started_us") <= FIRST_ROW_US
+    before = {name: F.when(began, 0).otherwise(F.col(f"first_{name}")) for name in TOTALS}
+    return processes.select("worker", "started_us", *((F.col(name) - before[name]).alias(name) for name in TOTALS))
+
+
+def workers(gauges: DataFrame) -> list[WorkerUse]:
+    counts = (
+        counted(gauges)
+        .groupBy("worker")
+        .agg(
+            F.count("*").alias("starts"),
+            F.sum("pool_waits_total").alias("pool_waits"),
+            F.sum("rows_dropped_total").alias("rows_dropped"),
+        )
+    )
+    stood = gauges.groupBy("worker").agg(
+        F.count("*").alias("seconds"),
+        F.count_if(F.col("pool_waiters") > 0).alias("seconds_waited"),
+        F.max("pool_bytes").alias("pool_bytes"),
+        F.min("pool_available_bytes").alias("least_available_bytes"),
+        F.max("queued_bytes").alias("most_queued_bytes"),
+        F.max("queued_batches").alias("most_queued_batches"),
+        F.max("in_flight_requests").alias("most_in_flight"),
+    )
+    rows = stood.join(counts, "worker").orderBy("worker").select(*WorkerUse.__struct_fields__).collect()
+    return [WorkerUse(**row.asDict()) for row in rows]
+
+
+def metadata(gauges: DataFrame, requests: DataFrame) -> MetadataUse:
+    """`requests`: journal_rows.MetadataRow."""
+    sums = {name: F.sum(f"metadata_{name}_total") for name in ("hits", "misses", "waits")}
+    (asked,) = counted(gauges).agg(*(F.coalesce(sums[name], F.lit(0)).alias(name) for name in sums)).collect()
+    (sent,) = requests.agg(
+        F.count("*").alias("requests"),
+        F.count_if(F.col("error") != "").alias("failed"),
+        percentiles("took_us").alias("took_us"),
+        F.coalesce(F.sum("request_bytes"), F.lit(0)).alias("request_bytes"),
+        F.coalesce(F.sum("response_bytes"), F.lit(0)).alias("response_bytes"),
+    ).collect()
+    topics = asked["hits"] + asked["misses"]
+    return MetadataUse(
+        hits=asked["hits"],
+        misses=asked["misses"],
+        hit_rate=asked["hits"] / topics if topics else None,
+        waits=asked["waits"],
+        requests=sent["requests"],
+        failed=sent["failed"],
+        took_us=as_percentiles(sent["took_us"]) if sent["requests"] else None,
+        request_bytes=sent["request_bytes"],
+        response_bytes=sent["response_bytes"],
+    )

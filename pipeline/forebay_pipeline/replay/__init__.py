@@ -1,0 +1,1 @@
+"""The job `replay`: recorded traffic, simulated with other settings."""

@@ -1,0 +1,165 @@
+"""What a replay found: the outcomes of all slices added up, for each variant, and what the journal itself measured.
+
+In: a DataFrame of outcomes (replay_slices.OUTCOMES), or ledger rows. Out: Results, Measured; small, whatever the
+journal's size. The file that `--output` writes holds a ReplayReport. Nothing is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from forebay_pipeline.replay.histogram import bucket_column, percentile
+from forebay_pipeline.replay.settings import Variant
+
+
+class Result(msgspec.Struct, frozen=True):
+    """One variant. Latencies from receive to acknowledgement, over records; skew over partitions."""
+
+    settings: dict[str, str]
+    average_ms: float
+    p50_ms: float
+    p99_ms: float
+    batch_bytes: float
+    batch_records: float
+    requests: int
+    skew: float
+    """Greatest partition's records ÷ the mean partition's: 1 is even."""
+    gini: float
+    """0 is even, 1 is all on one of very many."""
+    pool_peak_bytes: int
+    records: int
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """The same latencies as the proxy had them."""
+
+    average_ms: float
+    p50_ms: float
+    p99_ms: float
+    records: int
+
+
+class ReplayReport(msgspec.Struct, frozen=True):
+    """`present` and `recommended` are indexes into `results`."""
+
+    source: str
+    """recorded or synthetic."""
+    results: list[Result]
+    present: int
+    recommended: int
+    reason: str
+    assumed: list[str]
+    measured: Measured | None
+    records: int
+    seconds: float
+    """From the first arrival to the last."""
+    seed: int
+
+
+class _Latencies(NamedTuple):
+    records: int
+    average_ms: float
+    p50_ms: float
+    p99_ms: float
+
+
+def measured(ledger: DataFrame) -> Measured | None:
+    """From receive to answer, of what was touched and acknowledged; None of nothing. Columns as in LedgerRow."""
+    took = (F.col("time_us") - F.col("received_us")).alias("took_us")
+    rows = ledger.where((F.size("parts") > 0) & (F.col("error_code") == 0)).select("records", took)
+    counted = rows.groupBy(bucket_column(F.col("took_us")).alias("bucket")).agg(
+        F.sum("records").alias("records"), F.sum(F.col("records") * F.col("took_us")).alias("latency_us")
+    )
+    found = counted.collect()
+    buckets = {row["bucket"]: row["records"] for row in found}
+    latencies = _latencies(buckets, sum(row["latency_us"] for row in found))
+    if not latencies.records:
+        return None
+    return Measured(latencies.average_ms, latencies.p50_ms, latencies.p99_ms, latencies.records)
+
+
+def results_of(outcomes: DataFrame, variants: Sequence[Variant]) -> list[Result]:
+    """One for each variant, in their order. `outcomes` is read three times: keep it."""
+    sums = ("records", "latency_us", "requests", "batches", "batch_bytes", "batch_records")
+    totals = outcomes.groupBy("variant").agg(
+        *(F.sum(name).alias(name) for name in sums), F.max("pool_peak").alias("pool_peak")
+    )
+    found = {row["variant"]: row for row in totals.collect()}
+    buckets: dict[int, dict[int, int]] = {}
+    for row in _buckets(outcomes).collect():
+        buckets.setdefault(row["variant"], {})[row["bucket"]] = row["records"]
+    skews = {row["variant"]: row for row in _skews(outcomes).collect()}
+    results = []
+    for index, variant in enumerate(variants):
+        total, skew = found[index], skews[index]
+        latencies = _latencies(buckets.get(index, {}), total["latency_us"])
+        batches = max(1, total["batches"])
+        results.append(
+            Result(
+                settings=dict(variant.named),
+                average_ms=latencies.average_ms,
+                p50_ms=latencies.p50_ms,
+                p99_ms=latencies.p99_ms,
+                batch_bytes=total["batch_bytes"] / batches,
+                batch_records=total["batch_records"] / batches,
+                requests=total["requests"],
+                skew=skew["skew"],
+                gini=skew["gini"],
+                pool_peak_bytes=total["pool_peak"],
+                records=total["records"],
+            )
+        )
+    return results
+
+
+def _latencies(buckets: dict[int, int], latency_us: int) -> _Latencies:
+    records = sum(buckets.values())
+    average_ms = latency_us / 1000 / records if records else 0.0
+    return _Latencies(records, average_ms, percentile(buckets, 0.5) / 1000, percentile(buckets, 0.99) / 1000)
+
+
+def _buckets(outcomes: DataFrame) -> DataFrame:
+    return (
+        outcomes.select("variant", F.inline("latencies"))
+        .groupBy("variant", "bucket")
+        .agg(F.sum("records").alias("records"))
+    )
+
+
+def _skews(outcomes: DataFrame) -> DataFrame:
+    """variant, skew, gini: the mean over topics, each as important as its records are many.
+
+    Gini of 1, 2 and 6 records: ((2·1 - 4)·1 + (2·2 - 4)·2 + (2·3 - 4)·6) / (3·9) = 10/27 = 0.37.
+    """
+    partitions = (
+        outcomes.select("variant", F.inline("shares"))
+        .groupBy("variant", "topic", "partition")
+        .agg(F.sum("records").alias("records"))
+    )
+    smallest_first = Window.partitionBy("variant", "topic").orderBy("records", "partition")
+    whole = Window.partitionBy("variant", "topic")
+    ranked = partitions.withColumn("rank", F.row_number().over(smallest_first)).withColumn(
+        "count", F.count("*").over(whole)
+    )
+    topics = ranked.groupBy("variant", "topic").agg(
+        F.sum("records").alias("total"),
+        F.first("count").alias("count"),
+        F.max("records").alias("most"),
+        F.sum((2 * F.col("rank") - F.col("count") - 1) * F.col("records")).alias("spread"),
+    )
+    total, count = F.col("total"), F.col("count")
+    return (
+        topics.where(total > 0)
+        .withColumn("skew", F.col("most") * count / total)
+        .withColumn("gini", F.col("spread") / (count * total))
+        .groupBy("variant")
+        .agg(
+            (F.sum(F.col("skew") * total) / F.sum(total)).alias("skew"),
+            (F.sum(F.col("gini") * total) / F.sum(total)).alias("gini"),
+        )
+    )

@@ -1,0 +1,161 @@
+"""How long each broker takes for a Produce request: fitted from the journal's batches, drawn in the simulation.
+
+In: BatchRows. Out: for each broker the spread of its times, in buckets, apart for requests that found it idle and for
+those that waited behind another, and by size. Wrong: CannotRun, where no batch was answered.
+
+`upstream_us` is not that time: a connection's requests are served one after the other, so it holds the wait for those
+before. Requests are put together again from their batches (sent and answered in one go), and of each only what begins
+with the answer before it counts:
+
+    sent       0    1    50 ms
+    answered  20   40    51 ms      upstream 20, 39, 1 ms
+    took      20   20     1 ms      the second one from 20 on, behind the first
+
+One that found the broker idle also took the way there and back, which for one that waited was over by then: so the two
+kinds are kept apart. Each process has one connection to a broker.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
+from random import Random
+from typing import Final, NamedTuple, Protocol
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.replay.histogram import bucket_column, start_of
+
+SIZES: Final = (16_384, 65_536, 262_144)
+"""Bytes of a request; times of those below, between and above are kept apart."""
+
+FEW: Final = 30
+"""Of fewer requests of a kind no spread is made: those of the nearest kind stand in."""
+
+_TOGETHER_US: Final = 200
+"""Batches of one request are sent and told this close to each other."""
+
+_STRETCH_US: Final = 600_000_000
+"""Requests are put in order within stretches of ten minutes, so that one broker's need not all be one task's."""
+
+
+class Times(Protocol):
+    def draw(self, rng: Random) -> float:
+        """Seconds."""
+
+
+class Constant(NamedTuple):
+    seconds: float
+
+    def draw(self, rng: Random) -> float:
+        return self.seconds
+
+
+class Empirical:
+    """Times as they were seen: a bucket as often as it was, evenly within it."""
+
+    __slots__ = ("_cumulative", "_edges", "count")
+
+    def __init__(self, counts: Mapping[int, int]) -> None:
+        buckets = sorted(bucket for bucket in counts if counts[bucket])
+        self._edges = [(start_of(bucket) / 1e6, start_of(bucket + 1) / 1e6) for bucket in buckets]
+        self._cumulative = list(accumulate((counts[bucket] for bucket in buckets), initial=0))
+        self.count = self._cumulative[-1]
+
+    def draw(self, rng: Random) -> float:
+        number = rng.random() * self.count
+        place = min(bisect_right(self._cumulative, number), len(self._edges)) - 1
+        below, above = self._cumulative[place], self._cumulative[place + 1]
+        start, end = self._edges[place]
+        return start + (number - below) / (above - below) * (end - start)
+
+
+class BrokerTimes(NamedTuple):
+    """By size, from the smallest on: what a request takes that finds the broker idle, and one that waited."""
+
+    idle: tuple[Times, ...]
+    queued: tuple[Times, ...]
+
+    def draw(self, size: int, queued: bool, rng: Random) -> float:
+        times = self.queued if queued else self.idle
+        return times[bisect_right(SIZES, size)].draw(rng)
+
+
+def constant(seconds: float) -> BrokerTimes:
+    times = (Constant(seconds),) * (len(SIZES) + 1)
+    return BrokerTimes(times, times)
+
+
+class Kind(NamedTuple):
+    leader: int
+    queued: bool
+    size: int
+    """Index of its size."""
+
+
+def fit(batches: DataFrame) -> dict[int, BrokerTimes]:
+    """By broker. The batches' columns are BatchRow's: time_us, process, leader, bytes, upstream_us, fate."""
+    took = _requests(batches).withColumn("bucket", bucket_column(F.col("took_us")))
+    counted = took.groupBy("leader", "queued", "size", "bucket").agg(F.count("*").alias("requests"))
+    kinds: dict[Kind, dict[int, int]] = {}
+    for row in counted.collect():
+        kinds.setdefault(Kind(row["leader"], row["queued"], row["size"]), {})[row["bucket"]] = row["requests"]
+    if not kinds:
+        raise CannotRun("There are no answered batches in the journal: how long the brokers take is not known.")
+    return {leader: _broker(leader, kinds) for leader in sorted({kind.leader for kind in kinds})}
+
+
+def _requests(batches: DataFrame) -> DataFrame:
+    """leader, queued, size, took_us of each request that was answered."""
+    lane = ("process", "leader", "stretch")
+    answered = batches.where(F.col("fate") != "unknown").select(
+        "process",
+        "leader",
+        "bytes",
+        F.col("time_us").alias("answered"),
+        (F.col("time_us") - F.col("upstream_us")).alias("sent"),
+        F.floor(F.col("time_us") / _STRETCH_US).alias("stretch"),
+    )
+    in_turn = Window.partitionBy(*lane).orderBy("answered", "sent")
+    near = [F.abs(F.col(name) - F.lag(name).over(in_turn)) <= _TOGETHER_US for name in ("sent", "answered")]
+    begins = F.when(near[0] & near[1], 0).otherwise(1)
+    requests = (
+        answered.withColumn("begins", begins)
+        .withColumn("request", F.sum("begins").over(in_turn))
+        .groupBy(*lane, "request")
+        .agg(F.min("sent").alias("sent"), F.max("answered").alias("answered"), F.sum("bytes").alias("bytes"))
+    )
+    before = F.lag("answered").over(Window.partitionBy(*lane).orderBy("answered", "request"))
+    return requests.withColumn("before", before).select(
+        "leader",
+        F.coalesce(F.col("before") > F.col("sent"), F.lit(False)).alias("queued"),
+        sum((F.col("bytes") >= size).cast("int") for size in SIZES).alias("size"),  # type: ignore[union-attr]
+        (F.col("answered") - F.greatest("sent", "before")).alias("took_us"),
+    )
+
+
+def _broker(leader: int, kinds: Mapping[Kind, Mapping[int, int]]) -> BrokerTimes:
+    def times(queued: bool) -> tuple[Times, ...]:
+        return tuple(_nearest(Kind(leader, queued, size), kinds) for size in range(len(SIZES) + 1))
+
+    return BrokerTimes(times(False), times(True))
+
+
+def _nearest(wanted: Kind, kinds: Mapping[Kind, Mapping[int, int]]) -> Empirical:
+    """The spread of that kind, or of the nearest of its broker: first another size, then waited or not, then all."""
+    own = {kind: counts for kind, counts in kinds.items() if kind.leader == wanted.leader}
+    for kind in sorted(own, key=lambda kind: (kind.queued != wanted.queued, abs(kind.size - wanted.size))):
+        if sum(own[kind].values()) >= FEW:
+            return Empirical(own[kind])
+    return Empirical(_added(own.values()))
+
+
+def _added(spreads: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    total: dict[int, int] = {}
+    for spread in spreads:
+        for bucket, count in spread.items():
+            total[bucket] = total.get(bucket, 0) + count
+    return total

@@ -1,0 +1,347 @@
+"""Forebay's produce path without I/O or clock: the real policies, event by event.
+
+In: Produce requests with their times, the settings, who leads what, how long the brokers take. Out: an Outcome.
+Partitioners, linger, accumulator, batches and buffer pool are forebay_policies' own. What the proxy does around them
+is here, and as short as it can be: a request is let in (or waits for memory, and its connection with it), its records
+are placed; a batch's flush comes; a broker is sent what is ready, at most so many requests at a time; its answer is
+told to the records' requests, the accumulator and the partitioner.
+
+What the event loop does later (a flush, the sender's turn) comes a turn later. A broker serves one request of the
+connection after the other. Nothing fails, no leader changes, requests come when they come, whatever became of those
+before them. Times in seconds from the start, sizes in bytes. All chance comes from the generator that is given.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from random import Random
+from typing import NamedTuple
+
+from forebay_codecs import compression
+from forebay_pipeline.replay.histogram import bucket_of
+from forebay_pipeline.replay.records import records_of
+from forebay_pipeline.replay.service_times import BrokerTimes, Times
+from forebay_pipeline.replay.settings import Simulated
+from forebay_policies.accumulator import Accumulator, PartitionQueue, TopicQueues
+from forebay_policies.buffer_pool import BufferPool
+from forebay_policies.builtin_partitioners import make_partitioner
+from forebay_policies.linger import Linger
+from forebay_policies.partitioner import Partitioner
+from forebay_policies.producer_batch import Lane, Part, ProducerBatch
+
+
+class Run(NamedTuple):
+    """Records of one client batch that stay together; `partition` is the client's own choice."""
+
+    topic: str
+    partition: int
+    lane: Lane
+    records: int
+    size: int
+
+
+class Request:
+    """What one client sent at `at`. Its connection's next one waits while this one waits for memory."""
+
+    __slots__ = ("at", "connection", "records", "runs", "size")
+
+    def __init__(self, at: float, connection: int, runs: Sequence[Run]) -> None:
+        self.at = at
+        self.connection = connection
+        self.runs = runs
+        self.size = sum([run.size for run in runs])
+        self.records = sum([run.records for run in runs])
+
+
+@cache
+def lane_of(acks: int, movable: bool) -> Lane:
+    return Lane(acks, compression.NONE, movable)
+
+
+class World(NamedTuple):
+    """What stays as it is, whatever the settings: the leader of each partition, the brokers', the proxy's own times.
+
+    `turn` is from a batch's being due to its sending, `way` a request's way from the client to its batch and back, on
+    top of what the batch takes.
+    """
+
+    leaders: Mapping[str, Sequence[int]]
+    brokers: Mapping[int, BrokerTimes]
+    turn: Times
+    way: Times
+
+
+class Outcome:
+    """What became of the requests that count: those from `counted_from` on, and batches opened from then on."""
+
+    __slots__ = (
+        "batch_bytes",
+        "batch_records",
+        "batches",
+        "counted_from",
+        "latencies",
+        "latency_us",
+        "pool_peak",
+        "records",
+        "requests",
+        "shares",
+    )
+
+    def __init__(self, counted_from: float, leaders: Mapping[str, Sequence[int]]) -> None:
+        self.counted_from = counted_from
+        self.records = 0
+        self.latency_us = 0
+        """Of all records together."""
+        self.latencies: dict[int, int] = {}
+        """Records by bucket (replay_histogram)."""
+        self.requests = 0
+        """To brokers."""
+        self.batches = 0
+        self.batch_bytes = 0
+        self.batch_records = 0
+        self.shares = {topic: [0] * len(partitions) for topic, partitions in leaders.items()}
+        """Records by partition."""
+        self.pool_peak = 0
+        """Bytes of chunks."""
+
+    def answered(self, records: int, seconds: float) -> None:
+        us = round(seconds * 1e6)
+        self.records += records
+        self.latency_us += us * records
+        bucket = bucket_of(us)
+        self.latencies[bucket] = self.latencies.get(bucket, 0) + records
+
+    def sent(self, batches: Iterable[ProducerBatch]) -> None:
+        counted = [batch for batch in batches if batch.opened_at >= self.counted_from]
+        self.requests += bool(counted)
+        self.batches += len(counted)
+        for batch in counted:
+            self.batch_bytes += batch.size
+            self.batch_records += batch.record_count
+
+
+class _Client:
+    """Who waits for the answer to one request (producer_batch.Owner)."""
+
+    __slots__ = ("_request", "_simulation", "client", "done", "open_parts", "timeout_ms")
+
+    def __init__(self, request: Request, simulation: Simulation) -> None:
+        self._request = request
+        self._simulation = simulation
+        self.client = request.connection
+        self.done = False
+        self.timeout_ms = 0
+        self.open_parts = len(request.runs)
+
+    def acknowledged(self, part: Part, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
+        self.open_parts -= 1
+        if not self.open_parts:
+            self.done = True
+            self._simulation.answered(self._request)
+
+    def failed(
+        self, part: Part, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
+    ) -> None:
+        raise AssertionError("nothing fails here")
+
+    def throttle(self, throttle_time_ms: int) -> None:
+        raise AssertionError("nobody is throttled here")
+
+
+class _Broker:
+    """The connection to one broker."""
+
+    __slots__ = ("_free_at", "_rng", "_times", "in_flight", "leader", "scheduled")
+
+    def __init__(self, leader: int, times: BrokerTimes, rng: Random) -> None:
+        self.leader = leader
+        self.in_flight = 0
+        self.scheduled = False
+        """It was woken, and looks a turn later."""
+        self._times = times
+        self._rng = rng
+        self._free_at = 0.0
+
+    def serve(self, size: int, now: float) -> float:
+        """A request of that size is sent now; when its answer comes."""
+        begins = max(now, self._free_at)
+        self.in_flight += 1
+        self._free_at = begins + self._times.draw(size, begins > now, self._rng)
+        return self._free_at
+
+
+class Simulation:
+    """See the module. `run` is called once."""
+
+    def __init__(self, settings: Simulated, world: World, rng: Random, counted_from: float = 0.0) -> None:
+        self.now = 0.0
+        self.outcome = Outcome(counted_from, world.leaders)
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = 0
+        self._turn = world.turn
+        self._way = world.way
+        self._rng = rng
+        self._most_in_flight = settings.max_in_flight_requests_per_connection
+        self._max_request = settings.max_request_size
+        self._linger = Linger(settings.linger_ms)
+        self._opened: list[tuple[PartitionQueue, ProducerBatch, int]] = []
+        self._pool = BufferPool(settings.buffer_memory, settings.batch_initial_size, settings.batch_size)
+        self._accumulator = Accumulator(self._pool, settings.batch_size, settings.batch_max_size)
+        self._accumulator.observe(opened=self._batch_opened, ready=self._wake)
+        self._held: dict[int, deque[Request]] = {}
+        """Connections that are not read, and what they sent meanwhile."""
+        self._brokers = {leader: _Broker(leader, times, rng) for leader, times in world.brokers.items()}
+        self._topics: dict[str, tuple[TopicQueues, Partitioner]] = {}
+        for name, leaders in world.leaders.items():
+            topic = self._accumulator.topic(name)
+            topic.available = tuple(range(len(leaders)))
+            self._accumulator.set_leaders(topic, list(leaders), 0.0)
+            self._topics[name] = topic, _partitioner(settings, rng)
+
+    def run(self, requests: Iterable[Request]) -> Outcome:
+        """`requests` by their times. Ends when the last one is answered."""
+        for request in requests:
+            self._until(request.at)
+            self.now = request.at
+            self._received(request)
+        self._until(float("inf"))
+        return self.outcome
+
+    def answered(self, request: Request) -> None:
+        if request.at >= self.outcome.counted_from:
+            self.outcome.answered(request.records, self.now - request.at + self._way.draw(self._rng))
+
+    # Events
+
+    def _until(self, end: float) -> None:
+        events = self._events
+        while events and events[0][0] <= end:
+            self.now, _, act = heapq.heappop(events)
+            act()
+
+    def _at(self, when: float, act: Callable[[], None]) -> None:
+        self._numbers += 1
+        heapq.heappush(self._events, (when, self._numbers, act))
+
+    def _soon(self, act: Callable[[], None]) -> None:
+        """In the loop's next turn."""
+        self._at(self.now + self._turn.draw(self._rng), act)
+
+    # Requests come (proxy: produce/handler.py)
+
+    def _received(self, request: Request) -> None:
+        held = self._held.get(request.connection)
+        if held is not None:
+            held.append(request)
+            return
+        if self._pool.fits(request.size):
+            self._append(request)
+            return
+        self._held[request.connection] = deque()
+        self._accumulator.flush_all(self.now)
+        self._pool.wait(request.size, partial(self._let_in, request))
+
+    def _let_in(self, request: Request) -> None:
+        self._append(request)
+        self._soon(partial(self._read_again, request.connection))
+
+    def _read_again(self, connection: int) -> None:
+        for request in self._held.pop(connection):
+            self._received(request)
+
+    def _append(self, request: Request) -> None:
+        client = _Client(request, self)
+        counts = request.at >= self.outcome.counted_from
+        for run in request.runs:
+            partition = self._place(run, client)
+            if counts:
+                self.outcome.shares[run.topic][partition] += run.records
+        if counts:
+            self.outcome.pool_peak = max(self.outcome.pool_peak, self._pool.used * self._pool.chunk_size)
+
+    def _place(self, run: Run, client: _Client) -> int:
+        """The partition that it got."""
+        topic, partitioner = self._topics[run.topic]
+        accumulator, now = self._accumulator, self.now
+        _, partition, lane, records, size = run
+        batch = records_of(size, records)
+        if lane.movable:
+            partition = partitioner.partition(topic, size, now)
+            if not accumulator.has_room(topic.queue(partition), lane, batch) and partitioner.on_new_batch(
+                topic, partition
+            ):
+                partition = partitioner.partition(topic, size, now)
+        elif not accumulator.has_room(topic.queue(partition), lane, batch):
+            partitioner.on_new_batch(topic, partition)
+        part = Part(client, 0, records, partition != run.partition, True)
+        accumulator.append(topic.queue(partition), lane, part, batch, now)
+        return partition
+
+    # Batches open and are due (proxy: app)
+
+    def _batch_opened(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        if self._pool.exhausted:
+            batch.due = True
+        elif self._linger.adaptive:
+            if not self._opened:
+                self._soon(self._flush_opened)
+            self._opened.append((queue, batch, batch.number))
+        elif self._linger.delay:
+            self._at(self.now + self._linger.delay, partial(self._flush, queue, batch, batch.number))
+        else:
+            batch.due = True
+
+    def _flush(self, queue: PartitionQueue, batch: ProducerBatch, number: int) -> None:
+        self._accumulator.flush(queue, batch, number, self.now)
+
+    def _flush_opened(self) -> None:
+        opened, self._opened = self._opened, []
+        for queue, batch, number in opened:
+            self._accumulator.flush(queue, batch, number, self.now)
+        for broker in self._brokers.values():  # of a busy loop, the turn is that much longer as it is
+            if broker.scheduled:
+                self._send_ready(broker)
+
+    # Brokers are sent to and answer (proxy: sender, delivery)
+
+    def _wake(self, leader: int) -> None:
+        broker = self._brokers[leader]
+        if not broker.scheduled:
+            broker.scheduled = True
+            self._soon(partial(self._send_ready, broker))
+
+    def _send_ready(self, broker: _Broker) -> None:
+        broker.scheduled = False
+        if not self._accumulator.has_ready(broker.leader):
+            return
+        while broker.in_flight < self._most_in_flight:
+            drained = self._accumulator.drain(broker.leader, self._max_request, self.now)
+            if not drained:
+                return
+            self.outcome.sent(batch for _, batch in drained)
+            answered_at = broker.serve(sum([batch.size for _, batch in drained]), self.now)
+            self._at(answered_at, partial(self._answer, broker, drained))
+
+    def _answer(self, broker: _Broker, drained: Sequence[tuple[PartitionQueue, ProducerBatch]]) -> None:
+        broker.in_flight -= 1
+        for queue, batch in drained:
+            for part in batch.parts:
+                part.owner.acknowledged(part, -1, -1, -1)
+            self._accumulator.completed(queue, batch, self.now)
+            self._topics[queue.topic.name][1].on_acknowledged(queue.index, self.now - batch.opened_at)
+        self._wake(broker.leader)
+
+
+def _partitioner(settings: Simulated, rng: Random) -> Partitioner:
+    return make_partitioner(
+        settings.partitioner,
+        rng=rng,
+        batch_size=settings.batch_size,
+        sticky_batch_size=settings.partitioner_sticky_batch_size,
+        adaptive_enabled=settings.partitioner_adaptive_partitioning_enable,
+        availability_timeout_s=settings.partitioner_availability_timeout_ms / 1000,
+        min_share=settings.partitioner_min_share,
+    )

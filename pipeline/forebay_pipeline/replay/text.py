@@ -1,0 +1,79 @@
+"""A replay's report for people: what was replayed, a line for each of the settings, the recommendation."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from forebay_pipeline.jobs.text_table import text_table
+from forebay_pipeline.replay.results import ReplayReport
+
+FAR: Final = 0.25
+"""Simulated latencies that are off by more do not tell much."""
+
+
+def as_text(report: ReplayReport) -> str:
+    lines = [
+        f"{report.records:,} records, {report.source}, {report.seconds:,.1f} s; latencies in ms from receive to"
+        " acknowledgement, over records.",
+        "",
+        _table(report),
+        "",
+        *_checked(report),
+        "Recommended: " + _words(report.results[report.recommended].settings),
+        report.reason,
+        "",
+        "Assumed:",
+        *(f"- {line}" for line in report.assumed),
+    ]
+    return "\n".join(lines)
+
+
+def _words(settings: dict[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in settings.items()) or "the defaults"
+
+
+def _table(report: ReplayReport) -> str:
+    names = list(report.results[0].settings)
+    numbers = ("average", "p50", "p99", "bytes a batch", "records a batch", "requests", "skew", "gini", "pool peak")
+    rows = [
+        (
+            _mark(report, index),
+            *(result.settings[name] for name in names),
+            f"{result.average_ms:.2f}",
+            f"{result.p50_ms:.2f}",
+            f"{result.p99_ms:.2f}",
+            f"{result.batch_bytes:,.0f}",
+            f"{result.batch_records:,.1f}",
+            f"{result.requests:,}",
+            f"{result.skew:.2f}",
+            f"{result.gini:.2f}",
+            f"{result.pool_peak_bytes:,}",
+        )
+        for index, result in enumerate(report.results)
+    ]
+    header = ["", *names, *numbers]
+    numeric = [False] * (1 + len(names)) + [True] * len(numbers)
+    return "\n".join(text_table(header, numeric, rows, None))
+
+
+def _mark(report: ReplayReport, index: int) -> str:
+    return " ".join(name for name in ("present", "recommended") if getattr(report, name) == index)
+
+
+def _checked(report: ReplayReport) -> list[str]:
+    """How the simulation of the present settings compares with what was measured."""
+    if report.measured is None:
+        return []
+    had, made = report.measured, report.results[report.present]
+    pairs = (("average", made.average_ms, had.average_ms), ("p50", made.p50_ms, had.p50_ms))
+    ratios = {name: ours / theirs for name, ours, theirs in (*pairs, ("p99", made.p99_ms, had.p99_ms)) if theirs}
+    shown = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
+    lines = [
+        f"Measured: average {had.average_ms:.2f}, p50 {had.p50_ms:.2f}, p99 {had.p99_ms:.2f}."
+        f" Simulated with the present settings ÷ measured: {shown}."
+    ]
+    if any(abs(ratio - 1) > FAR for name, ratio in ratios.items() if name != "average"):
+        lines.append(
+            f"They differ by more than {FAR:.0%}: are these the settings with which it was recorded (--config, --set)?"
+        )
+    return [*lines, ""]

@@ -1,0 +1,1 @@
+"""The job `report`: the other jobs' findings on one HTML page."""

@@ -1,0 +1,234 @@
+"""What stands on the report's page, and in which order; how it looks is page.py's and its templates'.
+
+In: a Summary and Series of the span, an audit's and a replay's result where there are. Out: headlines, warnings and
+sections, all of them text that is still to be escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from forebay_pipeline.audit.result import AuditResult, Kind
+from forebay_pipeline.partitions import tables
+from forebay_pipeline.partitions.measures import instant
+from forebay_pipeline.partitions.summary import Percentiles, Summary
+from forebay_pipeline.partitions.tables import Table, ms, percent, table
+from forebay_pipeline.replay.results import ReplayReport, Result
+from forebay_pipeline.report import plots
+from forebay_pipeline.report.series import Series
+from forebay_pipeline.report.svg import Plot
+
+MOST_ROWS: Final = 50
+"""Of any table: whoever needs more has the jobs' own output."""
+
+
+class Known(NamedTuple):
+    """All that the page tells."""
+
+    summary: Summary
+    series: Series
+    audit: AuditResult | None = None
+    replay: ReplayReport | None = None
+
+
+class Headline(NamedTuple):
+    name: str
+    value: str
+    note: str = ""
+    bad: bool = False
+
+
+class Section(NamedTuple):
+    name: str
+    """A part of ids."""
+    title: str
+    text: Sequence[str] = ()
+    plots: Sequence[Plot] = ()
+    tables: Sequence[Table] = ()
+
+
+def headlines(known: Known) -> Iterator[Headline]:
+    summary, total = known.summary, known.summary.total
+    seconds = (summary.last_us - summary.first_us) / 1e6
+    rate = f"{total.records / seconds:,.0f} a second" if seconds >= 1 else ""
+    yield Headline("Records", f"{total.records:,}", rate)
+    yield Headline("Bytes", size(total.bytes), f"{total.batches:,} batches of {size(total.bytes_per_batch)}")
+    yield Headline("Linger p99", f"{ms(total.linger_us.p99_us)} ms", _other_levels(total.linger_us))
+    yield Headline("Brokers' answers p99", f"{ms(total.upstream_us.p99_us)} ms", _other_levels(total.upstream_us))
+    yield Headline("Not acknowledged", f"{total.failed:,}", "batches", bool(total.failed))
+    now = sum(one.until_us is None for one in summary.runaways)
+    yield Headline(
+        "Runaways", f"{len(summary.runaways):,}", f"{now:,} at the end" if now else "", bool(summary.runaways)
+    )
+    if summary.seconds_waited is not None:
+        waited = summary.seconds_waited
+        yield Headline("Waits for memory", f"{percent(waited)} %", "of the workers' seconds", waited > 0)
+    if summary.metadata.hit_rate is not None:
+        yield Headline("Metadata known", f"{percent(summary.metadata.hit_rate)} %", "of the topics asked for")
+    if known.audit is not None:
+        found = known.audit.totals.findings
+        yield Headline("Audit", f"{found:,} findings" if found else "clean", _audited(known.audit), bool(found))
+    if known.replay is not None:
+        stays = known.replay.recommended == known.replay.present
+        yield Headline(
+            "Replay", "settings stay" if stays else "better settings", f"{len(known.replay.results):,} tried"
+        )
+
+
+def _other_levels(times: Percentiles) -> str:
+    return f"p50 {ms(times.p50_us)}, p99.9 {ms(times.p999_us)}"
+
+
+def _audited(audit: AuditResult) -> str:
+    return f"{audit.totals.acknowledged:,} records acknowledged"
+
+
+def sections(known: Known) -> Iterator[Section]:
+    yield _partitions(known.summary, known.series)
+    yield _times(known.summary, known.series)
+    yield _batches(known.summary, known.series)
+    yield _memory(known.summary, known.series)
+    if known.audit is not None:
+        yield _audit(known.audit)
+    if known.replay is not None:
+        yield _replay(known.replay)
+
+
+def _partitions(summary: Summary, series: Series) -> Section:
+    text = [] if summary.runaways else ["No partition ran away: none was both slower than the others and given more."]
+    drawn = [plots.shares(number, topic, series.width_us) for number, topic in enumerate(series.shares)]
+    made = [tables.runaways(summary), tables.skew(summary), tables.sizes(summary)]
+    return Section("partitions", "Where records went", text, drawn, _cut(made))
+
+
+def _times(summary: Summary, series: Series) -> Section:
+    drawn = [plots.waits(series.times, series.width_us), plots.lingers(series.times, series.width_us)]
+    return Section("times", "How long they took", (), drawn, _cut([tables.times(summary)]))
+
+
+def _batches(summary: Summary, series: Series) -> Section:
+    made = [tables.reasons(summary), tables.fates(summary)]
+    return Section("batches", "Batches", (), [plots.sizes(series.times, series.width_us)], _cut(made))
+
+
+def _memory(summary: Summary, series: Series) -> Section:
+    if not series.gauges:
+        return Section("memory", "Memory, queues and metadata", ["The journal holds no gauges of this time."])
+    text = [sentence for sentence in [tables.metadata(summary)] if sentence]
+    drawn = [plots.memory(series.gauges, series.width_us)]
+    return Section("memory", "Memory, queues and metadata", text, drawn, _cut([tables.workers(summary)]))
+
+
+def _audit(audit: AuditResult) -> Section:
+    counts = ("acknowledged", "present", *(kind.value for kind in Kind), "expired", "compacted", "not_followed")
+    clients = table(
+        "Records, by topic and client",
+        ["topic", "client id", *(count.replace("_", " ") for count in counts)],
+        [(one.topic, one.client_id, *(getattr(one, count) for count in counts)) for one in audit.clients],
+        audit.clients_left_out,
+    )
+    found = table(
+        "Findings",
+        ["what", "topic", "partition", "offsets", "records", "client id", "answered", "note"],
+        [
+            (
+                one.kind.value.replace("_", " "),
+                one.topic,
+                str(one.partition),
+                f"{one.first_offset}–{one.last_offset}",
+                one.records,
+                one.client_id,
+                instant(one.time_us),
+                one.note,
+            )
+            for one in audit.findings
+        ],
+    )
+    topics = table(
+        "Beside the ledger", ["topic", "unclaimed", "later"], [(t.topic, t.unclaimed, t.later) for t in audit.topics]
+    )
+    total = audit.totals
+    verdict = (
+        f"{total.findings:,} records are not as they were acknowledged."
+        if total.findings
+        else "Nothing is missing, doubled, altered or out of order."
+    )
+    return Section(
+        "audit",
+        "Whether anything was lost",
+        [
+            f"{total.acknowledged:,} records were acknowledged, {total.present:,} of them are present. {verdict}",
+            *audit.notes,
+        ],
+        [plots.audit(total)],
+        _cut([found, clients, topics]),
+    )
+
+
+def _replay(report: ReplayReport) -> Section:
+    best = report.results[report.recommended]
+    words = ", ".join(f"{name} = {value}" for name, value in best.settings.items()) or "the defaults"
+    names = list(report.results[0].settings)
+    header = [
+        "",
+        *names,
+        "average ms",
+        "p50 ms",
+        "p99 ms",
+        "bytes/batch",
+        "records/batch",
+        "requests",
+        "skew",
+        "Gini",
+        "pool peak",
+    ]
+    order = sorted(range(len(report.results)), key=lambda index: report.results[index].average_ms)
+    rows = [(_mark(report, index), *_result(report.results[index], names)) for index in order]
+    return Section(
+        "replay",
+        "What other settings would have done",
+        [
+            f"{report.records:,} records ({report.source}, {report.seconds:,.0f} s) were replayed with "
+            f"{len(report.results):,} settings. Recommended: {words}. {report.reason}",
+            *(f"Assumed: {line}." for line in report.assumed),
+        ],
+        [plots.grid(report)],
+        _cut([table("The settings tried, the best average first", header, rows)]),
+    )
+
+
+def _mark(report: ReplayReport, index: int) -> str:
+    return ", ".join(name for name in ("present", "recommended") if getattr(report, name) == index)
+
+
+def _result(result: Result, names: Sequence[str]) -> Sequence[object]:
+    return (
+        *(result.settings[name] for name in names),
+        f"{result.average_ms:,.2f}",
+        f"{result.p50_ms:,.2f}",
+        f"{result.p99_ms:,.2f}",
+        f"{result.batch_bytes:,.0f}",
+        f"{result.batch_records:,.1f}",
+        result.requests,
+        f"{result.skew:.2f}",
+        f"{result.gini:.2f}",
+        result.pool_peak_bytes,
+    )
+
+
+def _cut(made: Sequence[Table]) -> list[Table]:
+    return [
+        each._replace(rows=each.rows[:MOST_ROWS], left_out=each.left_out + max(0, len(each.rows) - MOST_ROWS))
+        for each in made
+        if each.rows
+    ]
+
+
+def size(count: float) -> str:
+    """25,953,200 → 26.0 MB"""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:,.0f} B" if unit == "B" else f"{count:,.1f} {unit}"
+        count /= 1000
+    return f"{count:,.1f} TB"

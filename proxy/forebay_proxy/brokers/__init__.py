@@ -1,0 +1,1 @@
+"""What the proxy knows of the brokers, and its own connections to them."""

@@ -1,0 +1,90 @@
+"""What a broker offers, as clients ask for it: ApiVersions answers, asked once for each broker and version.
+
+In: (broker, version of the request). Out: the broker's answer in that version, cut to what the proxy understands.
+Answers are kept for a minute, since a broker may be upgraded behind the proxy; clients that ask at the same time wait
+for the same request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+
+from forebay_codecs.api_versions import request, rewrite_api_versions
+from forebay_codecs.errors import Malformed
+from forebay_proxy import __version__
+from forebay_proxy.brokers.upstream_connection import CLIENT_ID, open_connection
+from forebay_proxy.config.settings import HostPort, Settings
+from forebay_proxy.logs import RateLimited
+from forebay_proxy.metrics.registry import Stats
+
+MAX_AGE = 60.0
+"""Seconds that an answer is given again."""
+
+OnReady = Callable[[bytes | None], None]
+
+
+class BrokerVersions:
+    """See the module. `addresses(node id)` are where to ask, in order; None: any broker."""
+
+    def __init__(
+        self, addresses: Callable[[int | None], list[HostPort]], settings: Settings, stats: Stats, log: RateLimited
+    ) -> None:
+        self._addresses = addresses
+        self._settings = settings
+        self._stats = stats
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._known: dict[tuple[int | None, int], tuple[float, bytes]] = {}
+        self._asking: dict[tuple[int | None, int], list[OnReady]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def get(self, node_id: int | None, version: int, ready: OnReady) -> None:
+        """`ready` gets a response from correlation_id on (not the client's), or None where no broker answers."""
+        key = node_id, version
+        known = self._known.get(key)
+        if known is not None and monotonic() - known[0] < MAX_AGE:
+            ready(known[1])
+            return
+        waiting = self._asking.setdefault(key, [])
+        waiting.append(ready)
+        if len(waiting) == 1:
+            task = self._loop.create_task(self._ask(key))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def forget(self, node_id: int) -> None:
+        """The broker went away; it may come back another."""
+        for key in [key for key in self._known if key[0] in (node_id, None)]:
+            del self._known[key]
+
+    async def _ask(self, key: tuple[int | None, int]) -> None:
+        node_id, version = key
+        response = None
+        try:
+            for host, port in self._addresses(node_id):
+                try:
+                    response = await self._ask_broker(host, port, version)
+                except (OSError, UnicodeError, Malformed) as error:
+                    self._log.warning("a broker did not tell its versions", host=host, port=port, error=str(error))
+                else:
+                    self._known[key] = monotonic(), response
+                    break
+        finally:
+            for ready in self._asking.pop(key):
+                ready(response)
+
+    async def _ask_broker(self, host: str, port: int, version: int) -> bytes:
+        connection = await open_connection(host, port, self._settings, self._stats)
+        try:
+            response = await connection.call(
+                lambda correlation_id: request(correlation_id, CLIENT_ID, version, "forebay", __version__)
+            )
+        finally:
+            connection.close()
+        return rewrite_api_versions(response, version)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()

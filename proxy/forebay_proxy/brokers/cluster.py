@@ -1,0 +1,193 @@
+"""What the proxy knows of the cluster: its brokers, which of them can be reached, and the leaders of its topics.
+
+In: Metadata responses, addresses seen in clients' responses, and what connecting to a broker showed. Out: nodes for
+listeners and senders, and the leaders and available partitions that accumulator and partitioners work with.
+No I/O: whoever registered for a change acts on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from forebay_codecs import error_codes
+from forebay_codecs.metadata import Metadata, Topic
+from forebay_policies.accumulator import NO_LEADER, Accumulator, PartitionQueue, TopicQueues
+
+MAX_PARTITIONS: Final = 200_000
+"""Of one topic; a whole cluster has fewer. Its leaders stand in a list as long as the highest number says."""
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A broker. `down`: the last attempt to connect failed. `lost_at`: when that was last said of its topics."""
+
+    id: int
+    host: str
+    port: int
+    last_seen: float
+    down: bool = False
+    lost_at: float = float("-inf")
+
+
+@dataclass(slots=True, eq=False)
+class TopicState:
+    """A topic as metadata has it. `error_code` is not 0 where the brokers do not know it, or will not tell."""
+
+    queues: TopicQueues
+    internal: bool = False
+    error_code: int = error_codes.NONE
+    updated_at: float = 0.0
+    used_at: float = 0.0
+    nodes: set[int] = field(default_factory=set)
+
+
+class Cluster:
+    """See the module. Times in seconds of the event loop's clock."""
+
+    def __init__(self, accumulator: Accumulator) -> None:
+        self.nodes: dict[int, Node] = {}
+        self.topics: dict[str, TopicState] = {}
+        self.updated_at: float | None = None
+        self._on_node: list[Callable[[Node, bool], None]] = []
+        self._on_partitions_gone: list[Callable[[list[PartitionQueue]], None]] = []
+        self._on_forgotten: list[Callable[[str], None]] = []
+        self._accumulator = accumulator
+
+    def on_node(self, observer: Callable[[Node, bool], None]) -> None:
+        """`observer` is told of each broker that is new or has another address (True), or is gone for good (False)."""
+        self._on_node.append(observer)
+
+    def on_partitions_gone(self, observer: Callable[[list[PartitionQueue]], None]) -> None:
+        """`observer` is told of partitions with records that the brokers do not know any more."""
+        self._on_partitions_gone.append(observer)
+
+    def on_forgotten(self, observer: Callable[[str], None]) -> None:
+        """`observer` is told the name of each topic that is not produced to any more."""
+        self._on_forgotten.append(observer)
+
+    def _changed(self, node: Node, there: bool) -> None:
+        for observer in self._on_node:
+            observer(node, there)
+
+    def learn(self, node_id: int, host: str, port: int, now: float) -> Node:
+        """A broker named in any response. Its listener stands when this returns, if it can stand."""
+        node = self.nodes.get(node_id)
+        if node is None:
+            node = self.nodes[node_id] = Node(node_id, host, port, now)
+            self._changed(node, True)
+        elif (node.host, node.port) != (host, port):
+            node.host, node.port = host, port
+            self.set_down(node, False)
+            self._changed(node, True)
+        node.last_seen = now
+        return node
+
+    def apply(self, metadata: Metadata, asked: set[str], now: float, max_age: float) -> None:
+        """Take in a Metadata response to the topics `asked`. Brokers unseen for `max_age` seconds are gone."""
+        for node_id, broker in metadata.brokers.items():
+            self.learn(node_id, broker.host, broker.port, now)
+        for node in [node for node in self.nodes.values() if now - node.last_seen > max_age]:
+            del self.nodes[node.id]
+            self._changed(node, False)
+        self.apply_topics(metadata.topics, asked, now)
+        self.updated_at = now
+
+    def apply_topics(self, topics: Iterable[Topic], asked: set[str], now: float) -> None:
+        """Take in what was told of the topics `asked`; those that are not there are unknown."""
+        answered = set()
+        for topic in topics:
+            if topic.name is not None:
+                answered.add(topic.name)
+                self._apply_topic(topic.name, topic, now)
+        for name in asked - answered:
+            self._apply_topic(name, None, now)
+
+    def set_leader(self, name: str, partition: int, leader_id: int, now: float) -> None:
+        """One partition has another leader."""
+        state = self.topics.get(name)
+        if state is None or not 0 <= partition < len(state.queues.leaders):
+            return
+        leaders = list(state.queues.leaders)
+        leaders[partition] = leader_id
+        state.nodes = set(leaders)
+        self._accumulator.set_leaders(state.queues, leaders, now)
+        self._refresh_available(state)
+
+    def _apply_topic(self, name: str, topic: Topic | None, now: float) -> None:
+        state = self.topics.get(name)
+        if state is None:
+            state = self.topics[name] = TopicState(self._accumulator.topic(name), used_at=now)
+        state.updated_at = now
+        state.error_code = error_codes.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error_code
+        if topic is None or topic.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION:
+            state.nodes = set()
+            self._accumulator.set_leaders(state.queues, (), now)
+            state.queues.available = ()
+            gone = [queue for queue in state.queues.queues.values() if queue.batches]
+            for observer in self._on_partitions_gone:
+                observer(gone)
+        elif partitions := [found for found in topic.partitions if 0 <= found.partition_index < MAX_PARTITIONS]:
+            state.internal = topic.is_internal
+            state.error_code = error_codes.NONE
+            leaders = [NO_LEADER] * (1 + max(partition.partition_index for partition in partitions))
+            for partition in partitions:
+                leaders[partition.partition_index] = partition.leader_id
+            state.nodes = set(leaders)
+            self._accumulator.set_leaders(state.queues, leaders, now)
+            self._refresh_available(state)
+
+    def set_down(self, node: Node, down: bool) -> bool:
+        """Note whether the broker can be reached. True where that is news."""
+        if node.down == down:
+            return False
+        node.down = down
+        for state in self.topics.values():
+            if node.id in state.nodes:
+                self._refresh_available(state)
+        return True
+
+    def _refresh_available(self, state: TopicState) -> None:
+        nodes = self.nodes
+        up = {node_id for node_id in state.nodes if node_id in nodes and not nodes[node_id].down}
+        available = [index for index, leader in enumerate(state.queues.leaders) if leader in up]
+        if available != state.queues.available:  # the same object means: nothing has changed
+            state.queues.available = available
+
+    def is_internal(self, name: str) -> bool:
+        state = self.topics.get(name)
+        return state is not None and state.internal
+
+    def has_choice(self, name: str) -> bool:
+        """Whether a record of the topic could be on more than one partition, as far as is known."""
+        state = self.topics.get(name)
+        return state is None or state.queues.partition_count != 1
+
+    def usable(self, name: str) -> TopicState | None:
+        """The topic, if its partitions are known."""
+        state = self.topics.get(name)
+        return state if state is not None and state.queues.partition_count else None
+
+    def waits_for_leader(self, name: str) -> bool:
+        """Whether records wait for a partition of which nobody knows who leads it."""
+        state = self.topics.get(name)
+        queues = state.queues.queues.values() if state is not None else ()
+        return any(queue.batches and queue.leader not in self.nodes for queue in queues)
+
+    def forget_idle(self, now: float, max_idle: float) -> None:
+        """Drop topics that nothing was produced to for `max_idle` seconds, so that the table does not only grow."""
+        for name in [name for name, state in self.topics.items() if now - state.used_at > max_idle]:
+            self._forget(name)
+
+    def forget_unknown(self, name: str) -> None:
+        """Drop a topic without partitions, now that those who waited for it know: clients may name any number."""
+        if name in self.topics and not self.topics[name].queues.partition_count:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        if not self.topics[name].queues.loads():
+            del self.topics[name]
+            del self._accumulator.topics[name]
+            for observer in self._on_forgotten:
+                observer(name)

@@ -1,0 +1,175 @@
+"""A connection of the proxy's own to a broker: requests written, responses handed to whoever asked.
+
+In: request frames with an upstream correlation id. Out: each response, whole, to the request's callback; None to every
+callback that is still waiting when the connection ends, because the request may have been carried out or not.
+A broker answers in the order of the requests. One that does not is broken: UpstreamProtocolError in the log, and the
+connection is closed. A request that is not answered within `request.timeout.ms` closes it too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from time import monotonic
+from typing import cast
+
+from forebay_codecs import api_versions
+from forebay_codecs.errors import Malformed, UpstreamProtocolError
+from forebay_codecs.frame import Frame, FrameSplitter, Head
+from forebay_proxy import __version__
+from forebay_proxy.brokers.dial import dial
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.logs import get_logger
+from forebay_proxy.metrics.registry import Stats
+
+log = get_logger()
+
+CLIENT_ID = "forebay"
+MAX_RESPONSE = 256 << 20
+"""Our own requests have answers far smaller; Metadata of a million partitions takes about 60 MB."""
+
+OnAnswer = Callable[[bytes | None], None]
+Buffers = Iterable[bytes | bytearray | memoryview]
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """See the module. `versions` is what the broker offers, once `open_connection` has returned."""
+
+    def __init__(self, name: str, request_timeout: float, stats: Stats) -> None:
+        self.name = name
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.on_closed: Callable[[], None] | None = None
+        self._request_timeout = request_timeout
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._splitter = FrameSplitter(4, MAX_RESPONSE)
+        self._pending: deque[tuple[int, float, OnAnswer]] = deque()
+        self._correlation_id = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._sent = stats.counter("forebay_request_bytes_total", side="upstream")
+        self._received = stats.counter("forebay_response_bytes_total", side="upstream")
+        self._protocol_errors = stats.counter("forebay_errors_total", side="upstream", kind="protocol")
+        self._lost = stats.counter("forebay_errors_total", side="upstream", kind="connection_lost")
+        self._timeouts = stats.counter("forebay_errors_total", side="upstream", kind="timeout")
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._pending)
+
+    @property
+    def closed(self) -> bool:
+        """No request can be sent. True as soon as the end is known, before `on_closed` is told."""
+        return self._transport is None or self._transport.is_closing()
+
+    def send(self, build: Callable[[int], Buffers], on_answer: OnAnswer) -> None:
+        """Write the frame that `build` makes for an upstream correlation id. The connection must be open."""
+        assert self._transport is not None
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        buffers = list(build(self._correlation_id))
+        self._sent.value += sum(map(len, buffers))
+        self._pending.append((self._correlation_id, monotonic() + self._request_timeout, on_answer))
+        self._transport.writelines(buffers)
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._request_timeout, self._check)
+
+    async def call(self, build: Callable[[int], bytes]) -> bytes:
+        """Send a request made without its size prefix and wait for the response. Raises ConnectionError."""
+        if self.closed:
+            raise ConnectionError(f"the connection to {self.name} is closed")
+        answer: asyncio.Future[bytes | None] = self._loop.create_future()
+
+        def frame(correlation_id: int) -> Buffers:
+            request = build(correlation_id)
+            return (len(request).to_bytes(4, "big"), request)
+
+        def answered(response: bytes | None) -> None:
+            if not answer.done():
+                answer.set_result(response)
+
+        self.send(frame, answered)
+        response = await answer
+        if response is None:
+            raise ConnectionError(f"the connection to {self.name} was lost")
+        return response
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _check(self) -> None:
+        """Give up on a broker that has not answered in time."""
+        self._timer = None
+        if not self._pending or self.closed:
+            return
+        deadline = self._pending[0][1]
+        left = deadline - monotonic()
+        if left > 0:
+            self._timer = self._loop.call_later(left + 0.01, self._check)
+            return
+        self._timeouts.value += 1
+        log.warning("broker did not answer in time", broker=self.name, in_flight=len(self._pending))
+        self.close()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own class, of the same interface
+
+    def data_received(self, data: bytes) -> None:
+        self._received.value += len(data)
+        try:
+            self._splitter.feed(data)
+            while (event := self._splitter.next_event()) is not None:
+                if isinstance(event, Head):
+                    self._splitter.collect()
+                elif isinstance(event, Frame):
+                    self._answer(event.data)
+        except (Malformed, UpstreamProtocolError) as error:
+            self._protocol_errors.value += 1
+            log.error("broker broke the protocol", broker=self.name, error=str(error))
+            self.close()
+
+    def _answer(self, response: bytes) -> None:
+        upstream_correlation_id = int.from_bytes(response[:4], "big")
+        if not self._pending or self._pending[0][0] != upstream_correlation_id:
+            raise UpstreamProtocolError(f"an answer to request {upstream_correlation_id}, which is not the next")
+        on_answer = self._pending.popleft()[2]
+        on_answer(response)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        pending, self._pending = self._pending, deque()
+        if pending:
+            self._lost.value += 1
+        for _, _, on_answer in pending:
+            on_answer(None)
+        if self.on_closed is not None:
+            self.on_closed()
+
+
+async def open_connection(host: str, port: int, settings: Settings, stats: Stats) -> UpstreamConnection:
+    """Connect and ask for the broker's versions. Raises OSError (refused, unreachable, timed out) or Malformed."""
+    name = f"{host}:{port}"
+    timeout = settings.socket_connection_setup_timeout_ms / 1000
+    connection = UpstreamConnection(name, settings.request_timeout_ms / 1000, stats)
+    try:
+        await dial(host, port, timeout, lambda: connection)
+        async with asyncio.timeout(timeout):
+            for version in (3, 0):
+                response = await connection.call(
+                    lambda correlation_id, version=version: api_versions.request(  # type: ignore[misc]
+                        correlation_id, CLIENT_ID, version, "forebay", __version__
+                    )
+                )
+                connection.versions = api_versions.parse_api_versions(response, version)
+                if len(connection.versions) > 1:
+                    break
+    except TimeoutError as error:
+        connection.close()
+        raise TimeoutError(str(error) or f"{name} did not answer within {timeout:g} s") from None
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -1,0 +1,69 @@
+"""Whose connection it is: known with the first bytes of the first request, and counted by it from then on."""
+
+from __future__ import annotations
+
+from forebay_codecs import api_versions
+from forebay_codecs.apis import API_VERSIONS, Api
+from forebay_codecs.errors import Malformed
+from forebay_codecs.header import peek_client_id, printable
+from forebay_proxy.logs import RateLimited
+from forebay_proxy.metrics.clients_seen import SOFTWARE, SeenClient
+from forebay_proxy.metrics.traffic import TrafficMetrics
+
+
+class ClientIdentity:
+    """See the module. One a connection."""
+
+    def __init__(self, metrics: TrafficMetrics, log: RateLimited) -> None:
+        self._metrics = metrics
+        self._log = log
+        self._seen: SeenClient | None = None
+        self._first_request = (0, 0)
+
+    @property
+    def known(self) -> bool:
+        return self._seen is not None
+
+    @property
+    def is_own_command(self) -> bool:
+        """It is `forebay clients` that asks."""
+        return self._seen is not None and self._seen.software == SOFTWARE
+
+    def begins(self, api_key: int, version: int) -> None:
+        """A request begins."""
+        if self._seen is not None:
+            self._seen.request(api_key, version)
+        else:
+            self._first_request = api_key, version
+
+    def says(self, frame: bytes, host: str) -> None:
+        """`frame` is as much of the first request as has arrived, without its size."""
+        api_key, version = self._first_request
+        software: tuple[str | None, str | None] = (None, None)
+        try:
+            client_id = peek_client_id(frame)
+            if api_key == API_VERSIONS:
+                software = api_versions.software(frame, version)
+        except Malformed:  # cut short where it came in pieces: it is not told again
+            client_id = None
+        self._seen = self._metrics.named(None if client_id is None else printable(client_id), host, *software)
+        self._seen.request(api_key, version)
+
+    def produced(self, records: int) -> None:
+        if self._seen is not None:
+            self._seen.records += records
+
+    def too_old(self, api: Api, version: int, peer: str) -> None:
+        """A broker closed it for a version that it does not take. One line for each client, API and version."""
+        if self._seen is not None and self._metrics.too_old(self._seen, api.key, version):
+            self._log.warning(
+                "a client is too old for the brokers, which closed its connection (KIP-896)",
+                client=peer,
+                client_id=self._seen.client_id,
+                api=api.name,
+                version=version,
+            )
+
+    def gone(self) -> None:
+        if self._seen is not None:
+            self._metrics.gone(self._seen)

@@ -1,0 +1,154 @@
+"""The client connections of one process: who is let in, and who must leave.
+
+In: connections as they are accepted, the clock. Out: the ones beyond `max.connections` or `max.connections.per.ip` are
+closed at once; idle ones after `connections.max.idle.ms`, and before where others want their place; those whose
+requests do not go on when the intake says so.
+
+Where all places are taken, the connection that has been idle for longest makes room, if it was idle for GIVES_WAY_S:
+its client opens a new one when it has something to say, as it would anyway. So whoever opens connections and leaves
+them standing keeps nobody out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import Final
+
+from forebay_policies.intake import TICK_S, Intake
+from forebay_proxy.clients.client_connection import ClientConnection
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.logs import RateLimited
+from forebay_proxy.metrics.traffic import TrafficMetrics
+
+LOOK_EVERY: Final = 10
+"""Ticks between two looks for idle connections."""
+GIVES_WAY_S: Final = 10.0
+
+
+class Connections:
+    """See the module. `make(registry, node id or None)` makes the protocol of one that is let in."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        most: int,
+        intake: Intake,
+        metrics: TrafficMetrics,
+        log: RateLimited,
+        make: Callable[[Connections, int | None], ClientConnection],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.most = most
+        self._empty = asyncio.Event()
+        self._per_ip = settings.max_connections_per_ip
+        self._idle = settings.connections_max_idle_ms / 1000
+        self._upstream_idle = settings.upstream_max_idle_ms / 1000
+        self._request_timeout = settings.request_timeout_ms / 1000
+        self._intake = intake
+        self._metrics = metrics
+        self._log = log
+        self._make = make
+        self._clock = clock
+        self._all: set[ClientConnection] = set()
+        self._of_ip: Counter[str] = Counter()
+        self._idlest: deque[ClientConnection] = deque()
+        self._sorted_at = float("-inf")
+        self._closed = False
+
+    def __iter__(self) -> Iterator[ClientConnection]:
+        return iter(list(self._all))
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def accepted(self, node_id: int | None) -> asyncio.Protocol:
+        if self._closed or (len(self._all) >= self.most and not self._make_room(self._clock())):
+            self._refuse("max_connections", "too many connections, closing a new one", most=self.most)
+            return _Closing()
+        connection = self._make(self, node_id)
+        self._all.add(connection)
+        return connection
+
+    def admits(self, connection: ClientConnection) -> bool:
+        """Whether one more of its address may stay."""
+        self._of_ip[connection.host] += 1
+        if self._of_ip[connection.host] <= self._per_ip:
+            return True
+        self._refuse(
+            "max_connections_per_ip",
+            "too many connections from one address, closing a new one",
+            most=self._per_ip,
+            client=connection.peer,
+        )
+        return False
+
+    def gone(self, connection: ClientConnection) -> None:
+        self._all.discard(connection)
+        self._of_ip[connection.host] -= 1
+        if not self._of_ip[connection.host]:
+            del self._of_ip[connection.host]
+        if not self._all:
+            self._empty.set()
+
+    async def all_gone(self) -> None:
+        """Returns once there is no connection left."""
+        while self._all:
+            self._empty.clear()
+            await self._empty.wait()
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        self._closed = True
+
+    async def run(self) -> None:
+        """The task: see who stalls, who is idle and who does not leave."""
+        ticks = 0
+        while True:
+            await asyncio.sleep(TICK_S)
+            ticks += 1
+            self._intake.tick(self._clock())
+            if ticks % LOOK_EVERY == 0:
+                self._log.flush()
+                self.look(self._clock())
+
+    def look(self, now: float) -> None:
+        """Close those that have been idle, or leaving, for too long."""
+        for connection in self:
+            idle = now - connection.last_active
+            if connection.leaving_for(now) > self._request_timeout:
+                connection.abort()  # its broker does not answer, or it does not read its last answers
+            elif connection.awaiting or self._idle < 0:
+                continue
+            elif idle > self._idle:
+                connection.close()
+            elif idle > self._upstream_idle:
+                connection.leave_idle_broker()
+
+    def _make_room(self, now: float) -> bool:
+        """Close the connection that has been idle for longest. All are sorted at most once a second."""
+        if not self._idlest and now - self._sorted_at >= TICK_S:
+            self._sorted_at = now
+            self._idlest.extend(sorted(self._all, key=lambda connection: connection.last_active))
+        while self._idlest:
+            connection = self._idlest.popleft()
+            if connection.awaiting or connection.leaving_for(now) or connection not in self._all:
+                continue
+            if now - connection.last_active >= GIVES_WAY_S:
+                connection.close()
+                self._log.info("closing an idle client, all connections are taken", client=connection.peer)
+                return True
+        return False
+
+    def _refuse(self, reason: str, event: str, **keys: object) -> None:
+        self._metrics.refused(reason)
+        self._log.warning(event, **keys)
+
+
+class _Closing(asyncio.Protocol):
+    """A connection that is not wanted."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()

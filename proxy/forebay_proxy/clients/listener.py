@@ -1,0 +1,126 @@
+"""The ports: one to bootstrap, one for each broker, the same in every worker and after every restart.
+
+    listen port P → bootstrap, broker n → node.ports[n], else P + 1 + n
+
+In: brokers as they become known or are gone. Out: listening sockets, and the address of each broker's listener.
+A socket is bound at once when its broker is first named, before the response that names it goes on to a client. A
+broker whose port cannot be had is not named to clients at all: never is its own address let through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from functools import partial
+
+from forebay_proxy.config.settings import MAX_PORT, Settings
+from forebay_proxy.errors import StartError
+from forebay_proxy.logs import get_logger
+
+log = get_logger()
+
+BACKLOG = 1024
+"""Connections that may wait to be accepted: a fleet that reconnects at once. The system's own limit may be lower."""
+
+OnClient = Callable[[int | None], asyncio.Protocol]
+
+
+class Listeners:
+    """Binds each port at most once, and accepts from `open_bootstrap` on."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._host = settings.listen.host
+        self._port = settings.listen.port
+        self._node_ports = settings.node_ports
+        self._shared = settings.workers > 1
+        self._on_client: OnClient | None = None
+        self._loop = asyncio.get_running_loop()
+        self._servers: dict[int | None, asyncio.Task[asyncio.Server]] = {}
+        self._refused: set[int] = set()
+        self._closed = False
+
+    def open_bootstrap(self, on_client: OnClient) -> None:
+        """`on_client(node id, or None for bootstrap)` makes the protocol of each connection accepted from now on.
+
+        Raises StartError, in words for a person.
+        """
+        self._on_client = on_client
+        try:
+            self._listen(None, self._port)
+        except OSError as error:
+            raise StartError(f"cannot listen on {self._host}:{self._port}: {error.strerror or error}") from error
+        log.info("listening for clients", host=self._host, port=self._port)
+
+    def open_node(self, node_id: int) -> bool:
+        """Listen for the broker, unless it is done already. False, and a line in the log, where that cannot be."""
+        if node_id in self._servers:
+            return True
+        port = self.port(node_id)
+        if self._closed:
+            return False
+        if port is None or self._is_taken(port):
+            if node_id not in self._refused:
+                self._refused.add(node_id)
+                log.error("no port for a broker: give it one with node.ports", node=node_id)
+            return False
+        try:
+            self._listen(node_id, port)
+        except OSError as error:
+            if node_id not in self._refused:
+                self._refused.add(node_id)
+                log.error("cannot listen for a broker", node=node_id, port=port, error=error.strerror or str(error))
+            return False
+        self._refused.discard(node_id)
+        log.info("listening for a broker", node=node_id, port=port)
+        return True
+
+    def port(self, node_id: int) -> int | None:
+        port = self._node_ports.get(node_id, self._port + 1 + node_id)
+        return port if 0 < port <= MAX_PORT else None
+
+    def _is_taken(self, port: int) -> bool:
+        """By a listener of our own. The system says so, too, but not where workers share ports."""
+        return any(port == (self._port if other is None else self.port(other)) for other in self._servers)
+
+    def _listen(self, node_id: int | None, port: int) -> None:
+        infos = socket.getaddrinfo(self._host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = infos[0]
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if self._shared:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            listening.bind(address)
+            listening.listen(BACKLOG)
+            listening.setblocking(False)
+        except OSError:
+            listening.close()
+            raise
+        assert self._on_client is not None, "brokers come after the bootstrap listener"
+        server = self._loop.create_server(partial(self._on_client, node_id), sock=listening, backlog=BACKLOG)
+        self._servers[node_id] = self._loop.create_task(server)
+
+    async def ready(self) -> None:
+        """All sockets bound so far accept connections."""
+        await asyncio.gather(*self._servers.values())
+
+    def close_node(self, node_id: int) -> None:
+        task = self._servers.pop(node_id, None)
+        if task is not None:
+            log.info("no longer listening for a broker", node=node_id)
+            _close(task)
+
+    def close(self) -> None:
+        """Accept no more connections; those that stand are not touched, and are told the same addresses as before."""
+        self._closed = True
+        for task in self._servers.values():
+            _close(task)
+
+
+def _close(task: asyncio.Task[asyncio.Server]) -> None:
+    def close(done: asyncio.Task[asyncio.Server]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            done.result().close()
+
+    task.add_done_callback(close)

@@ -1,0 +1,255 @@
+"""Answers clients' Metadata requests from the cache (KIP-526).
+
+In: one Metadata frame of v0–v13. Out: False, where only a broker can answer (authorized operations): the caller then
+forwards the frame as it came. Else a response in the client's version, with the proxy's addresses: at once where the
+cache may serve all that was asked for, later where brokers have to be asked first. A client waits for its own topics
+only, and at most `request.timeout.ms`; what is not known by then is LEADER_NOT_AVAILABLE, which every client asks for
+again.
+
+A client that asks again, on the same connection, for exactly what it asked for before wants news: it was told something
+that turned out wrong, or nothing. It is not answered from what it was told before. A refresh once in a while costs
+nothing by that, since the cache has newer answers by then. What comes sooner than PIPELINED_S after the answer was sent
+before that answer was there (librdkafka asks again and again while it waits), so the same answer will do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import Final, Protocol
+
+from forebay_codecs import error_codes
+from forebay_codecs.metadata import NO_TOPIC_ID, Broker, Topic
+from forebay_codecs.metadata_request import MetadataRequest
+from forebay_codecs.metadata_response import assemble, encode_cluster, encode_topic
+from forebay_policies.metadata_cache import NEVER, CachedTopic, MetadataCache
+from forebay_proxy.brokers.metadata_updater import MetadataUpdater
+from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.produce.handler import WAITS
+from forebay_proxy.produce.sorting import LONGEST_NAME
+
+PIPELINED_S: Final = 0.05
+"""Less than any client's pause between an answer and its next try, more than a round trip within a site."""
+
+
+class Told:
+    """What a client was told last: of which request, when first, and whether all of it was good news."""
+
+    __slots__ = ("at", "bad", "question")
+
+    def __init__(self, question: int, at: float, bad: bool) -> None:
+        self.question = question
+        self.at = at
+        self.bad = bad
+
+
+class Client(Protocol):
+    """What is asked of the connection that a request came on."""
+
+    told: Told | None
+
+    def reserve_answer(self) -> Callable[[bytes | None], None]:
+        """Keep the response's place. Called with the frame, once; None: there is no answer, the client is closed."""
+
+    def translate(self, node_id: int, host: str, port: int) -> tuple[str, int] | None:
+        """Where the client finds that broker; None: nowhere."""
+
+    def hold(self, why: str) -> None: ...
+
+    def release(self, why: str) -> None: ...
+
+
+class MetadataHandler:
+    """See the module."""
+
+    def __init__(self, cache: MetadataCache, updater: MetadataUpdater, request_timeout: float, stats: Stats) -> None:
+        self.cache = cache
+        self.updater = updater
+        self.loop = asyncio.get_running_loop()
+        self.request_timeout = request_timeout
+        self.answered = {
+            how: stats.counter("forebay_metadata_requests_total", answered=how)
+            for how in ("from_cache", "after_asking", "by_broker")
+        }
+        self.topics = {found: stats.counter("forebay_metadata_topics_total", found=found) for found in ("hit", "miss")}
+        self.age = stats.histogram("forebay_metadata_age_ms")
+        stats.gauge("forebay_metadata_cached_topics", lambda: len(cache))
+
+    def handle(self, client: Client, frame: bytes, request: MetadataRequest) -> bool:
+        if request.authorized_operations:
+            self.answered["by_broker"].value += 1
+            return False
+        # Behind api_key, version and correlation id stands what is asked for.
+        Question(self, client, request, hash(frame[8:])).ask()
+        return True
+
+
+class Question:
+    """One request until it is answered."""
+
+    __slots__ = (
+        "_answer",
+        "_asked",
+        "_client",
+        "_everything",
+        "_found",
+        "_handler",
+        "_hash",
+        "_ids",
+        "_missing",
+        "_request",
+        "_timer",
+        "_told_at",
+    )
+
+    def __init__(self, handler: MetadataHandler, client: Client, request: MetadataRequest, question: int) -> None:
+        self._handler = handler
+        self._client = client
+        self._request = request
+        self._hash = question
+        self._answer = client.reserve_answer()
+        self._found: dict[str, CachedTopic]
+        self._ids: dict[bytes, CachedTopic | None] = {}
+        self._everything: list[CachedTopic] | None = None
+        self._missing = 0
+        self._asked = False
+        self._told_at: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def ask(self) -> None:
+        handler, request = self._handler, self._request
+        now = monotonic()
+        told = self._client.told
+        since, only_bad = NEVER, False
+        if told is not None and told.question == self._hash:
+            if now - told.at > PIPELINED_S:
+                since, only_bad = told.at, told.bad
+            else:
+                self._told_at = told.at
+        missing: list[tuple[str, float]] = []
+        missing_ids: list[bytes] = []
+        self._found, others = handler.cache.find_sound(request.names, now, NEVER if only_bad else since)
+        for name in others:
+            if len(name) > LONGEST_NAME:
+                self._found[name] = _error(name, error_codes.INVALID_TOPIC_EXCEPTION, now)
+                continue
+            known = self._find(name, now, since, only_bad)
+            if known is None:
+                missing.append((name, since))
+            else:
+                self._found[name] = known
+        for topic_id in request.ids:
+            name_of = handler.cache.name_of(topic_id)
+            known = self._find(name_of, now, since, only_bad) if name_of is not None else None
+            if known is None or known.topic.topic_id != topic_id:
+                missing_ids.append(topic_id)
+            else:
+                self._ids[topic_id] = known
+        if request.all_topics:
+            self._everything = handler.cache.everything(now, since)
+        handler.topics["hit"].value += len(self._found) + len(self._ids) + len(self._everything or ())
+        handler.topics["miss"].value += len(missing) + len(missing_ids)
+        asks_all = request.all_topics and self._everything is None
+        # Whatever is asked for brings the brokers with it. Who asks for them alone wants them anew as well.
+        alone = not (request.names or request.ids or request.all_topics)
+        asks_brokers = handler.cache.cluster(now, since if alone else NEVER) is None
+        self._missing = len(missing) + len(missing_ids) + asks_all + asks_brokers
+        if not self._missing:
+            handler.answered["from_cache"].value += 1
+            self._reply(now)
+            return
+        handler.answered["after_asking"].value += 1
+        self._client.hold(WAITS)  # as for Produce: a connection has one request at a time to wait for
+        self._asked = True
+        self._timer = handler.loop.call_later(handler.request_timeout, self._expired)
+        for name, fresh_since in missing:
+            handler.updater.ask_topic(name, fresh_since, request.allow_auto_topic_creation, self)
+        for topic_id in missing_ids:
+            self._ids[topic_id] = None
+            handler.updater.ask_id(topic_id, self)
+        if asks_all:
+            handler.updater.ask_all(since, self)
+        if asks_brokers:
+            handler.updater.ask_brokers(since if alone else NEVER, self)
+
+    def _find(self, name: str, now: float, since: float, only_bad: bool) -> CachedTopic | None:
+        """The topic, if this client may have it from the cache."""
+        known = self._handler.cache.find(name, now, NEVER if only_bad else since)
+        if known is None or not known.topic.error_code:
+            return known
+        if known.updated_at <= since:
+            return None
+        creates = self._request.allow_auto_topic_creation and self._handler.updater.may_create(name)
+        return None if creates and known.topic.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION else known
+
+    # What brokers told (metadata_updater.Asker)
+
+    def topic_told(self, name: str, known: CachedTopic) -> None:
+        self._found[name] = known
+        self._one_less()
+
+    def id_told(self, topic_id: bytes, known: CachedTopic | None) -> None:
+        self._ids[topic_id] = known
+        self._one_less()
+
+    def all_told(self, topics: list[CachedTopic]) -> None:
+        self._everything = topics
+        self._one_less()
+
+    def brokers_told(self) -> None:
+        self._one_less()
+
+    def _one_less(self) -> None:
+        self._missing -= 1
+        if not self._missing:
+            self._reply(monotonic())
+
+    def _expired(self) -> None:
+        handler, request = self._handler, self._request
+        handler.updater.drop(request.names, request.ids, self)
+        if handler.cache.brokers is None or (request.all_topics and self._everything is None):
+            self._end(None)
+            return
+        now = monotonic()
+        for name in request.names:
+            if name not in self._found:
+                self._found[name] = _error(name, error_codes.LEADER_NOT_AVAILABLE, now)
+        self._reply(now)
+
+    # The answer
+
+    def _reply(self, now: float) -> None:
+        handler, request, cache = self._handler, self._request, self._handler.cache
+        brokers = cache.brokers
+        assert brokers is not None
+        version = request.version
+        topics = [*self._found.values(), *(known for known in self._ids.values() if known is not None)]
+        if self._everything is not None:
+            topics += self._everything
+        sections, oldest, bad = cache.serve(topics, version, now)
+        for topic_id, of_id in self._ids.items():
+            if of_id is None:
+                unknown = Topic(error_codes.UNKNOWN_TOPIC_ID, None, topic_id, False, ())
+                sections.append(encode_topic(unknown, version))
+                bad = True
+        handler.age.observe(1000 * (now - oldest))
+        self._client.told = Told(self._hash, now if self._told_at is None else self._told_at, bad)
+        reachable: dict[int, Broker] = {}
+        for node_id, broker in brokers.there.items():
+            address = self._client.translate(node_id, broker.host, broker.port)
+            if address is not None:
+                reachable[node_id] = Broker(*address, broker.rack)
+        cluster = encode_cluster(version, reachable, brokers.cluster_id, brokers.controller_id)
+        self._end(assemble(version, request.correlation_id, cluster, sections))
+
+    def _end(self, frame: bytes | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._answer(frame)
+        if self._asked:
+            self._client.release(WAITS)
+
+
+def _error(name: str, code: int, now: float) -> CachedTopic:
+    return CachedTopic(name, Topic(code, name, NO_TOPIC_ID, False, ()), now, now)

@@ -1,0 +1,257 @@
+"""A client's own connection to its broker, for everything that no policy needs.
+
+In: the client's request frames, cut through as they arrive, and for each that will be answered an Expected. Out: the
+responses in the client's slots, cut through too, except those that name brokers: they are rewritten, or filtered.
+Requests keep the client's correlation ids, since nobody else speaks on this connection.
+
+    (none) → connecting → open → closed, and from there on to connecting again at the next request
+Opened when the first such request comes: a client that only produces costs its broker no connection. A broker that
+closes it while nothing is awaited has found it idle: that is no failure. One that closes it while something is awaited
+takes the client's connection with it, as if there were no proxy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol, cast
+
+from forebay_codecs.apis import FETCH, JOIN_GROUP, PRODUCE, SHARE_FETCH, SYNC_GROUP, Api, Treatment
+from forebay_codecs.errors import Malformed
+from forebay_codecs.fetch_response import FetchResponseFilter
+from forebay_codecs.frame import Frame, FrameSplitter, Head, Run
+from forebay_proxy.clients.response_orderer import ResponseOrderer, Slot
+
+MAX_RESPONSE = 0x7FFFFFFF
+"""A cut-through response is not held, so any size will do."""
+
+MAX_REWRITTEN = 256 << 20
+"""A response that is gathered to be rewritten: Metadata of a million partitions takes about 60 MB."""
+
+MAX_HELD = 256 * 1024
+"""Bytes of responses behind a slower one before the broker is not read any more: a few chunks of the event loop."""
+
+LONG_WAITS: Final = frozenset({FETCH, JOIN_GROUP, SYNC_GROUP, SHARE_FETCH})
+"""APIs whose answer may wait for new records, or for other members of a group."""
+
+Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(slots=True)
+class Expected:
+    """What becomes of the next response: into `slot`, treated as its API wants, or whole to `capture`."""
+
+    api: Api
+    version: int
+    client_correlation_id: int
+    slot: Slot | None = None
+    capture: Callable[[bytes | None], None] | None = None
+    behind: int = 0
+    """How many acks=0 requests went out before it: its response shows that they were not refused."""
+
+
+class OpaqueClient(Protocol):
+    """The client's side of the pair."""
+
+    orderer: ResponseOrderer
+
+    def translate(self, node_id: int, host: str, port: int, /) -> tuple[str, int] | None: ...
+
+    def upstream_paused(self, paused: bool) -> None:
+        """The broker takes no more bytes for now, or does again."""
+
+    def upstream_lost(self, why: str, awaited: Expected | None) -> None:
+        """`awaited` is the next request whose response will not come; None: records without acks were on their way."""
+
+    def upstream_left(self) -> None:
+        """The broker closed an idle connection."""
+
+    def upstream_malformed(self, error: Malformed) -> None: ...
+
+    def produce_answered(self, response: bytes, version: int) -> None:
+        """A broker's answer to a Produce request. Malformed as any decoder."""
+
+    def topics_changed(self) -> None:
+        """A response is here to a request that may have made, ended or moved topics."""
+
+
+class OpaqueConnection(asyncio.Protocol):
+    """See the module."""
+
+    def __init__(self, client: OpaqueClient) -> None:
+        self._client = client
+        self._transport: asyncio.Transport | None = None
+        self._waiting: list[Buffer] = []
+        self._expected: deque[Expected] = deque()
+        self._splitter = FrameSplitter(4, MAX_RESPONSE)
+        self._current: Expected | None = None
+        self._filter: FetchResponseFilter | None = None
+        self._prefix_left = 0
+        self._reading = True
+        self._client_slow = False
+        self._paused = False
+        self._unacknowledged = 0
+        """acks=0 requests sent. They have no response: a broker that refuses one closes the connection."""
+        self._settled = 0
+        """Of these, how many were followed by a response."""
+        self.closed = False
+
+    @property
+    def awaited(self) -> int:
+        return len(self._expected) + (self._current is not None)
+
+    @property
+    def owed(self) -> bool:
+        """An answer is awaited that the broker gives as soon as it can."""
+        return any(entry.api.key not in LONG_WAITS for entry in (self._current, *self._expected) if entry)
+
+    def expect(self, expected: Expected) -> None:
+        expected.behind = self._unacknowledged
+        self._expected.append(expected)
+
+    def sent_unacknowledged(self) -> None:
+        self._unacknowledged += 1
+
+    def write(self, buffers: list[Buffer]) -> None:
+        """Bytes of requests; kept until the connection stands (the client is not read meanwhile)."""
+        if self._transport is None:
+            self._waiting += [bytes(buffer) for buffer in buffers]
+        elif not self._transport.is_closing():
+            self._transport.writelines(buffers)
+
+    def client_slow(self, slow: bool) -> None:
+        """The client does not read its responses: read no more of them."""
+        self._client_slow = slow
+        self.adjust_reading()
+
+    def adjust_reading(self) -> None:
+        """Read the broker only while its responses can be passed on."""
+        wanted = not self._client_slow and self._client.orderer.held < MAX_HELD
+        if self._transport is None or self.closed or wanted == self._reading:
+            return
+        self._reading = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def close(self) -> None:
+        """Close once what was written has gone out: acks=0 records of a client that has left are still to be sent."""
+        self.closed = True
+        if self._transport is not None:
+            self._transport.close()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own class, of the same interface
+        if self.closed:
+            self._transport.abort()
+            return
+        if self._waiting:
+            self._transport.writelines(self._waiting)
+            self._waiting = []
+
+    def pause_writing(self) -> None:
+        self._paused = True
+        self._client.upstream_paused(True)
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._client.upstream_paused(False)
+
+    def data_received(self, data: bytes) -> None:
+        if self.closed:
+            return
+        try:
+            self._splitter.feed(data)
+            while not self.closed and (event := self._splitter.next_event()) is not None:
+                if isinstance(event, Head):
+                    self._begin(event)
+                elif isinstance(event, Frame):
+                    self._whole(event.data)
+                else:
+                    self._pass(event)
+        except Malformed as error:
+            self.close()
+            self._client.upstream_malformed(error)
+            return
+        self.adjust_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        was_closed, self.closed = self.closed, True
+        entries = [entry for entry in (self._current, *self._expected) if entry is not None]
+        captures = [entry.capture for entry in entries if entry.capture is not None]
+        awaited = self.awaited
+        self._splitter.clear()
+        self._expected.clear()
+        self._current = None
+        for capture in captures:
+            capture(None)
+        if was_closed:
+            return
+        if self._paused:
+            self.resume_writing()
+        if awaited > len(captures) or self._unacknowledged != self._settled:
+            self._client.upstream_lost(str(exc) if exc else "closed by the broker", entries[0] if entries else None)
+        else:
+            self._client.upstream_left()
+
+    # One response
+
+    def _begin(self, head: Head) -> None:
+        if not self._expected:
+            raise Malformed("a response to no request")
+        expected = self._current = self._expected.popleft()
+        if int.from_bytes(head.start, "big", signed=True) != expected.client_correlation_id:
+            raise Malformed("a response to another request than the next")
+        self._settled = expected.behind
+        treatment = expected.api.response_treatment(expected.version)
+        if expected.capture is not None or treatment in (Treatment.REWRITE, Treatment.LOCAL):
+            if head.size > MAX_REWRITTEN:
+                raise Malformed(f"a response of {head.size} bytes where brokers are named")
+            self._splitter.collect()
+            return
+        self._splitter.cut_through()
+        if treatment is Treatment.STREAM:
+            self._filter = FetchResponseFilter(expected.version, head.size, self._client.translate)
+            self._prefix_left = 4
+
+    def _whole(self, response: bytes) -> None:
+        expected = self._current
+        assert expected is not None
+        self._current = None
+        if expected.capture is not None:
+            expected.capture(response)
+        else:
+            assert expected.slot is not None
+            rewrite = expected.api.rewrite
+            told = rewrite(response, expected.version, self._client.translate) if rewrite is not None else response
+            self._client.orderer.write(expected.slot, len(told).to_bytes(4, "big") + told, True)
+        if expected.api.key == PRODUCE:
+            self._client.produce_answered(response, expected.version)
+
+    def _pass(self, run: Run) -> None:
+        expected = self._current
+        assert expected is not None
+        assert expected.slot is not None
+        if run.last:
+            self._current = None
+            if expected.api.changes_topics:
+                self._client.topics_changed()
+        if self._filter is None:
+            self._client.orderer.write(expected.slot, run.data, run.last)
+            return
+        prefix = min(self._prefix_left, len(run.data))
+        self._prefix_left -= prefix
+        pieces: list[bytes | memoryview] = [run.data[:prefix]] if prefix else []
+        if len(run.data) > prefix:
+            pieces += self._filter.feed(run.data, prefix, len(run.data))
+        if run.last:
+            self._filter = None
+            self._client.orderer.write(expected.slot, b"".join(pieces), True)
+        else:
+            for piece in pieces:
+                self._client.orderer.write(expected.slot, piece, False)

@@ -1,0 +1,1 @@
+"""The command `forebay` and what its subcommands print."""

@@ -1,0 +1,135 @@
+"""What `forebay clients` does: asks a running Forebay which clients there are, and shows them.
+
+In: the admin endpoint's URL, or the servers that clients are given: Forebay answers the ApiVersions of this command's
+own software name with its admin endpoint's address beside the versions, in a tagged field that all others skip.
+Out: text. ClientsError, one line for a person, where there is nobody to ask.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import socket
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from forebay_codecs import api_versions
+from forebay_codecs.errors import Malformed
+from forebay_proxy import __version__
+from forebay_proxy.commands.text_output import json_text, table_text
+from forebay_proxy.config.settings import HostPort
+from forebay_proxy.metrics.clients_seen import SOFTWARE
+
+PATH: Final = "/clients"
+TIMEOUT_S: Final = 10
+_ANYWHERE: Final = ("0.0.0.0", "::", "")
+_LONGEST_ANSWER: Final = 1 << 20
+_VERSION: Final = 3
+
+Row = dict[str, Any]
+
+
+class ClientsError(Exception):
+    """Nobody could be asked."""
+
+
+def discover(servers: Sequence[HostPort]) -> str:
+    """The URL of the admin endpoint of the Forebay that listens at one of `servers`."""
+    failures = []
+    for server in servers:
+        try:
+            admin = _ask(server)
+        except (OSError, Malformed, EOFError) as error:
+            failures.append(f"{server}: {error}")
+            continue
+        if admin is None:
+            raise ClientsError(f"{server} is not Forebay: it does not say where its admin endpoint is")
+        if not admin:
+            raise ClientsError(f"{server} has no admin endpoint: start it with --admin HOST:PORT")
+        host, _, port = admin.rpartition(":")
+        return f"http://{server.host if host.strip('[]') in _ANYWHERE else host}:{port}"
+    raise ClientsError(f"nobody answers: {'; '.join(failures)}")
+
+
+def _ask(server: HostPort) -> str | None:
+    request = api_versions.request(1, SOFTWARE, _VERSION, SOFTWARE, __version__)
+    with socket.create_connection(server, TIMEOUT_S) as connection, connection.makefile("rb") as answers:
+        connection.sendall(len(request).to_bytes(4, "big") + request)
+        size = int.from_bytes(_exactly(answers, 4), "big")
+        if size > _LONGEST_ANSWER:
+            raise Malformed(f"an answer of {size} bytes")
+        return api_versions.admin(_exactly(answers, size))
+
+
+def _exactly(answers: io.BufferedReader, size: int) -> bytes:
+    data = answers.read(size)
+    if len(data) < size:
+        raise EOFError("the connection was closed")
+    return data
+
+
+def fetch(url: str) -> list[Row]:
+    """What is told at `url` (with or without its path)."""
+    parts = urlsplit(url if "//" in url else f"//{url}", "http")
+    if parts.scheme != "http" or not parts.hostname:
+        raise ClientsError(f"{url}: http://HOST:PORT is wanted")
+    try:
+        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_S)
+        connection.request("GET", PATH)
+        response = connection.getresponse()
+        body = response.read()
+        connection.close()
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise ClientsError(f"{url}: {error}") from error
+    try:
+        rows: list[Row] = msgspec.json.decode(body)["clients"]
+    except (msgspec.DecodeError, KeyError, TypeError) as error:
+        raise ClientsError(f"{url} answers {response.status}, but not with clients: is it Forebay?") from error
+    return rows
+
+
+def as_json(rows: list[Row]) -> str:
+    return json_text(rows)
+
+
+def as_table(rows: list[Row], width: int | None) -> str:
+    """A line a client, those that Kafka 4 would not serve first, and what that comes to."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("client id", "software", "address", "open", "records/s", "last seen", "speaks", "Kafka 4"):
+        numbers = column in ("open", "records/s")
+        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        software = " ".join(filter(None, (row["software_name"], row["software_version"]))) or "?"
+        cells = (
+            row["client_id"] or "?",
+            software,
+            row["address"],
+            f"{row['connections']:,}",
+            f"{row['records_per_second']:,}",
+            datetime.fromtimestamp(row["last_seen"], UTC).strftime("%Y-%m-%d %H:%M:%SZ"),
+            ", ".join(f"{api} {_range(counts)}" for api, counts in row["requests"].items()),
+            _verdict(row),
+        )
+        table.add_row(*map(Text, cells))
+    lost = sum(not row["survives_kafka_4"] for row in rows)
+    return f"{table_text(table, width)}\n{len(rows)} clients, {lost} of them too old for Kafka 4."
+
+
+def _range(counts: dict[str, int]) -> str:
+    versions = sorted(map(int, counts))
+    first, last = versions[0], versions[-1]
+    return f"v{first}" if first == last else f"v{first}–{last}"
+
+
+def _verdict(row: Row) -> str:
+    if row["survives_kafka_4"]:
+        return "yes"
+    through = "only through Forebay" if row["bridged"] else "no"
+    return f"{through}: {', '.join(row['too_old_for_kafka_4'])}"

@@ -1,0 +1,1 @@
+"""The settings: what there is, which values are allowed, where they are read from."""

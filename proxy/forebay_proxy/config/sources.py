@@ -1,0 +1,225 @@
+"""Where settings are written, and how they come together: a TOML file, then FOREBAY_* variables, then the command line.
+
+In: the sources as they are. Out: Settings and where each value came from. What is wrong: one SettingsError that holds
+every problem at once, each with the setting's name, its value, where it was written and what is allowed.
+
+In the file `"linger.ms" = 5` and `[linger] ms = 5` are the same. (TOML allows a name either a value or a table, so who
+sets `partitioner` writes `"partitioner.sticky.batch.size"` in quotes.) A service called forebay makes Kubernetes set
+variables like FOREBAY_PORT and FOREBAY_SERVICE_HOST in every pod: these are not ours, and are ignored.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from forebay_proxy.config.settings import ALIASES, HostPort, Settings, conflicts
+from forebay_proxy.config.values import SETTINGS, render
+
+PREFIX: Final = "FOREBAY_"
+CONFIG_VARIABLE: Final = "FOREBAY_CONFIG"
+DEFAULT_ORIGIN: Final = "default"
+
+# What the build and the tests read, and what Kubernetes sets for services whose names begin with forebay.
+_NOT_SETTINGS: Final = re.compile(
+    r"FOREBAY_(CONFIG|NO_COMPILE|REQUIRE_COMPILE|TEST_\w+"
+    r"|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing to mend. `origin` says where it stands."""
+
+    name: str
+    value: str
+    origin: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.value} ({self.origin}): {self.message}" if self.value else self._bare()
+
+    def _bare(self) -> str:
+        return f"{self.name} ({self.origin}): {self.message}" if self.origin else f"{self.name}: {self.message}"
+
+
+class SettingsError(Exception):
+    """Settings with which there is no start. Its text has a line for each problem."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value as it was written, and where."""
+
+    name: str
+    value: object
+    origin: str
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Everything that may hold settings.
+
+    `assignments` are `name=value`, later ones winning; `flags` are {"--listen": ("listen", "0.0.0.0:9092")}.
+    """
+
+    config: str | None = None
+    environ: Mapping[str, str] = field(default_factory=dict)
+    assignments: Sequence[str] = ()
+    flags: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """`values` and `origins` have every setting that was given or has a default."""
+
+    values: Mapping[str, object]
+    origins: Mapping[str, str]
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(**{SETTINGS[name].attribute: value for name, value in self.values.items()})  # type: ignore[arg-type]
+
+
+def load(sources: Sources, partitioners: Collection[str], complete: bool = True) -> Loaded:
+    """Read all sources. `partitioners` are the names that `partitioner` may have.
+
+    With `complete`, the settings that have no default must be given.
+    """
+    problems: list[Problem] = []
+    given: dict[str, Given] = {}
+    for layer in (_file(sources, problems), _environment(sources), _command_line(sources, problems)):
+        given.update(_known(layer, problems))
+    values: dict[str, object] = {}
+    origins: dict[str, str] = {}
+    for name, setting in SETTINGS.items():
+        origins[name] = DEFAULT_ORIGIN
+        if name not in given:
+            if not setting.required:
+                values[name] = setting.default
+            elif complete:
+                problems.append(_missing(name))
+            continue
+        written = given[name]
+        origins[name] = written.origin
+        try:
+            values[name] = setting.parse(written.value)
+        except ValueError:
+            problems.append(
+                Problem(name, render(written.value), written.origin, f"must be {_allowed(name, partitioners)}")
+            )
+    if values.get("partitioner", "adaptive") not in partitioners:
+        message = f"must be {_allowed('partitioner', partitioners)}"
+        problems.append(Problem("partitioner", str(values["partitioner"]), origins["partitioner"], message))
+    problems += _conflicts(values, origins)
+    if problems:
+        raise SettingsError(problems)
+    return Loaded(values, origins)
+
+
+def _allowed(name: str, partitioners: Collection[str]) -> str:
+    return "one of " + ", ".join(sorted(partitioners)) if name == "partitioner" else SETTINGS[name].allowed
+
+
+def _missing(name: str) -> Problem:
+    flag = "--" + name.replace(".", "-")
+    ways = f"{flag}, {SETTINGS[name].variable} or {name} in the configuration file"
+    return Problem(name, "", "", f"must be given ({SETTINGS[name].allowed}), by {ways}")
+
+
+def _conflicts(values: Mapping[str, object], origins: Mapping[str, str]) -> Iterator[Problem]:
+    """Compare what could be read; a setting that could not stands in with its default, and keeps quiet."""
+    standing_in: dict[str, object] = {"bootstrap.servers": (), "listen": HostPort("", 0)}
+    filled = {name: values.get(name, standing_in.get(name, setting.default)) for name, setting in SETTINGS.items()}
+    for name, message in conflicts(Loaded(filled, origins).settings):
+        if name in values:
+            yield Problem(name, render(values[name]), origins[name], message)
+
+
+def _known(layer: Iterable[Given], problems: list[Problem]) -> dict[str, Given]:
+    """One source's settings by their proper names, without the unknown and the contradictory."""
+    found: dict[str, Given] = {}
+    for given in layer:
+        name = ALIASES.get(given.name, given.name)
+        if name not in SETTINGS:
+            problems.append(_unknown(given))
+        elif name in found and found[name].value != given.value:
+            first = found[name]
+            message = f"given twice: {first.name} = {render(first.value)} ({first.origin})"
+            problems.append(Problem(given.name, render(given.value), given.origin, message))
+        else:
+            found[name] = given
+    return found
+
+
+def _unknown(given: Given) -> Problem:
+    names = {_spelling(name): name for name in [*ALIASES, *SETTINGS]}
+    near = difflib.get_close_matches(_spelling(given.name), list(names), n=1)
+    message = "unknown setting; `forebay config` lists all"
+    if near:
+        name = names[near[0]]
+        message = f"unknown setting; the nearest is {name} ({SETTINGS[ALIASES.get(name, name)].allowed})"
+    return Problem(given.name, render(given.value), given.origin, message)
+
+
+def _spelling(name: str) -> str:
+    return name.lower().replace("_", ".").replace("-", ".")
+
+
+def _file(sources: Sources, problems: list[Problem]) -> list[Given]:
+    path = sources.config or sources.environ.get(CONFIG_VARIABLE)
+    if not path:
+        return []
+    origin = "--config" if sources.config else CONFIG_VARIABLE
+    try:
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        problems.append(Problem(path, "", origin, f"cannot be read: {error.strerror or error}"))
+    except UnicodeDecodeError:
+        problems.append(Problem(path, "", origin, "is not UTF-8 text"))
+    except tomllib.TOMLDecodeError as error:
+        problems.append(Problem(path, "", origin, f"is not TOML: {error}"))
+    else:
+        return list(_flattened(table, "", path))
+    return []
+
+
+def _flattened(table: Mapping[str, object], prefix: str, origin: str) -> Iterator[Given]:
+    for key, value in table.items():
+        name = prefix + key
+        setting = SETTINGS.get(name)
+        if isinstance(value, dict) and not (setting and setting.is_map):
+            yield from _flattened(value, name + ".", origin)
+        else:
+            yield Given(name, value, origin)
+
+
+def _environment(sources: Sources) -> list[Given]:
+    names = {setting.variable: setting.name for setting in SETTINGS.values()}
+    names |= {PREFIX + alias.upper().replace(".", "_"): alias for alias in ALIASES}
+    return [
+        Given(names.get(variable, variable[len(PREFIX) :].lower().replace("_", ".")), value, variable)
+        for variable, value in sorted(sources.environ.items())
+        if variable.startswith(PREFIX) and not _NOT_SETTINGS.fullmatch(variable)
+    ]
+
+
+def _command_line(sources: Sources, problems: list[Problem]) -> list[Given]:
+    assigned: dict[str, Given] = {}
+    for assignment in sources.assignments:
+        name, separator, value = assignment.partition("=")
+        name = name.strip()
+        if separator:
+            assigned[name] = Given(name, value.strip(), "--set")
+        else:
+            problems.append(Problem(name, "", "--set", "must be name=value"))
+    return [*assigned.values(), *(Given(name, value, flag) for flag, (name, value) in sources.flags.items())]

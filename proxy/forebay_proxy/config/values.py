@@ -1,0 +1,240 @@
+"""One setting by itself: what was written → its value, its value → text, and what is allowed.
+
+In: what a TOML file holds (any of its types) or a text (environment, command line). A text means the same wherever it
+stands: lists are separated by commas, maps are `1:19093,2:19094`, true and false are words.
+Out: a value of the setting's type, within its bounds. What cannot be one: ValueError; `allowed` says what could.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Final, Literal, get_args, get_origin
+
+import msgspec
+from msgspec import Meta
+
+from forebay_proxy.config.settings import (
+    INT_MAX,
+    MAX_PORT,
+    HostPort,
+    NodePorts,
+    Patterns,
+    Servers,
+    Settings,
+    is_host,
+)
+
+_TRUTH: Final = {"true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is known of one setting. `default` is msgspec.NODEFAULT where it must be given."""
+
+    name: str
+    attribute: str
+    kind: object
+    """Its type without annotations."""
+    metas: tuple[Meta, ...]
+    default: object
+
+    @property
+    def required(self) -> bool:
+        return self.default is msgspec.NODEFAULT
+
+    @property
+    def variable(self) -> str:
+        """Its name in the environment: linger.ms → FOREBAY_LINGER_MS."""
+        return "FOREBAY_" + self.attribute.upper()
+
+    @property
+    def is_map(self) -> bool:
+        return self.kind == NodePorts
+
+    @property
+    def _parser(self) -> _Parser:
+        return next(parser for kind, parser in _PARSERS if kind == self.kind)
+
+    @cached_property
+    def description(self) -> str:
+        return next(meta.description for meta in self.metas if meta.description)
+
+    @cached_property
+    def bounds(self) -> tuple[int, int] | None:
+        """Least and greatest value of a number."""
+        for meta in self.metas:
+            if meta.ge is not None and meta.le is not None:
+                return int(meta.ge), int(meta.le)
+        return None
+
+    @cached_property
+    def _said_to_be_allowed(self) -> str | None:
+        """In the setting's own words, where its type says too little."""
+        return next((str(meta.extra["allowed"]) for meta in self.metas if meta.extra), None)
+
+    @cached_property
+    def allowed(self) -> str:
+        if self.bounds:
+            return f"a whole number from {self.bounds[0]} to {self.bounds[1]}"
+        if get_origin(self.kind) is Literal:
+            return "one of " + ", ".join(get_args(self.kind))
+        if said := self._said_to_be_allowed:
+            return said
+        return self._parser.allowed
+
+    @cached_property
+    def brief(self) -> str:
+        """`allowed` for a column of a table."""
+        if self.bounds:
+            least, greatest = self.bounds
+            return f"{least} to {greatest}" if greatest < INT_MAX else f"at least {least}"
+        if get_origin(self.kind) is Literal:
+            return ", ".join(get_args(self.kind))
+        if said := self._said_to_be_allowed:
+            return said
+        return self._parser.brief
+
+    def parse(self, written: object) -> object:
+        if get_origin(self.kind) is Literal:
+            if written not in get_args(self.kind):
+                raise ValueError(written)
+            return written
+        value = self._parser.parse(written)
+        if self.bounds and isinstance(value, int) and not self.bounds[0] <= value <= self.bounds[1]:
+            raise ValueError(written)
+        return value
+
+
+@dataclass(frozen=True)
+class _Parser:
+    parse: Callable[[object], object]
+    allowed: str
+    brief: str
+
+
+def _text(written: object) -> str:
+    if not isinstance(written, str):
+        raise ValueError(written)
+    return written.strip()
+
+
+def _number(written: object) -> int:
+    if isinstance(written, str):
+        return int(written)
+    if isinstance(written, int) and not isinstance(written, bool):
+        return written
+    raise ValueError(written)
+
+
+def _share(written: object) -> float:
+    if isinstance(written, str | int | float) and not isinstance(written, bool) and 0 <= float(written) <= 1:
+        return float(written)
+    raise ValueError(written)
+
+
+def _truth(written: object) -> bool:
+    if isinstance(written, bool):
+        return written
+    truth = _TRUTH.get(_text(written).lower())
+    return _refuse(written) if truth is None else truth
+
+
+def _refuse(written: object) -> typing.NoReturn:
+    raise ValueError(written)
+
+
+def _port(written: object) -> int:
+    port = _number(written)
+    return port if 1 <= port <= MAX_PORT else _refuse(written)
+
+
+def _host_port(written: object) -> HostPort:
+    host, separator, port = _text(written).rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    bare = host[1:-1] if bracketed else host
+    # An address with colons must stand in brackets, or its end would be taken for the port.
+    if not separator or not is_host(bare) or (":" in bare) != bracketed:
+        raise ValueError(written)
+    return HostPort(bare, _port(port))
+
+
+def _elements(written: object) -> Iterable[object]:
+    if isinstance(written, str):
+        return [part.strip() for part in written.split(",") if part.strip()]
+    if isinstance(written, list | tuple):
+        return written
+    raise ValueError(written)
+
+
+def _servers(written: object) -> Servers:
+    return tuple(_host_port(element) for element in _elements(written)) or _refuse(written)
+
+
+def _patterns(written: object) -> Patterns:
+    return tuple(_text(element) or _refuse(written) for element in _elements(written))
+
+
+def _node_ports(written: object) -> NodePorts:
+    pairs: Iterable[tuple[object, object]]
+    if isinstance(written, dict):
+        pairs = written.items()
+    else:
+        pairs = [_text(element).partition(":")[::2] for element in _elements(written)]
+    ports: NodePorts = {}
+    for node_id, port in pairs:
+        number = _number(node_id)
+        if not 0 <= number < 2**31 or number in ports:
+            raise ValueError(written)
+        ports[number] = _port(port)
+    return ports
+
+
+def _maybe_host_port(written: object) -> HostPort | None:
+    return None if written == "" else _host_port(written)
+
+
+_HOST_PORT_ALLOWED: Final = f"host:port with a port from 1 to {MAX_PORT}"
+_PARSERS: Final[list[tuple[object, _Parser]]] = [
+    (int, _Parser(_number, "a whole number", "number")),
+    (float, _Parser(_share, "a number from 0 to 1", "0 to 1")),
+    (bool, _Parser(_truth, "true or false", "true, false")),
+    (str, _Parser(_text, "text", "text")),
+    (HostPort, _Parser(_host_port, _HOST_PORT_ALLOWED, "host:port")),
+    (HostPort | None, _Parser(_maybe_host_port, f"{_HOST_PORT_ALLOWED}, or empty", "host:port")),
+    (Servers, _Parser(_servers, f"{_HOST_PORT_ALLOWED}; several separated by commas", "host:port,…")),
+    (Patterns, _Parser(_patterns, "patterns with * ? [a-z], separated by commas", "pattern,…")),
+    (NodePorts, _Parser(_node_ports, "node id:port, several separated by commas", "id:port,…")),
+]
+
+
+def render(value: object) -> str:
+    """A value as a person would write it on the command line; `parse` reads it back."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, HostPort):
+        return str(value)
+    if isinstance(value, dict):
+        return ",".join(f"{key}:{render(element)}" for key, element in value.items())
+    if isinstance(value, list | tuple):
+        return ",".join(render(element) for element in value)
+    return str(value)
+
+
+def _settings() -> Iterable[Setting]:
+    for field in msgspec.structs.fields(Settings):
+        assert get_origin(field.type) is Annotated, field.name
+        kind, *metas = get_args(field.type)
+        default = field.default
+        if field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
+        yield Setting(field.encode_name, field.name, kind, tuple(metas), default)
+
+
+SETTINGS: Final = types.MappingProxyType({setting.name: setting for setting in _settings()})
+"""All settings by name, in the order in which they are explained."""

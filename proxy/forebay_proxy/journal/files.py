@@ -1,0 +1,256 @@
+"""The journal as files: a thread appends lines, rolls by size and time, compresses what is closed.
+
+    <journal.dir>/.<name>.inprogress          lines as they come; locked by who writes it
+    <journal.dir>/dt=2026-11-21/hour=09/<name>.jsonl.zst        closed: appears whole, never changes
+
+In: lines, from the event loop. Out: closed files. The loop is never held up: lines that do not fit into the queue, or
+that the disk does not take, are dropped and counted. An `.inprogress` that nobody holds a lock on was left behind by a
+process that ended badly; whoever opens or rolls next closes it, as it stands: a torn last line is the reader's to skip.
+
+<name> is host-pid-worker-<hex microseconds since 1970 when it was begun>.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import fcntl
+import os
+import queue
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import zstandard
+
+from forebay_policies.journal_rows import FILE_SUFFIX
+from forebay_proxy.errors import StartError
+from forebay_proxy.logs import RateLimited, get_logger
+
+IN_PROGRESS: Final = ".inprogress"
+CLOSE_S: Final = 10.0
+"""How long the end of the process waits for a slow disk."""
+LEVEL: Final = 1
+"""Of zstd: a sixth of the bytes. More costs several times as much, for little."""
+AT_ONCE: Final = 1 << 18
+"""Bytes. Each time that the thread has something to do costs the event loop two switches."""
+_COPY: Final = 1 << 20
+_OPEN_NAME: Final = re.compile(r"\.(?P<name>.+-(?P<began>[0-9a-f]+))" + re.escape(IN_PROGRESS))
+
+
+class JournalFiles:
+    """A Sink (see recorder.py). Sizes in bytes, times in seconds; `retention_bytes` −1: nothing is deleted."""
+
+    def __init__(
+        self,
+        folder: str,
+        worker: int,
+        segment_bytes: int,
+        roll_s: float,
+        queue_bytes: int,
+        retention_bytes: int,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._folder = Path(folder)
+        self._prefix = f"{socket.gethostname()}-{os.getpid()}-{worker}"
+        self._segment_bytes = segment_bytes
+        self._roll_s = roll_s
+        self._queue_bytes = queue_bytes
+        self._retention_bytes = retention_bytes
+        self._clock = clock
+        self._log = RateLimited(get_logger())
+        self._queue: queue.SimpleQueue[tuple[bytes, int] | None] = queue.SimpleQueue()
+        # Each number is written by one thread only: the loop's, or this one's own.
+        self._put = 0
+        self._taken = 0
+        self._dropped_by_loop = 0
+        self._dropped_by_disk = 0
+        self._segment: _Segment | None = None
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+
+    @property
+    def at_once(self) -> int:
+        return min(AT_ONCE, self._queue_bytes // 4)
+
+    @property
+    def dropped(self) -> int:
+        return self._dropped_by_loop + self._dropped_by_disk
+
+    def open(self) -> None:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._segment = _Segment(self._folder, self._prefix, self._clock())
+        except OSError as error:
+            raise StartError(f"journal.dir = {self._folder}: {error.strerror or error}") from error
+        self._thread.start()
+
+    def put(self, lines: bytes, rows: int) -> None:
+        if self._put - self._taken + len(lines) > self._queue_bytes:
+            self._dropped_by_loop += rows
+            self._log.warning("journal rows dropped: the disk is too slow", rows=rows)
+            return
+        self._put += len(lines)
+        self._queue.put((lines, rows))
+
+    async def close(self) -> None:
+        if not self._thread.is_alive():
+            return
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join, CLOSE_S)
+        if self._thread.is_alive():
+            get_logger().warning("the journal's disk did not take everything in time", waited_s=CLOSE_S)
+
+    # The thread
+
+    def _run(self) -> None:
+        self._guarded(self._adopt)
+        while True:
+            try:
+                item = self._queue.get(timeout=self._until_roll())
+            except queue.Empty:
+                item = (b"", 0)
+            if item is None:
+                break
+            lines, rows = item
+            if lines:
+                self._write(lines, rows)
+                self._taken += len(lines)
+            if self._segment is not None and self._segment.over(self._clock(), self._segment_bytes, self._roll_s):
+                self._guarded(self._roll)
+        self._guarded(self._roll)
+
+    def _until_roll(self) -> float:
+        return 60.0 if self._segment is None else max(0.0, self._segment.ends_at(self._roll_s) - self._clock())
+
+    def _write(self, lines: bytes, rows: int) -> None:
+        try:
+            if self._segment is None:
+                self._segment = _Segment(self._folder, self._prefix, self._clock())
+            self._segment.append(lines)
+        except OSError as error:
+            self._dropped_by_disk += rows
+            self._log.warning("journal rows dropped: the disk does not take them", rows=rows, error=str(error))
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """What fails now is tried again with the next roll, or by the next start."""
+        try:
+            work()
+        except OSError as error:
+            self._log.warning("a journal file could not be closed yet", error=str(error))
+
+    def _roll(self) -> None:
+        segment, self._segment = self._segment, None
+        if segment is not None:
+            segment.close()
+        self._adopt()
+        self._forget_oldest()
+
+    def _adopt(self) -> None:
+        """Close every file that nobody writes any more: one's own of just now, and what crashes left behind."""
+        for path in self._folder.glob(f".*{IN_PROGRESS}"):
+            if _OPEN_NAME.fullmatch(path.name):
+                _close_left_behind(path)
+
+    def _forget_oldest(self) -> None:
+        if self._retention_bytes < 0:
+            return
+        files = sorted(_closed_files(self._folder), key=_began_us)
+        excess = sum(path.stat().st_size for path in files) - self._retention_bytes
+        for path in files:
+            if excess <= 0:
+                return
+            excess -= path.stat().st_size
+            path.unlink(missing_ok=True)
+            self._log.warning("journal file deleted: journal.retention.bytes is reached", file=path.name)
+
+
+class _Segment:
+    """The file that is being written, locked."""
+
+    def __init__(self, folder: Path, prefix: str, now: float) -> None:
+        self._began = now
+        self._size = 0
+        self._path = folder / f".{prefix}-{int(now * 1_000_000):x}{IN_PROGRESS}"
+        self._file = self._opened()
+
+    def _opened(self) -> BinaryIO:
+        while True:
+            file: BinaryIO = self._path.open("xb", buffering=0)
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if self._path.exists():
+                return file
+            file.close()  # another process took it for left behind, before it was locked
+
+    def append(self, lines: bytes) -> None:
+        """All of them or, where OSError is raised, none."""
+        try:
+            view = memoryview(lines)
+            while view:
+                view = view[self._file.write(view) :]
+        except OSError:
+            with suppress(OSError):
+                self._file.truncate(self._size)
+                self._file.seek(self._size)
+            raise
+        self._size += len(lines)
+
+    def ends_at(self, roll_s: float) -> float:
+        """When it has lived long enough, or its hour is over."""
+        return min(self._began + roll_s, (self._began // 3600 + 1) * 3600)
+
+    def over(self, now: float, segment_bytes: int, roll_s: float) -> bool:
+        return self._size >= segment_bytes or now >= self.ends_at(roll_s)
+
+    def close(self) -> None:
+        """Free for `_close_left_behind`; an empty one is not kept."""
+        if not self._size:
+            self._path.unlink(missing_ok=True)
+        self._file.close()
+
+
+def _close_left_behind(path: Path) -> None:
+    """Compress it to where it belongs, unless somebody writes it or another process is at it."""
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        if not path.exists():
+            return  # another process was faster
+        match = _OPEN_NAME.fullmatch(path.name)
+        assert match is not None
+        if os.fstat(file.fileno()).st_size:
+            began = datetime.datetime.fromtimestamp(int(match["began"], 16) / 1_000_000, datetime.UTC)
+            place = path.parent / f"dt={began:%Y-%m-%d}" / f"hour={began:%H}"
+            place.mkdir(parents=True, exist_ok=True)
+            _compress(file, place / (match["name"] + FILE_SUFFIX))
+        path.unlink()
+
+
+def _compress(source: BinaryIO, target: Path) -> None:
+    unfinished = target.with_name(f".{target.name}")
+    try:
+        with unfinished.open("wb") as out:
+            zstandard.ZstdCompressor(LEVEL).copy_stream(source, out, read_size=_COPY, write_size=_COPY)
+            out.flush()
+            os.fsync(out.fileno())
+        unfinished.rename(target)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def _closed_files(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.glob(f"dt=*/hour=*/*{FILE_SUFFIX}") if not path.name.startswith("."))
+
+
+def _began_us(path: Path) -> int:
+    """By its name; a foreign file counts as the newest."""
+    with suppress(ValueError):
+        return int(path.name.removesuffix(FILE_SUFFIX).rpartition("-")[2], 16)
+    return 1 << 63

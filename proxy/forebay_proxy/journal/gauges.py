@@ -1,0 +1,35 @@
+"""How a process stands, once a second, as a row of the journal: read from its metrics."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from forebay_policies.journal_rows import GaugeRow
+from forebay_proxy.journal.recorder import Journal
+from forebay_proxy.metrics.registry import Stats
+
+
+def gauge_row(journal: Journal, stats: Stats) -> GaugeRow:
+    def now(name: str, **labels: str) -> int:
+        return int(stats.value(f"forebay_{name}", **labels))
+
+    return GaugeRow(
+        time_us=journal.time_us(monotonic()),
+        worker=journal.worker,
+        process=journal.process,
+        started_us=journal.started_us,
+        pool_bytes=now("buffer_memory_total_bytes"),
+        pool_available_bytes=now("buffer_memory_available_bytes"),
+        pool_waiters=now("buffer_memory_waiters"),
+        queued_bytes=now("queued_bytes"),
+        queued_batches=now("queued_batches"),
+        queued_request_bytes=now("queued_request_bytes"),
+        in_flight_requests=now("in_flight_requests"),
+        client_connections=sum(now("connections", listener=kind) for kind in ("bootstrap", "node")),
+        upstream_connections=now("upstream_connections"),
+        pool_waits_total=now("pool_waits_total"),
+        metadata_hits_total=now("metadata_topics_total", found="hit"),
+        metadata_misses_total=now("metadata_topics_total", found="miss"),
+        metadata_waits_total=now("metadata_requests_total", answered="after_asking"),
+        rows_dropped_total=now("journal_rows_dropped_total"),
+    )

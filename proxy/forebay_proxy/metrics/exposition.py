@@ -1,0 +1,103 @@
+"""A snapshot in the text form that Prometheus reads.
+
+Always that form, never OpenMetrics, which sees one name in forebay_connections and forebay_connections_total.
+Each histogram appears as a Prometheus histogram with one bucket a doubling (its own buckets are finer); a windowed one
+also as gauges <name>_max, _p50, _p99 and _p999, and its rate, which are about the last window (see registry.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeVar
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from forebay_proxy.metrics.catalog import METRICS, Metric
+from forebay_proxy.metrics.registry import HistogramData, Key, LabelValues, Snapshot, percentile
+
+T = TypeVar("T")
+
+PERCENTILES: Final = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
+
+
+def expose(snapshot: Snapshot, version: str) -> tuple[bytes, str]:
+    """(body, content type) for one scrape."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(SnapshotCollector(snapshot, version))
+    return generate_latest(registry), CONTENT_TYPE_LATEST
+
+
+class SnapshotCollector(Collector):
+    """Families of everything in a snapshot, in the order of the table."""
+
+    def __init__(self, snapshot: Snapshot, version: str) -> None:
+        self._snapshot = snapshot
+        self._version = version
+
+    def collect(self) -> Iterator[Family]:
+        build = GaugeMetricFamily("forebay_build_info", "The version that runs.", labels=["version"])
+        build.add_metric([self._version], 1)
+        yield build
+        yield from _simple(self._snapshot.counters, CounterMetricFamily)
+        yield from _simple(self._snapshot.gauges, GaugeMetricFamily)
+        for metric, samples in _by_metric(self._snapshot.histograms):
+            yield _histogram(metric, samples)
+            if metric.windowed:
+                yield from _window(metric, samples)
+
+
+def _by_metric(values: Mapping[Key, T]) -> Iterator[tuple[Metric, list[tuple[LabelValues, T]]]]:
+    for name, metric in METRICS.items():
+        samples = [(labels, value) for (key_name, labels), value in values.items() if key_name == name]
+        if samples:
+            yield metric, samples
+
+
+def _simple(
+    values: Mapping[Key, float], family_of: type[CounterMetricFamily] | type[GaugeMetricFamily]
+) -> Iterator[Family]:
+    for metric, samples in _by_metric(values):
+        family = family_of(metric.name, metric.help, labels=list(metric.labels))
+        for labels, value in samples:
+            family.add_metric(list(labels), value)
+        yield family
+
+
+def _histogram(metric: Metric, samples: list[tuple[LabelValues, HistogramData]]) -> Family:
+    family = HistogramMetricFamily(metric.name, metric.help, labels=list(metric.labels))
+    for labels, data in samples:
+        family.add_metric(list(labels), list(_cumulated(metric, data)), data.sum)
+    return family
+
+
+def _cumulated(metric: Metric, data: HistogramData) -> Iterator[tuple[str, float]]:
+    """(upper bound, observations up to it) of every bound that is shown, +Inf at last."""
+    reached = 0
+    for index, bound in enumerate(metric.buckets):
+        reached += data.counts[index]
+        if index % metric.shown_every == 0:
+            yield str(bound), reached
+    yield "+Inf", reached + data.counts[-1]
+
+
+def _window(metric: Metric, samples: list[tuple[LabelValues, HistogramData]]) -> Iterator[Family]:
+    names = list(metric.labels)
+    most = GaugeMetricFamily(f"{metric.name}_max", f"{metric.help} Greatest of the last window.", labels=names)
+    for labels, data in samples:
+        most.add_metric(list(labels), data.recent_max)
+    yield most
+    for suffix, share in PERCENTILES.items():
+        about = f"{metric.help} Percentile of the last window."
+        family = GaugeMetricFamily(f"{metric.name}_{suffix}", about, labels=names)
+        for labels, data in samples:
+            family.add_metric(list(labels), percentile(data.recent, metric.buckets, data.recent_max, share))
+        yield family
+    if metric.rate:
+        family = GaugeMetricFamily(metric.rate, "Batches flushed per second over the last window.", labels=names)
+        for labels, data in samples:
+            family.add_metric(list(labels), data.rate)
+        yield family

@@ -1,0 +1,105 @@
+"""The counters of client connections and of batches, looked up once, so that counting is an addition."""
+
+from __future__ import annotations
+
+import time
+
+from forebay_codecs.apis import APIS
+from forebay_policies.producer_batch import ProducerBatch
+from forebay_proxy.metrics.catalog import FLUSH_REASONS, FRAME_REASONS
+from forebay_proxy.metrics.clients_seen import SeenClient
+from forebay_proxy.metrics.registry import Stats
+
+
+class TrafficMetrics:
+    """What happens on client connections."""
+
+    def __init__(self, stats: Stats) -> None:
+        self._clients = stats.clients
+        self._open = {"bootstrap": 0, "node": 0}
+        self._total = {kind: stats.counter("forebay_connections_total", listener=kind) for kind in self._open}
+        for kind in self._open:
+            stats.gauge("forebay_connections", lambda kind=kind: self._open[kind], listener=kind)  # type: ignore[misc]
+        self._requests = {api.name: stats.counter("forebay_requests_total", api=api.name) for api in APIS.values()}
+        self._bytes_in = stats.counter("forebay_request_bytes_total", side="client")
+        self._bytes_out = stats.counter("forebay_response_bytes_total", side="client")
+        self._refused = {
+            reason: stats.counter("forebay_frames_refused_total", reason=reason) for reason in FRAME_REASONS
+        }
+        self._unread = {api: stats.counter("forebay_requests_unread_total", api=api) for api in ("Metadata", "Produce")}
+        self._client_errors = stats.counter("forebay_errors_total", side="client", kind="protocol")
+        self._too_old = stats.counter("forebay_errors_total", side="client", kind="too_old")
+        self._cut_off = stats.counter("forebay_errors_total", side="client", kind="connection_lost")
+        self._upstream_lost = stats.counter("forebay_errors_total", side="upstream", kind="connection_lost")
+        self._upstream_protocol = stats.counter("forebay_errors_total", side="upstream", kind="protocol")
+        self._connect_failed = stats.counter("forebay_errors_total", side="upstream", kind="connect")
+
+    def opened(self, node_id: int | None) -> None:
+        kind = "bootstrap" if node_id is None else "node"
+        self._open[kind] += 1
+        self._total[kind].value += 1
+
+    def closed(self, node_id: int | None) -> None:
+        self._open["bootstrap" if node_id is None else "node"] -= 1
+
+    def named(
+        self, client_id: str | None, address: str, software: str | None, software_version: str | None
+    ) -> SeenClient:
+        """A connection has said whose it is."""
+        return self._clients.connected(client_id, address, software, software_version, time.time())
+
+    def gone(self, client: SeenClient) -> None:
+        self._clients.gone(client, time.time())
+
+    def request(self, api: str) -> None:
+        self._requests[api].value += 1
+
+    def requests_in(self, size: int) -> None:
+        self._bytes_in.value += size
+
+    def responses_out(self, size: int) -> None:
+        self._bytes_out.value += size
+
+    def refused(self, reason: str) -> None:
+        self._refused[reason].value += 1
+        self._client_errors.value += not reason.startswith("max_connections")
+
+    def unread(self, api: str) -> None:
+        """A request that cannot be read here went to the broker as it came."""
+        self._unread[api].value += 1
+
+    def cut_off(self) -> None:
+        """A client left in the middle of a frame."""
+        self._cut_off.value += 1
+
+    def too_old(self, client: SeenClient, api_key: int, version: int) -> bool:
+        """A broker closed a client for a version that it does not take. True: of this one that was not known."""
+        self._too_old.value += 1
+        return self._clients.too_old(client, api_key, version)
+
+    def upstream_lost(self) -> None:
+        self._upstream_lost.value += 1
+
+    def upstream_protocol(self) -> None:
+        self._upstream_protocol.value += 1
+
+    def connect_failed(self) -> None:
+        self._connect_failed.value += 1
+
+
+class FlushMetrics:
+    """What leaves for the brokers, and why just then."""
+
+    def __init__(self, stats: Stats) -> None:
+        self._linger = stats.histogram("forebay_batch_linger_time_ms")
+        self._records = stats.histogram("forebay_batch_records")
+        self._bytes = stats.histogram("forebay_batch_bytes")
+        self._reasons = {
+            reason: stats.counter("forebay_batches_flushed_total", reason=reason) for reason in FLUSH_REASONS
+        }
+
+    def flushed(self, batch: ProducerBatch, now: float) -> None:
+        self._linger.observe((now - batch.opened_at) * 1000)
+        self._records.observe(batch.record_count)
+        self._bytes.observe(batch.size)
+        self._reasons[batch.flush_reason].value += 1

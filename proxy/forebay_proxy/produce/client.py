@@ -1,0 +1,46 @@
+"""The client of a Produce request, as the produce path sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from forebay_proxy.produce.completion import OnDone
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Client(Protocol):
+    """What the produce path needs of the connection that a request came on."""
+
+    @property
+    def host(self) -> str:
+        """Where the client is."""
+
+    @property
+    def number(self) -> int:
+        """Of the connection, within this process."""
+
+    def reserve(self, acks: int) -> OnDone:
+        """Keep the response's place (none for acks=0). Called with the response frame, once."""
+
+    def hold(self, why: str) -> None:
+        """Take no further requests until released."""
+
+    def release(self, why: str) -> None: ...
+
+    def produced(self, records: int) -> None:
+        """It has sent so many records."""
+
+    def when_alone(self, ready: Callable[[], None]) -> None:
+        """Call `ready` once a single Produce request of the connection is unanswered: the one that asks."""
+
+    def send_own(
+        self,
+        frame: list[Buffer],
+        version: int,
+        correlation_id: int,
+        acks: int,
+        on_answer: Callable[[bytes | None], None],
+    ) -> None:
+        """A Produce request of the proxy's on the client's own upstream connection; None: the connection was lost."""

@@ -1,0 +1,58 @@
+"""Ends the wait of produce requests whose time is up.
+
+In: completions with a deadline. Out: `expire()` on each that is still open then, within INTERVAL seconds.
+The live ones are looked through a few times a second, which costs less than a timer for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+
+from forebay_policies.accumulator import Accumulator
+from forebay_proxy.logs import get_logger
+from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.produce.completion import ProduceCompletion
+
+log = get_logger()
+
+INTERVAL = 0.25
+
+
+class Deadlines:
+    """Guarantees that no request waits longer than its deadline. What the expired ones held is freed right away."""
+
+    def __init__(self, stats: Stats, accumulator: Accumulator) -> None:
+        self._live: dict[ProduceCompletion, None] = {}
+        self._loop = asyncio.get_running_loop()
+        self._accumulator = accumulator
+        self._expired = stats.counter("forebay_errors_total", side="internal", kind="expired")
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def add(self, completion: ProduceCompletion) -> None:
+        self._live[completion] = None
+        if self._timer is None:
+            self._timer = self._loop.call_later(INTERVAL, self._sweep)
+
+    def remove(self, completion: ProduceCompletion) -> None:
+        self._live.pop(completion, None)
+
+    def _sweep(self) -> None:
+        self._timer = None
+        now = monotonic()
+        due = [completion for completion in self._live if completion.deadline <= now]
+        for completion in due:
+            completion.expire()
+        if due:
+            self._expired.value += len(due)
+            log.warning("produce requests not acknowledged in time", requests=len(due))
+            self._accumulator.drop_done(now)
+        if self._live and self._timer is None:  # a client that was just answered may have sent more
+            self._timer = self._loop.call_later(INTERVAL, self._sweep)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()

@@ -1,0 +1,189 @@
+"""What a broker's answer to a batch, or its silence, means for the records in it.
+
+In: a drained batch and its partition's answer, a lost connection, a broker that cannot be reached, a topic that is
+gone. Out: every part of the batch told to its owner exactly once, or the batch in a queue again. The rule for which is
+which stands in policies.retry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+from time import monotonic
+from typing import Final
+
+from forebay_codecs import error_codes
+from forebay_codecs.produce_response import PartitionResponse
+from forebay_policies import retry
+from forebay_policies.accumulator import Accumulator, PartitionQueue
+from forebay_policies.journal_rows import BatchFate
+from forebay_policies.producer_batch import ProducerBatch
+from forebay_policies.retry import Verdict
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.journal.recorder import Journal
+from forebay_proxy.logs import RateLimited, get_logger
+from forebay_proxy.metrics.registry import Stats
+
+log = RateLimited(get_logger())
+
+_FATES: Final[Mapping[Verdict, BatchFate]] = {
+    Verdict.ACKNOWLEDGED: "acknowledged",
+    Verdict.RETRY: "retried",
+    Verdict.SPLIT: "split",
+    Verdict.UNKNOWN: "unknown",
+    Verdict.ANSWER: "refused",
+}
+
+
+class Delivery:
+    """See the module. `leader_changed` is told (topic, partition, and leader and epoch where the broker named them),
+    `acknowledged` how many seconds a batch of the partition took from its opening on."""
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        settings: Settings,
+        stats: Stats,
+        leader_changed: Callable[[str, int, tuple[int, int] | None], None],
+        acknowledged: Callable[[PartitionQueue, float], None],
+        rng: Random,
+        journal: Journal | None = None,
+    ) -> None:
+        self._accumulator = accumulator
+        self._backoff = settings.retry_backoff_ms / 1000
+        self._backoff_max = settings.retry_backoff_max_ms / 1000
+        self._leader_changed = leader_changed
+        self._acknowledged = acknowledged
+        self._rng = rng
+        self._loop = asyncio.get_running_loop()
+        self._latency = stats.histogram("forebay_produce_latency_ms")
+        self._retries = {
+            reason: stats.counter("forebay_retries_total", reason=reason)
+            for reason in ("repartitioned", "backoff", "split", "unreachable")
+        }
+        self._broker_errors = stats.counter("forebay_errors_total", side="upstream", kind="answered")
+        self._unknown = stats.counter("forebay_errors_total", side="upstream", kind="outcome_unknown")
+        self._journal = journal
+
+    def answered(self, queue: PartitionQueue, batch: ProducerBatch, response: PartitionResponse) -> None:
+        verdict = retry.judge(response.error_code, response.base_offset, len(batch.parts))
+        now = monotonic()
+        if self._journal is not None:
+            self._journal.batch(queue, batch, now, _FATES[verdict], response.error_code, response.base_offset)
+        if verdict is Verdict.ACKNOWLEDGED:
+            seconds = now - batch.opened_at
+            self._latency.observe(seconds * 1000)
+            self._acknowledge(batch, response)
+            self._finish(queue, batch, now)
+            if not batch.tries:  # else it tells of what failed before
+                self._acknowledged(queue, seconds)
+        elif verdict is Verdict.RETRY:
+            self._retry(queue, batch, response, now)
+        elif verdict is Verdict.UNKNOWN:
+            self._unknown.value += 1
+            self._leader_changed(queue.topic.name, queue.index, response.current_leader)
+            self.fail(queue, batch, error_codes.REQUEST_TIMED_OUT, "the leader changed before all replicas had it")
+        elif verdict is Verdict.SPLIT:
+            self._retries["split"].value += 1
+            numbers = self._accumulator.next_number(), self._accumulator.next_number()
+            self._accumulator.replace(queue, batch, batch.halves(numbers, now), now)
+        else:
+            self._broker_errors.value += 1
+            self.fail(queue, batch, response.error_code, response.error_message, response.record_errors)
+
+    def fail(
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        error_code: int,
+        message: str | None,
+        record_errors: list[tuple[int, str | None]] | None = None,
+    ) -> None:
+        """Tell every owner. Record numbers are passed on only where they are the client's own."""
+        told = record_errors if record_errors and len(batch.parts) == 1 and batch.parts[0].whole else []
+        for part in batch.parts:
+            try:
+                part.owner.failed(part, error_code, message, told)
+            except Exception as error:
+                _not_told(error)
+        self._finish(queue, batch, monotonic())
+
+    def lost(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """The connection ended after the batch was written: it may be appended. Another attempt is the client's."""
+        self._unknown.value += 1
+        if self._journal is not None:
+            code = error_codes.REQUEST_TIMED_OUT
+            self._journal.batch(queue, batch, monotonic(), "unknown", code, -1)
+        self.fail(
+            queue, batch, error_codes.REQUEST_TIMED_OUT, "the connection to the broker was lost before it answered"
+        )
+
+    def unreachable(self, node_id: int) -> None:
+        """Nothing was written to this broker: what may go elsewhere goes at once, the rest waits."""
+        now = monotonic()
+        for queue in self._accumulator.ready_queues(node_id):
+            for batch in [batch for batch in queue.batches if batch.lane.movable and batch.ready]:
+                if not self._move(queue, batch, now):
+                    break
+                self._retries["unreachable"].value += 1
+
+    def gone(self, queues: Iterable[PartitionQueue]) -> None:
+        """The brokers do not know these partitions any more."""
+        for queue in queues:
+            while queue.batches:
+                batch = queue.batches[0]
+                self._accumulator.take_out(queue, batch)
+                self.fail(
+                    queue, batch, error_codes.UNKNOWN_TOPIC_OR_PARTITION, "the topic or partition no longer exists"
+                )
+
+    def _acknowledge(self, batch: ProducerBatch, response: PartitionResponse) -> None:
+        offset, time, start = response.base_offset, response.log_append_time, response.log_start_offset
+        for part in batch.parts:
+            try:
+                part.owner.acknowledged(part, offset, time, start)
+            except Exception as error:
+                _not_told(error)
+
+    def _finish(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> None:
+        self._accumulator.completed(queue, batch, now)
+
+    def _retry(self, queue: PartitionQueue, batch: ProducerBatch, response: PartitionResponse, now: float) -> None:
+        log.info(
+            "batch not taken by its broker",
+            topic=queue.topic.name,
+            partition=queue.index,
+            error_code=response.error_code,
+            tries=batch.tries + 1,
+        )
+        self._leader_changed(queue.topic.name, queue.index, response.current_leader)
+        batch.tries += 1
+        if batch.tries == 1 and batch.lane.movable and self._move(queue, batch, now):
+            self._retries["repartitioned"].value += 1
+            return
+        self._retries["backoff"].value += 1
+        self._accumulator.landed(queue, batch)
+        self._accumulator.send_back(queue, (batch,), True, now)
+        pause = retry.backoff(batch.tries - 1, self._backoff, self._backoff_max, self._rng)
+        self._loop.call_later(pause, self._resume, queue)
+
+    def _resume(self, queue: PartitionQueue) -> None:
+        self._accumulator.resume(queue, monotonic())
+
+    def _move(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> bool:
+        """To the least loaded partition of another broker that can be reached; False where there is none."""
+        topic = queue.topic
+        loads = topic.loads()
+        others = [index for index in topic.available if topic.leaders[index] != queue.leader]
+        if not others:
+            return False
+        target = topic.queue(min(others, key=lambda index: loads.get(index, 0)))
+        self._accumulator.move(batch, queue, target, now)
+        return True
+
+
+def _not_told(error: Exception) -> None:
+    """A fault of ours towards one client, which its deadline answers: the batch's other clients, and those who wait
+    for its partition, must not have it too."""
+    log.error("a client could not be told what became of its records", exc_info=error)

@@ -1,0 +1,325 @@
+"""The produce path from a client's request to the accumulator.
+
+In: one Produce frame of v0–v12. Out: False, where no batch of it may be touched: the caller then forwards the frame as
+it came. Else its records are in the accumulator sooner or later, and one completion answers:
+    wanted topics known? → sort → memory? → append
+A request waits, and its connection with it, for the metadata of its topics and then for memory, first come first
+served. Untouched batches beside touched ones go on in a request of their own on the client's own upstream connection.
+Where they are untouched because they could not be opened, the request waits until the client's earlier ones are
+answered, and its later ones wait for it: they would overtake each other on their two ways.
+Appending itself never waits: metadata is known and memory suffices when it begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+
+from forebay_codecs import error_codes, produce_request, produce_response
+from forebay_codecs.errors import Malformed
+from forebay_codecs.produce_request import ProduceRequest
+from forebay_policies.accumulator import Accumulator
+from forebay_policies.buffer_pool import Waiter
+from forebay_policies.partitioner import Partitioner
+from forebay_policies.producer_batch import Lane, Part
+from forebay_proxy.brokers.cluster import Cluster
+from forebay_proxy.brokers.metadata_updater import MetadataUpdater
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.produce.client import Buffer, Client
+from forebay_proxy.produce.completion import ProduceCompletion
+from forebay_proxy.produce.deadlines import Deadlines
+from forebay_proxy.produce.ledger import Ledger
+from forebay_proxy.produce.sorting import Seen, Sorted, Sorter, Touched, Untouched
+
+SHORTEST_WAIT = 1.0
+"""Seconds. Some clients send timeouts of a few ms with acks=1, where brokers do not look at them: they must live."""
+
+ACKS = (-1, 0, 1)
+
+WAITS = "produce"
+"""Why a client is held while its request waits for metadata or memory."""
+
+
+class ProduceHandler:
+    """See the module. `partitioner_of` gives each topic its partitioner."""
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        sorter: Sorter,
+        partitioner_of: Callable[[str], Partitioner],
+        cluster: Cluster,
+        updater: MetadataUpdater,
+        deadlines: Deadlines,
+        settings: Settings,
+        stats: Stats,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self.accumulator = accumulator
+        self.ledger = ledger
+        self.sorter = sorter
+        self.cluster = cluster
+        self.updater = updater
+        self.deadlines = deadlines
+        self.loop = asyncio.get_running_loop()
+        self._partitioner_of = partitioner_of
+        self._delivery_timeout = settings.delivery_timeout_ms / 1000
+        self._lingers = settings.linger_ms > 0
+        self._requests = stats.counter("forebay_produce_requests_total", side="client")
+        self._moved = stats.counter("forebay_records_total", fate="moved")
+        self._kept = stats.counter("forebay_records_total", fate="kept")
+        stats.counter_from("forebay_pool_waits_total", lambda: accumulator.pool.waits)
+
+    def handle(self, client: Client, frame: bytes, request: ProduceRequest) -> bool:
+        self._requests.value += 1
+        seen = self.sorter.look(frame, request)
+        old = request.version < produce_request.RECORD_BATCHES_FROM
+        if not old and all(entry.reason is not None for entry in seen):
+            client.produced(self.sorter.count_untouched(seen))
+            if self.ledger is not None:
+                self.ledger.passed_on(client, request, seen)
+            return False
+        arrival = Arrival(self, client, frame, request, seen)
+        if request.acks in ACKS:
+            arrival.proceed()
+        else:
+            arrival.refuse(error_codes.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}")
+        return True
+
+    def hurry(self) -> None:
+        """A client may send no more until it is answered: to linger for what it would send is to wait for nothing."""
+        if self._lingers:
+            self.accumulator.flush_all(monotonic())
+
+    def deadline(self, request: ProduceRequest) -> float:
+        wait = min(self._delivery_timeout, max(SHORTEST_WAIT, request.timeout_ms / 1000))
+        return monotonic() + wait
+
+    def unknown(self, topic: str, partition: int) -> bool:
+        state = self.cluster.usable(topic)
+        return state is None or not 0 <= partition < state.queues.partition_count
+
+    def refusal(self, topic: str) -> tuple[int, str]:
+        """Why a partition that is unknown after asking is refused: as the brokers said, if they did."""
+        state = self.cluster.topics.get(topic)
+        code = state.error_code if state is not None else error_codes.NONE
+        return code or error_codes.UNKNOWN_TOPIC_OR_PARTITION, "the brokers do not know it, or do not tell of it"
+
+    def append(self, completion: ProduceCompletion, touched: Touched) -> Part:
+        """Put checked records where they belong. The topic is known and memory suffices."""
+        now = monotonic()
+        state = self.cluster.topics[touched.topic]
+        state.used_at = now
+        topic = state.queues
+        batch = touched.batch
+        lane = Lane(completion.acks, batch.codec, touched.movable)
+        partition = touched.partition
+        partitioner = self._partitioner_of(touched.topic)
+        if touched.movable:
+            size = len(batch.section)
+            partition = partitioner.partition(topic, size, now)
+            if not self.accumulator.has_room(topic.queue(partition), lane, batch) and partitioner.on_new_batch(
+                topic, partition
+            ):
+                partition = partitioner.partition(topic, size, now)
+        elif not self.accumulator.has_room(topic.queue(partition), lane, batch):
+            partitioner.on_new_batch(topic, partition)
+        queue = topic.queue(partition)
+        moved = partition != touched.partition
+        part = completion.add_part(touched.slot, batch.record_count, moved, touched.whole)
+        part.partition = partition
+        (self._moved if moved else self._kept).value += batch.record_count
+        self.accumulator.append(queue, lane, part, batch, now)
+        return part
+
+
+class Arrival:
+    """One request between its arrival and its records' being in the accumulator."""
+
+    __slots__ = (
+        "_client",
+        "_completion",
+        "_entry",
+        "_frame",
+        "_handler",
+        "_held",
+        "_missing",
+        "_on_done",
+        "_overtakes",
+        "_request",
+        "_seen",
+        "_unknown",
+        "_waiter",
+    )
+
+    def __init__(
+        self, handler: ProduceHandler, client: Client, frame: bytes, request: ProduceRequest, seen: list[Seen]
+    ) -> None:
+        self._handler = handler
+        self._client = client
+        self._frame = frame
+        self._request = request
+        self._seen = seen
+        self._held = False
+        self._overtakes = False
+        self._missing: set[str] = set()
+        self._unknown = 0
+        self._waiter: Waiter | None = None
+        self._entry = handler.ledger.arrived(client, request, seen) if handler.ledger is not None else None
+        self._on_done = client.reserve(request.acks)
+        self._completion = ProduceCompletion(
+            request.version,
+            request.correlation_id,
+            request.acks,
+            request.timeout_ms,
+            handler.deadline(request),
+            self._done,
+            (client.host, request.client_id),
+        )
+        for name, partitions in request.topics:
+            self._completion.add_topic(name)
+            for partition, _, _ in partitions:
+                self._completion.add_partition(partition)
+        handler.deadlines.add(self._completion)
+
+    def proceed(self) -> None:
+        handler = self._handler
+        for entry in self._seen:
+            if entry.reason is None and handler.unknown(entry.topic, entry.partition):
+                self._missing.add(entry.topic)
+        if not self._missing:
+            self._sort()
+            return
+        self._hold()
+        self._unknown = len(self._missing)
+        for name in self._missing:
+            handler.updater.want(name, self._topic_settled)
+
+    def refuse(self, error_code: int, message: str) -> None:
+        """All of it, before anything else."""
+        for slot in range(len(self._seen)):
+            self._completion.refuse(slot, error_code, message)
+        self._completion.all_added()
+
+    def _topic_settled(self) -> None:
+        self._unknown -= 1
+        if not self._unknown and not self._completion.done:
+            # Looked at anew: only now is it known which topics are internal.
+            self._seen = self._handler.sorter.look(self._frame, self._request)
+            self._sort()
+
+    def _sort(self) -> None:
+        found = self._sorted(count=True)
+        self._client.produced(found.records)
+        if found.unread:
+            self._overtakes = True
+            self._hold()
+            self._handler.accumulator.flush_all(monotonic())
+            self._client.when_alone(self._alone)
+        else:
+            self._take_memory(found)
+
+    def _alone(self) -> None:
+        if not self._completion.done:
+            self._take_memory(self._sorted(count=False))
+
+    def _take_memory(self, found: Sorted) -> None:
+        pool = self._handler.accumulator.pool
+        if pool.fits(found.size):
+            self._append(found)
+            return
+        self._hold()
+        # What lingers has the memory: it need not be full to leave, as in Kafka's producer.
+        self._handler.accumulator.flush_all(monotonic())
+        # Sorted again then: what was opened now may be many times what the client sent, and counts in no pool.
+        self._waiter = pool.wait(found.size, lambda: self._append(self._sorted(count=False)))
+
+    def _sorted(self, count: bool) -> Sorted:
+        return self._handler.sorter.sort(self._frame, self._seen, count)
+
+    def _append(self, found: Sorted) -> None:
+        self._waiter = None
+        handler, completion, entry = self._handler, self._completion, self._entry
+        if entry is not None:
+            entry.sorted(found)
+        for refused in found.refused:
+            completion.refuse(refused.slot, refused.error_code, refused.message)
+        for touched in found.touched:
+            if handler.unknown(touched.topic, touched.partition):
+                completion.refuse(touched.slot, *handler.refusal(touched.topic))
+            else:
+                part = handler.append(completion, touched)
+                if entry is not None:
+                    entry.appended(part, touched)
+        if found.untouched:
+            self._forward(found.untouched)
+        self._frame = b""  # the pool holds its records: until they are answered the frame would take as much again
+        completion.all_added()
+        if not self._overtakes:
+            self._release()
+
+    def _forward(self, untouched: list[Untouched]) -> None:
+        """A request of the untouched batches alone, in the client's order and, if it may be, the client's version."""
+        request, completion = self._request, self._completion
+        # Whether a broker takes what could not be opened must be known before anything behind it is carried out.
+        acks = request.acks or int(self._overtakes)
+        version = max(request.version, produce_request.RECORD_BATCHES_FROM)
+        topics: dict[str, list[tuple[int, int, list[Buffer]]]] = {}
+        for _, topic, partition, batch in untouched:
+            topics.setdefault(topic, []).append((partition, len(batch), [batch]))
+        frame = produce_request.encode(
+            version,
+            request.correlation_id,
+            request.client_id,
+            acks,
+            request.timeout_ms,
+            list(topics.items()),
+        )
+        if acks == 0:
+            self._client.send_own(frame, version, request.correlation_id, 0, lambda answer: None)
+            return
+        parts: dict[tuple[str, int], list[Part]] = {}
+        for entry in untouched:
+            part = completion.add_part(entry.slot, 0, False, True)
+            parts.setdefault((entry.topic, entry.partition), []).append(part)
+
+        def answered(answer: bytes | None) -> None:
+            try:
+                response = produce_response.parse(answer, version) if answer is not None else None
+            except Malformed:
+                response = None
+            if response is not None:
+                completion.throttle(response.throttle_time_ms)
+                for topic, partitions in response.topics:
+                    for partition in partitions:
+                        for part in parts.pop((topic, partition.partition), ()):
+                            completion.tell(part.slot, partition)
+            for part in (part for unanswered in parts.values() for part in unanswered):
+                completion.failed(part, error_codes.REQUEST_TIMED_OUT, "the broker did not answer", [])
+
+        self._client.send_own(frame, version, request.correlation_id, acks, answered)
+
+    def _done(self, completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
+        """Answered, perhaps because the time was up while the request still waited."""
+        self._handler.deadlines.remove(completion)
+        if self._entry is not None:
+            self._entry.answered(completion)
+        if self._unknown:
+            for name in self._missing:
+                self._handler.updater.forget(name, self._topic_settled)
+        if self._waiter is not None:
+            self._handler.accumulator.pool.cancel(self._waiter)
+        self._on_done(completion, frame, refused)
+        self._release()
+
+    def _hold(self) -> None:
+        if not self._held:
+            self._held = True
+            self._client.hold(WAITS)
+
+    def _release(self) -> None:
+        if self._held:
+            self._held = False
+            self._client.release(WAITS)

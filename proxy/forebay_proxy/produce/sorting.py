@@ -1,0 +1,257 @@
+"""Sorts the batches of one Produce request by what may be done with them (policies.eligibility).
+
+In: the frame and its parsed request. Out: `look`, from headers alone, which batches may be touched; then `sort`: what
+goes on untouched, what is checked and may be merged, what is refused with a broker's error code. Nothing is sent or
+appended here.
+
+A batch that cannot be opened here is the broker's to judge: it goes on untouched. Only message sets are refused, since
+turning them into batches is Forebay's own doing.
+Message sets (Produce v0 to v2) become batches of format v2 on the way, also those that nothing else is done with.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from forebay_codecs import error_codes
+from forebay_codecs.message_set import open_message_set
+from forebay_codecs.produce_request import RECORD_BATCHES_FROM, ProduceRequest
+from forebay_codecs.record_batch import BadBatch, BatchHeader, ClientBatch, open_batch, read_header, split_by_key
+from forebay_codecs.record_batch_builder import encode_batch
+from forebay_policies.eligibility import Eligibility, Reason, header_reason, key_reason
+from forebay_proxy.metrics.registry import Stats
+
+_UNREAD = {
+    error_codes.CORRUPT_MESSAGE: Reason.CORRUPT,
+    error_codes.INVALID_RECORD: Reason.INVALID,
+    error_codes.INVALID_TIMESTAMP: Reason.INVALID,
+    error_codes.MESSAGE_TOO_LARGE: Reason.TOO_LARGE,
+}
+
+LONGEST_NAME = 249
+"""Of a topic in Kafka. The broker refuses a longer one; asked for in Metadata, many could make a request too large."""
+
+
+def time_of_day() -> int:
+    """In ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class Seen:
+    """One batch of a request, by its header alone: [start, end) of the frame. `reason`: why it is left untouched.
+
+    A message set has no header.
+    """
+
+    __slots__ = ("end", "header", "message_set", "partition", "reason", "start", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        header: BatchHeader | None,
+        reason: Reason | None,
+        message_set: bool,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.start = start
+        self.end = end
+        self.header = header
+        self.reason = reason
+        self.message_set = message_set
+
+
+class Untouched(NamedTuple):
+    """A batch that goes on by itself: a part of the frame, or what a message set was turned into.
+
+    `slot` counts the request's partitions.
+    """
+
+    slot: int
+    topic: str
+    partition: int
+    batch: bytes | memoryview
+
+
+class Touched:
+    """Checked records, all with a key (they stay on `partition`) or all without (`movable`)."""
+
+    __slots__ = ("batch", "movable", "partition", "slot", "topic", "whole")
+
+    def __init__(self, slot: int, topic: str, partition: int, batch: ClientBatch, movable: bool, whole: bool) -> None:
+        self.slot = slot
+        self.topic = topic
+        self.partition = partition
+        self.batch = batch
+        self.movable = movable
+        self.whole = whole
+
+
+class Refused(NamedTuple):
+    slot: int
+    error_code: int
+    message: str
+
+
+class Sorted:
+    """`size` counts the uncompressed bytes of what is touched, `decompressed` those that came compressed.
+
+    All stand in memory at once: a frame of 1 MiB has room for hundreds of batches that decompress to 64 MiB each. So
+    they share one limit. `records` counts all that are in the request, as far as their batches say. `reasons` are those
+    of the slots, `stamped` counts by slot the records that were given a timestamp. `unread`: some of what is untouched
+    was to be touched, and could not be opened.
+    """
+
+    __slots__ = ("decompressed", "reasons", "records", "refused", "size", "stamped", "touched", "unread", "untouched")
+
+    def __init__(self) -> None:
+        self.untouched: list[Untouched] = []
+        self.touched: list[Touched] = []
+        self.refused: list[Refused] = []
+        self.reasons: list[Reason] = []
+        self.stamped: dict[int, int] = {}
+        self.size = 0
+        self.decompressed = 0
+        self.records = 0
+        self.unread = False
+
+
+class Sorter:
+    """See the module. `is_internal` knows topics that the brokers call internal, `has_choice` those with more than one
+    partition; `now_ms` is the time of day.
+
+    Where there is no choice nothing moves: records without a key stay in order with all others of their client, since
+    topics of one partition are what a total order is had by.
+    """
+
+    def __init__(
+        self,
+        eligibility: Eligibility,
+        is_internal: Callable[[str], bool],
+        has_choice: Callable[[str], bool],
+        max_decompressed: int,
+        stats: Stats,
+        now_ms: Callable[[], int] = time_of_day,
+    ) -> None:
+        self._eligibility = eligibility
+        self._is_internal = is_internal
+        self._has_choice = has_choice
+        self._max_decompressed = max_decompressed
+        self._batches = {r: stats.counter("forebay_batches_in_total", reason=r.value) for r in Reason}
+        self._records_untouched = stats.counter("forebay_records_total", fate="untouched")
+        self._converted = stats.counter("forebay_records_converted_total")
+        self._stamped = stats.counter("forebay_records_stamped_total")
+        self._now_ms = now_ms
+
+    def look(self, frame: bytes, request: ProduceRequest) -> list[Seen]:
+        """The request's batches in their order; those without a reason may be touched."""
+        whole = self._request_reason(request)
+        old = request.version < RECORD_BATCHES_FROM
+        found = []
+        for name, partitions in request.topics:
+            topic_reason = whole or self._eligibility.topic(name, self._is_internal(name))
+            if len(name) > LONGEST_NAME:
+                topic_reason = topic_reason or Reason.NO_METADATA
+            for partition, start, end in partitions:
+                header = None if old else read_header(frame, start, end)
+                reason = topic_reason if old else topic_reason or _batch_reason(header)
+                found.append(Seen(name, partition, start, end, header, reason, old))
+        return found
+
+    def count_untouched(self, seen: list[Seen]) -> int:
+        """Batches that go on as they came, for the metrics. Returns the number of records that they say to hold."""
+        records = 0
+        for entry in seen:
+            if entry.reason is not None:
+                self._batches[entry.reason].value += 1
+            records += self._count_records(entry)
+        return records
+
+    def _count_records(self, entry: Seen) -> int:
+        records = max(0, entry.header.record_count) if entry.header is not None else 0
+        self._records_untouched.value += records
+        return records
+
+    def sort(self, frame: bytes, seen: list[Seen], count: bool = True) -> Sorted:
+        """Open and check every batch that may be touched. `count`: for the metrics, once a request."""
+        out = Sorted()
+        for slot, entry in enumerate(seen):
+            if entry.reason is not None and not entry.message_set:
+                out.reasons.append(entry.reason)
+                out.untouched.append(_as_it_came(slot, entry, frame))
+            else:
+                reason = self._place(out, slot, entry, frame, count)
+                out.reasons.append(reason)
+                if count:
+                    self._batches[reason].value += 1
+        if count and out.untouched:
+            out.records += self.count_untouched([entry for entry in seen if entry.reason and not entry.message_set])
+        return out
+
+    def _place(self, out: Sorted, slot: int, entry: Seen, frame: bytes, count: bool) -> Reason:
+        name, partition = entry.topic, entry.partition
+        try:
+            batch = self._open(out, slot, entry, frame, count)
+        except BadBatch as error:
+            if error.opened:
+                # It may have taken as long as the largest batch: half as long remains for the others, then a quarter.
+                out.decompressed += (self._max_decompressed - out.decompressed) // 2
+            if entry.message_set:
+                out.refused.append(Refused(slot, error.code, error.message))
+            else:
+                out.unread = True
+                out.untouched.append(_as_it_came(slot, entry, frame))
+                if count:
+                    out.records += self._count_records(entry)
+            return _UNREAD[error.code]
+        if batch is None:
+            return Reason.EMPTY
+        out.records += batch.record_count
+        if batch.codec:
+            out.decompressed += len(batch.section)
+        if entry.reason is not None:
+            out.untouched.append(Untouched(slot, name, partition, encode_batch(batch)))
+            return entry.reason
+        out.size += len(batch.section)
+        reason = key_reason(batch.null_keys, batch.record_count - batch.null_keys)
+        if reason is not Reason.KEYED and not self._has_choice(name):
+            out.touched.append(Touched(slot, name, partition, batch, False, True))
+        elif reason is Reason.MIXED:
+            keyed, null_key = split_by_key(batch)
+            out.touched.append(Touched(slot, name, partition, keyed, False, False))
+            out.touched.append(Touched(slot, name, partition, null_key, True, False))
+        else:
+            out.touched.append(Touched(slot, name, partition, batch, reason is Reason.NULL_KEY, True))
+        return reason
+
+    def _open(self, out: Sorted, slot: int, entry: Seen, frame: bytes, count: bool) -> ClientBatch | None:
+        """Its records; None where there are none. Raises BadBatch."""
+        max_decompressed = self._max_decompressed - out.decompressed
+        if not entry.message_set:
+            assert entry.header is not None
+            return open_batch(frame, entry.header, max_decompressed)
+        found = open_message_set(frame, entry.start, entry.end, max_decompressed, self._now_ms())
+        if found.stamped:
+            out.stamped[slot] = found.stamped
+        if count and found.batch is not None:
+            self._converted.value += found.batch.record_count
+            self._stamped.value += found.stamped
+        return found.batch
+
+    def _request_reason(self, request: ProduceRequest) -> Reason | None:
+        if request.transactional_id is not None:
+            return Reason.TRANSACTIONAL
+        return self._eligibility.client(request.client_id)
+
+
+def _as_it_came(slot: int, entry: Seen, frame: bytes) -> Untouched:
+    return Untouched(slot, entry.topic, entry.partition, memoryview(frame)[entry.start : entry.end])
+
+
+def _batch_reason(header: BatchHeader | None) -> Reason | None:
+    return Reason.UNKNOWN_ATTRIBUTES if header is None else header_reason(header.producer_id, header.attributes)

@@ -1,0 +1,82 @@
+"""One partitioner a topic, made when the topic is first produced to.
+
+In: the setting `partitioner` and its companions. Out: Partitioner by topic name; their choices added up for metrics.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from typing import cast
+
+from forebay_policies.accumulator import PartitionQueue
+from forebay_policies.builtin_partitioners import BUILT_IN
+from forebay_policies.partitioner import OnSwitch, Partitioner, PartitionerOptions, TellingPartitioner
+from forebay_proxy.brokers.cluster import Cluster
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.errors import StartError
+from forebay_proxy.logs import get_logger
+from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.produce.partitioner_plugins import load_partitioner
+
+log = get_logger()
+
+
+class TopicPartitioners:
+    """See the module. Raises StartError where the partitioner cannot be loaded."""
+
+    def __init__(
+        self, settings: Settings, stats: Stats, rng: Random, cluster: Cluster, on_switch: OnSwitch | None = None
+    ) -> None:
+        try:
+            self._factory = load_partitioner(settings.partitioner, self._report)
+        except ValueError as error:
+            raise StartError(str(error)) from error
+        self._options = PartitionerOptions(
+            rng=rng,
+            batch_size=settings.batch_size,
+            sticky_batch_size=settings.partitioner_sticky_batch_size,
+            adaptive_enabled=settings.partitioner_adaptive_partitioning_enable,
+            availability_timeout_s=settings.partitioner_availability_timeout_ms / 1000,
+            min_share=settings.partitioner_min_share,
+        )
+        self._on_switch = on_switch
+        cluster.on_forgotten(self.forget)
+        self._partitioners: dict[str, TellingPartitioner] = {}
+        self._forgotten: dict[str, int] = {}
+        self._errors = stats.counter("forebay_errors_total", side="internal", kind="partitioner")
+        name = settings.partitioner if settings.partitioner in BUILT_IN else "custom"
+        kinds = ("sticky", "switch") if name != "custom" else ("sticky", "switch", "no_opinion", "chosen", "invalid")
+        for kind in kinds:
+            stats.counter_from(
+                "forebay_partitioner_choices_total", partial(self._choices, kind), partitioner=name, kind=kind
+            )
+
+    def of(self, topic: str) -> Partitioner:
+        partitioner = self._partitioners.get(topic)
+        if partitioner is None:
+            # Those of others come in a WithDefault.
+            partitioner = cast(TellingPartitioner, self._factory(self._options))
+            partitioner.on_switch = self._on_switch
+            self._partitioners[topic] = partitioner
+        return partitioner
+
+    def acknowledged(self, queue: PartitionQueue, seconds: float) -> None:
+        partitioner = self._partitioners.get(queue.topic.name)
+        if partitioner is not None:
+            partitioner.on_acknowledged(queue.index, seconds)
+
+    def forget(self, topic: str) -> None:
+        """The topic is not produced to any more; what its partitioner counted stays counted."""
+        partitioner = self._partitioners.pop(topic, None)
+        if partitioner is not None:
+            for kind, count in partitioner.choices().items():
+                self._forgotten[kind] = self._forgotten.get(kind, 0) + count
+
+    def _choices(self, kind: str) -> int:
+        live = sum(partitioner.choices().get(kind, 0) for partitioner in self._partitioners.values())
+        return live + self._forgotten.get(kind, 0)
+
+    def _report(self, message: str, error: Exception | None) -> None:
+        self._errors.value += 1
+        log.error(message, exc_info=error)

@@ -1,0 +1,181 @@
+"""The command as a user meets it: what it prints, its exit codes, and one sentence where it cannot run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
+
+from forebay_pipeline.audit import command as audit
+from forebay_pipeline.audit import topics as audit_topics
+from forebay_pipeline.audit.result import AuditResult, ClientLine, Counts, Finding, Kind, TopicLine
+from forebay_pipeline.audit.text import as_text
+from forebay_pipeline.errors import CLEAN, COULD_NOT_RUN, FINDINGS
+from forebay_pipeline.journal import brokers
+from tests.kit.ports import LOOPBACK, free_port
+from tests.pipeline.audit.world import World
+from tests.pipeline.rows import START_US, gauge_row, write_journal
+
+
+def run(*words: str | Path) -> Result:
+    return CliRunner().invoke(audit.command, [str(word) for word in words])
+
+
+@pytest.fixture
+def world(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Its topics are those that the command finds at any brokers."""
+    world = World(spark, tmp_path / "journal")
+    monkeypatch.setattr(audit, "KafkaTopics", lambda bootstrap_servers: world)
+    return world
+
+
+def test_findings_as_text_and_json_and_where_the_next_audit_begins(world: World, tmp_path: Path) -> None:
+    world.send(world.made(5), client_id="loser")
+    world.close_files()
+    del world.log().records[3]
+    output, state = tmp_path / "audit.json", tmp_path / "state.json"
+    words = ("--journal", tmp_path / "journal", "--bootstrap-servers", "any:9092", "--state", state, "--output", output)
+    result = run(*words, "--to", "2026-12-01")
+    assert (result.exit_code, result.stderr) == (FINDINGS, "")
+    assert "FINDINGS, in records: 1 missing." in result.stdout
+    told = msgspec.json.decode(output.read_bytes(), type=AuditResult)
+    assert [(line.client_id, line.acknowledged, line.missing) for line in told.clients] == [("loser", 5, 1)]
+    assert [(finding.kind, finding.first_offset) for finding in told.findings] == [(Kind.MISSING, 3)]
+
+    again = run(*words, "--to", "2026-12-01")
+    assert (again.exit_code, again.stdout.splitlines()[-1]) == (
+        CLEAN,
+        "Clean: 0 of 0 acknowledged records are there, once and unchanged.",
+    )
+
+
+def test_young_rows_are_left_to_the_next_audit(world: World, tmp_path: Path) -> None:
+    """The test's rows may be of the future: they are not settled."""
+    world.send(world.made(5))
+    world.close_files()
+    words = ("--journal", tmp_path / "journal", "--bootstrap-servers", "any:9092", "--state", tmp_path / "state.json")
+    result = run(*words, "--settle", "1e12")
+    assert (result.exit_code, "no ledger rows" in result.stderr) == (COULD_NOT_RUN, True)
+    assert not (tmp_path / "state.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--bootstrap-servers", "any:9092"], "one of --journal and --journal-topic"),
+        (["--journal", "."], "--bootstrap-servers says where the topics are"),
+        (["--journal", ".", "--bootstrap-servers", "any:9092", "--settle", "-1"], "--settle"),
+        (["--journal", ".", "--bootstrap-servers", "any:9092", "--from", "now"], "--from"),
+        (
+            ["--journal", ".", "--bootstrap-servers", "any:9092", "--from", "2026-11-02", "--to", "2026-11-01"],
+            "--from must be before --to",
+        ),
+    ],
+)
+def test_what_makes_no_sense(words: list[str], why: str) -> None:
+    result = run(*words)
+    assert (result.exit_code, why in result.stderr, "Traceback" in result.stderr) == (COULD_NOT_RUN, True, False)
+
+
+def one_sentence(result: Result) -> str:
+    assert result.exit_code == COULD_NOT_RUN
+    (line,) = result.stderr.splitlines()
+    return line
+
+
+def test_without_a_journal(spark: SparkSession, tmp_path: Path) -> None:
+    line = one_sentence(run("--journal", tmp_path / "none", "--bootstrap-servers", "any:9092"))
+    assert line == f"forebay-pipeline: There is no journal in {tmp_path / 'none'}: no such folder."
+
+
+def test_without_a_ledger(spark: SparkSession, tmp_path: Path) -> None:
+    write_journal(tmp_path, [gauge_row()])
+    line = one_sentence(run("--journal", tmp_path, "--bootstrap-servers", "any:9092"))
+    assert line.endswith("The journal has no ledger rows of that span: was journal.ledger on?")
+
+
+def test_without_brokers(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "KafkaTopics", audit_topics.KafkaTopics)
+    monkeypatch.setattr(brokers, "CONNECT_S", 1)
+    world.send(world.made(5))
+    world.close_files()
+    nobody = f"{LOOPBACK}:{free_port()}"
+    line = one_sentence(run("--journal", tmp_path / "journal", "--bootstrap-servers", nobody))
+    assert line.startswith(f"forebay-pipeline: No broker answers at {nobody}: ")
+
+
+def test_with_a_state_of_something_else(spark: SparkSession, tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    state.write_text("[]")
+    line = one_sentence(run("--journal", tmp_path, "--bootstrap-servers", "any:9092", "--state", state))
+    assert f"{state} is not the state of an audit" in line
+
+
+def test_where_the_result_cannot_be_written(world: World, tmp_path: Path) -> None:
+    world.send(world.made(5))
+    world.close_files()
+    words = ("--journal", tmp_path / "journal", "--bootstrap-servers", "any:9092", "--state", tmp_path / "state.json")
+    result = run(*words, "--to", "2026-12-01", "--output", tmp_path / "nowhere" / "audit.json")
+    assert "Clean: 5 of 5" in result.stdout
+    assert "audit.json cannot be written" in one_sentence(result)
+    assert not (tmp_path / "state.json").exists()
+
+
+# --- the text -----------------------------------------------------------------------------------------------------
+
+CLEAN_RESULT = AuditResult(
+    first_us=START_US,
+    last_us=START_US + 1,
+    rows=1234,
+    totals=Counts(acknowledged=5000, present=5000),
+    clients=[ClientLine(topic="orders", client_id="", acknowledged=5000, present=5000)],
+    clients_left_out=0,
+    topics=[TopicLine("orders", 0, 0)],
+    findings=[],
+    rows_dropped=0,
+    lines_torn=0,
+    notes=[],
+)
+
+
+def test_the_text_where_all_is_well() -> None:
+    assert as_text(CLEAN_RESULT, None).splitlines() == [
+        "Audited: 1,234 ledger rows, 2026-11-18 11:06:40.000000Z to 2026-11-18 11:06:40.000001Z.",
+        "",
+        " topic    client   acknowledged   present   missing   altered   duplicated   out of order",
+        " ────────────────────────────────────────────────────────────────────────────────────────",
+        " orders   ?               5,000     5,000         0         0            0              0",
+        "",
+        "Clean: 5,000 of 5,000 acknowledged records are there, once and unchanged.",
+    ]
+
+
+def test_the_text_of_findings() -> None:
+    note = "the log goes on after it"
+    finding = Finding(Kind.MISSING, "orders", 3, 7, 8, 2, "billing", "here-1", 5, 9, START_US, note)
+    lines = [
+        ClientLine(topic="orders", client_id=name, acknowledged=10, present=8, missing=2, expired=0)
+        for name in ("billing", "shop")
+    ]
+    result = msgspec.structs.replace(
+        CLEAN_RESULT,
+        totals=Counts(acknowledged=20, present=16, missing=4, not_followed=3),
+        clients=lines,
+        clients_left_out=7,
+        topics=[TopicLine("orders", 11, 12)],
+        findings=[finding] * 11,
+        notes=["A note."],
+    )
+    text = as_text(result, None)
+    assert "all              " in text
+    assert "not followed" in text
+    assert "expired" not in text
+    assert "… and 7 more" in text
+    assert text.count(note) == 10
+    assert "… and more" in text
+    assert text.endswith("A note.\nFINDINGS, in records: 4 missing.")
+    row = next(line for line in text.splitlines() if "7–8" in line)
+    assert row.split()[:7] == ["orders", "3", "7–8", "2", "billing", "5", "9"]

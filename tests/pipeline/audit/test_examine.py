@@ -1,0 +1,88 @@
+"""What an audit finds, and what it does not take for a finding: all scenes, audited together once. So each planted
+fault is found by itself and beside all others, and nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from forebay_pipeline.audit.result import AuditResult, Kind
+from forebay_pipeline.errors import CLEAN, FINDINGS
+from tests.pipeline.audit.scenes import ALL_THERE, SCENES, fill
+from tests.pipeline.audit.world import STEP_US, World, counted
+from tests.pipeline.rows import START_US
+
+
+@pytest.fixture(scope="module")
+def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
+    world = World(spark, tmp_path_factory.mktemp("journal"))
+    for name, scene in SCENES.items():
+        world.topic = name
+        scene.happens(world)
+    return world
+
+
+@pytest.fixture(scope="module")
+def result(world: World) -> AuditResult:
+    return world.audit()
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_what_was_planted_is_found_and_nothing_else(result: AuditResult, name: str) -> None:
+    scene = SCENES[name]
+    assert counted(*(line for line in result.clients if line.topic == name)) == scene.counts
+    found = [
+        (finding.kind, finding.partition, finding.first_offset, finding.last_offset)
+        for finding in result.findings
+        if finding.topic == name
+    ]
+    assert found == list(scene.findings)
+    read = [(line.unclaimed, line.later) for line in result.topics if line.topic == name]
+    assert read in ([], [(scene.unclaimed, scene.later)])
+
+
+def test_all_together(world: World, result: AuditResult) -> None:
+    assert result.exit_code == FINDINGS
+    assert result.rows == len(world.rows)
+    assert counted(result.totals) == counted(*result.clients)
+    # Those with findings come first.
+    findings = [line.findings for line in result.clients]
+    assert findings == sorted(findings, reverse=True)
+    # Whatever an audit can find is among the scenes.
+    assert {kind for kind in Kind if getattr(result.totals, kind)} == set(Kind)
+
+
+def test_causes(result: AuditResult) -> None:
+    notes = {finding.topic: finding.note for finding in result.findings}
+    assert notes["sent-again"] == "also at offset 6 of partition 0, retried by the client"
+    assert notes["in-other-batches"] == "also in other batches, retried by the client"
+    assert notes["copied-by-nobody"] == "also at offset 0 of partition 0, unexplained"
+    assert notes["turned-round"] == "sent after what stands at 12"
+    assert notes["lost"] == "the log goes on after it"
+    assert notes["cut-off"] == "the log ends at 16"
+
+
+def test_a_finding_says_whose_it_is(result: AuditResult) -> None:
+    (lost,) = (finding for finding in result.findings if finding.topic == "lost")
+    assert (lost.client_id, lost.process, lost.connection, lost.records) == ("keyed", "here-1", 0, 2)
+    # The fifth row that was written, a second after each other.
+    assert (lost.number, lost.time_us) == (4, START_US + 5 * STEP_US)
+
+
+def test_what_is_no_finding_is_told_in_sentences(result: AuditResult) -> None:
+    assert [note.partition(" ")[0] for note in result.notes] == ["46", "13", "5"]
+    assert "topics that do not exist any more" in result.notes[0]
+    assert "have expired" in result.notes[1]
+    assert "answered with an error" in result.notes[2]
+
+
+def test_where_nothing_is_wrong(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> None:
+    world = World(spark, tmp_path_factory.mktemp("clean"))
+    fill(world)
+    result = world.audit()
+    assert (counted(result.totals), result.rows) == (ALL_THERE, 5)
+    assert (result.findings, result.notes, result.exit_code) == ([], [], CLEAN)
+    lines = [(line.topic, line.client_id, line.present) for line in result.clients]
+    assert lines == [("t", "keyed", 29), ("t", "moved", 17)]
+    read = [(each.partition, each.first, each.end) for each in world.read]
+    assert read == [(0, 0, 9), (1, 0, 7), (2, 0, 10), (3, 0, 20)]

@@ -1,0 +1,74 @@
+"""Arithmetic over what is claimed, what is there and what was audited before."""
+
+from __future__ import annotations
+
+import pytest
+
+from forebay_pipeline.audit.ranges import (
+    Claimed,
+    Ends,
+    Range,
+    TopicNow,
+    begun_anew,
+    expired_meanwhile,
+    ranges,
+)
+
+
+def one(claimed: tuple[int, int], ends: tuple[int, int] | None, audited: int | None = None) -> Range:
+    topics = {"t": TopicNow({0: Ends(*ends)})} if ends is not None else {}
+    (found,) = ranges([Claimed("t", 0, *claimed)], topics, {"t": {0: audited}} if audited is not None else {})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("claimed", "ends", "audited", "read", "settled"),
+    [
+        pytest.param((100, 500), (0, 900), None, (100, 500), 100, id="all-there"),
+        pytest.param((100, 500), (90, 450), 80, (90, 450), 80, id="the-docstring"),
+        pytest.param((60, 500), (0, 500), 80, (60, 500), 80, id="claims-that-come-late"),
+        pytest.param((100, 500), (200, 500), None, (200, 500), 100, id="expired-in-part"),
+        pytest.param((100, 500), (600, 700), None, (600, 600), 100, id="expired"),
+        pytest.param((100, 500), (0, 50), None, (100, 100), 100, id="cut-before"),
+        pytest.param((100, 500), None, None, (100, 100), 100, id="gone"),
+    ],
+)
+def test_what_is_read(
+    claimed: tuple[int, int],
+    ends: tuple[int, int] | None,
+    audited: int | None,
+    read: tuple[int, int],
+    settled: int,
+) -> None:
+    found = one(claimed, ends, audited)
+    assert ((found.first, found.end), found.settled, found.gone) == (read, settled, ends is None)
+
+
+def test_places_tell_partitions_apart() -> None:
+    claimed = [Claimed("b", 0, 0, 1), Claimed("a", 1, 0, 1), Claimed("a", 0, 0, 1)]
+    found = ranges(claimed, {"a": TopicNow({0: Ends(0, 5), 1: Ends(0, 7)}, True), "b": TopicNow({})}, {})
+    assert [(each.place, each.topic, each.partition, each.latest, each.compacted) for each in found] == [
+        (0, "a", 0, 5, True),
+        (1, "a", 1, 7, True),
+        # There, but for this partition: all of it is missing.
+        (2, "b", 0, 0, False),
+    ]
+
+
+def test_a_topic_that_ends_before_what_was_audited() -> None:
+    audited = {"cut": {0: 10, 1: 10}, "grown": {0: 10}, "gone": {0: 10}, "smaller": {0: 10, 1: 10}}
+    topics = {
+        "cut": TopicNow({0: Ends(0, 10), 1: Ends(0, 9)}),
+        "grown": TopicNow({0: Ends(5, 11)}),
+        "smaller": TopicNow({0: Ends(0, 10)}),
+    }
+    found = begun_anew(audited, topics)
+    assert set(found) == {"cut", "smaller"}
+    assert found["cut"].startswith("cut was audited up to offset 10 of partition 1, which now ends at 9: ")
+
+
+def test_retention_while_it_is_read() -> None:
+    read = [one((0, 5), (0, 5))]
+    assert not expired_meanwhile(read, {"t": TopicNow({0: Ends(0, 9)})})
+    assert expired_meanwhile(read, {"t": TopicNow({0: Ends(1, 9)})})
+    assert not expired_meanwhile(read, {})

@@ -1,0 +1,146 @@
+"""Audits of a part of the journal, one after the other, or of a journal that lost something itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from forebay_pipeline.audit.ledger import AROUND_US, Wanted
+from forebay_pipeline.audit.ranges import Ends, TopicNow
+from forebay_pipeline.audit.result import Kind
+from forebay_pipeline.audit.state import AuditState, ProcessMark
+from forebay_pipeline.errors import CLEAN, CannotRun
+from forebay_pipeline.journal.source import Span
+from tests.pipeline.audit.world import STEP_US, World, counted
+from tests.pipeline.rows import START_US, gauge_row, write_lines
+
+
+@pytest.fixture
+def world(spark: SparkSession, tmp_path: Path) -> World:
+    return World(spark, tmp_path)
+
+
+def test_a_span_and_what_its_neighbours_claim(world: World) -> None:
+    """Offsets are not in the order of answers: 10 … 14 were answered long before, 0 … 4 lost their records earlier."""
+    world.send(world.made(5))
+    first = world.send(world.made(5))
+    world.send(world.made(5), time_us=first.time_us - AROUND_US)
+    last = world.send(world.made(5))
+    world.send(world.made(5))
+    world.topic = "other"
+    world.send(world.made(5), time_us=first.time_us)
+    world.logs["t"][0].records.clear()
+    world.logs["t"][0].records.update({offset: (None, b"value %d" % offset) for offset in range(5, 20)})
+    result = world.audit(Wanted(Span(first.time_us, last.time_us + 1), topics=("t",)))
+    assert counted(result.totals) == {"acknowledged": 10, "present": 10}
+    assert (result.rows, result.first_us, result.last_us) == (2, first.time_us, last.time_us)
+    assert [(each.topic, each.first, each.end) for each in world.read] == [("t", 5, 20)]
+    assert [(line.unclaimed, line.later) for line in result.topics] == [(0, 5)]
+
+
+def test_a_span_without_rows(world: World) -> None:
+    world.send(world.made(5))
+    with pytest.raises(CannotRun, match=r"no ledger rows of that span: was journal\.ledger on\?"):
+        world.audit(Wanted(Span(START_US + 3600 * STEP_US)))
+
+
+def test_when_all_has_expired_there_is_no_answer(world: World) -> None:
+    world.send(world.made(10))
+    world.expire(10)
+    with pytest.raises(CannotRun, match=r"All 10 records .* have expired"):
+        world.audit()
+
+
+def test_what_expires_while_it_is_read_is_not_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.send(world.made(10, b"key"))
+    world.expire(4)
+    before = [{"t": TopicNow({0: Ends(0, 10)})}]
+    later = world.now
+    monkeypatch.setattr(world, "now", lambda names: before.pop() if before else later(names))
+    assert counted(world.audit().totals) == {"acknowledged": 10, "present": 6, "expired": 4}
+
+
+def test_what_the_journal_lost_makes_the_audit_incomplete(world: World, tmp_path: Path) -> None:
+    """Of a process that was there before the span, what it dropped until then does not count."""
+    row = world.send(world.made(5))
+    world.rows += [
+        *(gauge_row(time_us=row.time_us + second, rows_dropped_total=second) for second in (2, 3, 9)),
+        *(gauge_row(worker=1, started_us=row.time_us, time_us=row.time_us + 1, rows_dropped_total=1) for _ in "ab"),
+        gauge_row(worker=2, time_us=row.time_us - 1, rows_dropped_total=1),
+    ]
+    write_lines(tmp_path, b'{"kind":"ledger","time', name="torn")
+    result = world.audit(Wanted(Span(row.time_us)))
+    assert (result.rows_dropped, result.lines_torn, result.exit_code) == (8, 1, CLEAN)
+    assert "incomplete: the proxy dropped 8 rows" in result.notes[0]
+    assert "incomplete: 1 lines or files" in result.notes[1]
+
+
+# --- one after the other ------------------------------------------------------------------------------------------
+
+
+def test_each_audit_carries_on_where_the_last_one_ended(world: World) -> None:
+    first = world.made(5)
+    world.send(first)
+    crashed = world.part(world.made(3))
+    world.send(world.made(5))
+    young = world.send(world.made(5))
+
+    # The youngest row is left for the next audit; three records are in a file that a crash left open.
+    result, state = world.audit_on(Wanted(Span(last=young.time_us), state=AuditState()))
+    assert counted(result.totals) == {"acknowledged": 10, "present": 10}
+    assert [(line.unclaimed, line.later) for line in result.topics] == [(3, 5)]
+    assert state.offsets == {"t": {0: 13}}
+
+    # A copy of what the first audit has seen.
+    world.append(first)
+    world.send(world.made(5))
+    result, state = world.audit_on(Wanted(state=state))
+    assert counted(result.totals) == {"acknowledged": 10, "present": 10, "duplicated": 5}
+    assert [(each.first, each.end) for each in world.read] == [(13, 28)]
+    assert state.offsets == {"t": {0: 28}}
+
+    # The crashed process's file was closed by the next one.
+    world.answer([crashed], process="there-2", time_us=START_US)
+    result, state = world.audit_on(Wanted(state=state))
+    assert counted(result.totals) == {"acknowledged": 3, "present": 3}
+    assert [(each.first, each.end) for each in world.read] == [(5, 8)]
+    assert [(line.unclaimed, line.later) for line in result.topics] == [(0, 20)]
+    assert state.offsets == {"t": {0: 28}}
+    assert set(state.processes) == {"here-1", "there-2"}
+
+    result, same = world.audit_on(Wanted(state=state))
+    assert (result.rows, result.exit_code, same) == (0, CLEAN, state)
+    assert "Nothing was added" in result.notes[0]
+
+    del world.logs["t"]
+    world.send(world.made(4))
+    result, state = world.audit_on(Wanted(state=state))
+    assert counted(result.totals) == {"acknowledged": 4, "present": 4}
+    assert "t was audited up to offset 28 of partition 0, which now ends at 4" in result.notes[0]
+    assert state.offsets == {"t": {0: 4}}
+
+
+def test_rows_of_one_microsecond_may_be_in_two_files(world: World) -> None:
+    """Those of one request, say, between whose partitions a file was closed."""
+    seen = world.send(world.made(5), number=1)
+    world.send(world.made(5), 1, number=1, time_us=seen.time_us)
+    mark = ProcessMark(seen.time_us, ["1/0/t"])
+    state = AuditState(processes={seen.process: mark}, offsets={"t": {0: 5}})
+    result, state = world.audit_on(Wanted(state=state))
+    assert counted(result.totals) == {"acknowledged": 5, "present": 5}
+    assert [(each.partition, each.first, each.end) for each in world.read] == [(1, 0, 5)]
+    assert state.processes == {seen.process: ProcessMark(seen.time_us, ["1/0/t", "1/1/t"])}
+    assert state.offsets == {"t": {0: 5, 1: 5}}
+
+
+def test_a_span_that_is_asked_for_wins_over_the_state(world: World) -> None:
+    row = world.send(world.made(5))
+    world.send(world.made(5))
+    del world.log().records[2]
+    state = AuditState(processes={row.process: ProcessMark(row.time_us + STEP_US, [])}, offsets={"t": {0: 10}})
+    result, moved = world.audit_on(Wanted(Span(first=row.time_us, last=row.time_us + 1), state=state))
+    assert [finding.kind for finding in result.findings] == [Kind.MISSING]
+    # It moves forward only.
+    assert (moved.offsets, moved.processes) == (state.offsets, state.processes)

@@ -1,0 +1,81 @@
+"""How far audits came, in a file: it moves forward only, and is replaced as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from forebay_pipeline.audit.state import HORIZON_US, AuditState, ProcessMark, read_state, write_state
+from forebay_pipeline.errors import CannotRun
+
+STATE = AuditState(
+    only=["a", "b"],
+    processes={"here-1": ProcessMark(5, ["1/0/t"])},
+    offsets={"t": {0: 10, 1: 20}},
+    dropped={"0/17": 3},
+)
+
+
+def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    write_state(path, AuditState())
+    write_state(path, STATE)
+    assert read_state(path, ["b", "a"]) == STATE
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_where_there_is_none_nothing_is_known(tmp_path: Path) -> None:
+    state = read_state(tmp_path / "state.json", ["b", "a"])
+    assert (state, state.newest_us) == (AuditState(only=["a", "b"]), None)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"{", "is not the state of an audit"),
+        (b'{"processes": 3}', "is not the state of an audit"),
+        (b'{"v": 2}', "is of version 2, not 1"),
+        (b'{"only": ["a"]}', "is that of auditing a, not all topics"),
+    ],
+)
+def test_what_is_no_state_of_this_audit(tmp_path: Path, content: bytes, why: str) -> None:
+    path = tmp_path / "state.json"
+    path.write_bytes(content)
+    with pytest.raises(CannotRun, match=why):
+        read_state(path, [])
+
+
+def test_where_it_cannot_be_read_or_written(tmp_path: Path) -> None:
+    with pytest.raises(CannotRun, match="cannot be read"):
+        read_state(tmp_path, [])
+    with pytest.raises(CannotRun, match="cannot be written"):
+        write_state(tmp_path / "nowhere" / "state.json", STATE)
+
+
+def test_a_write_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "state.json"
+    write_state(path, STATE)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(CannotRun, match="No space left"):
+        write_state(path, AuditState())
+    assert read_state(path, STATE.only) == STATE
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_it_moves_forward_only() -> None:
+    moved = STATE.moved_on({"here-1": ProcessMark(4, ["0/0/t"]), "there-2": ProcessMark(6, [])}, {"t": {0: 12}}, {})
+    assert moved.processes == {"here-1": ProcessMark(5, ["1/0/t"]), "there-2": ProcessMark(6, [])}
+    assert (moved.only, moved.offsets, moved.newest_us) == (["a", "b"], {"t": {0: 12}}, 6)
+    again = moved.moved_on({"there-2": ProcessMark(6, ["7/0/t"])}, {}, {})
+    assert again.processes["there-2"] == ProcessMark(6, ["7/0/t"])
+
+
+def test_processes_that_are_long_gone_are_forgotten() -> None:
+    moved = STATE.moved_on({"there-2": ProcessMark(6 + HORIZON_US, [])}, {}, {})
+    assert set(moved.processes) == {"there-2"}

@@ -1,0 +1,143 @@
+"""Topics, and a journal that tells of them, for tests of the audit: what they hold agrees until a test plants
+something."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from forebay_pipeline.audit.ledger import Wanted
+from forebay_pipeline.audit.ranges import Ends, Range, TopicNow
+from forebay_pipeline.audit.result import AuditResult, Counts
+from forebay_pipeline.audit.run import audit
+from forebay_pipeline.audit.state import AuditState
+from forebay_pipeline.audit.topics import RECORD_COLUMNS
+from forebay_pipeline.journal.source import JournalPlace, read_rows
+from forebay_policies.journal_rows import LedgerPart, LedgerRow, Row
+from tests.pipeline.rows import START_US, ledger_part, ledger_row, write_journal
+
+Record = tuple[bytes | None, bytes | None]
+
+STEP_US = 1_000_000
+"""Between two answers."""
+
+
+@dataclass
+class Log:
+    """A partition."""
+
+    records: dict[int, Record] = field(default_factory=dict)
+    earliest: int = 0
+    latest: int = 0
+
+
+class World:
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.logs: dict[str, dict[int, Log]] = defaultdict(lambda: defaultdict(Log))
+        self.rows: list[Row] = []
+        self.compacted: set[str] = set()
+        self.read: list[Range] = []
+        """The ranges of the last audit."""
+        self.now_us = START_US
+        self.topic = "t"
+        """Where everything happens, unless another one is named."""
+        self._spark = spark
+        self._folder = folder
+        self._records = 0
+        self._written = 0
+
+    # --- what happens ---
+
+    def made(self, count: int, key: bytes | None = None) -> list[Record]:
+        """Records that nobody has seen before."""
+        first, self._records = self._records, self._records + count
+        return [(key, b"value %d" % number) for number in range(first, self._records)]
+
+    def log(self, partition: int = 0) -> Log:
+        return self.logs[self.topic][partition]
+
+    def append(self, records: Sequence[Record], partition: int = 0) -> int:
+        """To the topic, past the proxy; the offset of the first."""
+        log = self.log(partition)
+        base = log.latest
+        log.records.update(enumerate(records, base))
+        log.latest += len(records)
+        return base
+
+    def part(self, records: Sequence[Record], partition: int = 0) -> LedgerPart:
+        """Appended, and told so."""
+        return ledger_part(records, partition=partition, base_offset=self.append(records, partition))
+
+    def answer(self, parts: list[LedgerPart], **given: object) -> LedgerRow:
+        """The next request of its connection is answered."""
+        self.now_us += STEP_US
+        row = ledger_row(parts, **{"topic": self.topic, "number": len(self.rows), "time_us": self.now_us, **given})
+        self.rows.append(row)
+        return row
+
+    def send(self, records: Sequence[Record], partition: int = 0, **given: object) -> LedgerRow:
+        """Appended where the client wanted, and acknowledged."""
+        return self.answer([self.part(records, partition)], **given)
+
+    def refuse(self, records: Sequence[Record], **given: object) -> LedgerRow:
+        """The client is told that nobody knows (REQUEST_TIMED_OUT)."""
+        return self.answer([ledger_part(records, base_offset=-1)], error_code=7, **given)
+
+    def expire(self, before: int, partition: int = 0) -> None:
+        log = self.log(partition)
+        log.earliest = before
+        log.records = {offset: record for offset, record in log.records.items() if offset >= before}
+
+    def cut(self, end: int, partition: int = 0) -> None:
+        """As after an election that lost records."""
+        log = self.log(partition)
+        log.latest = end
+        log.records = {offset: record for offset, record in log.records.items() if offset < end}
+
+    # --- topics, as audit_topics.Topics ---
+
+    def now(self, names: Collection[str]) -> dict[str, TopicNow]:
+        return {
+            name: TopicNow(
+                {partition: Ends(log.earliest, log.latest) for partition, log in self.logs[name].items()},
+                name in self.compacted,
+            )
+            for name in names
+            if name in self.logs
+        }
+
+    def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
+        self.read = list(ranges)
+        held = [
+            (topic, partition, offset, *record)
+            for topic, logs in self.logs.items()
+            for partition, log in logs.items()
+            for offset, record in log.records.items()
+        ]
+        return spark.createDataFrame(held, RECORD_COLUMNS)
+
+    # --- audits ---
+
+    def close_files(self) -> None:
+        """The rows until here are in files that an audit reads."""
+        if new := self.rows[self._written :]:
+            write_journal(self._folder, new, f"rows-{self._written}")
+            self._written = len(self.rows)
+
+    def audit_on(self, wanted: Wanted) -> tuple[AuditResult, AuditState]:
+        self.close_files()
+        rows = read_rows(self._spark, JournalPlace(str(self._folder)))
+        return audit(self._spark, rows, self, wanted)
+
+    def audit(self, wanted: Wanted | None = None) -> AuditResult:
+        return self.audit_on(wanted or Wanted())[0]
+
+
+def counted(*lines: Counts) -> dict[str, int]:
+    """Their sums, without those that are 0."""
+    sums = {name: sum(getattr(line, name) for line in lines) for name in Counts.__struct_fields__}
+    return {name: count for name, count in sums.items() if count}

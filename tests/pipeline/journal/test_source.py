@@ -1,0 +1,177 @@
+"""The journal as a DataFrame: files, what is wrong in them, Parquet, spans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import zstandard
+from pyspark.sql import SparkSession
+from pyspark.testing import assertDataFrameEqual
+
+from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal.schema import SPARK_SCHEMA, columns_of
+from forebay_pipeline.journal.source import ALL_TIME, JournalPlace, Span, of_kind, read_rows, torn
+from forebay_policies.journal_rows import (
+    ROWS,
+    BatchRow,
+    ChoiceRow,
+    GaugeRow,
+    LedgerRow,
+    MetadataRow,
+    Row,
+)
+from tests.pipeline import rows as make
+from tests.pipeline.rows import START_US, json_lines, write_journal, write_lines
+
+ONE_OF_EACH: list[Row] = [
+    make.batch_row(topic="a", partition=3),
+    make.choice_row(loaded_partitions=[1, 2], loads=[20, 30]),
+    make.metadata_row(topics=-1),
+    make.gauge_row(pool_waiters=2),
+    make.ledger_row([make.ledger_part([(None, b"x")]), make.ledger_part([(b"k", None)])]),
+]
+
+
+def as_dicts(spark: SparkSession, folder: Path, kind: type[msgspec.Struct]) -> list[dict[str, object]]:
+    found = of_kind(read_rows(spark, JournalPlace(str(folder))), kind)
+    assert found.columns == columns_of(kind)
+    return [row.asDict(recursive=True) for row in found.collect()]
+
+
+@pytest.mark.parametrize("kind", ROWS, ids=lambda kind: kind.__name__)
+def test_every_kind_comes_back_as_it_was_written(
+    spark: SparkSession, tmp_path: Path, kind: type[msgspec.Struct]
+) -> None:
+    write_journal(tmp_path, ONE_OF_EACH)
+    (written,) = [msgspec.to_builtins(row) for row in ONE_OF_EACH if isinstance(row, kind)]
+    assert as_dicts(spark, tmp_path, kind) == [written]
+
+
+def test_a_torn_last_line_costs_that_line_only(spark: SparkSession, tmp_path: Path) -> None:
+    lines = json_lines([make.batch_row(partition=number) for number in range(3)])
+    write_lines(tmp_path, lines[:-40])
+    found = read_rows(spark, JournalPlace(str(tmp_path)))
+    assert [row.partition for row in of_kind(found, BatchRow).orderBy("partition").collect()] == [0, 1]
+    (error,) = torn(found).collect()
+    assert "torn line" in error.error
+    assert "a.jsonl.zst" in error.error
+
+
+def test_a_file_cut_in_the_middle_of_its_compressed_bytes_gives_what_it_holds(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = write_journal(
+        tmp_path, [make.batch_row(partition=number % 7, load=number * 7919) for number in range(50_000)]
+    )
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+    found = read_rows(spark, JournalPlace(str(tmp_path)))
+    assert 10_000 < of_kind(found, BatchRow).count() < 50_000
+
+
+def test_foreign_files_are_told_and_skipped(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_journal(tmp_path, [make.batch_row()])
+    (path.parent / "b.jsonl.zst").write_bytes(b"this is no zstd")
+    (path.parent / "notes.txt").write_text("mine")
+    (path.parent / ".c.jsonl.zst").write_bytes(b"not finished")
+    found = read_rows(spark, JournalPlace(str(tmp_path)))
+    assert of_kind(found, BatchRow).count() == 1
+    (error,) = torn(found).collect()
+    assert "b.jsonl.zst" in error.error
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"kind":"batch","topic":"t"}',
+        b'{"topic":"t"}',
+        b"[1,2]",
+        b'"text"',
+        b"\x00\xff",
+        json_lines([make.batch_row()]).replace(b'"records":10', b'"records":"ten"').strip(),
+    ],
+    ids=["lacks columns", "lacks a kind", "array", "text", "binary", "a wrong type"],
+)
+def test_lines_that_are_no_rows_are_torn(spark: SparkSession, tmp_path: Path, line: bytes) -> None:
+    good = json_lines([make.batch_row()])
+    write_lines(tmp_path, good + line + b"\n" + good)
+    found = read_rows(spark, JournalPlace(str(tmp_path)))
+    assert of_kind(found, BatchRow).count() == 2
+    assert torn(found).count() == 1
+
+
+def test_rows_of_a_later_version_are_read_as_far_as_they_are_known(spark: SparkSession, tmp_path: Path) -> None:
+    newer = json_lines([make.batch_row()]).replace(b'"v":1', b'"later":{"a":[1]},"v":2')
+    write_lines(tmp_path, newer + b'{"kind":"moonphase","time_us":1,"v":3}\n')
+    found = read_rows(spark, JournalPlace(str(tmp_path)))
+    (row,) = of_kind(found, BatchRow).collect()
+    assert row.v == 2
+    assert torn(found).count() == 0
+
+
+def test_columns_with_a_default_may_be_missing(spark: SparkSession, tmp_path: Path) -> None:
+    older = json_lines([make.ledger_row([])]).replace(b'"error_code":0,', b"")
+    write_lines(tmp_path, older)
+    (row,) = of_kind(read_rows(spark, JournalPlace(str(tmp_path))), LedgerRow).collect()
+    assert row.error_code is None
+    assert row.parts == []
+
+
+def test_a_span_takes_its_first_and_not_its_last_moment(spark: SparkSession, tmp_path: Path) -> None:
+    write_journal(tmp_path, [make.batch_row(time_us=START_US + second * 1_000_000) for second in range(5)])
+    place = JournalPlace(str(tmp_path))
+    span = Span(START_US + 1_000_000, START_US + 3_000_000)
+    assert of_kind(read_rows(spark, place, span), BatchRow).count() == 2
+    assert of_kind(read_rows(spark, place, ALL_TIME), BatchRow).count() == 5
+
+
+def test_only_the_hours_of_the_span_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    hour_us = 3_600_000_000
+    for hours in range(0, 10, 2):
+        write_journal(tmp_path, [make.batch_row(time_us=START_US + hours * hour_us, partition=hours)], f"h{hours}")
+    place = JournalPlace(str(tmp_path))
+    found = read_rows(spark, place, Span(START_US + 2 * hour_us, START_US + 4 * hour_us + 1))
+    assert sorted(row.partition for row in of_kind(found, BatchRow).collect()) == [2, 4]
+    rows = read_rows(spark, place, Span(None, START_US + 3 * hour_us))
+    assert sorted(row.partition for row in of_kind(rows, BatchRow).collect()) == [0, 2]
+    assert read_rows(spark, place, Span(START_US + 100 * hour_us, None)).count() == 0
+
+
+def test_no_journal(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(CannotRun, match="no such folder"):
+        read_rows(spark, JournalPlace(str(tmp_path / "nowhere")))
+    with pytest.raises(CannotRun, match="no closed files yet"):
+        read_rows(spark, JournalPlace(str(tmp_path)))
+
+
+def test_parquet_of_others_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(3).write.parquet(str(tmp_path / "kind=batch"))
+    with pytest.raises(CannotRun, match=r"missing in .*not made by `compact`"):
+        read_rows(spark, JournalPlace(str(tmp_path)))
+
+
+def test_the_schema_is_the_rows(spark: SparkSession) -> None:
+    assert SPARK_SCHEMA["parts"].dataType.simpleString() == (
+        "array<struct<partition:bigint,base_offset:bigint,records:bigint,bytes:bigint,movable:boolean,crc:bigint,"
+        "first_crc:bigint>>"
+    )
+    names = {field.encode_name for row in ROWS for field in msgspec.structs.fields(row)}
+    assert set(SPARK_SCHEMA.names) == names | {"kind"}
+    empty = spark.createDataFrame([], SPARK_SCHEMA)
+    for row in (BatchRow, ChoiceRow, MetadataRow, GaugeRow, LedgerRow):
+        assertDataFrameEqual(of_kind(empty, row), empty.select(columns_of(row)))
+
+
+def test_a_file_larger_than_a_block(spark: SparkSession, tmp_path: Path) -> None:
+    lines = json_lines([make.batch_row(partition=number) for number in range(30_000)])
+    assert len(lines) > 8 << 20
+    write_lines(tmp_path, lines)
+    found = of_kind(read_rows(spark, JournalPlace(str(tmp_path))), BatchRow)
+    assert found.selectExpr("sum(partition)", "count(*)").first() == (30_000 * 29_999 // 2, 30_000)
+
+
+def test_several_frames_are_one_file(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_journal(tmp_path, [make.batch_row()])
+    path.write_bytes(path.read_bytes() + zstandard.compress(json_lines([make.batch_row()])))
+    assert of_kind(read_rows(spark, JournalPlace(str(tmp_path))), BatchRow).count() == 2

@@ -1,0 +1,166 @@
+"""The job as a whole: a journal whose brokers' times are known is replayed; errors; the same on one core and on two."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.sql import DataFrame, SparkSession
+
+from forebay_pipeline.journal.source import JournalPlace, read_rows
+from forebay_pipeline.replay.command import Plan, command, replay_journal
+from forebay_pipeline.replay.results import ReplayReport
+from forebay_pipeline.replay.settings import read_grid, variants
+from forebay_policies.journal_rows import LedgerPart
+from tests.pipeline.replay.simulated import Journaled, settings, steady, world
+from tests.pipeline.rows import START_US, batch_row, ledger_row, write_journal
+
+PART = LedgerPart(0, 0, 1, 100, True, 0, 0)
+FOUND = variants({}, read_grid(["partitioner=adaptive,expected_wait linger.ms=-1"]))
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """20 s of KIP-794's scenario, as a proxy with adaptive would have written it."""
+    folder = tmp_path_factory.mktemp("journal")
+    made = Journaled(settings(), world([0, 1, 2], 20.5, 0.6, 0.6, turn_ms=0.15), Random(7))
+    made.run(steady(2048, 20))
+    write_journal(folder, made.rows)
+    return folder
+
+
+def rows_of(spark: SparkSession, folder: Path) -> DataFrame:
+    return read_rows(spark, JournalPlace(folder=str(folder)))
+
+
+@pytest.fixture(scope="module")
+def whole(spark: SparkSession, recorded: Path) -> ReplayReport:
+    return replay_journal(rows_of(spark, recorded), Plan(FOUND))
+
+
+def test_what_was_recorded_is_found_again(whole: ReplayReport) -> None:
+    measured, present, other = whole.measured, *whole.results
+    assert measured is not None
+    assert whole.records == measured.records == present.records
+    assert present.average_ms == pytest.approx(measured.average_ms, rel=0.1)
+    assert present.p50_ms == pytest.approx(measured.p50_ms, rel=0.1)
+    assert present.p99_ms == pytest.approx(measured.p99_ms, rel=0.1)
+    assert other.p99_ms < present.p99_ms / 10
+    assert whole.recommended == 1
+    assert whole.source == "recorded"
+
+
+def test_without_a_ledger_arrivals_are_guessed_and_it_is_said(
+    spark: SparkSession, recorded: Path, whole: ReplayReport
+) -> None:
+    guessed = replay_journal(rows_of(spark, recorded).where("kind != 'ledger'"), Plan(FOUND))
+
+    assert guessed.measured is None
+    assert any("there is no ledger" in line for line in guessed.assumed)
+    assert not any("there is no ledger" in line for line in whole.assumed)
+    assert guessed.records == whole.records
+    assert guessed.results[0].p50_ms == pytest.approx(whole.results[0].p50_ms, rel=0.25)
+    assert guessed.results[0].p99_ms == pytest.approx(whole.results[0].p99_ms, rel=0.25)
+    assert guessed.recommended == whole.recommended
+
+
+def test_topics_share_their_brokers_unless_they_are_to_be_apart(spark: SparkSession, tmp_path: Path) -> None:
+    """Two topics on one broker that takes 4 ms, each with 110 requests/s: together much of what it can do."""
+    rng = Random(2)
+    ledger = []
+    for number in range(4400):
+        came = START_US + rng.randrange(20_000_000)
+        ledger.append(
+            ledger_row(
+                [PART], topic="ab"[number % 2], number=number, connection=number, received_us=came, time_us=came + 5000
+            )
+        )
+    batches = [
+        batch_row(time_us=START_US + number * 50_000, upstream_us=4_000, topic=topic, runs=1, records=1)
+        for number, topic in enumerate("ab" * 50)
+    ]
+    write_journal(tmp_path, [*ledger, *batches])
+    journal = rows_of(spark, tmp_path)
+    one = variants({}, {})
+
+    together = replay_journal(journal, Plan(one)).results[0]
+    apart = replay_journal(journal, Plan(one, apart=True))
+    assert together.average_ms > 1.2 * apart.results[0].average_ms
+    assert together.records == apart.results[0].records == 4400
+    assert any("topics were simulated apart" in line for line in apart.assumed)
+
+
+def told(*words: str) -> Result:
+    return CliRunner().invoke(command, words)
+
+
+def test_the_command_writes_what_it_shows(spark: SparkSession, recorded: Path, tmp_path: Path) -> None:
+    output, toml = tmp_path / "replay.json", tmp_path / "replay.toml"
+    given = ("--grid", "partitioner=adaptive,expected_wait", "--vary", "linger.ms=-1", "--slice", "10")
+    result = told("--journal", str(recorded), *given, "--output", str(output), "--toml", str(toml))
+
+    assert result.exit_code == 0, result.output
+    report = msgspec.json.decode(output.read_bytes(), type=ReplayReport)
+    assert [each.settings["partitioner"] for each in report.results] == ["adaptive", "expected_wait"]
+    assert "÷ measured" in result.output
+    assert "Recommended: partitioner=expected_wait linger.ms=-1" in result.output
+    assert '"partitioner" = "expected_wait"\n"linger.ms" = -1\n' in toml.read_text()
+    assert any("each slice of 10 s begins 5 s early" in line for line in report.assumed)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--journal", "nowhere"), "There is no journal in nowhere"),
+        (("--journal", "{}", "--from", "2030-01-01"), "There are no arrivals from 2030-01-01T00:00:00+00:00 on in {}."),
+        (("--journal", "{}", "--to", "2001-01-01"), "There are no arrivals before 2001-01-01T00:00:00+00:00 in {}."),
+        (
+            ("--journal", "{}", "--from", "2001-01-01", "--to", "2001-01-02"),
+            "There are no arrivals between 2001-01-01T00:00:00+00:00 and 2001-01-02T00:00:00+00:00 in {}.",
+        ),
+        (("--journal", "{}", "--grid", "lingerms=5"), "lingerms is no setting that can be replayed"),
+        (("--journal", "{}", "--vary", "linger.ms=soon"), "linger.ms=soon: must be a whole number from -1 to 60000"),
+        (("--journal", "{}", "--set", "batch.size=1"), "batch.size=1: must be a whole number from 512"),
+        (("--journal", "{}", "--config", "none.toml"), "none.toml cannot be read"),
+        (("--synthetic", "--journal", "{}"), "--synthetic replays no journal"),
+        (("--synthetic", "--rate", "0"), "--rate"),
+        ((), "--journal"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(
+    spark: SparkSession, recorded: Path, words: tuple[str, ...], message: str
+) -> None:
+    result = told(*(word.format(recorded) for word in words))
+
+    assert result.exit_code == 2
+    assert message.format(recorded) in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_journal_without_answers_is_said_to_have_none(spark: SparkSession, tmp_path: Path) -> None:
+    write_journal(tmp_path, [ledger_row([PART])])
+    result = told("--journal", str(tmp_path))
+
+    assert result.exit_code == 2
+    assert "There are no answered batches in the journal" in result.output
+
+
+def test_one_core_and_two_find_the_same(tmp_path: Path) -> None:
+    found = []
+    for cores in (1, 2):
+        output = tmp_path / f"{cores}.json"
+        words = ["--synthetic", "--seconds", "12", "--slice", "5", "--rate", "500", "--output", str(output)]
+        words += ["--grid", "partitioner=adaptive,expected_wait"]
+        spark_words = ["--master", f"local[{cores}]", "--conf", "spark.sql.shuffle.partitions=2"]
+        run = [sys.executable, "-m", "forebay_pipeline.cli", "replay", *words, *spark_words]
+        done = subprocess.run(run, capture_output=True, text=True, check=False, timeout=240)
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(output.read_text()))
+    assert found[0] == found[1]
+    assert found[0]["records"] > 5000

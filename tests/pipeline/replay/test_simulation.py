@@ -1,0 +1,237 @@
+"""The simulation: latencies that can be worked out by hand, what must hold of any, KIP-794's scenario."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from forebay_pipeline.replay.histogram import percentile
+from forebay_pipeline.replay.service_times import SIZES, BrokerTimes, Constant
+from forebay_pipeline.replay.settings import Simulated
+from forebay_pipeline.replay.simulation import Outcome, Request, Simulation, World
+from forebay_policies.builtin_partitioners import BUILT_IN
+from tests.pipeline.replay.simulated import MS, TOPIC, run, sent_at, settings, steady, world
+
+AT_ONCE = settings(linger_ms=0, partitioner="uniform")
+
+
+def simulated(requests: list[Request], where: World, made: Simulated = AT_ONCE, counted_from: float = 0.0) -> Outcome:
+    return Simulation(made, where, Random(1), counted_from).run(requests)
+
+
+def total_ms(outcome: Outcome) -> float:
+    """Of the latencies of all records together."""
+    return outcome.latency_us / 1000
+
+
+def test_while_a_batch_is_away_the_next_one_grows() -> None:
+    """10 ms each: 0 → 10; 1 and 2 together 10 → 20; 15 waits, 20 → 30."""
+    outcome = simulated(sent_at(0, 1, 2, 15), world([0], 10))
+
+    assert total_ms(outcome) == pytest.approx(10 + 19 + 18 + 15)
+    assert (outcome.requests, outcome.batches, outcome.batch_records) == (3, 3, 4)
+    assert outcome.batch_bytes == 4 * 512
+
+
+def test_adaptive_linger_is_a_turn_of_the_loop() -> None:
+    """0.4 ms a turn: 0 leaves at 0.4, 1.5 and 2 a turn after its answer, 10.8, 15 a turn after theirs, 21.2."""
+    outcome = simulated(sent_at(0, 1.5, 2, 15), world([0], 10, turn_ms=0.4), settings(linger_ms=-1))
+
+    assert total_ms(outcome) == pytest.approx(10.4 + 19.3 + 18.8 + 16.2)
+
+
+def test_what_comes_within_a_fixed_linger_goes_along() -> None:
+    outcome = simulated(sent_at(0, 3), world([0], 10), settings(linger_ms=5))
+
+    assert total_ms(outcome) == pytest.approx(15 + 12)
+    assert outcome.batches == 1
+
+
+def test_the_way_in_the_proxy_is_added() -> None:
+    where = world([0], 10)._replace(way=Constant(0.2 * MS))
+    assert total_ms(simulated(sent_at(0, 20), where)) == pytest.approx(2 * 10.2)
+
+
+def test_a_full_batch_does_not_linger() -> None:
+    outcome = simulated(sent_at(0, 3, size=9000), world([0], 10), settings(linger_ms=50))
+
+    assert total_ms(outcome) == pytest.approx(13 + 10)
+
+
+def test_a_broker_serves_one_request_after_the_other() -> None:
+    requests = [
+        Request(0.0, 0, [run(partition=0, movable=False)]),
+        Request(1 * MS, 1, [run(partition=1, movable=False)]),
+    ]
+    assert total_ms(simulated(requests, world([0, 0], 10))) == pytest.approx(10 + 19)
+    assert total_ms(simulated(requests, world([0, 1], 10, 10))) == pytest.approx(10 + 10)
+
+
+def test_what_waited_behind_another_takes_its_own_time() -> None:
+    sizes = len(SIZES) + 1
+    times = BrokerTimes((Constant(20 * MS),) * sizes, (Constant(10 * MS),) * sizes)
+    requests = [
+        Request(0.0, 0, [run(partition=0, movable=False)]),
+        Request(1 * MS, 1, [run(partition=1, movable=False)]),
+    ]
+    assert total_ms(simulated(requests, world([0, 0], times))) == pytest.approx(20 + 29)
+
+
+def test_one_request_carries_a_batch_of_each_partition() -> None:
+    requests = [Request(0.0, 0, [run(partition=0, movable=False), run(partition=1, movable=False)])]
+    outcome = simulated(requests, world([0, 0], 10, turn_ms=0.1), settings(linger_ms=-1))
+
+    assert (outcome.requests, outcome.batches) == (1, 2)
+
+
+def test_no_more_requests_are_away_than_may_be() -> None:
+    """Of three partitions' batches at 0, 1 and 2 ms the third waits for the first answer, at 10, and meets the fourth.
+
+    With room for three it left at once, and the fourth was alone.
+    """
+    requests = [Request(at * MS, at, [run(partition=at, movable=False)]) for at in range(4)]
+    leaders = [0, 0, 0, 0]
+
+    assert simulated(requests, world(leaders, 10), settings(linger_ms=0)).requests == 4
+    limited = settings(linger_ms=0, max_in_flight_requests_per_connection=2)
+    assert simulated(requests, world(leaders, 10), limited).requests == 3
+
+
+def test_a_request_is_answered_with_its_last_part() -> None:
+    requests = [Request(0.0, 0, [run(3, partition=0, movable=False), run(2, partition=1, movable=False)])]
+    assert total_ms(simulated(requests, world([0, 1], 10, 30))) == pytest.approx(5 * 30)
+
+
+def test_who_waits_for_memory_is_read_again_when_it_was_let_in() -> None:
+    """16 KiB of memory, first come first served. The first request holds 3 of 4 chunks until 10 ms. The second wants 3
+    more and waits, and with it what its connection sends later; the fourth would fit, but does not overtake it. At 10
+    both are let in and leave together; only then the third is read, which leaves at 20."""
+    small = settings(linger_ms=0, batch_initial_size=4096, batch_size=16384, batch_max_size=16384, buffer_memory=16384)
+    requests = [
+        Request(0.0, 0, [run(size=12_000)]),
+        Request(1 * MS, 1, [run(size=12_000)]),
+        Request(2 * MS, 1, [run(size=100)]),
+        Request(3 * MS, 2, [run(size=100)]),
+    ]
+    outcome = simulated(requests, world([0], 10), small)
+
+    assert outcome.records == 4
+    assert outcome.pool_peak == 16384
+    assert total_ms(outcome) == pytest.approx(10 + 19 + 28 + 17)
+
+
+def test_what_came_before_does_not_count() -> None:
+    everything = simulated(sent_at(0, 1, 2, 15), world([0], 10))
+    later = simulated(sent_at(0, 1, 2, 15), world([0], 10), counted_from=2 * MS)
+
+    assert later.records == 2
+    assert total_ms(later) == pytest.approx(18 + 15)
+    assert later.shares == {TOPIC: [2]}
+    assert (later.batches, later.requests) == (1, 1)
+    assert everything.records == 4
+
+
+class _Watched(Simulation):
+    """Remembers which requests were answered, in their order."""
+
+    def __init__(self, made: Simulated, where: World, seed: int) -> None:
+        super().__init__(made, where, Random(seed))
+        self.told: list[Request] = []
+
+    def answered(self, request: Request) -> None:
+        self.told.append(request)
+        super().answered(request)
+
+    def left_over(self) -> tuple[int, int, int]:
+        return self._pool.used, self._accumulator.queued_batches, self._accumulator.in_flight_bytes
+
+
+def mixed(seed: int, seconds: float = 2.0) -> list[Request]:
+    """With and without keys, of one to four parts, of sizes from nothing to more than a batch."""
+    rng = Random(seed)
+    requests = []
+    at = 0.0
+    while at < seconds:
+        at += rng.expovariate(1500)
+        runs = [
+            run(
+                records=rng.randint(1, 20),
+                size=rng.choice([7, 100, 1000, 5000, 40_000]),
+                partition=rng.randrange(6),
+                movable=rng.random() < 0.7,
+            )
+            for _ in range(rng.randint(1, 4))
+        ]
+        requests.append(Request(at, rng.randrange(8), runs))
+    return requests
+
+
+@pytest.mark.parametrize("partitioner", BUILT_IN)
+@pytest.mark.parametrize("linger_ms", [-1, 0, 3])
+@pytest.mark.parametrize("memory", [524_288, 33_554_432])
+def test_every_record_is_acknowledged_once(partitioner: str, linger_ms: int, memory: int) -> None:
+    requests = mixed(seed=linger_ms + 5)
+    made = settings(partitioner=partitioner, linger_ms=linger_ms, buffer_memory=memory)
+    simulation = _Watched(made, world([0, 1, 2, 0, 1, 2], 4, 1, 0.5, turn_ms=0.1), seed=3)
+    outcome = simulation.run(requests)
+
+    records = sum(each.records for request in requests for each in request.runs)
+    assert len(simulation.told) == len({id(request) for request in simulation.told}) == len(requests)
+    assert outcome.records == outcome.batch_records == records
+    assert sum(outcome.latencies.values()) == records
+    assert sum(outcome.shares[TOPIC]) == records
+    assert simulation.left_over() == (0, 0, 0)
+
+
+@pytest.mark.parametrize("linger_ms", [-1, 2])
+def test_records_with_a_key_are_acknowledged_in_the_order_of_their_connection(linger_ms: int) -> None:
+    rng = Random(4)
+    requests = [
+        Request(number * 0.2 * MS, number % 3, [run(size=rng.choice([50, 9000]), partition=number % 2, movable=False)])
+        for number in range(3000)
+    ]
+    simulation = _Watched(settings(linger_ms=linger_ms), world([0, 1], 3, 1, turn_ms=0.1), seed=1)
+    simulation.run(requests)
+
+    for connection in range(3):
+        for partition in range(2):
+            told = [
+                each.at
+                for each in simulation.told
+                if each.connection == connection and each.runs[0].partition == partition
+            ]
+            assert told == sorted(told)
+
+
+def test_memory_is_bounded() -> None:
+    """Twelve times what the brokers take: the pool is full, and overdrawn by no more than the ends of batches."""
+    memory, chunk, partitions = 262_144, 4096, 3
+    requests = list(steady(12_000, 0.5, connections=50))
+    where = world([0, 1, 2], 20, 20, 20, turn_ms=0.1)
+    small = settings(batch_size=16384, batch_max_size=16384, buffer_memory=memory)
+    outcome = simulated(requests, where, small)
+
+    assert outcome.records == len(requests)
+    assert memory / 2 < outcome.pool_peak <= memory + partitions * chunk
+    assert simulated(requests, where, settings(batch_size=16384, batch_max_size=16384)).pool_peak > 2 * memory
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "average_ms", "p99_ms", "on_slow"),
+    [("uniform", 11.0, 40.5, 0.328), ("adaptive", 10.1, 40.5, 0.297), ("expected_wait", 0.94, 1.2, 0.0016)],
+)
+def test_a_slow_broker_costs_what_it_cost_before(
+    partitioner: str, average_ms: float, p99_ms: float, on_slow: float
+) -> None:
+    """KIP-794's scenario, 20.5 / 0.6 / 0.6 ms, 122,880 records, as it was once simulated apart from this program."""
+    outcome = simulated(
+        list(steady(2048, 60)), world([0, 1, 2], 20.5, 0.6, 0.6), settings(partitioner=partitioner, linger_ms=0)
+    )
+    average = outcome.latency_us / outcome.records / 1000
+    p99 = percentile(outcome.latencies, 0.99) / 1000
+    share = outcome.shares[TOPIC][0] / outcome.records
+
+    assert average == pytest.approx(average_ms, rel=0.15)
+    assert p99 == pytest.approx(p99_ms, rel=0.15)
+    assert share == pytest.approx(on_slow, rel=0.1, abs=0.004)

@@ -1,0 +1,93 @@
+"""The simulation over Spark: slices and their warm-up, what it costs, and that the spreading changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from forebay_pipeline.replay.arrivals import SYNTHETIC, Load, of_load
+from forebay_pipeline.replay.command import Plan, replay_load
+from forebay_pipeline.replay.proxy_times import NO_WAY, TURN
+from forebay_pipeline.replay.results import Result, results_of
+from forebay_pipeline.replay.service_times import constant
+from forebay_pipeline.replay.settings import read_grid, variants
+from forebay_pipeline.replay.simulation import World
+from forebay_pipeline.replay.slices import Slices, Task, simulated, sliced
+
+LOAD = Load(records_per_s=1000, seconds=30)
+FOUND = variants({}, read_grid(["partitioner=adaptive,expected_wait,uniform"]))
+
+
+def replayed(spark: SparkSession, seconds: float, stripes: int = 1, tasks: int = 2, seed: int = 1) -> list[Result]:
+    slices = Slices.over(0, 30_000_000 - 1, seconds)
+    brokers = {0: constant(0.0205), 1: constant(0.0006), 2: constant(0.0006)}
+    world = World({SYNTHETIC: LOAD.leaders}, brokers, TURN, NO_WAY)
+    task = Task(world, [each.settings for each in FOUND], stripes, slices, seed)
+    arrivals = of_load(spark, LOAD, 1).repartition(tasks)
+    return results_of(simulated(arrivals, {SYNTHETIC: SYNTHETIC}, task).persist(), FOUND)
+
+
+def test_the_end_of_a_slice_is_the_next_one_s_warm_up(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([(second * 1_000_000 + 500,) for second in range(27)], "at_us long")
+    found = sliced(rows, Slices.over(500, 26_000_500, 10))
+    slices: dict[int, list[int]] = {}
+    for row in found.collect():
+        slices.setdefault(row["slice"], []).append(row["at_us"] // 1_000_000)
+
+    assert {number: sorted(seconds) for number, seconds in slices.items()} == {
+        0: list(range(10)),
+        1: list(range(5, 20)),
+        2: list(range(15, 27)),
+    }
+
+
+def test_how_the_work_is_spread_changes_nothing(spark: SparkSession) -> None:
+    found = replayed(spark, 10)
+
+    assert replayed(spark, 10, stripes=2, tasks=5) == found
+    assert replayed(spark, 10, seed=2) != found
+    assert sum(result.records for result in found) == len(FOUND) * of_load(spark, LOAD, 1).count()
+
+
+def test_slices_tell_what_one_whole_simulation_tells(spark: SparkSession) -> None:
+    whole, in_slices = replayed(spark, 100), replayed(spark, 6)
+
+    for one, many in zip(whole, in_slices, strict=True):
+        assert many.records == one.records
+        assert many.average_ms == pytest.approx(one.average_ms, rel=0.1)
+        assert many.p50_ms == pytest.approx(one.p50_ms, rel=0.05)
+        assert many.p99_ms == pytest.approx(one.p99_ms, rel=0.1)
+        assert many.batch_records == pytest.approx(one.batch_records, rel=0.05)
+        assert many.requests == pytest.approx(one.requests, rel=0.05)
+        assert many.skew == pytest.approx(one.skew, rel=0.1)
+
+
+def test_skew_and_gini_are_of_partitions(spark: SparkSession) -> None:
+    """Worked in replay_results: 1, 2 and 6 records have Gini 10/27; the greatest is twice the mean."""
+    shares = [{"topic": "t", "partition": number, "records": count} for number, count in enumerate((2, 6, 1))]
+    even = [{"topic": "u", "partition": number, "records": 9} for number in range(3)]
+    row = (0, 36, 36_000, 1, 1, 100, 36, 4096, [{"bucket": 348, "records": 36}], [*shares, *even])
+    outcomes = spark.createDataFrame([row], replayed_schema())
+    [result] = results_of(outcomes, FOUND[:1])
+
+    assert result.skew == pytest.approx((9 * 2 + 27 * 1) / 36)
+    assert result.gini == pytest.approx((9 * 10 / 27 + 27 * 0) / 36)
+    assert result.average_ms == pytest.approx(1)
+    assert result.p50_ms == pytest.approx(1, rel=0.02)
+
+
+def replayed_schema() -> str:
+    return (
+        "variant long, records long, latency_us long, requests long, batches long, batch_bytes long,"
+        " batch_records long, pool_peak long, latencies array<struct<bucket: long, records: long>>,"
+        " shares array<struct<topic: string, partition: long, records: long>>"
+    )
+
+
+def test_a_made_up_load_is_told_as_one(spark: SparkSession) -> None:
+    report = replay_load(spark, Load(seconds=5), Plan(FOUND))
+
+    assert report.source == "synthetic"
+    assert report.measured is None
+    assert report.records == report.results[0].records > 5 * 2048 - 4 * 101
+    assert report.results[report.recommended].settings == {"partitioner": "expected_wait"}

@@ -1,0 +1,169 @@
+"""All that a report can tell, made up: three topics over an hour, one partition that runs away, an audit, a replay."""
+
+from __future__ import annotations
+
+import math
+
+from forebay_pipeline.audit.result import AuditResult, ClientLine, Counts, Finding, Kind, TopicLine
+from forebay_pipeline.partitions.runaway_windows import Episode
+from forebay_pipeline.partitions.summary import (
+    Fate,
+    Group,
+    MetadataUse,
+    Percentiles,
+    Reason,
+    Summary,
+    TopicSkew,
+    WorkerUse,
+)
+from forebay_pipeline.replay.results import ReplayReport, Result
+from forebay_pipeline.report.sections import Known
+from forebay_pipeline.report.series import GaugePoint, Series, SharesPoint, TimePoint, TopicShares
+from tests.pipeline.rows import START_US
+
+SECOND = 1_000_000
+WIDTH = 20 * SECOND
+POINTS = 180
+TOPICS = ("orders", "payments.settled-by-the-bank.v2", "clicks")
+PARTITIONS = (3, 6, 12)
+
+
+def known(topic: str = TOPICS[0], client_id: str = "checkout-7", journal: str = "/var/lib/forebay/journal") -> Known:
+    """Of the first topic, of a client and of the place the names can be told."""
+    topics = (topic, *TOPICS[1:])
+    series = Series(
+        width_us=WIDTH,
+        times=[_time_point(number) for number in range(POINTS)],
+        gauges=[_gauge_point(number) for number in range(POINTS)],
+        shares=[_shares(name, count) for name, count in zip(topics, PARTITIONS, strict=True)],
+    )
+    return Known(_summary(topics, journal), series, _audit(topic, client_id), _replay())
+
+
+def _wave(number: int) -> float:
+    """0 to 1, with a crest in the middle of the hour."""
+    return math.exp(-(((number - POINTS / 2) / 20) ** 2))
+
+
+def _time_point(number: int) -> TimePoint:
+    wave = _wave(number)
+    linger = Percentiles(round(400 + 2000 * wave), round(3000 + 90_000 * wave), round(9000 + 200_000 * wave))
+    waits = Percentiles(round(1900 + 4000 * wave), round(9000 + 140_000 * wave), round(30_000 + 400_000 * wave))
+    sizes = 4000 + 9000 * wave, round(3500 + 2000 * wave), round(16_000 + 60_000 * wave)
+    return TimePoint(START_US + number * WIDTH, linger, waits, *sizes)
+
+
+def _gauge_point(number: int) -> GaugePoint:
+    used = round(2_000_000 + 29_000_000 * _wave(number))
+    return GaugePoint(START_US + number * WIDTH, round(0.8 * used), used, 33_554_432)
+
+
+def _shares(topic: str, count: int) -> TopicShares:
+    told: list[int | None] = [*range(min(count, 7)), *([None] if count > 7 else [])]
+    points = []
+    for number in range(POINTS):
+        weights = dict.fromkeys(told, 1.0)
+        weights[0] += 4 * _wave(number)
+        total = sum(weights.values())
+        points.append(SharesPoint(START_US + number * WIDTH, {key: weight / total for key, weight in weights.items()}))
+    return TopicShares(topic, [partition for partition in told if partition is not None], points)
+
+
+def _summary(topics: tuple[str, ...], journal: str) -> Summary:
+    groups = [
+        _group({"topic": topic, "partition": partition}, 25_953_200 if partition == 0 else 7_546_212)
+        for topic, count in zip(topics, PARTITIONS, strict=True)
+        for partition in range(count)
+    ]
+    return Summary(
+        journal=journal,
+        first_us=START_US,
+        last_us=START_US + POINTS * WIDTH - 1,
+        by=["topic", "partition"],
+        total=_group({}, 214_000_000),
+        groups=groups,
+        groups_left_out=40,
+        topics=[
+            TopicSkew(topic, count, 5107, 41_336_290, 0, 0.628, 1.88, 0.3)
+            for topic, count in zip(topics, PARTITIONS, strict=True)
+        ],
+        topics_left_out=0,
+        reasons=[Reason("linger", 3000, 30_000_000, 20_000), Reason("full", 2000, 11_000_000, 14_000)],
+        fates=[Fate("acknowledged", 0, 5000, 33_000), Fate("retried", 6, 7, 231), Fate("unknown", 7, 1, 12)],
+        runaways=[
+            Episode(topics[0], 0, START_US + 70 * WIDTH, START_US + 110 * WIDTH, 0.741, 2.22, 140_000.0, 6000.0),
+            Episode(topics[2], 0, START_US + 170 * WIDTH, None, 0.4, 4.8, 90_000.0, 6000.0),
+        ],
+        runaway_changes_left_out=0,
+        metadata=MetadataUse(98_000, 1200, 0.9879, 31, 400, 2, Percentiles(1800, 40_000, 90_000), 16_000, 900_000),
+        workers=[
+            WorkerUse(number, 1, 3600, 40, 96, 33_554_432, 2_554_432, 24_800_000, 900, 5, 12) for number in (0, 1)
+        ],
+        torn=1,
+    )
+
+
+def _group(key: dict[str, str | int], size: int) -> Group:
+    return Group(
+        key=key,
+        batches=1683,
+        bytes=size,
+        records=25_228,
+        bytes_per_batch=size / 1683,
+        records_per_batch=14.99,
+        share=0.628,
+        failed=3,
+        linger_us=Percentiles(400, 21_000, 90_000),
+        upstream_us=Percentiles(1500, 44_000, 120_000),
+    )
+
+
+def _audit(topic: str, client_id: str) -> AuditResult:
+    counts = {"acknowledged": 1_204_000, "present": 1_203_995, "missing": 3, "duplicated": 2, "not_followed": 4000}
+    finding = Finding(Kind.MISSING, topic, 2, 991, 993, 3, client_id, "host-1-abc", 7, 8812, START_US, "a <b>note</b>")
+    return AuditResult(
+        first_us=START_US,
+        last_us=START_US + POINTS * WIDTH,
+        rows=9000,
+        totals=Counts(**counts),
+        clients=[ClientLine(topic=topic, client_id=client_id, **counts)],
+        clients_left_out=0,
+        topics=[TopicLine(topic, 100, 7)],
+        findings=[finding],
+        rows_dropped=24,
+        lines_torn=1,
+        notes=["24 rows of the ledger were dropped: what they told is not known."],
+    )
+
+
+def _replay() -> ReplayReport:
+    results = [
+        Result(
+            settings={"partitioner": partitioner, "linger.ms": str(linger), "batch.size": str(size)},
+            average_ms=2.0 + linger + size / 40_000 + 3 * (partitioner == "uniform"),
+            p50_ms=1.1 + linger,
+            p99_ms=9.0 + 3 * linger + size / 5000 + 40 * (partitioner == "uniform"),
+            batch_bytes=3000.0 + 900 * linger + size / 10,
+            batch_records=6.0 + 2 * linger,
+            requests=9000 - 300 * linger,
+            skew=1.2,
+            gini=0.1,
+            pool_peak_bytes=8_000_000 + 100_000 * linger,
+            records=34_231,
+        )
+        for partitioner in ("adaptive", "uniform", "expected_wait")
+        for linger in (0, 5, 20)
+        for size in (16_384, 65_536)
+    ]
+    return ReplayReport(
+        source="recorded",
+        results=results,
+        present=8,
+        recommended=12,
+        reason="Average 10.00 -> 4.00 ms, p99 60.00 -> 15.00 ms: the lowest p99 of those near the best average.",
+        assumed=["nothing fails and no leader changes", "records are not compressed"],
+        measured=None,
+        records=34_231,
+        seconds=3600.0,
+        seed=1,
+    )

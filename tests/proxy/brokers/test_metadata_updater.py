@@ -1,0 +1,342 @@
+"""One Metadata request in flight; the next carries all that came meanwhile; one that fails goes to another broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+
+from forebay_codecs.apis import METADATA
+from forebay_codecs.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from forebay_policies.metadata_cache import NEVER, Ages, MetadataCache
+from forebay_proxy.brokers import metadata_updater
+from forebay_proxy.brokers.cluster import Cluster
+from forebay_proxy.brokers.metadata_updater import UNKNOWN_TOPIC_TRIES, MetadataUpdater
+from forebay_proxy.metrics.registry import Stats
+from tests.kit import fakes_proxy as fakes
+from tests.kit.app import settings
+from tests.kit.event_loop import in_loop, turns, until
+from tests.kit.fake_broker import Asked, FakeCluster
+from tests.kit.wire import keyed
+
+
+def topics(asked: Asked) -> list[str]:
+    return asked.metadata.names
+
+
+class Updating:
+    def __init__(self, brokers: FakeCluster, rng: Random, **changed: Any) -> None:
+        self.brokers = brokers
+        self.accumulator = fakes.accumulator()
+        self.cluster = Cluster(self.accumulator)
+        self.stats = Stats()
+        told = settings(brokers.bootstrap, 1, **changed)
+        ages = Ages.of_ms(told.metadata_soft_age_ms, told.metadata_max_age_ms, told.metadata_max_idle_ms)
+        self.cache = MetadataCache(ages, told.metadata_max_topics, told.metadata_refresh_group_size, rng)
+        self.updater = MetadataUpdater(self.cluster, self.cache, told, self.stats, rng)
+        self.ready: list[str] = []
+
+    def want(self, *names: str) -> None:
+        for name in names:
+            self.updater.want(name, lambda name=name: self.ready.append(name))  # type: ignore[misc]
+
+    def asked(self) -> list[list[str]]:
+        """The topics of each request, over all brokers in order of their ids."""
+        return [topics(asked) for broker in self.brokers.brokers.values() for asked in broker.requests(METADATA)]
+
+
+@asynccontextmanager
+async def updating(brokers: FakeCluster, seed: int = 1, **changed: Any) -> AsyncIterator[Updating]:
+    """Past its first refresh, which learns of the brokers."""
+    running = Updating(brokers, Random(seed), **changed)
+    task = asyncio.get_running_loop().create_task(running.updater.run())
+    try:
+        await until(lambda: running.cluster.updated_at is not None)
+        await until(lambda: running.updater._connection is not None)
+        for broker in brokers.brokers.values():
+            broker.forget()
+        yield running
+    finally:
+        task.cancel()
+        running.updater.close()
+        await turns()
+
+
+@in_loop
+async def test_the_next_request_carries_all_that_came_meanwhile() -> None:
+    async with FakeCluster({"a": [0], "b": [0], "c": [0]}) as brokers, updating(brokers) as running:
+        brokers[0].holds(METADATA)
+        running.want("a")
+        first = await brokers[0].receives(METADATA)
+        running.want("b", "c")
+        running.want("b")
+        running.updater.invalidate(["a"], "error")
+        await turns(100)
+        assert running.asked() == [["a"]]
+        first.answer()
+        second = await brokers[0].receives(METADATA)
+        assert topics(second) == ["a", "b", "c"]
+        assert running.ready == ["a"]
+        second.answer()
+        await until(lambda: sorted(running.ready) == ["a", "b", "b", "c"])
+
+
+@in_loop
+async def test_nothing_is_asked_while_nothing_is_wanted() -> None:
+    async with FakeCluster({"a": [0]}) as brokers, updating(brokers, retry_backoff_ms=1) as running:
+        await turns(1000)
+        assert running.asked() == []
+
+
+@in_loop
+async def test_brokers_alone_are_asked_for_never_all_topics() -> None:
+    async with FakeCluster({"a": [0]}) as brokers, updating(brokers) as running:
+        running.updater.invalidate([], "connection")
+        asked = await brokers[0].receives(METADATA)
+        assert asked.body[:4] == b"\0\0\0\0"  # null, −1, would be all
+
+
+@in_loop
+async def test_a_broker_that_fails_is_followed_by_another() -> None:
+    async with FakeCluster({"a": [0]}, nodes=3) as brokers, updating(brokers) as running:
+        for broker in brokers.brokers.values():
+            broker.holds(METADATA)
+        running.want("a")
+        failed: set[int] = set()
+        while len(failed) < 3:  # the generator may choose one twice, but not for ever
+            await until(lambda: any(broker.requests(METADATA) for broker in brokers.brokers.values()))
+            for broker in brokers.brokers.values():
+                for asked in broker.requests(METADATA):
+                    failed.add(broker.node_id)
+                    asked.close()
+                broker.forget()
+        for broker in brokers.brokers.values():
+            broker.releases(METADATA)
+        await until(lambda: running.ready == ["a"])
+        assert running.stats.take().counters["forebay_errors_total", ("upstream", "metadata")] >= 3
+
+
+@in_loop
+async def test_brokers_that_are_down_are_asked_last() -> None:
+    for seed in range(5):
+        async with FakeCluster({"a": [0]}, nodes=3) as brokers, updating(brokers, seed) as running:
+            for node_id in (0, 2):
+                running.cluster.set_down(running.cluster.nodes[node_id], True)
+            brokers[1].holds(METADATA)
+            running.updater.close()
+            await turns()
+            running.want("a")
+            await brokers[1].receives(METADATA)
+
+
+@in_loop
+async def test_which_broker_is_asked_is_the_generators_choice() -> None:
+    chosen = []
+    for seed in range(12):
+        async with FakeCluster({"a": [0]}, nodes=3) as brokers, updating(brokers, seed) as running:
+            running.updater.close()
+            await turns()
+            running.want("a")
+            await until(lambda running=running: running.ready)  # type: ignore[misc]
+            chosen += [node for node, broker in brokers.brokers.items() if broker.requests(METADATA)]
+    expected = []
+    for seed in range(12):
+        nodes = [0, 1, 2]
+        Random(seed).shuffle(nodes)
+        expected.append(nodes[0])
+    assert chosen == expected
+    assert len(set(chosen)) > 1
+
+
+@in_loop
+async def test_a_topic_that_stays_unknown_is_told_after_some_tries() -> None:
+    async with FakeCluster({"a": [0]}) as brokers, updating(brokers, retry_backoff_ms=1) as running:
+        running.want("nowhere")
+        await until(lambda: running.ready == ["nowhere"])
+        assert running.asked() == [["nowhere"]] * UNKNOWN_TOPIC_TRIES
+        running.want("nowhere")
+        await until(lambda: running.ready == ["nowhere"] * 2)
+
+
+@in_loop
+async def test_a_topic_that_turns_up_is_told_at_once() -> None:
+    async with FakeCluster({}) as brokers, updating(brokers) as running:
+        running.want("late")
+        await brokers[0].receives(METADATA)
+        await brokers[0].receives(METADATA)
+        brokers.topics["late"] = [0]
+        await until(lambda: running.ready == ["late"])
+        assert len(running.asked()) < UNKNOWN_TOPIC_TRIES
+
+
+@in_loop
+async def test_records_that_wait_for_a_leader_keep_their_topic_asked_for_until_there_is_one() -> None:
+    async with FakeCluster({"a": [-1]}) as brokers, updating(brokers, retry_backoff_ms=1) as running:
+        running.want("a")
+        await until(lambda: running.ready == ["a"])
+        queue = running.cluster.topics["a"].queues.queue(0)
+        fakes.append(running.accumulator, queue, keyed("x"))
+        running.updater.invalidate(["a"], "error")
+        for _ in range(3):
+            assert topics(await brokers[0].receives(METADATA)) == ["a"]
+        brokers.topics["a"] = [0]
+        await until(lambda: queue.leader == 0)
+        await until(lambda: not running.updater._wanted)
+
+
+@in_loop
+async def test_all_topics_are_refreshed_at_least_as_often_as_set_and_idle_ones_forgotten() -> None:
+    async with (
+        FakeCluster({"a": [0]}) as brokers,
+        updating(brokers, metadata_max_age_ms=100, metadata_max_idle_ms=150, retry_backoff_ms=1) as running,
+    ):
+        running.want("a")
+        await until(lambda: running.ready == ["a"])
+        brokers[0].forget()
+        assert topics(await brokers[0].receives(METADATA)) in (["a"], [])
+        await until(lambda: "a" not in running.cluster.topics)
+
+
+@in_loop
+async def test_no_broker_at_the_start_is_tried_again() -> None:
+    async with FakeCluster({"a": [0]}) as brokers:
+        brokers[0].down()
+        running = Updating(brokers, Random(1))
+        task = asyncio.get_running_loop().create_task(running.updater.run())
+        failures = running.stats.counter("forebay_errors_total", side="upstream", kind="metadata")
+        await until(lambda: failures.value >= 2)
+        await brokers[0].up()
+        await until(lambda: running.cluster.updated_at is not None)
+        task.cancel()
+        running.updater.close()
+        await turns()
+
+
+@in_loop
+async def test_more_topics_than_a_broker_takes_in_a_request_are_asked_for_one_part_after_the_other() -> None:
+    names = [f"t{number}" for number in range(7)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metadata_updater, "MOST_TOPICS", 3)
+        async with FakeCluster({name: [0] for name in names}) as brokers, updating(brokers) as running:
+            running.want(*names)
+            await until(lambda: sorted(running.ready) == names)
+            assert [len(asked) for asked in running.asked()] == [3, 3, 1]
+
+
+@in_loop
+async def test_a_topic_that_does_not_exist_takes_no_place_once_that_is_told() -> None:
+    async with FakeCluster({"a": [0]}) as brokers, updating(brokers, retry_backoff_ms=1) as running:
+        told: list[int] = []
+        running.updater.want("nowhere", lambda: told.append(running.cluster.topics["nowhere"].error_code))
+        await until(lambda: told == [UNKNOWN_TOPIC_OR_PARTITION])
+        assert "nowhere" not in running.cluster.topics
+        assert "nowhere" not in running.accumulator.topics
+
+
+@in_loop
+async def test_a_leader_that_a_broker_names_is_taken_over_without_a_request() -> None:
+    async with FakeCluster({"a": [0, 0]}, nodes=2) as brokers, updating(brokers) as running:
+        running.want("a")
+        await until(lambda: running.ready == ["a"])
+        asked = len(running.asked())
+        known = running.cluster.topics["a"].queues
+        running.updater.leader_changed("a", 1, (1, 4))
+        assert list(known.leaders) == [0, 1]
+        await turns(100)
+        assert len(running.asked()) == asked
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        pytest.param(None, id="nobody is named"),
+        pytest.param((-1, 4), id="no leader"),
+        pytest.param((7, 4), id="nobody knows broker 7"),
+        pytest.param((1, 3), id="of an epoch that is known"),
+    ],
+)
+@in_loop
+async def test_brokers_are_asked_where_the_leader_is_not_named_or_no_news(named: tuple[int, int] | None) -> None:
+    brokers = FakeCluster({"a": [0, 0]}, nodes=2)
+    brokers.metadata_versions = (0, 9)
+    brokers.epochs["a"] = 3
+    async with brokers, updating(brokers) as running:
+        running.want("a")
+        await until(lambda: running.ready == ["a"])
+        brokers.topics["a"] = [0, 1]
+        asked = len(running.asked())
+        running.updater.leader_changed("a", 1, named)
+        assert list(running.cluster.topics["a"].queues.leaders) == [0, 0]
+        await until(lambda: list(running.cluster.topics["a"].queues.leaders) == [0, 1])
+        assert running.asked()[asked:] == [["a"]]
+
+
+@in_loop
+async def test_what_nobody_waits_for_any_more_is_not_asked_for() -> None:
+    """Brokers may be away for an hour, and clients may name a new topic every second."""
+
+    class Asking:
+        def __getattr__(self, name: str) -> Any:
+            raise AssertionError("told after it left")
+
+    brokers = FakeCluster({"a": [0], "b": [0], "c": [0]})
+    brokers.metadata_versions = (0, 12)  # in which ids are asked for
+    async with brokers, updating(brokers, retry_backoff_ms=1) as running:
+        brokers[0].holds(METADATA)
+        running.updater.invalidate([], "error")
+        under_way = await brokers[0].receives(METADATA)
+        gone = [Asking() for _ in range(3)]
+        for asker in gone:
+            running.updater.ask_topic("b", NEVER, False, asker)
+            running.updater.ask_topic("c", NEVER, True, asker)
+            running.updater.ask_id(bytes(16), asker)
+        running.want("a")
+        for asker in gone:
+            running.updater.drop(["b", "c"], [bytes(16)], asker)
+        assert running.updater.may_create("c"), "nobody was asked to"
+        brokers[0].releases(METADATA)
+        under_way.answer()
+        await until(lambda: running.ready == ["a"])
+        assert running.asked()[1:] == [["a"]]
+        assert not any(asked.metadata.ids for asked in brokers[0].requests(METADATA))
+        assert not running.updater._by_name
+        assert not running.updater._by_id
+
+
+@in_loop
+async def test_a_failed_request_does_not_bring_back_what_nobody_waits_for() -> None:
+    asker: Any = object()
+    for creates in (False, True):
+        brokers = FakeCluster({"a": [0]})
+        brokers.metadata_versions = (0, 12)
+        async with brokers, updating(brokers, retry_backoff_ms=1) as running:
+            brokers[0].holds(METADATA)
+            running.updater.ask_topic("b", NEVER, creates, asker)
+            if not creates:  # which is a request of its own
+                running.updater.ask_id(bytes(16), asker)
+            under_way = await brokers[0].receives(METADATA)
+            assert under_way.metadata.names == ["b"]
+            running.updater.drop(["b"], [bytes(16)], asker)
+            brokers.brokers[0].forget()
+            brokers[0].releases(METADATA)
+            under_way.close()
+            running.want("a")
+            await until(lambda: running.ready == ["a"])
+            assert [name for names in running.asked() for name in names] == ["a"]
+            assert not any(asked.metadata.ids for asked in brokers[0].requests(METADATA))
+
+
+@in_loop
+async def test_records_find_a_topic_that_a_client_asked_for() -> None:
+    async with FakeCluster({"a": [0]}) as brokers, updating(brokers) as running:
+        running.want("a")
+        await until(lambda: running.ready == ["a"])
+        running.cluster._forget("a")
+        running.want("a")
+        await until(lambda: running.ready == ["a", "a"])
+        assert running.cluster.usable("a") is not None
+        assert running.asked() == [["a"]]

@@ -1,0 +1,586 @@
+"""What a client sees of its connection: order, refusals, and that others are not harmed."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, ClassVar
+
+import pytest
+import structlog
+
+from forebay_codecs import api_versions
+from forebay_codecs.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, SASL_HANDSHAKE
+from forebay_codecs.compression import GZIP
+from forebay_codecs.error_codes import CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR, NONE, UNSUPPORTED_VERSION
+from forebay_codecs.metadata import parse_metadata_response
+from forebay_proxy.config.settings import HostPort
+from forebay_proxy.metrics import clients_seen
+from tests.codecs.message_oracle import messages, wrapper
+from tests.codecs.record_oracle import Record
+from tests.kit.app import Running, running
+from tests.kit.event_loop import in_loop, until
+from tests.kit.fake_broker import FakeCluster
+from tests.kit.ports import LOOPBACK
+from tests.kit.wire import (
+    CLIENT_ID,
+    LIST_GROUPS,
+    batch,
+    echo,
+    framed,
+    keyed,
+    metadata,
+    null_key,
+    old_produce,
+    only,
+    produce,
+    produced,
+    request,
+    transactional,
+)
+
+
+class TestOrder:
+    @in_loop
+    async def test_a_fast_opaque_answer_waits_for_the_slow_produce_answer_before_it(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(PRODUCE)
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(null_key("a")))), echo(2, b"two"))
+            asked = await cluster[0].receives(PRODUCE)
+            await cluster[0].receives(LIST_GROUPS)
+            client.send(echo(3, b"three"))
+            await cluster[0].receives(LIST_GROUPS)
+            asked.answer()
+            produced_, second, third = await client.receives(1, 2, 3)
+            assert only(produced_).error_code == NONE
+            assert (second.body, third.body) == (b"two", b"three")
+
+    @in_loop
+    async def test_a_fast_produce_answer_waits_for_the_slow_opaque_answer_before_it(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(LIST_GROUPS)
+            client = await forebay.client(0)
+            client.send(echo(1, b"one"), produce(2, ("ponds", 0, batch(null_key("a")))))
+            slow = await cluster[0].receives(LIST_GROUPS)
+            await until(lambda: cluster.values("ponds", 0) == ["a"])
+            slow.answer()
+            await client.receives(1, 2)
+
+    @in_loop
+    async def test_an_untouched_batch_beside_a_touched_one_goes_out_behind_the_requests_before_it(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0], "raw": [0]}) as cluster,
+            running(cluster.bootstrap, topics_exclude=("raw",)) as forebay,
+        ):
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(null_key("first"))), ("raw", 0, batch(null_key("first")))))
+            await client.receives(1)
+            client.send(
+                echo(2, b"two"),
+                produce(3, ("ponds", 0, batch(null_key("a"))), ("raw", 0, batch(null_key("b")))),
+                echo(4, b"four"),
+            )
+            second, mixed, fourth = await client.receives(2, 3, 4)
+            assert (second.body, fourth.body) == (b"two", b"four")
+            assert {where: answer.error_code for where, answer in produced(mixed).items()} == {
+                ("ponds", 0): NONE,
+                ("raw", 0): NONE,
+            }
+            assert cluster.values("raw", 0) == ["first", "b"]
+
+    @in_loop
+    async def test_an_untouched_batch_does_not_cut_into_a_request_that_arrived_in_pieces(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0], "raw": [0]}) as cluster,
+            running(cluster.bootstrap, topics_exclude=("raw",)) as forebay,
+        ):
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(null_key("first"))), ("raw", 0, batch(null_key("first")))))
+            await client.receives(1)
+            opaque = echo(2, b"x" * 1000)
+            received = forebay.count("forebay_request_bytes_total", "client") + 500
+            client.send(opaque[:500])
+            await until(lambda: forebay.count("forebay_request_bytes_total", "client") == received)
+            mixed = produce(3, ("ponds", 0, batch(null_key("a"))), ("raw", 0, batch(null_key("b"))))
+            client.send(opaque[500:], mixed)
+            second, _ = await client.receives(2, 3)
+            assert second.body == b"x" * 1000
+
+    @in_loop
+    async def test_records_without_acks_do_not_stand_in_the_order(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0], "raw": [0]}) as cluster,
+            running(cluster.bootstrap, topics_exclude=("raw",)) as forebay,
+        ):
+            cluster[0].holds(PRODUCE)
+            client = await forebay.client(0)
+            client.send(
+                produce(1, ("ponds", 0, batch(null_key("a"))), acks=0),
+                echo(2),
+                produce(3, ("raw", 0, batch(null_key("b"))), acks=0),
+                old_produce(4, acks=0),
+                echo(5),
+            )
+            await client.receives(2, 5)
+
+    @in_loop
+    @pytest.mark.parametrize("most", [1, 2, 3])
+    async def test_a_client_has_no_more_requests_under_way_than_it_may(self, most: int) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, client_max_in_flight_requests=most) as forebay,
+        ):
+            cluster[0].holds(LIST_GROUPS)
+            client = await forebay.client(0)
+            client.send(*[echo(number, bytes([number])) for number in range(10)])
+            for number in range(10):
+                asked = await cluster[0].receives(LIST_GROUPS)
+                assert len(cluster[0].requests(LIST_GROUPS)) <= number + most
+                asked.answer()
+                (response,) = await client.receives(number)
+                assert response.body == bytes([number])
+
+    @in_loop
+    async def test_what_lingers_leaves_when_its_client_may_send_no_more(self) -> None:
+        limits = {"linger_ms": 60_000, "client_max_in_flight_requests": 2}
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, **limits) as forebay:
+            client = await forebay.client(0)
+            client.send(*[produce(number, ("ponds", 0, batch(keyed("a")))) for number in range(4)])
+            await client.receives(0, 1, 2, 3)
+
+
+REFUSED = {
+    "unknown API": request(99, 0, 1, b""),
+    "Produce v13": request(PRODUCE, 13, 1, b""),
+    "Fetch v19": request(FETCH, 19, 1, b""),
+    "short": (3).to_bytes(4, "big") + b"abc",
+    "negative": (-1).to_bytes(4, "big", signed=True),
+}
+UNREADABLE = {
+    "records overrun": produce(1, ("ponds", 0, b""))[:-4] + b"\x7f\xff\xff\xff",
+    "acks=9": request(PRODUCE, 7, 1, b"\xff\xff\x00\x09"),
+    "a header alone": request(PRODUCE, 7, 1, b""),
+    "a topic that is not UTF-8": produce(1, ("!", 0, b"")).replace(b"!", b"\xe4"),
+    "Metadata, a topic that is not UTF-8": metadata(1, "!").replace(b"!", b"\xe4"),
+    "Metadata, a header alone": request(METADATA, 4, 1, b""),
+}
+ALL_TOPICS_BY_LIBRDKAFKA = (
+    struct.pack(">hhih", METADATA, 12, 1, len(CLIENT_ID)) + CLIENT_ID.encode() + b"\0" + bytes(4) + b"\1\0\0"
+)
+"""A Metadata v12 request for all topics as librdkafka 2.16 writes it: null in four bytes, of which one is read."""
+
+
+class TestTheBrokerIsTheJudge:
+    @in_loop
+    @pytest.mark.parametrize("frame", UNREADABLE.values(), ids=UNREADABLE)
+    async def test_what_cannot_be_read_goes_on_as_it_came(self, frame: bytes) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            key = int.from_bytes(frame[4:6], "big")
+            cluster[0].holds(key, LIST_GROUPS)
+            client = await forebay.client(0)
+            client.send(frame, echo(2, b"two"))
+            second = await cluster[0].receives(LIST_GROUPS)
+            asked = next(asked for asked in cluster[0].requests(key) if asked.client_id == CLIENT_ID)
+            assert asked.frame == frame[4:]
+            asked.respond(bytes(8 if key == PRODUCE else 18))
+            second.answer()
+            await client.receives(1, 2)
+            assert forebay.count("forebay_requests_unread_total", APIS[key].name) == 1
+
+    @in_loop
+    async def test_records_without_acks_that_cannot_be_read_leave_no_gap_in_the_answers(self) -> None:
+        bad = bytearray(produce(1, ("!", 0, batch(null_key("a"))), acks=0))
+        bad[bad.index(b"!")] = 0xE4
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(PRODUCE)
+            client = await forebay.client(0)
+            client.send(bytes(bad), echo(2))
+            await client.receives(2)
+            assert (await cluster[0].receives(PRODUCE)).frame == bad[4:]
+
+    @in_loop
+    async def test_a_broker_that_cannot_read_it_either_closes_that_client_alone(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            neighbour, client = await forebay.client(0), await forebay.client(0)
+            neighbour.send(echo(1))
+            await neighbour.receives(1)
+            client.send(UNREADABLE["records overrun"])
+            assert await client.is_closed()
+            neighbour.send(produce(2, ("ponds", 0, batch(keyed("a")))), echo(3))
+            await neighbour.receives(2, 3)
+
+    @in_loop
+    async def test_bytes_left_over_are_overlooked(self) -> None:
+        async with FakeCluster({"ponds": [0, 0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(framed(ALL_TOPICS_BY_LIBRDKAFKA))
+            (response,) = await client.receives(1)
+            told = parse_metadata_response(response.whole, 12)
+            assert [(topic.name, len(topic.partitions)) for topic in told.topics] == [("ponds", 2)]
+            client.send(framed(produce(2, ("ponds", 0, batch(keyed("a"))))[4:] + b"\0\0\0"))
+            (response,) = await client.receives(2)
+            assert only(response).error_code == NONE
+            assert forebay.count("forebay_requests_unread_total", "Metadata") == 0
+
+    @in_loop
+    async def test_a_client_id_that_is_not_utf_8_is_no_hindrance(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0], "raw": [0]}) as cluster,
+            running(cluster.bootstrap, topics_exclude=("raw",)) as forebay,
+        ):
+            client = await forebay.client(0)
+            touched, untouched = ("ponds", 0, batch(null_key("a"))), ("raw", 0, batch(null_key("b")))
+            client.send(produce(1, touched, untouched, client_id="till-\udce4"), echo(2))
+            response, _ = await client.receives(1, 2)
+            assert {answer.error_code for answer in produced(response).values()} == {NONE}
+            own = next(asked for asked in cluster[0].requests(PRODUCE) if asked.partitions == [("raw", 0)])
+            assert b"till-\xe4" in own.frame
+            (seen,) = clients_seen.rows(forebay.clients())
+            assert seen["client_id"] == r"till-\xe4"
+
+
+class TestRefusals:
+    @in_loop
+    @pytest.mark.parametrize("frame", REFUSED.values(), ids=REFUSED)
+    async def test_what_is_not_offered_or_malformed_closes_its_own_connection_only(self, frame: bytes) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            neighbour, client = await forebay.client(0), await forebay.client(0)
+            client.send(frame)
+            assert await client.is_closed()
+            neighbour.send(echo(1))
+            await neighbour.receives(1)
+
+    @in_loop
+    @pytest.mark.parametrize("frame", REFUSED.values(), ids=REFUSED)
+    async def test_what_was_asked_before_is_answered_before_the_connection_closes(self, frame: bytes) -> None:
+        async with (
+            FakeCluster({"ponds": [0], "raw": [0]}) as cluster,
+            running(cluster.bootstrap, topics_exclude=("raw",)) as forebay,
+        ):
+            cluster[0].holds(PRODUCE, LIST_GROUPS)
+            client = await forebay.client(0)
+            touched, untouched = ("ponds", 0, batch(null_key("a"))), ("raw", 0, batch(null_key("b")))
+            client.send(produce(1, touched), echo(2, b"two"), produce(3, untouched), frame, echo(5))
+            second = await cluster[0].receives(LIST_GROUPS)
+            asked = [await cluster[0].receives(PRODUCE) for _ in range(2)]
+            second.answer()
+            for request_ in asked:
+                request_.answer()
+            first, _, third = await client.receives(1, 2, 3)
+            assert [only(first).error_code, only(third).error_code] == [NONE, NONE]
+            assert await client.is_closed()
+            assert len(cluster[0].requests(LIST_GROUPS)) == 1
+
+    @in_loop
+    async def test_refused_records_without_acks_close_the_client_behind_the_answers_before(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(LIST_GROUPS)
+            client = await forebay.client(0)
+            client.send(echo(1, b"one"), produce(2, ("ponds", 0, batch(null_key("a"), crc=1)), acks=0))
+            (await cluster[0].receives(LIST_GROUPS)).answer()
+            await client.receives(1)
+            assert await client.is_closed()
+
+    @in_loop
+    async def test_a_frame_too_large_is_refused_by_its_size_alone_with_a_line_in_the_log(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, socket_request_max_bytes=10_000) as forebay,
+        ):
+            neighbour, client = await forebay.client(0), await forebay.client(0)
+            with structlog.testing.capture_logs() as logs:
+                neighbour.send(echo(1, b"x" * 9_000))
+                client.send((10_001).to_bytes(4, "big"))
+                assert await client.is_closed()
+            assert [line["log_level"] for line in logs if "10001" in line.get("error", "")] == ["warning"]
+            await neighbour.receives(1)
+            assert forebay.count("forebay_frames_refused_total", "too_large") == 1
+
+    @in_loop
+    async def test_refused_records_without_acks_close_the_client_as_a_broker_does(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(null_key("a"), crc=1)), acks=0))
+            assert await client.is_closed()
+
+    @in_loop
+    async def test_nothing_behind_the_request_that_closed_the_client_is_carried_out(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(null_key("first")))))
+            await client.receives(1)
+            client.send(
+                produce(2, ("ponds", 0, batch(null_key("a"), crc=1)), acks=0),
+                produce(3, ("ponds", 0, batch(null_key("b"))), acks=0),
+                echo(4),
+            )
+            assert await client.is_closed()
+            client.close()
+            other = await forebay.client(0)
+            other.send(produce(5, ("ponds", 0, batch(null_key("later")))), echo(6))
+            await other.receives(5, 6)
+            assert cluster.values("ponds", 0) == ["first", "later"]
+
+    @in_loop
+    async def test_a_broker_that_refuses_records_without_acks_closes_their_client(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(PRODUCE)
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(null_key("a"))), acks=0))
+            asked = await cluster[0].receives(PRODUCE)
+            assert asked.produce.acks == 1  # or the refusal would go unseen
+            asked.answer(error_code=CORRUPT_MESSAGE)
+            assert await client.is_closed()
+
+    @in_loop
+    async def test_connections_beyond_the_most_are_closed_at_once(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, max_connections=2) as forebay:
+            first, second = await forebay.client(0), await forebay.client()
+            third = await forebay.client(0)
+            assert await third.is_closed()
+            for client in (first, second):
+                client.send(echo(1))
+                await client.receives(1)
+            first.close()
+            await until(lambda: forebay.count("forebay_connections", "node") == 0)
+            fourth = await forebay.client(0)
+            fourth.send(echo(1))
+            await fourth.receives(1)
+
+
+class TestApiVersions:
+    @in_loop
+    @pytest.mark.parametrize("version", [0, 1, 2, 3])
+    async def test_says_what_both_sides_understand(self, version: int) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster.produce_versions = (3, 13)
+            client = await forebay.client(0)
+            asked = api_versions.request(-7, "old-producer", version, "old", "1")
+            client.send(len(asked).to_bytes(4, "big") + asked, echo(2))
+            response = await client.receive()
+            await client.receives(2)
+            assert response.correlation_id.to_bytes(4, "big") == (-7).to_bytes(4, "big", signed=True)
+            offered = api_versions.parse_api_versions(response.whole, version)
+            assert offered[PRODUCE] == (0, 12), "old ones are taken here"
+            assert 99 not in offered
+
+    @in_loop
+    @pytest.mark.parametrize("version", [5, 32_767])
+    async def test_a_version_that_is_too_new_is_answered_in_the_oldest(self, version: int) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client()
+            client.send(request(API_VERSIONS, version, 1, b"whatever"))
+            (response,) = await client.receives(1)
+            assert response.body == struct.pack(">hihhh", UNSUPPORTED_VERSION, 1, API_VERSIONS, 0, 4)
+
+    @in_loop
+    async def test_clients_of_a_broker_that_is_away_are_closed(self) -> None:
+        async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[1].down()
+            client = await forebay.client(1)
+            asked = api_versions.request(1, "old-producer", 0, "old", "1")
+            client.send(len(asked).to_bytes(4, "big") + asked)
+            assert await client.is_closed()
+
+
+class TestUntouched:
+    @in_loop
+    @pytest.mark.parametrize(
+        ("frame", "settings"),
+        [
+            (transactional(produce(1, ("ponds", 0, batch(null_key("a"))))), {}),
+            (produce(1, ("ponds", 0, batch(null_key("a"), producer_id=7))), {}),
+            (produce(1, ("ponds", 0, batch(null_key("a"))), client_id="app-1-StreamThread-2-producer"), {}),
+            (produce(1, ("ponds", 0, batch(null_key("a")))), {"topics_exclude": ("p*",)}),
+            (produce(1, ("__consumer_offsets", 0, batch(null_key("a")))), {}),
+        ],
+        ids=["transactional", "idempotent", "client excluded", "topic excluded", "internal topic"],
+    )
+    async def test_reaches_the_broker_byte_for_byte(self, frame: bytes, settings: dict[str, object]) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, **settings) as forebay:
+            client = await forebay.client(0)
+            client.send(frame)
+            asked = await cluster[0].receives(PRODUCE)
+            assert asked.frame == frame[4:]
+            await client.receives(1)
+
+    @in_loop
+    async def test_what_a_topic_that_the_brokers_call_internal_holds_is_forwarded(self) -> None:
+        async with FakeCluster({"ponds": [0], "inner": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster.internal.add("inner")
+            client = await forebay.client(0)
+            batches = ("ponds", 0, batch(keyed("a"))), ("inner", 0, batch(keyed("b")))
+            client.send(produce(1, *batches), metadata(2))
+            answers = produced((await client.receives(1, 2))[0])
+            assert {where: answer.error_code for where, answer in answers.items()} == {
+                ("ponds", 0): NONE,
+                ("inner", 0): NONE,
+            }
+            untouched = [asked for asked in cluster[0].requests(PRODUCE) if asked.client_id == "old-producer"]
+            assert [asked.partitions for asked in untouched] == [[("inner", 0)]]
+
+
+class TestOldProduce:
+    """Produce v0 to v2: the brokers see record batches, the client its own version."""
+
+    RECORDS: ClassVar = [Record(b"key", b"a"), Record(None, None), Record(b"", b"")]
+
+    @pytest.mark.parametrize("version", [0, 1, 2])
+    @in_loop
+    async def test_records_arrive_and_are_answered_in_the_clients_version(self, version: int) -> None:
+        async with FakeCluster({"ponds": [0], "lakes": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            magic = min(version, 1)
+            sets = messages(self.RECORDS[:1], magic), wrapper(messages(self.RECORDS[:1] * 2, magic), GZIP, magic)
+            client.send(old_produce(1, ("ponds", 0, sets[0]), ("lakes", 0, sets[1]), version=version))
+            (response,) = await client.receives(1)
+            told = produced(response, version)
+            assert {place: (part.error_code, part.base_offset) for place, part in told.items()} == {
+                ("ponds", 0): (NONE, 0),
+                ("lakes", 0): (NONE, 0),
+            }
+            assert [record[:2] for record in cluster.log["ponds", 0]] == [(b"key", b"a")]
+            assert [record[:2] for record in cluster.log["lakes", 0]] == [(b"key", b"a")] * 2
+            assert forebay.count("forebay_records_converted_total") == 3
+            assert forebay.count("forebay_records_stamped_total") == (3 if magic == 0 else 0)
+
+    @in_loop
+    async def test_records_of_many_clients_share_a_batch_with_newer_ones(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, linger_ms=100) as forebay,
+        ):
+            clients = [await forebay.client(0) for _ in range(3)]
+            for number, client in enumerate(clients[:2]):
+                client.send(old_produce(1, ("ponds", 0, messages([Record(None, b"old %d" % number)]))))
+            clients[2].send(produce(1, ("ponds", 0, batch(null_key("new")))))
+            (asked,) = [await cluster[0].receives(PRODUCE)]
+            for client in clients:
+                await client.receives(1)
+            assert sorted(asked.values) == ["new", "old 0", "old 1"]
+
+    @in_loop
+    async def test_what_may_not_be_touched_is_converted_and_goes_by_itself(self) -> None:
+        async with (
+            FakeCluster({"raw": [0], "ponds": [0]}) as cluster,
+            running(cluster.bootstrap, topics_exclude=("raw",)) as forebay,
+        ):
+            client = await forebay.client(0)
+            one = messages([Record(None, b"a")])
+            client.send(old_produce(1, ("raw", 0, one), ("ponds", 0, one)), old_produce(2, ("raw", 0, one), acks=0))
+            client.send(old_produce(3, ("raw", 0, one), version=2), echo(4))
+            first, _, _ = await client.receives(1, 3, 4)
+            assert {part.error_code for part in produced(first, 0).values()} == {NONE}
+            assert len(cluster.log["raw", 0]) == 3
+            assert len(cluster.log["ponds", 0]) == 1
+
+    @in_loop
+    async def test_what_is_wrong_is_refused_and_the_rest_is_not(self) -> None:
+        async with FakeCluster({"ponds": [0, 0, 0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            good = messages([Record(b"k", b"a")])
+            client.send(old_produce(1, ("ponds", 0, good[:-1]), ("ponds", 1, good), ("ponds", 2, b"")))
+            (response,) = await client.receives(1)
+            told = produced(response, 0)
+            assert told["ponds", 0].error_code == CORRUPT_MESSAGE
+            assert (told["ponds", 1].error_code, told["ponds", 1].base_offset) == (NONE, 0)
+            assert (told["ponds", 2].error_code, told["ponds", 2].base_offset) == (NONE, -1)
+
+    @pytest.mark.parametrize(("version", "code"), [(0, -1), (1, 21), (2, 21)])
+    @in_loop
+    async def test_acks_that_there_are_not(self, version: int, code: int) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(old_produce(1, ("ponds", 0, messages([Record()])), acks=2, version=version))
+            (response,) = await client.receives(1)
+            assert only(response, version).error_code == code
+            assert not cluster.log
+
+    @pytest.mark.parametrize(("version", "code"), [(0, 6), (1, 6), (2, 6)])
+    @in_loop
+    async def test_errors_are_told_in_words_of_the_clients_time(self, version: int, code: int) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(PRODUCE)
+            client = await forebay.client(0)
+            client.send(old_produce(1, ("ponds", 0, messages([Record(b"k")])), version=version))
+            (await cluster[0].receives(PRODUCE)).answer(KAFKA_STORAGE_ERROR)
+            (response,) = await client.receives(1)
+            assert only(response, version).error_code == code
+
+    @in_loop
+    async def test_a_client_that_logs_in_goes_its_own_way(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(request(SASL_HANDSHAKE, 1, 1, b"\0\5PLAIN"))
+            await client.receives(1)
+            client.send(old_produce(2, ("ponds", 0, messages([Record()]))))
+            await client.receives(2)
+            asked = await cluster[0].receives(PRODUCE)
+            assert asked.version == 0
+
+
+class TestWhoItIs:
+    @staticmethod
+    def rows(forebay: Running) -> dict[str | None, dict[str, Any]]:
+        return {row["client_id"]: row for row in clients_seen.rows(forebay.clients())}
+
+    @in_loop
+    async def test_clients_are_known_by_what_they_say(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            opaque, old, new = [await forebay.client(0) for _ in range(3)]
+            opaque.send(echo(1))
+            await opaque.receives(1)
+            old.send(old_produce(1, ("ponds", 0, messages([Record(), Record()]))))
+            await old.receives(1)
+            asked = api_versions.request(1, "new", 3, "librdkafka", "2.3.0")
+            new.send(
+                len(asked).to_bytes(4, "big") + asked, produce(2, ("ponds", 0, batch(keyed("a"))), client_id="new")
+            )
+            await new.receives(1, 2)
+            rows = self.rows(forebay)
+            assert rows["new"]["software_name"] == "librdkafka"
+            assert rows["new"]["requests"] == {"Produce": {"7": 1}, "ApiVersions": {"3": 1}}
+            assert (rows["new"]["records"], rows["new"]["survives_kafka_4"]) == (1, True)
+            known = rows[CLIENT_ID]
+            assert known["requests"] == {"Produce": {"0": 1}, "ListGroups": {"0": 1}}
+            assert (known["connections"], known["records"], known["survives_kafka_4"]) == (2, 2, False)
+            old.close()
+            await until(lambda: self.rows(forebay)[CLIENT_ID]["connections"] == 1)
+
+    @in_loop
+    async def test_untouched_records_count_too(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            both = [("ponds", 0, batch(keyed("a", "b"), producer_id=7)), ("ponds", 0, batch(keyed("c")))]
+            client.send(produce(1, both[0]), produce(2, *both))
+            await client.receives(1, 2)
+            (row,) = self.rows(forebay).values()
+            assert row["records"] == 5
+
+    @in_loop
+    async def test_the_admin_endpoint_is_told_to_forebays_own_command_only(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, admin=HostPort(LOOPBACK, 9)) as forebay,
+        ):
+            for software, told in ((clients_seen.SOFTWARE, f"{LOOPBACK}:9"), ("other", None)):
+                client = await forebay.client()
+                asked = api_versions.request(1, "c", 3, software, "1")
+                client.send(len(asked).to_bytes(4, "big") + asked)
+                (response,) = await client.receives(1)
+                assert api_versions.admin(response.whole) == told
+
+    @in_loop
+    async def test_one_line_names_a_client_that_is_too_old_for_the_brokers(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(FETCH, LIST_GROUPS)
+            with structlog.testing.capture_logs() as logs:
+                # The fake brokers offer v0 to v2.
+                for key, version in ((FETCH, 3), (FETCH, 3), (LIST_GROUPS, 2)):
+                    client = await forebay.client(0)
+                    client.send(request(key, version, 1, b"\0"))
+                    (await cluster[0].receives(key)).close()
+                    assert await client.is_closed()
+            (line,) = [line for line in logs if "KIP-896" in line["event"]]
+            assert (line["api"], line["version"], line["client_id"]) == ("Fetch", 3, CLIENT_ID)
+            assert forebay.count("forebay_errors_total", "client", "too_old") == 2

@@ -1,0 +1,156 @@
+"""Who is let in, who makes room and who is closed: over fake connections, with the clock in the test's hands."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+import structlog
+
+from forebay_policies.intake import Intake
+from forebay_proxy.clients.client_connection import ClientConnection
+from forebay_proxy.clients.connections import GIVES_WAY_S, Connections
+from forebay_proxy.config.settings import HostPort
+from forebay_proxy.logs import RateLimited, get_logger
+from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.traffic import TrafficMetrics
+from tests.kit.app import settings
+from tests.kit.ports import LOOPBACK
+
+
+class FakeConnection:
+    def __init__(self, dock: Dock) -> None:
+        self.dock = dock
+        self.last_active = dock.now
+        self.awaiting = 0
+        self.left_at: float | None = None
+        self.host = "10.0.0.1"
+        self.peer = "10.0.0.1:1"
+        self.did: list[str] = []
+
+    def leaving_for(self, now: float) -> float:
+        return now - self.left_at if self.left_at is not None else 0.0
+
+    def close(self) -> None:
+        self.did.append("close")
+        self.dock.connections.gone(cast(ClientConnection, self))
+
+    def abort(self) -> None:
+        self.did.append("abort")
+
+    def leave_idle_broker(self) -> None:
+        self.did.append("leave broker")
+
+
+class Dock:
+    def __init__(self, most: int = 100, **changed: Any) -> None:
+        self.now = 1000.0
+        self.stats = Stats()
+        self.connections = Connections(
+            settings((HostPort(LOOPBACK, 1),), 2, **changed),
+            most,
+            Intake(-1, 1.0),
+            TrafficMetrics(self.stats),
+            RateLimited(get_logger()),
+            lambda connections, node_id: cast(ClientConnection, FakeConnection(self)),
+            lambda: self.now,
+        )
+
+    def accepted(self, host: str = "10.0.0.1") -> FakeConnection | None:
+        """None: it was closed at once."""
+        connection = cast(object, self.connections.accepted(None))
+        if not isinstance(connection, FakeConnection):
+            return None
+        connection.host = host
+        return connection if self.connections.admits(cast(ClientConnection, connection)) else None
+
+    def let_in(self, host: str = "10.0.0.1") -> FakeConnection:
+        connection = self.accepted(host)
+        assert connection is not None
+        return connection
+
+    def refused(self, reason: str) -> float:
+        return self.stats.take().counters["forebay_frames_refused_total", (reason,)]
+
+
+def test_where_all_places_are_taken_the_new_one_is_refused() -> None:
+    dock = Dock(most=2)
+    first = dock.let_in()
+    dock.let_in()
+    dock.now += GIVES_WAY_S - 1
+    assert dock.accepted() is None
+    assert dock.refused("max_connections") == 1
+    first.close()
+    assert dock.accepted() is not None
+
+
+def test_the_one_that_has_been_idle_for_longest_makes_room() -> None:
+    dock = Dock(most=3)
+    busy, idle, idlest = [dock.let_in() for _ in range(3)]
+    busy.last_active, busy.awaiting = dock.now - 3, 1
+    idle.last_active, idlest.last_active = dock.now - 1, dock.now - 2
+    dock.now += GIVES_WAY_S
+    fourth = dock.let_in()
+    assert idlest.did == ["close"]
+    fifth = dock.let_in()
+    assert idle.did == ["close"]
+    assert dock.accepted() is None
+    assert not busy.did + fourth.did + fifth.did
+    assert len(dock.connections) == 3
+
+
+def test_a_flood_of_silent_connections_keeps_nobody_out_for_long() -> None:
+    dock = Dock(most=1000)
+    for _ in range(1000):
+        dock.let_in("10.6.6.6")
+    assert dock.accepted() is None
+    dock.now += GIVES_WAY_S
+    assert all(dock.accepted() is not None for _ in range(500))
+
+
+def test_connections_from_one_address_are_limited_and_others_are_not_concerned() -> None:
+    dock = Dock(max_connections_per_ip=2)
+    first = dock.let_in("10.0.0.1")
+    dock.let_in("10.0.0.1")
+    with structlog.testing.capture_logs() as logs:
+        assert dock.accepted("10.0.0.1") is None
+    assert [line["most"] for line in logs] == [2]
+    assert dock.refused("max_connections_per_ip") == 1
+    dock.let_in("10.0.0.2")
+    for connection in list(dock.connections):
+        if connection.host == "10.0.0.1" and connection is not cast(object, first):
+            dock.connections.gone(connection)
+    dock.let_in("10.0.0.1")
+    assert dock.accepted("10.0.0.1") is None
+
+
+def test_nobody_is_let_in_once_it_is_closed() -> None:
+    dock = Dock()
+    dock.connections.close()
+    assert dock.accepted() is None
+
+
+@pytest.mark.parametrize(
+    ("idle_ms", "idle_s", "did"),
+    [(100_000, 89, []), (100_000, 91, ["leave broker"]), (100_000, 101, ["close"]), (-1, 10_000, [])],
+)
+def test_the_idle_leave_their_broker_first_and_then_are_closed(idle_ms: int, idle_s: float, did: list[str]) -> None:
+    dock = Dock(connections_max_idle_ms=idle_ms)
+    connection, waits = dock.let_in(), dock.let_in()
+    waits.awaiting = 1
+    dock.connections.look(dock.now + idle_s)
+    assert connection.did == did
+    assert waits.did == []
+
+
+@pytest.mark.parametrize("idle_ms", [600_000, -1])
+def test_one_that_does_not_leave_is_cut_off_after_the_request_timeout(idle_ms: int) -> None:
+    """Its broker does not answer what was asked before, or the client does not read its last answers."""
+    dock = Dock(request_timeout_ms=5_000, connections_max_idle_ms=idle_ms)
+    connection = dock.let_in()
+    connection.left_at = dock.now
+    connection.awaiting = 1
+    dock.connections.look(dock.now + 4.9)
+    assert connection.did == []
+    dock.connections.look(dock.now + 5.1)
+    assert connection.did == ["abort"]

@@ -1,0 +1,33 @@
+"""How many clients the file descriptors are enough for; in processes of their own, since a lowered limit stays."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import json, resource, sys
+from forebay_proxy import logs
+from forebay_proxy.clients.descriptors import raise_limit
+soft, hard, most = map(int, sys.argv[1:])
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+logs.configure("info", "json")
+print(json.dumps([raise_limit(most), *resource.getrlimit(resource.RLIMIT_NOFILE)]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "most", "let_in"),
+    [(256, 1200, 100, 100), (256, 1200, 500, 500), (256, 1200, 501, 500), (1200, 1200, 10_000, 500), (64, 64, 10, 1)],
+)
+def test_the_limit_is_raised_and_no_more_clients_are_let_in_than_it_is_enough_for(
+    soft: int, hard: int, most: int, let_in: int
+) -> None:
+    command = [sys.executable, "-c", PROGRAM, str(soft), str(hard), str(most)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert json.loads(result.stdout) == [let_in, hard, hard]
+    warnings = [json.loads(line) for line in result.stderr.splitlines()]
+    assert [line["let_in"] for line in warnings] == ([let_in] if let_in < most else [])

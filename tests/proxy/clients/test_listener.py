@@ -1,0 +1,138 @@
+"""Which port a broker has, and what becomes of it when the port cannot be had."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+import structlog
+
+from forebay_proxy.clients.listener import Listeners
+from forebay_proxy.config.settings import HostPort
+from forebay_proxy.errors import StartError
+from tests.kit.app import settings
+from tests.kit.event_loop import in_loop, soon, turns, until
+from tests.kit.ports import LOOPBACK, accepts, free_port, free_run
+
+
+class Door:
+    def __init__(self, port: int, **changed: Any) -> None:
+        self.port = port
+        self.came: list[int | None] = []
+        self.listeners = Listeners(settings((HostPort(LOOPBACK, 1),), port, **changed))
+
+    def open(self) -> None:
+        self.listeners.open_bootstrap(self.accept)
+
+    def accept(self, node_id: int | None) -> asyncio.Protocol:
+        self.came.append(node_id)
+        return asyncio.Protocol()
+
+    async def knock(self, port: int) -> None:
+        before = len(self.came)
+        _, writer = await soon(asyncio.open_connection(LOOPBACK, port))
+        await until(lambda: len(self.came) > before)
+        writer.close()
+
+
+@in_loop
+async def test_broker_n_is_behind_the_port_after_the_nth_or_where_it_was_put() -> None:
+    elsewhere = free_port()
+    door = Door(free_run(4), node_ports={1: elsewhere})
+    door.open()
+    for node_id in (0, 1, 2):
+        assert door.listeners.open_node(node_id)
+        assert door.listeners.open_node(node_id)  # twice is as good as once
+    await door.listeners.ready()
+    for port in (door.port, door.port + 1, elsewhere, door.port + 3):
+        await door.knock(port)
+    assert door.came == [None, 0, 1, 2]
+    door.listeners.close()
+    await turns()
+
+
+@in_loop
+async def test_a_socket_is_bound_when_open_returns() -> None:
+    door = Door(free_run(2))
+    door.open()
+    assert door.listeners.open_node(0)
+    assert accepts(door.port + 1)
+    door.listeners.close()
+    await turns()
+
+
+@in_loop
+async def test_a_port_that_is_taken_is_said_once_and_tried_again() -> None:
+    door = Door(free_run(2))
+    door.open()
+    with socket.socket() as squatter, structlog.testing.capture_logs() as logs:
+        squatter.bind((LOOPBACK, door.port + 1))
+        squatter.listen()
+        assert not door.listeners.open_node(0)
+        assert not door.listeners.open_node(0)
+    assert [(line["log_level"], line["node"]) for line in logs] == [("error", 0)]
+    assert door.listeners.open_node(0)
+    door.listeners.close()
+    await turns()
+
+
+@in_loop
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_two_brokers_never_share_a_port(workers: int) -> None:
+    port = free_run(3)
+    door = Door(port, node_ports={7: port + 1}, workers=workers)
+    door.open()
+    assert door.listeners.open_node(7)
+    assert not door.listeners.open_node(0)
+    assert not door.listeners.open_node(-1)  # would be the bootstrap port
+    assert door.listeners.open_node(1)
+    door.listeners.close()
+    await turns()
+
+
+@in_loop
+async def test_a_broker_beyond_the_last_port_has_none() -> None:
+    door = Door(free_run(1))
+    assert door.listeners.port(65_535 - door.port - 1) == 65_535
+    assert door.listeners.port(65_535 - door.port) is None
+    assert not door.listeners.open_node(65_535 - door.port)
+
+
+@in_loop
+async def test_a_bootstrap_port_that_is_taken_is_said_in_words() -> None:
+    door = Door(free_port())
+    with socket.socket() as squatter:
+        squatter.bind((LOOPBACK, door.port))
+        squatter.listen()
+        with pytest.raises(StartError, match=rf"cannot listen on {LOOPBACK}:{door.port}: Address already in use"):
+            door.open()
+
+
+@in_loop
+async def test_a_broker_that_left_gives_its_port_back() -> None:
+    door = Door(free_run(2))
+    door.open()
+    assert door.listeners.open_node(0)
+    await door.listeners.ready()
+    door.listeners.close_node(0)
+    await until(lambda: not accepts(door.port + 1))
+    assert door.listeners.open_node(0)
+    await door.listeners.ready()
+    await door.knock(door.port + 1)
+    door.listeners.close()
+    await turns()
+
+
+@in_loop
+async def test_closed_it_accepts_nobody_and_still_knows_whose_address_is_whose() -> None:
+    door = Door(free_run(3))
+    door.open()
+    assert door.listeners.open_node(0)
+    await door.listeners.ready()
+    door.listeners.close()
+    await until(lambda: not accepts(door.port) and not accepts(door.port + 1))
+    assert door.listeners.open_node(0)
+    assert not door.listeners.open_node(1)
+    assert not accepts(door.port + 2)

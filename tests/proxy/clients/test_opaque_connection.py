@@ -1,0 +1,331 @@
+"""A client's own upstream connection: when it is there, what its end means, and that no broker's address passes it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from forebay_codecs import api_versions
+from forebay_codecs.addresses import rewrite_describe_cluster, rewrite_find_coordinator
+from forebay_codecs.apis import API_VERSIONS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, PRODUCE, SASL_HANDSHAKE
+from forebay_codecs.error_codes import NONE, REQUEST_TIMED_OUT
+from forebay_codecs.errors import Malformed
+from forebay_proxy.clients.opaque_connection import Expected, OpaqueConnection
+from forebay_proxy.clients.response_orderer import ResponseOrderer
+from tests.kit.app import Running, running
+from tests.kit.event_loop import in_loop, turns, until
+from tests.kit.fake_broker import FakeBroker, FakeCluster
+from tests.kit.ports import LOOPBACK
+from tests.kit.wire import (
+    LIST_GROUPS,
+    batch,
+    echo,
+    keyed,
+    metadata,
+    metadata_of,
+    null_key,
+    only,
+    produce,
+    produced,
+    request,
+)
+
+
+def opened(forebay: Running) -> float:
+    return forebay.count("forebay_upstream_connections")
+
+
+async def settled(broker: FakeBroker) -> int:
+    """Connections to a broker, once those that only ask for its versions are gone."""
+    await turns()
+    return len(broker.connections)
+
+
+class Torn:
+    """A client that is told what its broker did, and is closed some time later."""
+
+    def __init__(self) -> None:
+        self.orderer = ResponseOrderer(lambda buffers: None)
+        self.told: list[str] = []
+
+    def translate(self, node_id: int, host: str, port: int, /) -> None: ...
+
+    def upstream_paused(self, paused: bool) -> None: ...
+
+    def upstream_lost(self, why: str, awaited: Expected | None) -> None:
+        self.told.append("lost")
+
+    def upstream_left(self) -> None:
+        self.told.append("left")
+
+    def upstream_malformed(self, error: Malformed) -> None:
+        self.told.append("malformed")
+
+    def produce_answered(self, response: bytes, version: int) -> None: ...
+
+    def topics_changed(self) -> None: ...
+
+
+def test_nothing_more_is_read_of_a_broker_that_broke_the_protocol() -> None:
+    """More may come before the client, and the connection with it, is gone."""
+    client = Torn()
+    connection = OpaqueConnection(client)
+    for _ in range(2):
+        connection.data_received((8).to_bytes(4, "big") + bytes(8))
+    connection.connection_lost(None)
+    assert client.told == ["malformed"]
+
+
+class TestLife:
+    @in_loop
+    async def test_a_client_that_only_produces_has_none(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            clients = [await forebay.client(0) for _ in range(5)]
+            for client in clients:
+                asked = api_versions.request(1, "old-producer", 0, "old", "1")
+                client.send(len(asked).to_bytes(4, "big") + asked, produce(2, ("ponds", 0, batch(null_key("a")))))
+                await client.receives(1, 2)
+            assert opened(forebay) == 1  # the sender's
+            clients[0].send(echo(3))
+            await clients[0].receives(3)
+            assert opened(forebay) == 2
+
+    @in_loop
+    async def test_a_broker_that_closes_it_idle_is_reached_again_by_the_next_request(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            for number in range(3):
+                client.send(echo(number, b"x" * number))
+                (response,) = await client.receives(number)
+                assert response.body == b"x" * number
+                (await cluster[0].receives(LIST_GROUPS)).close()
+                await until(lambda: opened(forebay) == 0)
+
+    @in_loop
+    async def test_a_broker_that_closes_it_with_an_answer_awaited_closes_the_client(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(LIST_GROUPS)
+            client, neighbour = await forebay.client(0), await forebay.client(0)
+            client.send(echo(1))
+            (await cluster[0].receives(LIST_GROUPS)).close()
+            assert await client.is_closed()
+            cluster[0].releases(LIST_GROUPS)
+            neighbour.send(echo(1))
+            await neighbour.receives(1)
+
+    @in_loop
+    async def test_a_broker_that_closes_it_in_the_middle_of_an_answer_closes_the_client(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(LIST_GROUPS)
+            client = await forebay.client(0)
+            client.send(echo(1))
+            asked = await cluster[0].receives(LIST_GROUPS)
+            asked.connection.write((100).to_bytes(4, "big") + (1).to_bytes(4, "big") + b"half")
+            asked.close()
+            with pytest.raises(asyncio.IncompleteReadError) as cut:
+                await client.receive()
+            assert cut.value.partial == b"\0\0\0\1half"
+
+    @in_loop
+    async def test_a_client_that_leaves_takes_it_along(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            before = await settled(cluster[0])
+            client = await forebay.client(0)
+            client.send(echo(1))
+            await client.receives(1)
+            assert len(cluster[0].connections) == before + 1
+            client.close()
+            await until(lambda: len(cluster[0].connections) == before)
+
+    @in_loop
+    async def test_a_client_of_a_broker_that_cannot_be_reached_is_closed(self) -> None:
+        async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[1].down()
+            client = await forebay.client(1)
+            client.send(echo(1))
+            assert await client.is_closed()
+
+    @in_loop
+    async def test_a_broker_that_closes_it_behind_records_without_acks_has_refused_them(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a"), producer_id=7)), acks=0))
+            (await cluster[0].receives(PRODUCE)).close()
+            assert await client.is_closed()
+
+    @in_loop
+    async def test_an_answer_to_what_came_before_them_says_nothing_about_records_without_acks(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(LIST_GROUPS)
+            client = await forebay.client(0)
+            client.send(echo(1), produce(2, ("ponds", 0, batch(keyed("a"), producer_id=7)), acks=0))
+            refused = await cluster[0].receives(PRODUCE)
+            (await cluster[0].receives(LIST_GROUPS)).answer()
+            await client.receives(1)
+            refused.close()
+            assert await client.is_closed()
+
+    @in_loop
+    async def test_untouched_records_without_acks_of_a_client_that_leaves_at_once_arrive(self) -> None:
+        async with FakeCluster({"raw": [0]}) as cluster, running(cluster.bootstrap, topics_exclude=("raw",)) as forebay:
+            client = await forebay.client(0)
+            client.send(*[produce(n, ("raw", 0, batch(null_key(str(n)))), acks=0) for n in range(50)])
+            await client.leave()
+            await until(lambda: len(cluster.values("raw", 0)) == 50)
+
+    @in_loop
+    async def test_a_client_that_is_logged_in_is_closed_with_it_since_the_next_one_would_be_a_stranger(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(request(SASL_HANDSHAKE, 1, 1, b"\0\5PLAIN"))
+            await client.receives(1)
+            (await cluster[0].receives(SASL_HANDSHAKE)).close()
+            assert await client.is_closed()
+
+    @in_loop
+    async def test_records_of_a_client_that_logs_in_go_its_own_way(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            records = produce(2, ("ponds", 0, batch(null_key("a"))))
+            client.send(request(SASL_HANDSHAKE, 1, 1, b"\0\5PLAIN"), records)
+            await client.receives(1, 2)
+            assert (await cluster[0].receives(PRODUCE)).frame == records[4:]
+
+    @in_loop
+    async def test_an_answer_to_nothing_closes_the_client(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(echo(1))
+            asked = await cluster[0].receives(LIST_GROUPS)
+            await client.receives(1)
+            asked.answer()
+            assert await client.is_closed()
+
+    @in_loop
+    async def test_the_answer_to_an_untouched_batch_that_is_lost_is_told_for_that_partition_alone(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0], "raw": [0]}) as cluster,
+            running(cluster.bootstrap, topics_exclude=("raw",)) as forebay,
+        ):
+            cluster[0].holds(PRODUCE)
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(null_key("a"))), ("raw", 0, batch(null_key("b")))))
+            asked = {
+                request.partitions[0][0]: request for request in [await cluster[0].receives(PRODUCE) for _ in "ab"]
+            }
+            asked["ponds"].answer()
+            asked["raw"].close()
+            (response,) = await client.receives(1)
+            answers = {topic: answer.error_code for (topic, _), answer in produced(response).items()}
+            assert answers == {"ponds": NONE, "raw": REQUEST_TIMED_OUT}
+
+
+class TestAddresses:
+    @in_loop
+    async def test_metadata_names_the_listeners(self) -> None:
+        async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client()
+            client.send(metadata(1, "ponds"))
+            found = metadata_of((await client.receives(1))[0])
+            assert {node: (broker.host, broker.port) for node, broker in found.brokers.items()} == {
+                node: (LOOPBACK, forebay.node_port(node)) for node in (0, 1)
+            }
+            assert [partition.leader_id for partition in found.topics[0].partitions] == [0, 1]
+
+    @in_loop
+    async def test_the_advertised_host_is_told_where_one_is_set(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, advertised_host="forebay.example") as forebay,
+        ):
+            client = await forebay.client()
+            client.send(metadata(1, "ponds"))
+            found = metadata_of((await client.receives(1))[0])
+            assert found.brokers[0].host == "forebay.example"
+
+    @in_loop
+    @pytest.mark.parametrize("api_key", [METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER])
+    async def test_no_broker_address_is_in_any_byte(self, api_key: int) -> None:
+        async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            asks = {
+                METADATA: metadata(1, "ponds"),
+                FIND_COORDINATOR: request(FIND_COORDINATOR, 0, 1, b"\0\1g"),
+                DESCRIBE_CLUSTER: request(DESCRIBE_CLUSTER, 0, 1, b"\0\0\0"),
+            }
+            client.send(asks[api_key])
+            (response,) = await client.receives(1)
+            named: list[tuple[int, int]] = []
+
+            def note(node_id: int, host: str, port: int) -> tuple[str, int]:
+                named.append((node_id, port))
+                return host, port
+
+            if api_key == FIND_COORDINATOR:
+                rewrite_find_coordinator(response.whole, 0, note)
+            elif api_key == DESCRIBE_CLUSTER:
+                rewrite_describe_cluster(response.whole, 0, note)
+            else:
+                named += [(node, broker.port) for node, broker in metadata_of(response).brokers.items()]
+            assert named
+            assert all(port == forebay.node_port(node) for node, port in named)
+            for broker in cluster.brokers.values():
+                assert broker.port.to_bytes(4, "big") not in response.whole
+
+    @in_loop
+    async def test_a_broker_that_joins_later_has_a_listener_when_it_is_first_named(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await cluster.join(3)
+            cluster.topics["lakes"] = [3]
+            client.send(metadata(1, "lakes"))
+            found = metadata_of((await client.receives(1))[0])
+            assert found.brokers[3].port == forebay.node_port(3)
+            new = await forebay.client(3)
+            new.send(echo(1, b"to three"), produce(2, ("lakes", 0, batch(null_key("a")))))
+            first, second = await new.receives(1, 2)
+            assert first.body == b"to three"
+            assert only(second).error_code == NONE
+            assert len(cluster[3].requests(LIST_GROUPS)) == 1
+
+    @in_loop
+    async def test_a_broker_whose_port_is_taken_is_not_named(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            squatter = await asyncio.start_server(lambda reader, writer: None, LOOPBACK, forebay.node_port(2))
+            await cluster.join(2)
+            client = await forebay.client(0)
+            client.send(metadata(1, "ponds"))
+            found = metadata_of((await client.receives(1))[0])
+            assert list(found.brokers) == [0]
+            squatter.close()
+            await squatter.wait_closed()
+            client.send(metadata(2, "ponds"))
+            assert sorted(metadata_of((await client.receives(2))[0]).brokers) == [0, 2]
+
+    @in_loop
+    async def test_a_broker_that_says_what_cannot_be_read_closes_the_client_rather_than_leak(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            cluster[0].holds(FIND_COORDINATOR)
+            client.send(request(FIND_COORDINATOR, 0, 1, b"\0\1g"))
+            asked = await cluster[0].receives(FIND_COORDINATOR)
+            asked.respond(b"\0\0\0\0\0\0\0\x09127")
+            assert await client.is_closed()
+
+
+@in_loop
+async def test_versions_are_asked_once_for_all_clients_that_ask() -> None:
+    async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+        cluster[0].holds(API_VERSIONS)
+        before = cluster[0].accepted
+        clients = [await forebay.client(0) for _ in range(5)]
+        for client in clients:
+            asked = api_versions.request(1, "old-producer", 2, "old", "1")
+            client.send(len(asked).to_bytes(4, "big") + asked)
+        await until(lambda: cluster[0].accepted == before + 1)
+        cluster[0].releases(API_VERSIONS)
+        cluster[0].requests(API_VERSIONS)[-1].answer()
+        for client in clients:
+            await client.receives(1)
+        assert cluster[0].accepted == before + 1

@@ -1,0 +1,72 @@
+"""Whatever order answers come in, they leave in the order of the requests, and at the earliest moment."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forebay_proxy.clients.response_orderer import Buffer, ResponseOrderer, Slot
+
+
+class Wire:
+    """What has left, and whether it left in order."""
+
+    def __init__(self) -> None:
+        self.out = b""
+        self.orderer = ResponseOrderer(self.write)
+
+    def write(self, buffers: list[Buffer]) -> None:
+        self.out += b"".join(buffers)
+
+
+def test_the_head_writes_through_and_the_others_hold() -> None:
+    wire = Wire()
+    first, second = wire.orderer.open(), wire.orderer.open()
+    wire.orderer.write(second, b"22", True)
+    assert (wire.out, wire.orderer.held, len(wire.orderer)) == (b"", 2, 2)
+    wire.orderer.write(first, b"1", False)
+    assert wire.out == b"1"
+    wire.orderer.write(first, b"1", True)
+    assert (wire.out, wire.orderer.held, len(wire.orderer)) == (b"1122", 0, 0)
+
+
+def test_a_slot_that_becomes_the_head_half_written_writes_what_it_held_and_goes_on() -> None:
+    wire = Wire()
+    first, second, third = [wire.orderer.open() for _ in range(3)]
+    wire.orderer.write(second, b"2", False)
+    wire.orderer.write(third, b"3", True)
+    wire.orderer.write(first, b"1", True)
+    assert wire.out == b"12"
+    wire.orderer.write(second, b"2", False)
+    assert wire.out == b"122"
+    wire.orderer.write(second, b"2", True)
+    assert wire.out == b"12223"
+
+
+@given(st.data())
+def test_any_order_of_writes_leaves_in_the_order_of_requests(data: st.DataObject) -> None:
+    wire = Wire()
+    pieces = data.draw(st.lists(st.lists(st.binary(max_size=4), min_size=1, max_size=3), max_size=6))
+    slots: list[Slot] = []
+    done = [0] * len(pieces)
+    while len(slots) < len(pieces) or any(done[n] < len(pieces[n]) for n in range(len(slots))):
+        open_slots = [n for n in range(len(slots)) if done[n] < len(pieces[n])]
+        choices = [*open_slots, *([-1] if len(slots) < len(pieces) else [])]
+        chosen = data.draw(st.sampled_from(choices))
+        if chosen < 0:
+            slots.append(wire.orderer.open())
+            continue
+        piece = pieces[chosen][done[chosen]]
+        done[chosen] += 1
+        wire.orderer.write(slots[chosen], piece, done[chosen] == len(pieces[chosen]))
+        expected = b""
+        whole = 0
+        for number in range(len(slots)):  # everything up to the first request that is not wholly answered
+            expected += b"".join(pieces[number][: done[number]])
+            if done[number] < len(pieces[number]):
+                break
+            whole += 1
+        assert wire.out == expected
+        assert len(wire.orderer) == len(slots) - whole
+        written = sum(len(piece) for number, taken in enumerate(done) for piece in pieces[number][:taken])
+        assert wire.orderer.held == written - len(expected)

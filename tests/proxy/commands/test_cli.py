@@ -1,0 +1,215 @@
+"""The command line, as a person uses it. What `run` does once it runs is in test_supervisor.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from forebay_proxy import __version__
+from forebay_proxy.commands import cli, clients
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.config.values import SETTINGS
+from forebay_proxy.errors import StartError
+from forebay_proxy.metrics import clients_seen
+from forebay_proxy.metrics.clients_seen import SeenClient
+from forebay_proxy.process import supervisor
+from tests.kit.ports import free_port
+
+NEEDED = ("--bootstrap-servers", "broker:9092", "--listen", "0.0.0.0:19092")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in list(os.environ):
+        if variable.startswith("FOREBAY_"):
+            monkeypatch.delenv(variable)
+
+
+def forebay(*arguments: str, environ: dict[str, str] | None = None) -> Result:
+    return CliRunner().invoke(cli.main, arguments, env=environ)
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """`run` only notes its settings here, and ends with 7."""
+    noted: list[Settings] = []
+
+    def run(settings: Settings) -> int:
+        noted.append(settings)
+        return 7
+
+    monkeypatch.setattr(supervisor, "run", run)
+    return noted
+
+
+class TestRun:
+    def test_flags_assignments_variables_and_file_come_together(self, ran: list[Settings], tmp_path: Path) -> None:
+        path = tmp_path / "forebay.toml"
+        path.write_text('"linger.ms" = 1\n"batch.size" = 8192\n"retry.backoff.ms" = 9\n')
+        more = (
+            "--admin",
+            "127.0.0.1:9100",
+            "--workers",
+            "2",
+            "--advertised-host",
+            "kafka",
+            "--set",
+            "linger.ms=5",
+        )
+        result = forebay("run", "--config", str(path), *NEEDED, *more, environ={"FOREBAY_BATCH_SIZE": "12288"})
+        assert result.exit_code == 7, result.output
+        (settings,) = ran
+        assert (settings.linger_ms, settings.batch_size, settings.retry_backoff_ms) == (5, 12288, 9)
+        assert (str(settings.admin), settings.workers, settings.advertised_host) == (
+            "127.0.0.1:9100",
+            2,
+            "kafka",
+        )
+
+    def test_everything_can_stand_in_the_file(self, ran: list[Settings], tmp_path: Path) -> None:
+        path = tmp_path / "forebay.toml"
+        path.write_text('listen = "0.0.0.0:19092"\nworkers = 3\n[bootstrap]\nservers = ["a:1", "b:2"]\n')
+        assert forebay("run", environ={"FOREBAY_CONFIG": str(path)}).exit_code == 7
+        assert (str(ran[0].listen), ran[0].workers, len(ran[0].bootstrap_servers)) == ("0.0.0.0:19092", 3, 2)
+
+    def test_wrong_settings_stop_the_start_with_2_and_all_problems(self, ran: list[Settings]) -> None:
+        result = forebay("run", "--listen", "h", "--set", "lingr.ms=5", environ={"FOREBAY_WORKERS": "none"})
+        assert result.exit_code == 2
+        assert result.stdout == ""
+        assert result.stderr.splitlines() == [
+            "forebay: 4 problems in the settings",
+            "  lingr.ms = 5 (--set): unknown setting; the nearest is linger.ms (a whole number from -1 to 60000)",
+            "  bootstrap.servers: must be given (host:port with a port from 1 to 65535; several separated by commas), "
+            "by --bootstrap-servers, FOREBAY_BOOTSTRAP_SERVERS or bootstrap.servers in the configuration file",
+            "  listen = h (--listen): must be host:port with a port from 1 to 65535",
+            "  workers = none (FOREBAY_WORKERS): must be a whole number from 1 to 64",
+        ]
+        assert ran == []
+
+    def test_what_a_person_must_mend_is_one_line_and_1(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(settings: Settings) -> int:
+            raise StartError("listen = 0.0.0.0:19092: address already in use")
+
+        monkeypatch.setattr(supervisor, "run", fail)
+        result = forebay("run", *NEEDED)
+        assert (result.exit_code, result.stderr) == (
+            1,
+            "forebay: listen = 0.0.0.0:19092: address already in use\n",
+        )
+
+    def test_an_unknown_flag_is_2(self) -> None:
+        assert forebay("run", "--lingr", "5").exit_code == 2
+
+
+class TestConfig:
+    def test_the_table_has_one_line_a_setting(self) -> None:
+        result = forebay("config")
+        assert result.exit_code == 0
+        lines = result.output.splitlines()
+        for name, setting in SETTINGS.items():
+            (line,) = [line for line in lines if line.split() and line.split()[0] == name]
+            assert setting.description in line
+
+    def test_the_table_shows_what_differs_and_where_it_comes_from(self) -> None:
+        result = forebay(
+            "config", "--set", "linger.ms=5", "--set", "batch.size=16384", environ={"FOREBAY_WORKERS": "2"}
+        )
+        lines = {line.split()[0]: line for line in result.output.splitlines() if line.split()}
+        assert "5 (--set)" in lines["linger.ms"]
+        assert "2 (FOREBAY_WORKERS)" in lines["workers"]
+        assert "--set" not in lines["batch.size"]
+        assert "(required)" in lines["listen"]
+
+    def test_json_has_everything(self) -> None:
+        result = forebay("config", "--format", "json", "--set", "linger.ms=5", "--set", "listen=[::1]:19092")
+        rows = {row["name"]: row for row in json.loads(result.output)}
+        assert list(rows) == list(SETTINGS)
+        linger = rows["linger.ms"]
+        assert (linger["default"], linger["value"], linger["origin"]) == (-1, 5, "--set")
+        assert (linger["allowed"], linger["required"]) == ("a whole number from -1 to 60000", False)
+        assert (rows["listen"]["default"], rows["listen"]["value"]) == (None, "[::1]:19092")
+        assert (rows["listen"]["required"], rows["node.ports"]["value"]) == (True, {})
+        assert rows["bootstrap.servers"]["value"] is None
+        assert rows["client.ids.exclude"]["default"][0] == "connector-producer-*"
+
+    def test_a_faulty_file_is_told_with_2(self, tmp_path: Path) -> None:
+        path = tmp_path / "forebay.toml"
+        path.write_text("linger.ms = 5\nbatch.size = oops\n")
+        result = forebay("config", "--config", str(path))
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert f"{path} (--config): is not TOML" in result.stderr
+        assert "line 2" in result.stderr
+
+
+class TestProgram:
+    @pytest.mark.parametrize(
+        "command", [["-m", "forebay_proxy.commands.cli"], ["-c", "from forebay_proxy.commands.cli import main; main()"]]
+    )
+    def test_it_runs_as_a_module_and_by_its_entry_point(self, command: list[str]) -> None:
+        result = subprocess.run(
+            [sys.executable, *command, "--version"], capture_output=True, text=True, timeout=30, check=True
+        )
+        assert result.stdout == f"forebay {__version__}\n"
+
+    def test_wrong_settings_show_no_traceback(self) -> None:
+        command = [sys.executable, "-m", "forebay_proxy.commands.cli", "run", "--set", "workers=0"]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        assert result.returncode == 2
+        assert "Traceback" not in result.stderr
+        assert "workers = 0 (--set): must be a whole number from 1 to 64" in result.stderr
+
+    def test_help_names_the_commands(self) -> None:
+        output = forebay("--help").output
+        for command in ("run", "config", "demo"):
+            assert f"\n  {command} " in output
+
+
+class TestClients:
+    @pytest.fixture
+    def rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        old = SeenClient("till-7", "10.0.0.1", None, None, 1, 20, 1234.5, 1.0, {0 << 16 | 1: 9, 3 << 16: 2})
+        new = SeenClient("shop", "10.0.0.2", "librdkafka", "2.3", 2, 7, 0.5, 2.0, {0 << 16 | 9: 1, 0 << 16 | 7: 1})
+        monkeypatch.setattr(clients, "fetch", lambda url: clients_seen.rows([new, old]))
+
+    @pytest.mark.usefixtures("rows")
+    def test_a_line_a_client_who_is_too_old_first(self) -> None:
+        told = forebay("clients", "--url", "http://127.0.0.1:1")
+        assert told.exit_code == 0
+        lines = [" ".join(line.split()) for line in told.output.splitlines() if line.strip()]
+        assert lines[2:] == [
+            "till-7 ? 10.0.0.1 1 1,234.5 1970-01-01 00:00:01Z Produce v1, Metadata v0 only through Forebay: Produce v1",
+            "shop librdkafka 2.3 10.0.0.2 2 0.5 1970-01-01 00:00:02Z Produce v7–9 yes",
+            "2 clients, 1 of them too old for Kafka 4.",
+        ]
+
+    @pytest.mark.usefixtures("rows")
+    def test_json_has_everything(self) -> None:
+        told = forebay("clients", "--url", "http://127.0.0.1:1", "--format", "json")
+        assert [row["client_id"] for row in json.loads(told.output)] == ["till-7", "shop"]
+
+    @pytest.mark.parametrize("words", [(), ("--url", "http://a:1", "--bootstrap-servers", "a:1")])
+    def test_one_of_two_ways_is_wanted(self, words: tuple[str, ...]) -> None:
+        told = forebay("clients", *words)
+        assert (told.exit_code, "whom to ask" in told.output) == (2, True)
+
+    @pytest.mark.parametrize(
+        ("words", "code"),
+        [
+            (("--bootstrap-servers", "nonsense"), 2),
+            (("--bootstrap-servers", f"127.0.0.1:{free_port()}"), 1),
+            (("--url", f"http://127.0.0.1:{free_port()}"), 1),
+            (("--url", "ftp://somewhere"), 1),
+            (("--url", "http://127.0.0.1:notaport"), 1),
+        ],
+    )
+    def test_nobody_to_ask_is_one_line(self, words: tuple[str, ...], code: int) -> None:
+        told = forebay("clients", *words)
+        assert told.exit_code == code
+        assert isinstance(told.exception, SystemExit)
+        assert told.output.startswith("forebay: ") or code == 2

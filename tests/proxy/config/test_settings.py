@@ -1,0 +1,365 @@
+"""Settings: from text to values, from several sources to one, and what is said of those that cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from forebay_proxy.config.settings import ALIASES, HostPort, Settings
+from forebay_proxy.config.sources import (
+    _NOT_SETTINGS,
+    Loaded,
+    Problem,
+    SettingsError,
+    Sources,
+    load,
+)
+from forebay_proxy.config.values import SETTINGS, render
+
+PARTITIONERS = ("adaptive", "expected_wait", "uniform", "sticky", "round_robin", "own")
+NEEDED = ("bootstrap.servers=broker:9092", "listen=0.0.0.0:19092")
+
+
+def loaded(
+    *assignments: str,
+    environ: Mapping[str, str] | None = None,
+    config: Path | None = None,
+    complete: bool = True,
+) -> Loaded:
+    sources = Sources(str(config) if config else None, environ or {}, (*NEEDED, *assignments))
+    return load(sources, PARTITIONERS, complete)
+
+
+def settings(*assignments: str, environ: Mapping[str, str] | None = None, config: Path | None = None) -> Settings:
+    return loaded(*assignments, environ=environ, config=config).settings
+
+
+def problems(*assignments: str, environ: Mapping[str, str] | None = None, config: Path | None = None) -> list[Problem]:
+    with pytest.raises(SettingsError) as error:
+        loaded(*assignments, environ=environ, config=config)
+    return list(error.value.problems)
+
+
+def problem(*assignments: str, environ: Mapping[str, str] | None = None, config: Path | None = None) -> Problem:
+    (only,) = problems(*assignments, environ=environ, config=config)
+    return only
+
+
+def toml(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "forebay.toml"
+    path.write_text(text)
+    return path
+
+
+class TestTable:
+    def test_defaults_are_those_of_the_design(self) -> None:
+        now = settings()
+        assert (now.linger_ms, now.batch_initial_size, now.batch_size, now.batch_max_size) == (
+            -1,
+            4096,
+            16384,
+            262144,
+        )
+        assert (now.buffer_memory, now.max_request_size) == (32 * 1024 * 1024, 1024 * 1024)
+        assert (now.partitioner, now.partitioner_adaptive_partitioning_enable) == ("adaptive", True)
+        assert (now.topics_include, now.topics_exclude, now.client_ids_include) == (("*",), (), ("*",))
+
+    @pytest.mark.parametrize("name", SETTINGS)
+    def test_each_setting_explains_itself_in_one_line(self, name: str) -> None:
+        setting = SETTINGS[name]
+        assert setting.description
+        assert "\n" not in setting.description + setting.allowed
+        assert setting.name == setting.attribute.replace("_", ".")
+
+    @pytest.mark.parametrize("name", SETTINGS)
+    def test_each_default_is_allowed_and_read_back_from_its_own_text(self, name: str) -> None:
+        setting = SETTINGS[name]
+        if not setting.required:
+            assert setting.parse(render(setting.default)) == setting.default
+
+    @pytest.mark.parametrize("name", SETTINGS)
+    def test_no_setting_hides_behind_a_variable_that_is_ignored(self, name: str) -> None:
+        assert not _NOT_SETTINGS.fullmatch(SETTINGS[name].variable)
+
+    def test_settings_survive_the_way_to_a_worker(self) -> None:
+        now = settings("node.ports=1:19093", "admin=[::1]:9100", "topics.exclude=a,b")
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(now), type=Settings) == now
+
+    def test_brokers_are_left_before_they_would_close(self) -> None:
+        assert settings().upstream_max_idle_ms == 540_000
+        assert settings("connections.max.idle.ms=-1").upstream_max_idle_ms == -1
+
+
+class TestValues:
+    @pytest.mark.parametrize(
+        ("assignment", "attribute", "value"),
+        [
+            ("linger.ms=5", "linger_ms", 5),
+            ("bootstrap.servers=a:1, b:2", "bootstrap_servers", (HostPort("a", 1), HostPort("b", 2))),
+            ("admin=[::1]:9100", "admin", HostPort("::1", 9100)),
+            ("admin=", "admin", None),
+            ("node.ports=1:19093,2:19094", "node_ports", {1: 19093, 2: 19094}),
+            ("topics.exclude=audit-*,logs", "topics_exclude", ("audit-*", "logs")),
+            ("client.ids.exclude=", "client_ids_exclude", ()),
+            (
+                "partitioner.adaptive.partitioning.enable=FALSE",
+                "partitioner_adaptive_partitioning_enable",
+                False,
+            ),
+            ("log.format=json", "log_format", "json"),
+            ("partitioner=own", "partitioner", "own"),
+            ("partitioner.min.share=0.02", "partitioner_min_share", 0.02),
+            ("partitioner.min.share=0", "partitioner_min_share", 0.0),
+            ("advertised.host=kafka.example.org", "advertised_host", "kafka.example.org"),
+        ],
+    )
+    def test_text(self, assignment: str, attribute: str, value: object) -> None:
+        assert getattr(settings(assignment), attribute) == value
+
+    @pytest.mark.parametrize(
+        "assignment",
+        [
+            "linger.ms=-2",
+            "linger.ms=60001",
+            "linger.ms=5.5",
+            "linger.ms=",
+            "workers=0",
+            "workers=65",
+            "partitioner.min.share=-0.1",
+            "partitioner.min.share=1.1",
+            "partitioner.min.share=nan",
+            "partitioner.min.share=half",
+            "batch.size=-1",
+            "listen=19092",
+            "listen=:19092",
+            "listen=host:0",
+            "listen=host:65536",
+            "listen=::1:9092",
+            "listen=[host]:9092",
+            "listen=a b:9092",
+            "bootstrap.servers=",
+            "bootstrap.servers=a:1,b",
+            "node.ports=1",
+            "node.ports=-1:19093",
+            "node.ports=1:19093,1:19094",
+            "partitioner.adaptive.partitioning.enable=yes",
+            "log.level=loud",
+            "partitioner=random",
+        ],
+    )
+    def test_impossible_text_is_refused_with_name_value_origin_and_what_is_allowed(self, assignment: str) -> None:
+        name, _, value = assignment.partition("=")
+        found = problem(assignment)
+        assert (found.name, found.value, found.origin) == (name, value, "--set")
+        assert found.message.startswith("must be ")
+
+    @pytest.mark.parametrize("line", ["[linger]\nms = true", "[linger]\nms = [5]", '"linger.ms" = 5.0'])
+    def test_impossible_toml_types_are_refused(self, tmp_path: Path, line: str) -> None:
+        assert problem(config=toml(tmp_path, line)).name == "linger.ms"
+
+
+class TestFile:
+    def test_dotted_keys_and_tables_mean_the_same(self, tmp_path: Path) -> None:
+        dotted = '"linger.ms" = 5\n"topics.exclude" = ["a", "b"]\n"node.ports" = { 1 = 19093 }\n'
+        nested = "linger.ms = 5\n[topics]\nexclude = ['a', 'b']\n[node.ports]\n1 = 19093\n"
+        first = settings(config=toml(tmp_path, dotted))
+        assert first == settings(config=toml(tmp_path, nested))
+        assert (first.linger_ms, first.topics_exclude, first.node_ports) == (5, ("a", "b"), {1: 19093})
+
+    def test_a_text_means_the_same_as_on_the_command_line(self, tmp_path: Path) -> None:
+        text = '"bootstrap.servers" = "a:1,b:2"\n"node.ports" = "1:19093"\n"linger.ms" = "5"\n'
+        sources = Sources(str(toml(tmp_path, text)), {}, ("listen=h:19092",))
+        now = load(sources, PARTITIONERS).settings
+        assert now.bootstrap_servers == (HostPort("a", 1), HostPort("b", 2))
+        assert (now.node_ports, now.linger_ms) == ({1: 19093}, 5)
+
+    def test_the_variable_names_the_file_unless_the_flag_does(self, tmp_path: Path) -> None:
+        path = toml(tmp_path, "linger.ms = 5")
+        assert settings(environ={"FOREBAY_CONFIG": str(path)}).linger_ms == 5
+        other = tmp_path / "other.toml"
+        other.write_text("linger.ms = 6")
+        assert settings(environ={"FOREBAY_CONFIG": str(path)}, config=other).linger_ms == 6
+
+    def test_malformed_toml_names_file_and_line(self, tmp_path: Path) -> None:
+        path = toml(tmp_path, '"linger.ms" = 5\nbatch size = 3\n')
+        found = problem(config=path)
+        assert found.name == str(path)
+        assert "line 2" in found.message
+
+    def test_a_missing_file_is_named(self, tmp_path: Path) -> None:
+        found = problem(config=tmp_path / "none.toml")
+        assert found.name == str(tmp_path / "none.toml")
+        assert "No such file" in found.message
+
+    def test_a_file_that_is_not_text_is_named(self, tmp_path: Path) -> None:
+        path = tmp_path / "binary.toml"
+        path.write_bytes(b"\xff\xfe\x00")
+        assert problem(config=path).message == "is not UTF-8 text"
+
+    def test_the_same_setting_twice_with_different_values_is_refused(self, tmp_path: Path) -> None:
+        path = toml(tmp_path, '"linger.ms" = 5\n[linger]\nms = 6\n')
+        assert "given twice" in problem(config=path).message
+
+    def test_a_problem_of_the_file_names_the_file(self, tmp_path: Path) -> None:
+        path = toml(tmp_path, '"lingr.ms" = 5')
+        assert problem(config=path).origin == str(path)
+
+
+class TestTogether:
+    def test_later_sources_win(self, tmp_path: Path) -> None:
+        path = toml(tmp_path, '"linger.ms" = 1\n"batch.size" = 8192\n"retry.backoff.ms" = 7\n')
+        environ = {"FOREBAY_LINGER_MS": "2", "FOREBAY_BATCH_SIZE": "12288"}
+        now = settings("linger.ms=3", environ=environ, config=path)
+        assert (now.linger_ms, now.batch_size, now.retry_backoff_ms) == (3, 12288, 7)
+
+    def test_origins_are_remembered(self, tmp_path: Path) -> None:
+        path = toml(tmp_path, '"retry.backoff.ms" = 7\n')
+        origins = loaded("linger.ms=3", environ={"FOREBAY_BATCH_SIZE": "12288"}, config=path).origins
+        names = ("retry.backoff.ms", "batch.size", "linger.ms", "workers")
+        assert [origins[name] for name in names] == [str(path), "FOREBAY_BATCH_SIZE", "--set", "default"]
+
+    def test_of_assignments_the_last_wins(self) -> None:
+        assert settings("linger.ms=3", "linger.ms=4").linger_ms == 4
+
+    def test_a_flag_and_an_assignment_that_disagree_are_refused(self) -> None:
+        sources = Sources(None, {}, NEEDED, {"--listen": ("listen", "other:19092")})
+        with pytest.raises(SettingsError, match=r"listen = other:19092 \(--listen\): given twice"):
+            load(sources, PARTITIONERS)
+
+    @pytest.mark.parametrize("alias", ALIASES)
+    def test_the_proposals_names_are_understood_everywhere(self, alias: str, tmp_path: Path) -> None:
+        value = "false" if alias.endswith("partitioning") else "7"
+        attribute = SETTINGS[ALIASES[alias]].attribute
+        expected = SETTINGS[ALIASES[alias]].parse(value)
+        variable = "FOREBAY_" + alias.upper().replace(".", "_")
+        for now in (
+            settings(f"{alias}={value}"),
+            settings(environ={variable: value}),
+            settings(config=toml(tmp_path, f"{alias} = {value}")),
+        ):
+            assert getattr(now, attribute) == expected
+
+    def test_an_alias_that_contradicts_its_name_is_refused(self) -> None:
+        found = problem("enable.adaptive.partitioning=false", "partitioner.adaptive.partitioning.enable=true")
+        assert "given twice: enable.adaptive.partitioning = false" in found.message
+
+    def test_variables_of_the_build_and_of_kubernetes_are_none_of_ours(self) -> None:
+        environ = {
+            "FOREBAY_NO_COMPILE": "1",
+            "FOREBAY_REQUIRE_COMPILE": "1",
+            "FOREBAY_TEST_KAFKA_HOME": "x",
+            "FOREBAY_SERVICE_HOST": "10.0.0.1",
+            "FOREBAY_SERVICE_PORT": "9092",
+            "FOREBAY_SERVICE_PORT_KAFKA": "9092",
+            "FOREBAY_PORT": "tcp://10.0.0.1:9092",
+            "FOREBAY_PORT_9092_TCP": "tcp://10.0.0.1:9092",
+            "FOREBAY_PORT_9092_TCP_ADDR": "10.0.0.1",
+            "FOREBAY_ADMIN_SERVICE_HOST": "10.0.0.2",
+            "FOREBAY_ADMIN_PORT_9100_TCP_PROTO": "tcp",
+            "PATH": "/bin",
+        }
+        assert settings(environ=environ) == settings()
+
+
+class TestProblems:
+    def test_an_unknown_setting_names_the_nearest_and_what_that_allows(self) -> None:
+        found = problem("lingr.ms=5")
+        assert str(found) == (
+            "lingr.ms = 5 (--set): unknown setting; the nearest is linger.ms (a whole number from -1 to 60000)"
+        )
+
+    @pytest.mark.parametrize(
+        ("wrong", "nearest"),
+        [
+            ("linger_ms", "linger.ms"),
+            ("Batch.Size", "batch.size"),
+            ("bootstrap.server", "bootstrap.servers"),
+            ("batch.maximum.size", "batch.max.size"),
+            ("partition.availability.timeout", "partition.availability.timeout.ms"),
+        ],
+    )
+    def test_nearest_names(self, wrong: str, nearest: str) -> None:
+        assert f"the nearest is {nearest} " in problem(f"{wrong}=1").message
+
+    def test_a_name_near_to_none_points_to_the_list(self) -> None:
+        assert problem("xyzzy=1").message == "unknown setting; `forebay config` lists all"
+
+    def test_an_unknown_variable_is_named_as_it_was_written(self) -> None:
+        found = problem(environ={"FOREBAY_LINGR_MS": "5"})
+        assert found.origin == "FOREBAY_LINGR_MS"
+        assert "the nearest is linger.ms" in found.message
+
+    def test_an_assignment_without_a_value_is_refused(self) -> None:
+        assert str(problem("linger.ms")) == "linger.ms (--set): must be name=value"
+
+    def test_all_problems_are_told_at_once(self, tmp_path: Path) -> None:
+        found = problems(
+            "workers=0",
+            "lingr.ms=5",
+            "batch.size=5000",
+            environ={"FOREBAY_LOG_LEVEL": "loud"},
+            config=toml(tmp_path, '"max.request.size" = "big"'),
+        )
+        names = {"workers", "lingr.ms", "batch.size", "log.level", "max.request.size"}
+        assert {each.name for each in found} == names
+
+    def test_required_settings_are_asked_for_by_all_their_names(self) -> None:
+        with pytest.raises(SettingsError) as error:
+            load(Sources(), PARTITIONERS)
+        texts = str(error.value).splitlines()
+        assert [text.split(":")[0] for text in texts] == ["bootstrap.servers", "listen"]
+        for way in ("--bootstrap-servers", "FOREBAY_BOOTSTRAP_SERVERS"):
+            assert way in texts[0]
+
+    def test_without_being_complete_only_what_is_there_is_checked(self) -> None:
+        assert "listen" not in load(Sources(), PARTITIONERS, complete=False).values
+        with pytest.raises(SettingsError, match=r"workers = 0"):
+            load(Sources(assignments=("workers=0",)), PARTITIONERS, complete=False)
+
+    def test_a_value_that_cannot_be_read_blames_no_other_setting(self) -> None:
+        assert problem("batch.max.size=x").name == "batch.max.size"
+
+
+class TestConflicts:
+    @pytest.mark.parametrize(
+        ("assignments", "name", "message"),
+        [
+            (["batch.size=2048"], "batch.size", "at least batch.initial.size = 4096"),
+            (["batch.size=327680"], "batch.max.size", "at least batch.size = 327680"),
+            (["max.request.size=131072"], "max.request.size", "at least batch.max.size = 262144"),
+            (["buffer.memory=131072"], "buffer.memory", "at least batch.max.size = 262144"),
+            (["max.decompressed.bytes=131072"], "max.decompressed.bytes", "at least batch.max.size"),
+            (["batch.size=6144"], "batch.size", "multiple of batch.initial.size = 4096"),
+            (["batch.max.size=264144"], "batch.max.size", "multiple of batch.initial.size = 4096"),
+            (["delivery.timeout.ms=29999"], "delivery.timeout.ms", "linger.ms + request.timeout.ms = 30000"),
+            (
+                ["delivery.timeout.ms=30004", "linger.ms=5"],
+                "delivery.timeout.ms",
+                "linger.ms + request.timeout.ms = 30005",
+            ),
+            (["listen=h:65535"], "listen", "no port for the brokers"),
+            (["listen=broker:9092"], "bootstrap.servers", "connect to itself"),
+            (["node.ports=1:19092"], "node.ports", "port 19092 of node 1 is already that of listen"),
+            (["node.ports=1:19093,2:19093"], "node.ports", "already that of node 1"),
+            (["admin=0.0.0.0:19092"], "admin", "already that of listen"),
+            (["admin=0.0.0.0:19095", "node.ports=4:19095"], "admin", "already that of node 4"),
+            (["advertised.host=kafka:9092"], "advertised.host", "without a port"),
+        ],
+    )
+    def test_settings_that_contradict_each_other(self, assignments: list[str], name: str, message: str) -> None:
+        (found,) = [each for each in problems(*assignments) if each.name == name]
+        assert message in found.message
+
+    def test_the_least_of_everything_is_possible(self) -> None:
+        now = settings(
+            "batch.initial.size=512",
+            "batch.size=512",
+            "batch.max.size=512",
+            "max.request.size=512",
+            "buffer.memory=512",
+            "max.decompressed.bytes=512",
+        )
+        assert now.buffer_memory == 512

@@ -1,0 +1,287 @@
+"""Rolling files: what is closed and when, what a crash leaves behind, what a bad disk costs."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from forebay_proxy.errors import StartError
+from forebay_proxy.journal import files as journal_files
+from forebay_proxy.journal.files import JournalFiles
+from tests.kit.event_loop import in_loop, until
+from tests.kit.journal import closed_files, lines_of
+
+NOON = 1_795_003_200.0
+"""12:00 UTC on 18 November 2026."""
+
+
+class Clock:
+    def __init__(self, now: float = NOON) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def files(folder: Path, clock: Clock | None = None, **changed: float) -> JournalFiles:
+    given = {"segment_bytes": 1 << 20, "roll_s": 300.0, "queue_bytes": 1 << 20, "retention_bytes": -1, **changed}
+    return JournalFiles(str(folder), 0, clock=clock or Clock(), **given)  # type: ignore[arg-type]
+
+
+def left(folder: Path) -> list[Path]:
+    return list(folder.glob(".*.inprogress"))
+
+
+class TestClosing:
+    @in_loop
+    async def test_lines_are_in_a_file_of_the_hour_in_which_it_was_begun(self, tmp_path: Path) -> None:
+        sink = files(tmp_path)
+        sink.open()
+        sink.put(b'{"a":1}\n{"a":2}\n', 2)
+        sink.put(b'{"a":3}\n', 1)
+        await sink.close()
+        (path,) = closed_files(tmp_path)
+        assert path.parent == tmp_path / "dt=2026-11-18" / "hour=12"
+        assert lines_of(path) == [b'{"a":1}', b'{"a":2}', b'{"a":3}']
+        assert left(tmp_path) == []
+        assert sink.dropped == 0
+
+    @in_loop
+    async def test_nothing_is_visible_before_it_is_closed(self, tmp_path: Path) -> None:
+        sink = files(tmp_path)
+        sink.open()
+        sink.put(b"1\n", 1)
+        await until(lambda: left(tmp_path) and left(tmp_path)[0].stat().st_size)
+        assert closed_files(tmp_path) == []
+        await sink.close()
+
+    @in_loop
+    async def test_without_lines_there_is_no_file(self, tmp_path: Path) -> None:
+        sink = files(tmp_path)
+        sink.open()
+        await sink.close()
+        assert closed_files(tmp_path) == left(tmp_path) == []
+
+    @in_loop
+    async def test_it_rolls_by_size(self, tmp_path: Path) -> None:
+        clock = Clock()
+        sink = files(tmp_path, clock, segment_bytes=10)
+        sink.open()
+        for number in range(3):
+            sink.put(b"123456789%d\n" % number, 1)
+            await until(lambda number=number: len(closed_files(tmp_path)) == number + 1)  # type: ignore[misc]
+            clock.now += 1
+        await sink.close()
+        assert [lines_of(path) for path in closed_files(tmp_path)] == [[b"123456789%d" % number] for number in range(3)]
+
+    @in_loop
+    async def test_it_rolls_by_age(self, tmp_path: Path) -> None:
+        clock = Clock()
+        sink = files(tmp_path, clock, roll_s=0.05)
+        sink.open()
+        sink.put(b"1\n", 1)
+        await until(lambda: left(tmp_path) and left(tmp_path)[0].stat().st_size)
+        clock.now += 1
+        await until(lambda: closed_files(tmp_path))
+        await sink.close()
+
+    @in_loop
+    async def test_it_rolls_when_the_hour_is_over(self, tmp_path: Path) -> None:
+        clock = Clock(NOON + 3599.9)
+        sink = files(tmp_path, clock)
+        sink.open()
+        sink.put(b"1\n", 1)
+        await until(lambda: left(tmp_path) and left(tmp_path)[0].stat().st_size)
+        clock.now += 1
+        sink.put(b"2\n", 1)
+        await until(lambda: closed_files(tmp_path))
+        clock.now += 1
+        sink.put(b"3\n", 1)
+        await sink.close()
+        assert [path.parent.name for path in closed_files(tmp_path)] == ["hour=12", "hour=13"]
+        assert [line for path in closed_files(tmp_path) for line in lines_of(path)] == [b"1", b"2", b"3"]
+
+
+class TestLeftBehind:
+    def crashed(self, folder: Path, lines: bytes, name: str = "host-7-0") -> Path:
+        path = folder / f".{name}-{int(NOON * 1_000_000):x}.inprogress"
+        path.write_bytes(lines)
+        return path
+
+    @in_loop
+    async def test_the_next_start_closes_it_with_its_torn_line(self, tmp_path: Path) -> None:
+        path = self.crashed(tmp_path, b'{"a":1}\n{"a":')
+        sink = files(tmp_path, Clock(NOON + 7200))
+        sink.open()
+        await until(lambda: closed_files(tmp_path))
+        (closed,) = closed_files(tmp_path)
+        assert closed.parent == tmp_path / "dt=2026-11-18" / "hour=12"
+        assert lines_of(closed) == [b'{"a":1}', b'{"a":']
+        assert not path.exists()
+        await sink.close()
+
+    @in_loop
+    async def test_what_another_process_writes_is_left_alone(self, tmp_path: Path) -> None:
+        path = self.crashed(tmp_path, b"1\n")
+        with path.open("ab") as writer:
+            fcntl.flock(writer, fcntl.LOCK_EX)
+            sink = files(tmp_path)
+            sink.open()
+            sink.put(b"2\n", 1)
+            await sink.close()
+            assert path.exists()
+        assert [lines_of(closed) for closed in closed_files(tmp_path)] == [[b"2"]]
+
+    @in_loop
+    async def test_foreign_files_are_left_alone(self, tmp_path: Path) -> None:
+        foreign = tmp_path / ".notes.inprogress"
+        foreign.write_text("mine")
+        sink = files(tmp_path)
+        sink.open()
+        await sink.close()
+        assert foreign.read_text() == "mine"
+
+    @in_loop
+    async def test_a_crash_while_compressing_loses_nothing(self, tmp_path: Path) -> None:
+        path = self.crashed(tmp_path, b"1\n2\n")
+        place = tmp_path / "dt=2026-11-18" / "hour=12"
+        place.mkdir(parents=True)
+        name = path.name.removeprefix(".").removesuffix(".inprogress")
+        (place / f".{name}.jsonl.zst").write_bytes(b"half of it")
+        sink = files(tmp_path, Clock(NOON + 60))
+        sink.open()
+        await sink.close()
+        (closed,) = closed_files(tmp_path)
+        assert lines_of(closed) == [b"1", b"2"]
+        assert len(list(place.iterdir())) == 1
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """A disk that takes nothing until the event is set."""
+    moving = threading.Event()
+    append = journal_files._Segment.append
+
+    def slow(self: journal_files._Segment, lines: bytes) -> None:
+        moving.wait(20)
+        append(self, lines)
+
+    monkeypatch.setattr(journal_files._Segment, "append", slow)
+    yield moving
+    moving.set()
+
+
+class TestBadDisks:
+    @in_loop
+    async def test_what_does_not_fit_the_queue_is_dropped_and_counted(
+        self, tmp_path: Path, stuck: threading.Event
+    ) -> None:
+        sink = files(tmp_path, queue_bytes=10)
+        sink.open()
+        with structlog.testing.capture_logs() as logs:
+            for number in range(8):
+                sink.put(b"%d\n" % number, 1)
+        assert sink.dropped == 3
+        assert {log["event"] for log in logs} == {"journal rows dropped: the disk is too slow"}
+        stuck.set()
+        await sink.close()
+        assert [lines_of(path) for path in closed_files(tmp_path)] == [[b"0", b"1", b"2", b"3", b"4"]]
+
+    @in_loop
+    async def test_a_full_disk_tears_no_line_and_recovers(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sink = files(tmp_path)
+        sink.open()
+        sink.put(b"before\n", 1)
+        await until(lambda: left(tmp_path)[0].stat().st_size)
+        assert sink._segment is not None
+        file = sink._segment._file
+
+        class Full:
+            """Takes three bytes, then none."""
+
+            def write(self, data: memoryview) -> int:
+                file.write(data[:3])
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+            def __getattr__(self, name: str) -> object:
+                return getattr(file, name)
+
+        monkeypatch.setattr(sink._segment, "_file", Full())
+        with structlog.testing.capture_logs() as logs:
+            sink.put(b"lost\n", 2)
+            await until(lambda: sink.dropped)
+        assert sink.dropped == 2
+        assert logs[0]["event"] == "journal rows dropped: the disk does not take them"
+        monkeypatch.undo()
+        sink.put(b"after\n", 1)
+        await sink.close()
+        (path,) = closed_files(tmp_path)
+        assert lines_of(path) == [b"before", b"after"]
+
+    @in_loop
+    async def test_a_file_that_cannot_be_closed_is_closed_later(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "no space")
+
+        clock = Clock()
+        sink = files(tmp_path, clock, segment_bytes=1)
+        sink.open()
+        with monkeypatch.context() as patch, structlog.testing.capture_logs() as logs:
+            patch.setattr(journal_files, "_compress", full)
+            sink.put(b"1\n", 1)
+            await until(lambda: logs)
+        assert logs[0]["event"] == "a journal file could not be closed yet"
+        clock.now += 1
+        sink.put(b"2\n", 1)
+        await sink.close()
+        assert [lines_of(path) for path in closed_files(tmp_path)] == [[b"1"], [b"2"]]
+        assert sink.dropped == 0
+
+    def test_a_folder_that_cannot_be_written_stops_the_start(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        with pytest.raises(StartError, match=r"journal\.dir = .*/file: "):
+            files(tmp_path / "file").open()
+
+    @in_loop
+    async def test_an_end_before_a_hanging_disk_is_bounded(
+        self, tmp_path: Path, stuck: threading.Event, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(journal_files, "CLOSE_S", 0.05)
+        sink = files(tmp_path)
+        sink.open()
+        sink.put(b"1\n", 1)
+        with structlog.testing.capture_logs() as logs:
+            await sink.close()
+        assert [log["event"] for log in logs] == ["the journal's disk did not take everything in time"]
+        stuck.set()
+        await asyncio.to_thread(sink._thread.join)
+
+
+class TestRetention:
+    @in_loop
+    async def test_the_oldest_files_go(self, tmp_path: Path) -> None:
+        clock = Clock()
+        sink = files(tmp_path, clock, segment_bytes=1, retention_bytes=60)
+        sink.open()
+        with structlog.testing.capture_logs() as logs:
+            for number in range(6):
+                clock.now += 1
+                sink.put(b"%d\n" % number, 1)
+                await until(lambda: sink._taken == sink._put and not left(tmp_path))
+            await sink.close()
+        kept = [lines_of(path)[0] for path in closed_files(tmp_path)]
+        assert kept == [b"%d" % number for number in range(6)][-len(kept) :]
+        assert 0 < sum(path.stat().st_size for path in closed_files(tmp_path)) <= 60
+        assert {log["event"] for log in logs} == {"journal file deleted: journal.retention.bytes is reached"}

@@ -1,0 +1,469 @@
+"""What stands in the journal after real traffic of a whole proxy before fake brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forebay_codecs.apis import METADATA, PRODUCE
+from forebay_codecs.error_codes import (
+    CORRUPT_MESSAGE,
+    MESSAGE_TOO_LARGE,
+    NONE,
+    NOT_LEADER_OR_FOLLOWER,
+    REQUEST_TIMED_OUT,
+)
+from forebay_policies.journal_rows import (
+    BatchFate,
+    BatchRow,
+    ChoiceRow,
+    GaugeRow,
+    LedgerRow,
+    MetadataRow,
+    Row,
+)
+from forebay_proxy.journal.recorder import Journal
+from forebay_proxy.metrics.registry import Stats
+from tests.codecs.message_oracle import messages
+from tests.codecs.record_oracle import Record
+from tests.kit.app import Running, running
+from tests.kit.event_loop import in_loop, until
+from tests.kit.fake_broker import FakeCluster
+from tests.kit.journal import closed_files, decoded, of, rows_in
+from tests.kit.wire import batch, keyed, null_key, old_produce, produce, transactional
+from tests.pipeline import rows as make
+from tests.pipeline.rows import content_crcs
+
+
+async def ended(forebay: Running, folder: Path) -> list[Row]:
+    """Everything, after an orderly end."""
+    await forebay.app.drain()
+    return rows_in(folder)
+
+
+class TestBatches:
+    @in_loop
+    async def test_a_row_for_each_batch_says_what_became_of_it(self, tmp_path: Path) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, journal_dir=str(tmp_path)) as forebay,
+        ):
+            client = await forebay.client(0)
+            before = time.time_ns() // 1000
+            client.send(produce(1, ("ponds", 0, batch(keyed("a", "b"))), acks=-1))
+            await client.receives(1)
+            (row,) = of(BatchRow, await ended(forebay, tmp_path))
+        assert (row.topic, row.partition, row.leader, row.records) == ("ponds", 0, 0, 2)
+        assert (row.reason, row.fate, row.error_code) == ("adopted", "acknowledged", NONE)
+        assert (row.acks, row.runs, row.movable, row.tries) == (-1, 1, False, 0)
+        assert (row.base_offset, row.worker, row.codec) == (0, 0, 0)
+        assert row.bytes == row.load > 0
+        assert before - 1000 <= row.time_us <= time.time_ns() // 1000
+        assert 0 <= row.linger_us + row.upstream_us <= row.time_us - before + 1000
+
+    @in_loop
+    async def test_merged_batches_count_their_parts(self, tmp_path: Path) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, journal_dir=str(tmp_path)) as forebay,
+        ):
+            client = await forebay.client(0)
+            cluster[0].holds(PRODUCE)
+            client.send(produce(0, ("ponds", 0, batch(keyed("first")))))
+            away = await cluster[0].receives(PRODUCE)
+            client.send(*[produce(n, ("ponds", 0, batch(keyed(f"{n}"))), client_id=f"c{n % 2}") for n in (1, 2, 3)])
+            await until(lambda: forebay.count("forebay_produce_requests_total", "client") == 4)
+            await asyncio.sleep(0.01)  # what it waits is what is looked at below
+            cluster[0].releases(PRODUCE)
+            away.answer()
+            await client.receives(0, 1, 2, 3)
+            rows = of(BatchRow, await ended(forebay, tmp_path))
+        merged = rows[-1]
+        assert (merged.runs, merged.records, merged.base_offset) == (3, 3, 1)
+        assert merged.reason == "linger"
+        assert merged.linger_us >= 10_000
+
+    @pytest.mark.parametrize(
+        ("code", "fates"),
+        [
+            (NOT_LEADER_OR_FOLLOWER, ["retried", "acknowledged"]),
+            (CORRUPT_MESSAGE, ["refused"]),
+        ],
+    )
+    @in_loop
+    async def test_a_batch_that_is_not_taken_has_a_row_for_each_try(
+        self, tmp_path: Path, code: int, fates: list[BatchFate]
+    ) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, journal_dir=str(tmp_path)) as forebay,
+        ):
+            client = await forebay.client(0)
+            cluster[0].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            asked = await cluster[0].receives(PRODUCE)
+            cluster[0].releases(PRODUCE)
+            asked.answer(code)
+            await client.receives(1)
+            rows = of(BatchRow, await ended(forebay, tmp_path))
+        assert [row.fate for row in rows] == fates
+        assert [row.tries for row in rows] == list(range(len(fates)))
+        assert (rows[0].error_code, rows[0].base_offset) == (code, -1)
+
+    @in_loop
+    async def test_a_lost_connection_is_an_unknown_fate(self, tmp_path: Path) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, journal_dir=str(tmp_path)) as forebay,
+        ):
+            client = await forebay.client(0)
+            cluster[0].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            (await cluster[0].receives(PRODUCE)).close()
+            await client.receives(1)
+            (row,) = of(BatchRow, await ended(forebay, tmp_path))
+        assert (row.fate, row.error_code, row.base_offset) == ("unknown", REQUEST_TIMED_OUT, -1)
+
+    @in_loop
+    async def test_a_batch_that_is_refused_as_a_whole_is_told_as_split(self, tmp_path: Path) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, journal_dir=str(tmp_path), linger_ms=60_000) as forebay,
+        ):
+            client = await forebay.client(0)
+            cluster[0].holds(PRODUCE)
+            client.send(*[produce(n, ("ponds", 0, batch(keyed("x" * 9000)))) for n in (1, 2)])
+            asked = await cluster[0].receives(PRODUCE)
+            cluster[0].releases(PRODUCE)
+            asked.answer(MESSAGE_TOO_LARGE)
+            await client.receives(1, 2)
+            rows = of(BatchRow, await ended(forebay, tmp_path))
+        assert [(row.fate, row.records) for row in rows] == [
+            ("split", 2),
+            ("acknowledged", 1),
+            ("acknowledged", 1),
+        ]
+        assert rows[0].reason == "full"
+
+
+class TestChoices:
+    @in_loop
+    async def test_a_row_for_each_turn_says_what_the_partitioner_saw(self, tmp_path: Path) -> None:
+        async with (
+            FakeCluster({"ponds": [0, 0]}) as cluster,
+            running(cluster.bootstrap, journal_dir=str(tmp_path), partitioner_sticky_batch_size=300) as forebay,
+        ):
+            client = await forebay.client(0)
+            cluster[0].holds(PRODUCE)
+            client.send(produce(0, ("ponds", 1, batch(keyed("away")))))
+            away = await cluster[0].receives(PRODUCE)
+            client.send(*[produce(n, ("ponds", 0, batch(null_key("x" * 90)))) for n in range(1, 13)])
+            await until(lambda: forebay.count("forebay_produce_requests_total", "client") == 13)
+            cluster[0].releases(PRODUCE)
+            away.answer()
+            await client.receives(*range(13))
+            switched = forebay.count("forebay_partitioner_choices_total", "adaptive", "switch")
+            rows = of(ChoiceRow, await ended(forebay, tmp_path))
+        assert len(rows) == switched >= 2
+        assert {row.partition for row in rows} <= {0, 1}
+        first = rows[0]
+        assert (first.topic, first.partitions, first.available, first.loaded) == ("ponds", 2, 2, 1)
+        ((partition, load),) = zip(first.loaded_partitions, first.loads, strict=True)
+        assert partition == 1
+        assert load > 0
+
+    @pytest.mark.parametrize("partitioner", ["sticky", "round_robin", "uniform", "expected_wait"])
+    @in_loop
+    async def test_every_partitioner_tells_each_new_choice_once(self, tmp_path: Path, partitioner: str) -> None:
+        async with (
+            FakeCluster({"ponds": [0, 0, 0]}) as cluster,
+            running(
+                cluster.bootstrap,
+                journal_dir=str(tmp_path),
+                partitioner=partitioner,
+                partitioner_sticky_batch_size=300,
+            ) as forebay,
+        ):
+            client = await forebay.client(0)
+            for number in range(20):
+                client.send(produce(number, ("ponds", 0, batch(null_key("x" * 90)))))
+                await client.receives(number)
+            switched = forebay.count("forebay_partitioner_choices_total", partitioner, "switch")
+            rows = of(ChoiceRow, await ended(forebay, tmp_path))
+            stored = {index for index in range(3) if cluster.values("ponds", index)}
+        # The KIP-480 partitioner also switches behind the last record, where nothing is placed any more.
+        assert len(rows) in ((switched, switched - 1) if partitioner == "sticky" else (switched,))
+        assert stored <= {row.partition for row in rows}
+
+
+class TestTheRest:
+    @in_loop
+    async def test_metadata_requests_and_gauges(self, tmp_path: Path) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, journal_dir=str(tmp_path)) as forebay,
+        ):
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            await client.receives(1)
+            asked = forebay.count("forebay_metadata_upstream_requests_total")
+            sent = forebay.count("forebay_metadata_upstream_bytes_total", "request")
+            received = forebay.count("forebay_metadata_upstream_bytes_total", "response")
+            rows = await ended(forebay, tmp_path)
+        metadata = of(MetadataRow, rows)
+        assert len(metadata) == asked
+        assert sum(row.request_bytes for row in metadata) == sent
+        assert sum(row.response_bytes for row in metadata) == received
+        assert [row.topics for row in metadata].count(1) == 1
+        assert {row.error for row in metadata} == {""}
+        gauges = of(GaugeRow, rows)
+        assert gauges
+        last = gauges[-1]
+        assert last.pool_bytes == last.pool_available_bytes == 33_554_432
+        assert last.rows_dropped_total == 0
+
+    @in_loop
+    async def test_a_metadata_request_that_fails_says_why(self, tmp_path: Path) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, journal_dir=str(tmp_path)) as forebay,
+        ):
+            cluster[0].holds(METADATA)
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            (await cluster[0].receives(METADATA)).close()
+            cluster[0].releases(METADATA)
+            await client.receives(1)
+            rows = of(MetadataRow, await ended(forebay, tmp_path))
+        assert [row.error for row in rows if row.error] != []
+
+    @in_loop
+    async def test_gauges_come_once_a_second(self, tmp_path: Path) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, journal_dir=str(tmp_path)) as forebay,
+        ):
+            client = await forebay.client(0)
+            began = asyncio.get_running_loop().time()
+            await until(lambda: forebay.count("forebay_journal_rows_total") >= 4, seconds=10)
+            seconds = asyncio.get_running_loop().time() - began
+            assert client is not None
+            gauges = of(GaugeRow, await ended(forebay, tmp_path))
+        assert len(gauges) <= seconds + 2
+        assert gauges[-1].client_connections == 1
+
+    @in_loop
+    async def test_without_a_journal_nothing_is_written(self, tmp_path: Path) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(null_key("a")))))
+            await client.receives(1)
+            await forebay.app.drain()
+        assert closed_files(tmp_path) == []
+
+
+class TestLedger:
+    async def _told(self, tmp_path: Path, *frames: bytes, **changed: Any) -> tuple[list[LedgerRow], FakeCluster]:
+        async with (
+            FakeCluster({"ponds": [0, 0]}) as cluster,
+            running(cluster.bootstrap, journal_dir=str(tmp_path), journal_ledger=True, **changed) as forebay,
+        ):
+            client = await forebay.client(0)
+            client.send(*frames)
+            for _ in frames:
+                await client.receive()
+            return of(LedgerRow, await ended(forebay, tmp_path)), cluster
+
+    @in_loop
+    async def test_what_was_sent_where_it_went_and_what_was_told(self, tmp_path: Path) -> None:
+        before = time.time_ns() // 1000
+        (row,), _ = await self._told(tmp_path, produce(7, ("ponds", 1, batch(keyed("a", "b"))), acks=-1))
+        assert (row.topic, row.partition, row.acks, row.version) == ("ponds", 1, -1, 7)
+        assert (row.client_id, row.host, row.reason) == ("old-producer", "127.0.0.1", "keyed")
+        assert (row.records, row.stamped, row.error_code, row.base_offset) == (2, 0, NONE, 0)
+        assert before - 1000 <= row.received_us <= row.time_us
+        (part,) = row.parts
+        assert (part.partition, part.base_offset, part.records, part.movable) == (1, 0, 2, False)
+        assert (part.crc, part.first_crc) == content_crcs([(b"key", b"a"), (b"key", b"b")])
+
+    @in_loop
+    async def test_a_mixed_batch_has_two_parts_each_where_it_went(self, tmp_path: Path) -> None:
+        mixed = batch([*keyed("k"), *null_key("n", "m")])
+        (row,), cluster = await self._told(tmp_path, produce(1, ("ponds", 1, mixed)))
+        assert (row.reason, row.records, row.base_offset) == ("mixed", 3, -1)
+        kept, moved = sorted(row.parts, key=lambda part: part.movable)
+        assert (kept.partition, kept.records, kept.crc) == (1, 1, content_crcs([(b"key", b"k")])[0])
+        assert (moved.records, moved.crc) == (2, content_crcs([(None, b"n"), (None, b"m")])[0])
+        for part, values in ((kept, ["k"]), (moved, ["n", "m"])):
+            stored = cluster.values("ponds", part.partition)
+            assert stored[part.base_offset : part.base_offset + part.records] == values
+
+    @in_loop
+    async def test_requests_are_numbered_in_the_order_of_arrival(self, tmp_path: Path) -> None:
+        rows, _ = await self._told(
+            tmp_path,
+            produce(1, ("ponds", 0, batch(keyed("a"))), ("ponds", 1, batch(keyed("b")))),
+            produce(2, ("ponds", 0, batch(keyed("c")))),
+        )
+        assert [(row.number, row.partition) for row in sorted(rows, key=lambda row: (row.number, row.partition))] == [
+            (1, 0),
+            (1, 1),
+            (2, 0),
+        ]
+        assert len({(row.process, row.connection) for row in rows}) == 1
+
+    @in_loop
+    async def test_records_that_cannot_be_opened_have_no_part_but_their_answer(self, tmp_path: Path) -> None:
+        (row,), _ = await self._told(tmp_path, produce(1, ("ponds", 0, batch(keyed("a"), crc=1))))
+        assert (row.reason, row.error_code, row.parts) == ("corrupt", CORRUPT_MESSAGE, [])
+
+    @in_loop
+    async def test_what_goes_on_untouched_is_noted_without_its_fate(self, tmp_path: Path) -> None:
+        (row,), _ = await self._told(tmp_path, transactional(produce(1, ("ponds", 0, batch(keyed("a", "b"))))))
+        assert (row.reason, row.records, row.parts) == ("transactional", 2, [])
+        assert row.error_code is None
+
+    @in_loop
+    async def test_an_untouched_batch_beside_touched_ones_is_told_with_its_answer(self, tmp_path: Path) -> None:
+        idempotent = batch(keyed("a"), producer_id=5)
+        rows, _ = await self._told(tmp_path, produce(1, ("ponds", 0, idempotent), ("ponds", 1, batch(keyed("b")))))
+        untouched, touched = sorted(rows, key=lambda row: row.partition)
+        assert (untouched.reason, untouched.error_code, untouched.base_offset) == ("idempotent", NONE, 0)
+        assert (untouched.parts, untouched.records) == ([], 1)
+        assert (touched.reason, len(touched.parts)) == ("keyed", 1)
+
+    @in_loop
+    async def test_records_that_were_given_a_timestamp_are_counted(self, tmp_path: Path) -> None:
+        old = old_produce(1, ("ponds", 0, messages([Record(None, b"a"), Record(b"k", b"b")], magic=0)))
+        (row,), _ = await self._told(tmp_path, old)
+        assert (row.version, row.stamped, row.records) == (0, 2, 2)
+
+    @in_loop
+    async def test_parts_that_were_not_acknowledged_have_no_offset(self, tmp_path: Path) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, journal_dir=str(tmp_path), journal_ledger=True) as forebay,
+        ):
+            client = await forebay.client(0)
+            cluster[0].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            (await cluster[0].receives(PRODUCE)).close()
+            await client.receives(1)
+            (row,) = of(LedgerRow, await ended(forebay, tmp_path))
+        assert row.error_code == REQUEST_TIMED_OUT
+        assert [part.base_offset for part in row.parts] == [-1]
+
+    @in_loop
+    async def test_records_that_a_failing_broker_sends_elsewhere_are_told_where_they_are(self, tmp_path: Path) -> None:
+        async with (
+            FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster,
+            running(cluster.bootstrap, journal_dir=str(tmp_path), journal_ledger=True) as forebay,
+        ):
+            for node in (0, 1):
+                cluster[node].holds(PRODUCE)
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(null_key("a")))))
+            await until(lambda: cluster[0].requests(PRODUCE) or cluster[1].requests(PRODUCE))
+            first = 0 if cluster[0].requests(PRODUCE) else 1
+            asked = await cluster[first].receives(PRODUCE)
+            for node in (0, 1):
+                cluster[node].releases(PRODUCE)
+            asked.answer(NOT_LEADER_OR_FOLLOWER)
+            await client.receives(1)
+            (row,) = of(LedgerRow, await ended(forebay, tmp_path))
+        assert [(part.partition, part.base_offset) for part in row.parts] == [(1 - first, 0)]
+
+
+class TestTopic:
+    """`journal.topic`: the same rows as records."""
+
+    @in_loop
+    async def test_rows_are_records_of_the_topic_and_do_not_tell_of_it(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0, 0], "journal": [0, 0]}) as cluster,
+            running(cluster.bootstrap, journal_topic="journal", journal_ledger=True) as forebay,
+        ):
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(null_key("a")))))
+            await client.receives(1)
+            await forebay.app.drain()
+            records = [record for index in (0, 1) for record in cluster.log.get(("journal", index), ())]
+            dropped = forebay.count("forebay_journal_rows_dropped_total")
+        rows = decoded(b"\n".join(record.value or b"" for record in records))
+        assert dropped == 0
+        assert [row.topic for row in of(BatchRow, rows)] == ["ponds"]
+        assert [row.topic for row in of(ChoiceRow, rows)] == ["ponds"]
+        assert [row.topic for row in of(LedgerRow, rows)] == ["ponds"]
+        assert of(GaugeRow, rows)
+        assert all(record.key is None for record in records)
+
+    @in_loop
+    async def test_a_topic_that_is_not_there_costs_rows_and_nothing_else(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, journal_topic="journal") as forebay,
+        ):
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(null_key("a")))))
+            await client.receives(1)
+            await until(lambda: forebay.count("forebay_journal_rows_dropped_total") > 0)
+            client.send(produce(2, ("ponds", 0, batch(null_key("b")))))
+            await client.receives(2)
+
+    @in_loop
+    async def test_rows_do_not_wait_for_the_memory_of_clients(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0], "journal": [1]}, nodes=2) as cluster,
+            running(cluster.bootstrap, journal_topic="journal", buffer_memory=262_144) as forebay,
+        ):
+            cluster[1].holds(PRODUCE)
+            client = await forebay.client(0)
+            await until(lambda: cluster[1].requests(PRODUCE))
+            cluster[0].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 0, batch(keyed("x" * 250_000)))))
+            held = await cluster[0].receives(PRODUCE)
+            await until(lambda: forebay.count("forebay_journal_rows_dropped_total") > 0)
+            cluster[0].releases(PRODUCE)
+            held.answer()
+            await client.receives(1)
+            cluster[1].releases(PRODUCE)
+
+
+class Gathered:
+    """A sink that keeps the sizes of what it is given."""
+
+    at_once = 20_000
+    dropped = 0
+
+    def __init__(self) -> None:
+        self.puts: list[tuple[int, int]] = []
+
+    def open(self) -> None:
+        pass
+
+    def put(self, lines: bytes, rows: int) -> None:
+        assert len(decoded(lines)) == rows
+        self.puts.append((len(lines), rows))
+
+    async def close(self) -> None:
+        pass
+
+
+@in_loop
+async def test_a_sink_is_given_not_much_more_than_it_wants() -> None:
+    sink = Gathered()
+    journal = Journal(0, Stats())
+    journal.start(sink)
+    row = make.ledger_row([], client_id="c" * 32_767)
+    for _ in range(300):
+        journal.write(row)
+    for _ in range(300):
+        journal.write(make.batch_row())
+    await asyncio.sleep(0)
+    await journal.close()
+    assert sum(rows for _, rows in sink.puts) == 600
+    assert max(size for size, _ in sink.puts) < sink.at_once + 33 * 33_200

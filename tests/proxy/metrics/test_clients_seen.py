@@ -1,0 +1,128 @@
+"""Which clients there are, and what they speak."""
+
+from __future__ import annotations
+
+import pytest
+
+from forebay_proxy.metrics import clients_seen
+from forebay_proxy.metrics.clients_seen import MOST, MOST_VERSIONS, ClientsSeen, SeenClient, merge, past, rows
+
+PRODUCE, FETCH = 0, 1
+
+
+def seen(*names: str) -> tuple[ClientsSeen, list[SeenClient]]:
+    clients = ClientsSeen(0.0)
+    return clients, [clients.connected(name, "10.0.0.1", None, None, float(at)) for at, name in enumerate(names)]
+
+
+class TestSeen:
+    def test_a_client_is_its_id_address_and_software(self) -> None:
+        clients, (first,) = seen("a")
+        assert clients.connected("a", "10.0.0.1", None, None, 5.0) is first
+        assert clients.connected("b", "10.0.0.1", None, None, 6.0) is not first
+        assert clients.connected("a", "10.0.0.2", None, None, 6.0) is not first
+        assert clients.connected("a", "10.0.0.1", "x", "1", 6.0) is not first
+        assert (first.connections, first.last_seen) == (2, 5.0)
+        clients.gone(first, 9.0)
+        assert (first.connections, first.last_seen) == (1, 9.0)
+
+    def test_requests_are_counted_by_api_and_version(self) -> None:
+        _, (client,) = seen("a")
+        for version in (2, 2, 7):
+            client.request(PRODUCE, version)
+        client.request(FETCH, 2)
+        (row,) = rows([client])
+        assert row["requests"] == {"Produce": {"2": 2, "7": 1}, "Fetch": {"2": 1}}
+
+    def test_versions_that_a_client_makes_up_take_no_memory(self) -> None:
+        _, (client,) = seen("a")
+        for version in range(32_768):
+            client.request(FETCH, version)
+        assert len(client.requests) == MOST_VERSIONS
+
+    def test_a_long_name_is_cut(self) -> None:
+        _, (client,) = seen("a" * 30_000)
+        assert client.client_id == "a" * 255
+
+    def test_of_too_many_those_that_are_gone_make_room(self) -> None:
+        clients, everybody = seen(*map(str, range(MOST)))
+        clients.gone(everybody[5], 1.0)
+        clients.connected("new", "10.0.0.1", None, None, 2.0)
+        names = [client.client_id for client in clients.snapshot(3.0)]
+        assert len(names) == MOST
+        assert "5" not in names
+        clients.connected("newer", "10.0.0.1", None, None, 2.0)
+        assert "0" not in [client.client_id for client in clients.snapshot(3.0)]
+
+    def test_the_rate_is_that_of_the_last_two_windows(self) -> None:
+        clients, (client,) = seen("a")
+        client.records += 300
+        assert clients.snapshot(10.0)[0].rate == 30
+        clients.turn(30.0)
+        client.records += 600
+        assert clients.snapshot(60.0)[0].rate == 15
+        clients.turn(60.0)
+        assert clients.snapshot(90.0)[0].rate == 10
+        clients.turn(90.0)
+        assert clients.snapshot(120.0)[0].rate == 0
+
+
+class TestMerged:
+    def test_workers_are_added_up(self) -> None:
+        one, (mine,) = seen("a")
+        other, (theirs, _) = seen("a", "b")
+        mine.request(PRODUCE, 2)
+        theirs.request(PRODUCE, 2)
+        theirs.request(PRODUCE, 3)
+        mine.records, theirs.records = 5, 6
+        merged = merge([one.snapshot(1.0), other.snapshot(1.0)])
+        assert [(client.client_id, client.connections, client.records) for client in merged] == [
+            ("a", 2, 11),
+            ("b", 1, 0),
+        ]
+        assert merged[0].requests == {2: 2, 3: 1}
+        assert mine.requests == {2: 1}, "what was merged is left alone"
+
+    def test_of_a_worker_that_is_gone_remains_what_it_counted(self) -> None:
+        clients, (client,) = seen("a")
+        client.records = 7
+        (old,) = past(clients.snapshot(1.0))
+        assert (old.connections, old.records, old.rate) == (0, 7, 0.0)
+
+    def test_no_more_are_kept_than_one_worker_may_see(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(clients_seen, "MOST", 2)
+        one = [SeenClient(str(at), "", None, None, 0, last_seen=at) for at in range(3)]
+        one.append(SeenClient("open", "", None, None, 1, last_seen=-1))
+        assert {client.client_id for client in merge([one])} == {"2", "open"}
+
+
+class TestRows:
+    @pytest.mark.parametrize(
+        ("spoken", "too_old", "bridged"),
+        [
+            ({PRODUCE: [3, 9]}, [], False),
+            ({PRODUCE: [0, 3]}, ["Produce v0"], True),
+            ({PRODUCE: [1], FETCH: [2]}, ["Produce v1", "Fetch v2"], False),
+            ({FETCH: [3, 4]}, ["Fetch v3"], False),
+            ({}, [], False),
+        ],
+    )
+    def test_who_survives_kafka_4(self, spoken: dict[int, list[int]], too_old: list[str], bridged: bool) -> None:
+        _, (client,) = seen("a")
+        for key, versions in spoken.items():
+            for version in versions:
+                client.request(key, version)
+        (row,) = rows([client])
+        assert (row["too_old_for_kafka_4"], row["bridged"]) == (too_old, bridged)
+        assert row["survives_kafka_4"] is not bool(too_old)
+
+    def test_the_command_that_asks_is_none_of_them(self) -> None:
+        clients, (client,) = seen("a")
+        asking = clients.connected("forebay-clients", "10.0.0.1", clients_seen.SOFTWARE, "1", 0.0)
+        assert [row["client_id"] for row in rows([client, asking])] == ["a"]
+
+    def test_those_who_do_not_come_first(self) -> None:
+        _, (young, old) = seen("young", "old")
+        young.request(PRODUCE, 9)
+        old.request(PRODUCE, 1)
+        assert [row["client_id"] for row in rows([young, old])] == ["old", "young"]

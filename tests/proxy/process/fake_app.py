@@ -1,0 +1,62 @@
+"""An App that tells what it is told, for the tests of processes and signals; run as a program it is `forebay` with it.
+
+A client of its port says one line: `count` (a record was moved), `hold` (the drain will not end by itself), `die`.
+It answers with the number of its process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+
+from forebay_proxy.commands import cli
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.errors import StartError
+from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.process import supervisor
+
+APP = "tests.proxy.process.fake_app:FakeApp"
+
+
+class FakeApp:
+    def __init__(self, settings: Settings, stats: Stats, worker: int) -> None:
+        self._settings = settings
+        self._moved = stats.counter("forebay_records_total", fate="moved")
+        self._may_drain = asyncio.Event()
+        self._may_drain.set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        address = self._settings.listen
+        reuse_port = self._settings.workers > 1
+        try:
+            self._server = await asyncio.start_server(self._serve, address.host, address.port, reuse_port=reuse_port)
+        except OSError as error:
+            raise StartError(f"listen = {address}: {error.strerror}") from error
+
+    def ready(self) -> str | None:
+        return None if self._server else "no listener yet"
+
+    async def drain(self) -> None:
+        await self._may_drain.wait()
+
+    def abort(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        command = (await reader.readline()).strip()
+        if command == b"count":
+            self._moved.value += 1
+        elif command == b"hold":
+            self._may_drain.clear()
+        elif command == b"die":
+            os._exit(3)
+        writer.write(b"%d\n" % os.getpid())
+        writer.close()
+
+
+if __name__ == "__main__":
+    supervisor.run = functools.partial(supervisor.run, app=APP)
+    cli.main(prog_name="forebay")

@@ -1,0 +1,366 @@
+"""One process and several: signals, exit codes, deaths, and metrics added up; with real processes and a fake App.
+
+Nothing is waited for by time: a log line, the end of stderr or the end of a process says when it is so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from prometheus_client.parser import text_string_to_metric_families
+
+from forebay_proxy.config.settings import HostPort, Settings
+from forebay_proxy.process import supervisor as workers
+from forebay_proxy.process.supervisor import HUNG_S, SILENT_S, Supervisor
+from tests.kit.event_loop import turns
+from tests.kit.ports import free_ports
+from tests.proxy.process.fake_app import APP
+
+ROOT = Path(__file__).parents[3]
+LONG = 20
+"""Seconds after which a test has failed."""
+
+MOVED = 'forebay_records_total{fate="moved"}'
+
+
+def environment() -> dict[str, str]:
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")}
+    return {**ours, "PYTHONPATH": str(ROOT)}
+
+
+class Forebay:
+    """A running `forebay run` with a fake App in it."""
+
+    def __init__(self, *more: str, workers: int = 1) -> None:
+        self.listen, self.admin = free_ports(2)
+        self.log: list[dict[str, Any]] = []
+        addresses = ("--listen", f"127.0.0.1:{self.listen}", "--admin", f"127.0.0.1:{self.admin}")
+        command = (sys.executable, "-P", "-m", "tests.proxy.process.fake_app", "run", "--bootstrap-servers", "b:9092")
+        self.process = subprocess.Popen(
+            [*command, *addresses, "--workers", str(workers), *more],
+            env=environment(),
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def until(self, event: str, count: int = 1) -> list[dict[str, Any]]:
+        """Read the log until `event` has been there so many times; these lines."""
+        while len(found := [line for line in self.log if line["event"] == event]) < count:
+            if (line := self._read()) is None:
+                raise AssertionError(f"ended without {event!r}: {self.log}")
+            self.log.append(line)
+        return found
+
+    def rest(self) -> list[dict[str, Any]]:
+        """Read the log to its end, which is when every process that could write to it has ended."""
+        while line := self._read():
+            self.log.append(line)
+        return self.log
+
+    def _read(self) -> dict[str, Any] | None:
+        assert self.process.stderr is not None
+        line = self.process.stderr.readline()
+        if not line:
+            return None
+        return dict(json.loads(line)) if line.startswith("{") else {"event": line.rstrip("\n")}
+
+    def events(self) -> list[str]:
+        return [line["event"] for line in self.log]
+
+    def say(self, command: str) -> int | None:
+        """Tell an App; the number of its process, None where it died of it."""
+        with socket.create_connection(("127.0.0.1", self.listen), LONG) as connection:
+            connection.sendall(command.encode() + b"\n")
+            answer = connection.makefile("rb").readline()
+        return int(answer) if answer else None
+
+    def say_until(self, command: str, enough: Callable[[dict[int, int]], bool]) -> dict[int, int]:
+        """Tell the workers, as the kernel picks them, until enough have heard it: process → times."""
+        heard: dict[int, int] = {}
+        for _ in range(500):
+            process = self.say(command)
+            assert process is not None
+            heard[process] = heard.get(process, 0) + 1
+            if enough(heard):
+                return heard
+        raise AssertionError(f"not enough: {heard}")
+
+    def get(self, page: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/{page}", timeout=LONG) as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def metrics(self) -> dict[str, float]:
+        return {
+            sample.name + "".join(f'{{{name}="{value}"}}' for name, value in sample.labels.items()): sample.value
+            for family in text_string_to_metric_families(self.get("metrics")[1])
+            for sample in family.samples
+        }
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def exit_code(self) -> int:
+        return self.process.wait(LONG)
+
+
+@contextmanager
+def running(*more: str, workers: int = 1) -> Iterator[Forebay]:
+    forebay = Forebay(*more, workers=workers)
+    try:
+        forebay.until("serving", workers)
+        yield forebay
+    finally:
+        # Two signals, so that a supervisor takes its workers with it; different ones, since equal ones may become one.
+        forebay.signal(signal.SIGTERM)
+        forebay.signal(signal.SIGINT)
+        forebay.process.wait(LONG)
+        forebay.rest()
+        assert forebay.process.stderr is not None
+        forebay.process.stderr.close()
+
+
+def two_workers(heard: dict[int, int]) -> bool:
+    return len(heard) == 2
+
+
+class TestAlone:
+    def test_it_serves_drains_and_leaves_with_0(self) -> None:
+        with running() as forebay:
+            assert forebay.say("count") == forebay.process.pid
+            assert forebay.get("readyz")[0] == 200
+            assert forebay.get("healthz")[0] == 200
+            metrics = forebay.metrics()
+            assert (metrics[MOVED], metrics["forebay_workers"]) == (1, 1)
+            forebay.signal(signal.SIGTERM)
+            assert forebay.exit_code() == 0
+            forebay.rest()
+            assert forebay.events() == ["serving", "draining", "drained"]
+
+    def test_while_it_drains_it_is_not_ready_but_answers(self) -> None:
+        with running() as forebay:
+            forebay.say("hold")
+            forebay.signal(signal.SIGINT)
+            forebay.until("draining")
+            status, body = forebay.get("readyz")
+            assert (status, json.loads(body)["reason"]) == (503, "draining")
+            assert forebay.get("healthz")[0] == 200
+            assert MOVED in forebay.metrics()
+
+    @pytest.mark.parametrize(("second", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+    def test_a_second_signal_leaves_at_once(self, second: signal.Signals, code: int) -> None:
+        with running("--set", "shutdown.timeout.ms=600000") as forebay:
+            forebay.say("hold")
+            forebay.signal(signal.SIGTERM)
+            forebay.until("draining")
+            forebay.signal(second)
+            assert forebay.exit_code() == code
+
+    def test_a_drain_that_does_not_end_is_cut_off_with_1(self) -> None:
+        with running("--set", "shutdown.timeout.ms=50") as forebay:
+            forebay.say("hold")
+            forebay.signal(signal.SIGTERM)
+            assert forebay.exit_code() == 1
+            forebay.rest()
+            assert "not everything was drained in time" in forebay.events()
+
+    @pytest.mark.parametrize("workers", [1, 2])
+    @pytest.mark.parametrize("taken", ["listen", "admin"])
+    def test_a_port_in_use_is_one_clear_line_and_1(self, taken: str, workers: int) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = other.getsockname()[1]
+            command = [
+                sys.executable,
+                "-P",
+                "-m",
+                "tests.proxy.process.fake_app",
+                "run",
+                "--bootstrap-servers",
+                "b:9092",
+            ]
+            free = free_ports(1)[0]
+            addresses = {"listen": free, "admin": free} | {taken: port}
+            addresses = {flag: number for flag, number in addresses.items() if flag == "listen" or flag == taken}
+            for flag, number in addresses.items():
+                command += [f"--{flag}", f"127.0.0.1:{number}"]
+            command += ["--workers", str(workers)]
+            result = subprocess.run(
+                command, env=environment(), capture_output=True, text=True, timeout=LONG, check=False
+            )
+        last = result.stderr.splitlines()[-1]
+        assert result.returncode == 1
+        assert last.startswith(f"forebay: {taken} = 127.0.0.1:{port}: ")
+        assert "in use" in last
+        assert "Traceback" not in result.stderr
+
+
+class TestSeveral:
+    def test_they_share_the_port_and_are_added_up(self) -> None:
+        with running(workers=2) as forebay:
+            heard = forebay.say_until("count", two_workers)
+            assert forebay.process.pid not in heard
+            metrics = forebay.metrics()
+            assert metrics[MOVED] == sum(heard.values())
+            assert (metrics["forebay_workers"], metrics["forebay_worker_restarts_total"]) == (2, 0)
+            assert forebay.get("readyz")[0] == 200
+            assert forebay.get("healthz")[0] == 200
+
+    def test_all_drain_and_it_leaves_with_0(self) -> None:
+        with running(workers=2) as forebay:
+            forebay.signal(signal.SIGTERM)
+            assert forebay.exit_code() == 0
+            forebay.rest()
+            assert sorted(line["worker"] for line in forebay.log if line["event"] == "drained") == [0, 1]
+
+    def test_ctrl_c_on_a_terminal_drains_too(self) -> None:
+        with running(workers=2) as forebay:
+            os.killpg(forebay.process.pid, signal.SIGINT)
+            assert forebay.exit_code() == 0
+            forebay.rest()
+            assert forebay.events().count("drained") == 2
+
+    def test_a_worker_told_by_both_drains_once(self) -> None:
+        """As systemd does, which signals every process of a service."""
+        with running(workers=2) as forebay:
+            heard = forebay.say_until("hold", two_workers)
+            forebay.signal(signal.SIGTERM)
+            forebay.until("draining", 2)
+            for process in heard:
+                os.kill(process, signal.SIGTERM)
+            status, body = forebay.get("readyz")
+            assert (status, json.loads(body)["reason"]) == (503, "draining")
+            assert forebay.metrics()["forebay_workers"] == 2
+            forebay.signal(signal.SIGTERM)
+            assert forebay.exit_code() == 143
+
+    def test_a_worker_that_dies_is_restarted_and_what_it_counted_stays(self) -> None:
+        with running(workers=2) as forebay:
+            heard = forebay.say_until("count", two_workers)
+            before = forebay.metrics()[MOVED]
+            victim = next(iter(heard))
+            os.kill(victim, signal.SIGKILL)
+            (died,) = forebay.until("worker died")
+            assert died["exit_code"] == -signal.SIGKILL
+            assert died["level"] == "error"
+            again = forebay.until("serving", 3)[2]
+            assert again["worker"] == died["worker"]
+            metrics = forebay.metrics()
+            assert metrics[MOVED] == before
+            assert (metrics["forebay_workers"], metrics["forebay_worker_restarts_total"]) == (2, 1)
+            now = forebay.say_until("count", two_workers)
+            assert victim not in now
+            assert forebay.metrics()[MOVED] == before + sum(now.values())
+
+    def test_a_worker_that_leaves_by_itself_is_restarted(self) -> None:
+        with running(workers=2) as forebay:
+            assert forebay.say("die") is None
+            assert forebay.until("worker died")[0]["exit_code"] == 3
+            forebay.until("serving", 3)
+            assert forebay.say("count") is not None
+
+    def test_a_second_signal_kills_them_all_at_once(self) -> None:
+        with running("--set", "shutdown.timeout.ms=600000", workers=2) as forebay:
+            forebay.say_until("hold", two_workers)
+            forebay.signal(signal.SIGTERM)
+            forebay.until("draining", 2)
+            forebay.signal(signal.SIGTERM)
+            assert forebay.exit_code() == 143
+            forebay.rest()  # ends only when the workers have ended
+
+    def test_one_that_does_not_drain_in_time_makes_it_1(self) -> None:
+        with running("--set", "shutdown.timeout.ms=50", workers=2) as forebay:
+            forebay.say("hold")
+            forebay.signal(signal.SIGTERM)
+            assert forebay.exit_code() == 1
+
+    def test_workers_drain_and_leave_when_the_supervisor_is_gone(self) -> None:
+        with running(workers=2) as forebay:
+            forebay.signal(signal.SIGKILL)
+            assert forebay.exit_code() == -signal.SIGKILL
+            forebay.rest()
+            assert forebay.events().count("drained") == 2
+
+
+@asynccontextmanager
+async def supervised(clock: Callable[[], float]) -> AsyncIterator[Supervisor]:
+    """A supervisor of one worker that serves; at the end both leave in good order."""
+    listen = HostPort("127.0.0.1", free_ports(1)[0])
+    settings = Settings(bootstrap_servers=(HostPort("b", 9092),), listen=listen, workers=1)
+    supervisor = Supervisor(settings, APP, clock=clock)
+    running = asyncio.create_task(supervisor.run())
+    try:
+        await asyncio.wait_for(supervisor.workers[0].served.wait(), LONG)
+        yield supervisor
+    finally:
+        supervisor.stop.draining.set()
+        assert await asyncio.wait_for(running, LONG) == 0
+
+
+def test_a_worker_whose_loop_does_not_turn_makes_it_unhealthy_until_it_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    now = 0.0
+
+    async def scenario() -> None:
+        nonlocal now
+        async with supervised(lambda: now) as supervisor:
+            (worker,) = supervisor.workers
+            assert supervisor.unready() is None
+            process = worker.process_id
+            assert process is not None
+            os.kill(process, signal.SIGSTOP)
+            worker.ask()
+            assert supervisor.unhealthy() is None
+            now += SILENT_S + 1
+            assert supervisor.unhealthy() == "worker 0 does not answer"
+            os.kill(process, signal.SIGCONT)
+            await worker.fresh(LONG)
+            assert supervisor.unhealthy() is None
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_that_hangs_is_killed_and_another_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(workers, "ASK_EVERY_S", 0.01)
+    now = 0.0
+
+    async def scenario() -> None:
+        nonlocal now
+        async with supervised(lambda: now) as supervisor:
+            (worker,) = supervisor.workers
+            hung = worker.process_id
+            assert hung is not None
+            os.kill(hung, signal.SIGSTOP)
+            os.waitid(os.P_PID, hung, os.WSTOPPED)  # noqa: ASYNC222 - at once
+            await turns()  # what it said before is heard
+            worker.ask()
+            now += HUNG_S + 1
+            assert not worker.hung  # by the clock alone: it may be the supervisor that stood still
+            worker.served.clear()
+            with structlog.testing.capture_logs() as logs:
+                await asyncio.wait_for(worker.served.wait(), LONG)
+            assert worker.process_id != hung
+            events = [(line["log_level"], line["event"]) for line in logs]
+            assert list(dict.fromkeys(events)) == [("error", "worker hangs: killed"), ("error", "worker died")]
+            assert b"forebay_worker_restarts_total 1" in (await supervisor.metrics())[0]
+
+    asyncio.run(scenario())

@@ -1,0 +1,94 @@
+"""Requests whose time is up are answered soon after, each once, and looking stops when nobody waits."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import cast
+
+from forebay_codecs.error_codes import REQUEST_TIMED_OUT
+from forebay_policies.accumulator import Accumulator
+from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.produce import deadlines
+from forebay_proxy.produce.completion import ProduceCompletion
+from forebay_proxy.produce.deadlines import Deadlines
+from tests.kit.event_loop import in_loop, until
+
+
+class Watch:
+    def __init__(self) -> None:
+        self.sweeps = 0
+        self.stats = Stats()
+        self.deadlines = Deadlines(self.stats, cast(Accumulator, self))
+        self.done: list[ProduceCompletion] = []
+
+    def drop_done(self, now: float) -> None:
+        """As the accumulator is told after each sweep."""
+        self.sweeps += 1
+
+    def add(self, seconds: float) -> ProduceCompletion:
+        completion = ProduceCompletion(7, 1, 1, 1000, monotonic() + seconds, self.answered)
+        completion.add_topic("ponds")
+        completion.add_partition(0)
+        self.deadlines.add(completion)
+        return completion
+
+    def answered(self, completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
+        self.deadlines.remove(completion)
+        self.done.append(completion)
+
+
+@in_loop
+async def test_only_those_whose_time_is_up_expire_and_what_they_held_is_freed() -> None:
+    watch = Watch()
+    early, late = watch.add(0), watch.add(60)
+    await until(lambda: watch.sweeps)
+    assert watch.done == [early]
+    assert early.fates[0].error_code == REQUEST_TIMED_OUT
+    assert len(watch.deadlines) == 1
+    assert watch.stats.take().counters["forebay_errors_total", ("internal", "expired")] == 1
+    watch.deadlines.remove(late)
+    watch.deadlines.close()
+
+
+@in_loop
+async def test_looking_stops_when_nobody_waits_and_starts_again() -> None:
+    watch = Watch()
+    watch.deadlines.remove(watch.add(60))
+    assert len(watch.deadlines) == 0
+    await until(lambda: watch.deadlines._timer is None)
+    assert (watch.sweeps, watch.done) == (0, [])
+    watch.add(0)
+    await until(lambda: len(watch.done) == 1)
+
+
+class FakeLoop:
+    """Counts the timers that would be pending."""
+
+    def __init__(self) -> None:
+        self.pending = 0
+
+    def call_later(self, delay: float, callback: object) -> object:
+        assert delay == deadlines.INTERVAL
+        self.pending += 1
+        return object()
+
+
+@in_loop
+async def test_one_timer_is_enough_whoever_sends_more_when_answered() -> None:
+    watch = Watch()
+    loop = FakeLoop()
+    watch.deadlines._loop = loop  # type: ignore[assignment]
+    watch.add(0)
+
+    def answered(completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
+        watch.deadlines.remove(completion)
+        watch.add(0)
+
+    for completion in list(watch.deadlines._live):
+        completion._on_done = answered
+    for _ in range(3):
+        before = loop.pending
+        watch.deadlines._sweep()
+        assert loop.pending == before + 1
+        for completion in list(watch.deadlines._live):
+            completion._on_done = answered

@@ -1,0 +1,306 @@
+"""A broker's answer, or its silence: every part told once, or the batch in a queue again; memory given back once."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+import structlog
+
+from forebay_codecs.error_codes import (
+    CORRUPT_MESSAGE,
+    INVALID_RECORD,
+    MESSAGE_TOO_LARGE,
+    NONE,
+    NOT_ENOUGH_REPLICAS,
+    NOT_LEADER_OR_FOLLOWER,
+    REQUEST_TIMED_OUT,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from forebay_codecs.produce_response import PartitionResponse
+from forebay_policies.accumulator import PartitionQueue
+from forebay_policies.producer_batch import Part, ProducerBatch
+from forebay_proxy.config.settings import HostPort
+from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.produce.delivery import Delivery
+from tests.kit import fakes_proxy as fakes
+from tests.kit.app import settings
+from tests.kit.event_loop import in_loop, until
+from tests.kit.fakes_proxy import FakeOwner
+from tests.kit.ports import LOOPBACK
+from tests.kit.wire import keyed, null_key
+
+
+class Dock:
+    """Topic "ponds", its partitions led by brokers 0, 1, 1."""
+
+    def __init__(self) -> None:
+        self.accumulator = fakes.accumulator()
+        self.cluster = fakes.known(self.accumulator, {"ponds": [0, 1, 1]})
+        self.changed: list[tuple[str, int, tuple[int, int] | None]] = []
+        self.woken: list[int] = []
+        self.timed: list[int] = []
+        """Partitions of whose acknowledged batches the time was told."""
+        self.stats = Stats()
+        self.delivery = Delivery(
+            self.accumulator,
+            settings((HostPort(LOOPBACK, 1),), 2),
+            self.stats,
+            lambda *changed: self.changed.append(changed),
+            lambda queue, seconds: self.timed.append(queue.index),
+            Random(1),
+        )
+        self.accumulator.observe(opened=lambda queue, batch: None, ready=self.woken.append)
+
+    def queue(self, index: int) -> PartitionQueue:
+        return self.cluster.topics["ponds"].queues.queue(index)
+
+    def merged(self, *clients: list[str], movable: bool = False) -> tuple[ProducerBatch, list[FakeOwner]]:
+        """One batch of partition 0 that is away, and its owners."""
+        make = null_key if movable else keyed
+        owners = [fakes.append(self.accumulator, self.queue(0), make(*client), movable) for client in clients]
+        batch = fakes.drain(self.accumulator, self.queue(0))
+        self.woken.clear()
+        return batch, owners
+
+    def answer(self, batch: ProducerBatch, code: int, base_offset: int = -1, partition: int = 0) -> None:
+        response = PartitionResponse(partition, code, base_offset, -1, 0, [(0, "why")], "no")
+        self.delivery.answered(self.queue(partition), batch, response)
+
+    def assert_empty(self) -> None:
+        assert self.accumulator.pool.available == self.accumulator.pool.memory
+        assert (self.accumulator.queued_bytes, self.accumulator.in_flight_bytes) == (0, 0)
+        assert not self.cluster.topics["ponds"].queues.loads()
+
+    def retries(self, reason: str) -> int:
+        return self.stats.take().counters["forebay_retries_total", (reason,)]
+
+
+class TestNewLeader:
+    """KIP-951: the broker that refuses names its successor."""
+
+    @in_loop
+    async def test_what_the_broker_says_of_the_leader_is_passed_on(self) -> None:
+        dock = Dock()
+        batch, (owner,) = dock.merged(["a"])
+        refused = PartitionResponse(0, NOT_LEADER_OR_FOLLOWER, -1, -1, -1, [], None, (1, 9))
+        dock.delivery.answered(dock.queue(0), batch, refused)
+        assert dock.changed == [("ponds", 0, (1, 9))]
+        assert owner.told == []
+
+
+class TestAcknowledged:
+    @in_loop
+    async def test_every_owner_learns_where_its_records_stand(self) -> None:
+        dock = Dock()
+        batch, owners = dock.merged(["a", "b"], ["c"], ["d"])
+        dock.answer(batch, NONE, 100)
+        assert [owner.told for owner in owners] == [
+            [("acknowledged", 100, False)],
+            [("acknowledged", 102, False)],
+            [("acknowledged", 103, False)],
+        ]
+        assert dock.timed == [0]
+        dock.assert_empty()
+
+    @in_loop
+    async def test_how_long_it_took_is_told_of_the_first_try_only(self) -> None:
+        """A batch that was refused elsewhere says nothing of the broker that took it in the end."""
+        dock = Dock()
+        batch, (owner,) = dock.merged(["a"], movable=True)
+        dock.answer(batch, NOT_LEADER_OR_FOLLOWER)
+        again = fakes.drain(dock.accumulator, dock.queue(1))
+        dock.answer(again, NONE, 100, partition=1)
+        assert [kind for kind, *_ in owner.told] == ["acknowledged"]
+        assert dock.timed == []
+
+
+class BrokenOwner(FakeOwner):
+    """A fault of ours, in what one client is told."""
+
+    def acknowledged(self, part: Part, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
+        raise RuntimeError("broken")
+
+    def failed(
+        self, part: Part, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
+    ) -> None:
+        raise RuntimeError("broken")
+
+
+class TestFaultsOfOurs:
+    @in_loop
+    @pytest.mark.parametrize("code", [NONE, NOT_ENOUGH_REPLICAS])
+    async def test_one_client_that_cannot_be_told_costs_its_neighbours_nothing(self, code: int) -> None:
+        dock = Dock()
+        batch, owners = dock.merged(["a"], ["b"], ["c"])
+        batch.parts[1].owner = BrokenOwner()
+        with structlog.testing.capture_logs() as logs:
+            dock.answer(batch, code, 100 if code == NONE else -1)
+        assert [len(owner.told) for owner in owners] == [1, 0, 1]
+        assert [line["log_level"] for line in logs if "could not be told" in line["event"]] == ["error"]
+        dock.assert_empty()
+
+
+class TestRetry:
+    @in_loop
+    async def test_movable_records_are_put_on_another_brokers_least_loaded_partition_at_once(self) -> None:
+        dock = Dock()
+        fakes.append(dock.accumulator, dock.queue(1), keyed("backlog"))
+        batch, (owner,) = dock.merged(["a"], movable=True)
+        dock.answer(batch, NOT_LEADER_OR_FOLLOWER)
+        assert dock.changed == [("ponds", 0, None)]
+        assert dock.woken == [1]
+        assert dock.retries("repartitioned") == 1
+        again = fakes.drain(dock.accumulator, dock.queue(2))
+        assert again is batch
+        assert fakes.values(again) == ["a"]
+        dock.answer(again, NONE, 5, partition=2)
+        assert owner.told == [("acknowledged", 5, True)]
+
+    @in_loop
+    async def test_movable_records_without_another_broker_are_sent_back(self) -> None:
+        dock = Dock()
+        dock.cluster.set_down(dock.cluster.nodes[1], True)
+        batch, _ = dock.merged(["a"], movable=True)
+        dock.answer(batch, NOT_LEADER_OR_FOLLOWER)
+        assert dock.queue(0).paused
+        assert list(dock.queue(0).batches) == [batch]
+
+    @in_loop
+    async def test_movable_records_move_once_and_then_wait(self) -> None:
+        dock = Dock()
+        batch, _ = dock.merged(["a"], movable=True)
+        dock.answer(batch, NOT_LEADER_OR_FOLLOWER)
+        target = 1 if dock.queue(1).batches else 2
+        again = fakes.drain(dock.accumulator, dock.queue(target))
+        dock.answer(again, NOT_LEADER_OR_FOLLOWER, partition=target)
+        assert list(dock.queue(target).batches) == [batch]
+        assert dock.queue(target).paused
+
+    @in_loop
+    async def test_kept_records_go_back_to_the_front_and_nothing_of_their_partition_leaves_for_a_while(self) -> None:
+        dock = Dock()
+        batch, (owner,) = dock.merged(["a"])
+        fakes.append(dock.accumulator, dock.queue(0), keyed("next"))
+        dock.answer(batch, NOT_LEADER_OR_FOLLOWER)
+        assert dock.changed == [("ponds", 0, None)]
+        assert dock.retries("backoff") == 1
+        fakes.flush(dock.queue(0), dock.accumulator)
+        assert dock.accumulator.drain(0, 1 << 20, 0.0) == []
+        assert dock.woken == []
+        await until(lambda: dock.woken)
+        assert fakes.drain(dock.accumulator, dock.queue(0)) is batch
+        assert owner.told == []
+
+    @in_loop
+    async def test_who_leads_after_the_pause_is_woken(self) -> None:
+        dock = Dock()
+        batch, _ = dock.merged(["a"])
+        dock.answer(batch, NOT_LEADER_OR_FOLLOWER)
+        dock.cluster.apply(fakes.metadata({"ponds": [1, 1, 1]}), {"ponds"}, 1.0, 300.0)
+        await until(lambda: 1 in dock.woken)
+        assert fakes.drain(dock.accumulator, dock.queue(0)) is batch
+
+    @in_loop
+    async def test_an_answer_that_names_an_offset_is_no_proof_that_nothing_was_appended(self) -> None:
+        dock = Dock()
+        batch, (owner,) = dock.merged(["a"])
+        dock.answer(batch, NOT_LEADER_OR_FOLLOWER, base_offset=7)
+        assert owner.told == [("failed", REQUEST_TIMED_OUT, [])]
+        dock.assert_empty()
+
+
+class TestLost:
+    @in_loop
+    @pytest.mark.parametrize("movable", [False, True])
+    async def test_every_owner_is_told_and_nothing_is_sent_again(self, movable: bool) -> None:
+        dock = Dock()
+        batch, owners = dock.merged(["a"], ["b"], movable=movable)
+        dock.delivery.lost(dock.queue(0), batch)
+        assert [owner.told for owner in owners] == [[("failed", REQUEST_TIMED_OUT, [])]] * 2
+        dock.assert_empty()
+
+
+class TestSplit:
+    @in_loop
+    @pytest.mark.parametrize("code", [MESSAGE_TOO_LARGE, INVALID_RECORD, CORRUPT_MESSAGE])
+    @pytest.mark.parametrize("bad", [0, 2, 4])
+    async def test_a_merged_batch_is_halved_until_only_the_guilty_owner_fails(self, code: int, bad: int) -> None:
+        dock = Dock()
+        batch, owners = dock.merged(*[[f"{number}a", f"{number}b"] for number in range(5)])
+        log: list[str] = []
+        while True:
+            found = fakes.values(batch)
+            if f"{bad}a" in found:
+                dock.answer(batch, code)
+            else:
+                dock.answer(batch, NONE, len(log))
+                log += found
+            if not dock.queue(0).batches:
+                break
+            batch = fakes.drain(dock.accumulator, dock.queue(0))
+        for number, owner in enumerate(owners):
+            if number == bad:
+                assert owner.told == [("failed", code, [(0, "why")])]
+            else:
+                assert owner.told == [("acknowledged", log.index(f"{number}a"), False)]
+        assert log == [f"{number}{half}" for number in range(5) if number != bad for half in "ab"]
+        dock.assert_empty()
+
+    @in_loop
+    async def test_halves_leave_before_what_came_later(self) -> None:
+        dock = Dock()
+        batch, _ = dock.merged(["a"], ["b"])
+        fakes.append(dock.accumulator, dock.queue(0), keyed("later"))
+        dock.answer(batch, MESSAGE_TOO_LARGE)
+        sent = []
+        while dock.queue(0).batches:
+            piece = fakes.drain(dock.accumulator, dock.queue(0))
+            sent += fakes.values(piece)
+            dock.answer(piece, NONE, 0)
+        assert sent == ["a", "b", "later"]
+
+    @in_loop
+    async def test_record_numbers_of_a_part_are_not_told_as_the_clients(self) -> None:
+        dock = Dock()
+        owner = fakes.append(dock.accumulator, dock.queue(0), keyed("a"), whole=False)
+        dock.answer(fakes.drain(dock.accumulator, dock.queue(0)), INVALID_RECORD)
+        assert owner.told == [("failed", INVALID_RECORD, [])]
+
+
+class TestOtherErrors:
+    @in_loop
+    async def test_are_every_owners_without_another_try(self) -> None:
+        dock = Dock()
+        batch, owners = dock.merged(["a"], ["b"])
+        dock.answer(batch, NOT_ENOUGH_REPLICAS)
+        assert [owner.told for owner in owners] == [[("failed", NOT_ENOUGH_REPLICAS, [])]] * 2
+        dock.assert_empty()
+
+
+class TestUnreachable:
+    @in_loop
+    async def test_what_may_go_elsewhere_goes_and_the_rest_waits(self) -> None:
+        dock = Dock()
+        moved = fakes.append(dock.accumulator, dock.queue(0), null_key("n"), movable=True)
+        fakes.append(dock.accumulator, dock.queue(0), keyed("k"))
+        fakes.flush(dock.queue(0), dock.accumulator)
+        dock.cluster.set_down(dock.cluster.nodes[0], True)
+        dock.woken.clear()
+        dock.delivery.unreachable(0)
+        assert [fakes.values(batch) for batch in dock.queue(0).batches] == [["k"]]
+        assert dock.woken == [1]
+        target = 1 if dock.queue(1).batches else 2
+        dock.answer(fakes.drain(dock.accumulator, dock.queue(target)), NONE, 3, partition=target)
+        assert moved.told == [("acknowledged", 3, True)]
+
+
+class TestGone:
+    @in_loop
+    async def test_a_topic_that_the_brokers_do_not_know_any_more_is_told(self) -> None:
+        dock = Dock()
+        dock.cluster.on_partitions_gone(dock.delivery.gone)
+        owners = [fakes.append(dock.accumulator, dock.queue(index), keyed("a")) for index in (0, 0, 2)]
+        dock.cluster.apply(fakes.metadata({"ponds": []}, errors={"ponds": 3}), {"ponds"}, 1.0, 300.0)
+        assert [owner.told for owner in owners] == [[("failed", UNKNOWN_TOPIC_OR_PARTITION, [])]] * 3
+        dock.assert_empty()

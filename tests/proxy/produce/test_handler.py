@@ -1,0 +1,407 @@
+"""From a client's records to the brokers': merging, order, waiting for metadata and for memory, within bounded time."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from forebay_codecs.apis import METADATA, PRODUCE
+from forebay_codecs.compression import GZIP
+from forebay_codecs.error_codes import (
+    CORRUPT_MESSAGE,
+    NONE,
+    REQUEST_TIMED_OUT,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from tests.kit.app import running
+from tests.kit.event_loop import in_loop, turns, until
+from tests.kit.fake_broker import FakeCluster
+from tests.kit.wire import LIST_GROUPS, WireClient, batch, echo, keyed, null_key, only, produce, produced
+
+
+async def warm(client: WireClient, *topics: str) -> None:
+    """The proxy knows the topics; their first record says so."""
+    client.send(produce(-1, *[(topic, 0, batch(keyed("warm"))) for topic in topics]))
+    await client.receive()
+
+
+class TestMerging:
+    @in_loop
+    async def test_records_of_several_clients_leave_in_one_batch_and_each_learns_its_own_offset(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            clients = [await forebay.client(0) for _ in range(4)]
+            await warm(clients[0], "ponds")
+            await cluster[0].receives(PRODUCE)
+            cluster[0].holds(PRODUCE)
+            clients[0].send(produce(0, ("ponds", 0, batch(keyed("a0", "a1")))))
+            away = await cluster[0].receives(PRODUCE)
+            for number, client in enumerate(clients[1:], start=1):
+                client.send(produce(number, ("ponds", 0, batch(keyed(f"{number}-0", f"{number}-1")))))
+            await until(lambda: forebay.count("forebay_produce_requests_total", "client") == 5)
+            away.answer()
+            merged = await cluster[0].receives(PRODUCE)
+            assert sorted(merged.values) == ["1-0", "1-1", "2-0", "2-1", "3-0", "3-1"]
+            merged.answer()
+            log = ["warm", "a0", "a1", *merged.values]
+            for number, client in enumerate(clients):
+                (response,) = await client.receives(number)
+                value = "a0" if number == 0 else f"{number}-0"
+                assert only(response).base_offset == log.index(value)
+
+    @in_loop
+    async def test_one_batch_alone_is_sent_byte_for_byte(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            sent = batch(keyed("a", "b"), GZIP)
+            client.send(produce(1, ("ponds", 0, sent)))
+            asked = await cluster[0].receives(PRODUCE)
+            ((_, ((_, start, end),)),) = asked.produce.topics
+            assert asked.frame[start:end] == sent
+
+    @in_loop
+    async def test_a_moved_batch_has_no_offset(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster,
+            running(cluster.bootstrap, partitioner_sticky_batch_size=1) as forebay,
+        ):
+            cluster[0].holds(PRODUCE)
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(keyed("slow")))))
+            slow = await cluster[0].receives(PRODUCE)
+            client.send(*[produce(n, ("ponds", 0, batch(null_key(f"{n}")))) for n in range(2, 40)])
+            await until(lambda: cluster.values("ponds", 1))
+            cluster[0].releases(PRODUCE)
+            slow.answer()
+            await client.receives(1)
+            for number in range(2, 40):
+                (response,) = await client.receives(number)
+                assert (only(response).base_offset == -1) == (str(number) in cluster.values("ponds", 1))
+
+    @in_loop
+    async def test_a_mixed_batch_is_split_and_only_its_keyed_records_are_sure_of_their_partition(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster,
+            running(cluster.bootstrap, partitioner_sticky_batch_size=1) as forebay,
+        ):
+            client = await forebay.client(0)
+            for number in range(20):
+                mixed = [*keyed(f"k{number}"), *null_key(f"n{number}"), *keyed(f"l{number}")]
+                client.send(produce(number, ("ponds", 0, batch(mixed))))
+                (response,) = await client.receives(number)
+                assert only(response).error_code == NONE
+            stayed, moved = cluster.values("ponds", 0), cluster.values("ponds", 1)
+            kept = [value for value in stayed if value[0] != "n"]
+            assert kept == [f"{kind}{number}" for number in range(20) for kind in "kl"]
+            assert moved
+            assert all(value[0] == "n" for value in moved)
+
+
+class TestOrder:
+    @in_loop
+    async def test_topics_of_one_partition_keep_the_order_of_records_without_a_key(self) -> None:
+        """Whatever their codec, and keyed ones between them."""
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, linger_ms=2) as forebay:
+            client = await forebay.client(0)
+            for number in range(60):
+                make = keyed if number % 3 == 2 else null_key
+                client.send(produce(number, ("ponds", 0, batch(make(str(number)), GZIP if number % 2 else 0))))
+            answers = [only(response) for response in await client.receives(*range(60))]
+            assert cluster.values("ponds", 0) == [str(number) for number in range(60)]
+            assert [answer.base_offset for answer in answers] == list(range(60))
+
+    @in_loop
+    async def test_what_was_told_as_timed_out_before_it_left_is_not_sent_afterwards(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client, other = await forebay.client(0), await forebay.client(0)
+            await warm(client, "ponds")
+            await cluster[0].receives(PRODUCE)
+            cluster[0].holds(PRODUCE)
+            other.send(produce(0, ("ponds", 0, batch(keyed("away")))))
+            away = await cluster[0].receives(PRODUCE)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a"))), timeout_ms=1_000))
+            other.send(produce(1, ("ponds", 0, batch(keyed("b")))))
+            (told,) = await client.receives(1)
+            assert only(told).error_code == REQUEST_TIMED_OUT
+            client.send(produce(2, ("ponds", 0, batch(keyed("a, again")))))
+            await until(lambda: forebay.count("forebay_produce_requests_total", "client") == 5)
+            cluster[0].releases(PRODUCE)
+            away.answer()
+            await client.receives(2)
+            await other.receives(0, 1)
+            assert cluster.values("ponds", 0) == ["warm", "away", "b", "a, again"]
+
+    @in_loop
+    @pytest.mark.parametrize("linger_ms", [-1, 0, 2])
+    async def test_keyed_records_of_a_client_keep_their_order(self, linger_ms: int) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, linger_ms=linger_ms) as forebay:
+            clients = [await forebay.client(0) for _ in range(3)]
+            for number in range(100):
+                for name, client in zip("abc", clients, strict=True):
+                    client.send(produce(number, ("ponds", 0, batch(keyed(f"{name}{number}")))))
+            for client in clients:
+                await client.receives(*range(100))
+            for name in "abc":
+                found = [value for value in cluster.values("ponds", 0) if value[0] == name]
+                assert found == [f"{name}{number}" for number in range(100)]
+
+    @in_loop
+    @pytest.mark.parametrize("linger_ms", [-1, 0, 50])
+    async def test_also_where_a_client_compresses_only_what_is_worth_it(self, linger_ms: int) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, linger_ms=linger_ms) as forebay:
+            client = await forebay.client(0)
+            await warm(client, "ponds")
+            client.send(
+                produce(1, ("ponds", 0, batch(keyed("small")))),
+                produce(2, ("ponds", 0, batch(keyed("x" * 20_000), GZIP))),
+                produce(3, ("ponds", 0, batch(keyed("tiny")))),
+            )
+            await client.receives(1, 2, 3)
+            assert [value[:5] for value in cluster.values("ponds", 0)] == ["warm", "small", "xxxxx", "tiny"]
+
+    @in_loop
+    async def test_also_across_retries(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, "ponds")
+            await cluster[0].receives(PRODUCE)
+            cluster[0].holds(PRODUCE)
+            client.send(*[produce(number, ("ponds", 0, batch(keyed(f"{number}")))) for number in range(5)])
+            (await cluster[0].receives(PRODUCE)).answer(error_code=6)
+            client.send(*[produce(number, ("ponds", 0, batch(keyed(f"{number}")))) for number in range(5, 10)])
+            (await cluster[0].receives(PRODUCE)).answer(error_code=6)
+            cluster[0].releases(PRODUCE)
+            await client.receives(*range(10))
+            assert cluster.values("ponds", 0) == ["warm", *map(str, range(10))]
+
+
+class TestWithoutMetadata:
+    @in_loop
+    async def test_an_unknown_topic_is_told_in_bounded_time(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(produce(1, ("nowhere", 0, batch(keyed("a"))), ("ponds", 0, batch(keyed("b")))), echo(2))
+            answers = produced((await client.receives(1, 2))[0])
+            assert {where: answer.error_code for where, answer in answers.items()} == {
+                ("nowhere", 0): UNKNOWN_TOPIC_OR_PARTITION,
+                ("ponds", 0): NONE,
+            }
+
+    @in_loop
+    async def test_an_unknown_partition_is_told(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(
+                *[produce(n, ("ponds", index, batch(keyed("a")))) for n, index in enumerate((1, -1, 2**31 - 1))]
+            )
+            for response in await client.receives(0, 1, 2):
+                assert only(response).error_code == UNKNOWN_TOPIC_OR_PARTITION
+
+    @in_loop
+    async def test_a_topic_that_is_being_created_is_waited_for(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, retry_backoff_ms=50) as forebay,
+        ):
+            client = await forebay.client(0)
+            before = len(cluster[0].requests(METADATA))
+            client.send(produce(1, ("lakes", 0, batch(keyed("a")))))
+            await until(lambda: len(cluster[0].requests(METADATA)) == before + 2)
+            cluster.topics["lakes"] = [0]
+            (response,) = await client.receives(1)
+            assert only(response).error_code == NONE
+
+    @in_loop
+    async def test_brokers_that_do_not_tell_cost_no_more_than_the_clients_own_timeout(self) -> None:
+        async with FakeCluster({"ponds": [0], "lakes": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(METADATA)
+            client, neighbour = await forebay.client(0), await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a"))), timeout_ms=1), echo(2))
+            neighbour.send(echo(1))
+            await neighbour.receives(1)
+            answer = only((await client.receives(1, 2))[0])
+            assert (answer.error_code, answer.error_message) == (REQUEST_TIMED_OUT, None)
+            assert cluster.log == {}
+
+    @in_loop
+    async def test_a_client_that_waits_for_metadata_is_not_read_meanwhile(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(METADATA)
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))), echo(2))
+            asked = await cluster[0].receives(METADATA)
+            while asked.body[:4] == b"\0\0\0\0":  # the brokers alone, at the start
+                asked = await cluster[0].receives(METADATA)
+            assert cluster[0].requests(LIST_GROUPS) == []
+            asked.answer()
+            await client.receives(1, 2)
+
+
+class TestBatchesThatCannotBeOpened:
+    @in_loop
+    async def test_they_neither_overtake_their_clients_records_nor_are_overtaken(self) -> None:
+        """What is too large to be opened goes to the broker on the client's own connection, the rest merged."""
+        large = batch(keyed("b" * 5_000), GZIP)
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, max_decompressed_bytes=1_000) as forebay,
+        ):
+            client, neighbour = await forebay.client(0), await forebay.client(0)
+            await warm(client, "ponds")
+            await cluster[0].receives(PRODUCE)
+            cluster[0].holds(PRODUCE)
+            client.send(*[produce(n, ("ponds", 0, records)) for n, records in enumerate((batch(keyed("a")), large))])
+            client.send(produce(2, ("ponds", 0, batch(keyed("c")))))
+            first = await cluster[0].receives(PRODUCE)
+            neighbour.send(produce(9, ("ponds", 0, batch(keyed("n")))))
+            await until(lambda: forebay.count("forebay_produce_requests_total", "client") == 4)
+            assert len(cluster[0].requests(PRODUCE)) == 2
+            first.answer()
+            asked = [await cluster[0].receives(PRODUCE) for _ in range(2)]
+            second, others = sorted(asked, key=lambda found: found.values == ["n"])
+            assert (second.values, others.values) == (["b" * 5_000], ["n"])
+            others.answer()
+            await neighbour.receives(9)
+            assert len(cluster[0].requests(PRODUCE)) == 4
+            second.answer()
+            (await cluster[0].receives(PRODUCE)).answer()
+            told = [only(response) for response in await client.receives(0, 1, 2)]
+            assert [answer.error_code for answer in told] == [NONE] * 3
+            assert [value[0] for value in cluster.values("ponds", 0)] == ["w", "a", "n", "b", "c"]
+
+    @in_loop
+    @pytest.mark.parametrize("acks", [0, 1])
+    async def test_one_after_the_other_all_arrive(self, acks: int) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, max_decompressed_bytes=1_000) as forebay,
+        ):
+            client = await forebay.client(0)
+            await warm(client, "ponds")
+            values = [("b" if number % 2 else "l" * 2_000) + str(number) for number in range(20)]
+            for number, value in enumerate(values):
+                client.send(produce(number, ("ponds", 0, batch(keyed(value), GZIP)), acks=acks))
+            client.send(echo(99))
+            await client.receives(*(range(20) if acks else ()), 99)
+            await until(lambda: len(cluster.values("ponds", 0)) == 21)
+            if acks:
+                assert cluster.values("ponds", 0)[1:] == values
+
+    @in_loop
+    async def test_a_wrong_checksum_is_told_for_its_partition_alone(self) -> None:
+        async with FakeCluster({"ponds": [0, 0, 0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            batches = [
+                ("ponds", index, batch(keyed(f"{index}"), **({"crc": 1} if index == 1 else {}))) for index in range(3)
+            ]
+            client.send(produce(1, *batches))
+            answers = produced((await client.receives(1))[0])
+            assert [answers["ponds", index].error_code for index in range(3)] == [NONE, CORRUPT_MESSAGE, NONE]
+            assert sorted(cluster.log) == [("ponds", 0), ("ponds", 2)]
+
+    @in_loop
+    async def test_the_same_partition_named_twice_is_answered_twice(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0], "raw": [0]}) as cluster,
+            running(cluster.bootstrap, topics_exclude=("raw",)) as forebay,
+        ):
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a"))), ("ponds", 0, batch(keyed("b")))), echo(2))
+            await client.receives(1, 2)
+            assert sorted(cluster.values("ponds", 0)) == ["a", "b"]
+
+
+class TestMemory:
+    @in_loop
+    async def test_clients_that_find_none_wait_their_turn_and_nothing_is_lost(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0, 0]}) as cluster,
+            running(
+                cluster.bootstrap,
+                buffer_memory=32_768,
+                batch_max_size=16_384,
+                max_in_flight_requests_per_connection=1,
+            ) as forebay,
+        ):
+            cluster[0].holds(PRODUCE)
+
+            def waiting(count: int) -> bool:
+                return forebay.count("forebay_buffer_memory_waiters") == count
+
+            clients = [await forebay.client(0) for _ in range(6)]
+            first = await forebay.client(0)
+            first.send(produce(9, ("ponds", 0, batch(keyed("f" * 15_000))), ("ponds", 1, batch(keyed("g" * 15_000)))))
+            away = await cluster[0].receives(PRODUCE)
+            for number, client in enumerate(clients):
+                client.send(produce(number, ("ponds", 0, batch(keyed(f"{number}" * 12_000)))), echo(10))
+                await until(partial(waiting, number + 1))
+            assert cluster[0].requests(LIST_GROUPS) == []
+            assert 72_000 < forebay.count("forebay_queued_request_bytes") < 73_000  # what waits is in no pool yet
+            cluster[0].releases(PRODUCE)
+            away.answer()
+            for number, client in enumerate(clients):
+                await client.receives(number, 10)
+            assert [value[0] for value in cluster.values("ponds", 0)] == ["f", *"012345"]
+            assert forebay.count("forebay_buffer_memory_available_bytes") == 32_768
+            assert forebay.count("forebay_queued_request_bytes") == 0
+
+    @in_loop
+    async def test_what_a_client_that_left_had_sent_waits_on_and_is_given_back(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, buffer_memory=16_384, batch_max_size=16_384) as forebay,
+        ):
+            cluster[0].holds(PRODUCE)
+            first, left = await forebay.client(0), await forebay.client(0)
+            first.send(produce(1, ("ponds", 0, batch(keyed("f" * 8_000)))))
+            away = await cluster[0].receives(PRODUCE)
+            left.send(produce(2, ("ponds", 0, batch(keyed("l" * 12_000)))))
+            await until(lambda: forebay.count("forebay_buffer_memory_waiters") == 1)
+            left.close()
+            await turns()
+            assert forebay.count("forebay_queued_request_bytes") > 12_000
+            cluster[0].releases(PRODUCE)
+            away.answer()
+            await until(lambda: len(cluster.values("ponds", 0)) == 2)
+            assert forebay.count("forebay_queued_request_bytes") == 0
+
+    @in_loop
+    async def test_a_client_whose_time_is_up_leaves_its_place_to_the_next(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, buffer_memory=16_384, batch_max_size=16_384) as forebay,
+        ):
+            cluster[0].holds(PRODUCE)
+            first, impatient, patient = [await forebay.client(0) for _ in range(3)]
+            first.send(produce(1, ("ponds", 0, batch(keyed("f" * 8_000)))))
+            away = await cluster[0].receives(PRODUCE)
+            impatient.send(produce(2, ("ponds", 0, batch(keyed("i" * 12_000))), timeout_ms=1))
+            await until(lambda: forebay.count("forebay_buffer_memory_waiters") == 1)
+            patient.send(produce(3, ("ponds", 0, batch(keyed("p" * 4_000)))))
+            await until(lambda: forebay.count("forebay_buffer_memory_waiters") == 2)
+            (response,) = await impatient.receives(2)
+            assert only(response).error_code == REQUEST_TIMED_OUT
+            await until(lambda: forebay.count("forebay_buffer_memory_waiters") == 0)
+            cluster[0].releases(PRODUCE)
+            away.answer()
+            await first.receives(1)
+            await patient.receives(3)
+            assert [value[0] for value in cluster.values("ponds", 0)] == ["f", "p"]
+
+    @in_loop
+    async def test_lingering_batches_leave_when_others_wait_for_their_memory(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(
+                cluster.bootstrap,
+                linger_ms=60_000,
+                delivery_timeout_ms=120_000,
+                buffer_memory=16_384,
+                batch_max_size=16_384,
+            ) as forebay,
+        ):
+            first, second = await forebay.client(0), await forebay.client(0)
+            first.send(produce(1, ("ponds", 0, batch(keyed("f" * 8_000)))))
+            await until(lambda: forebay.count("forebay_queued_bytes") > 0)
+            second.send(produce(2, ("ponds", 0, batch(keyed("s" * 12_000)))))
+            await first.receives(1)

@@ -1,0 +1,428 @@
+"""Between proxy and broker: what a broker's answer, silence or absence means for the client, in the whole proxy."""
+
+from __future__ import annotations
+
+from unittest.mock import Mock
+
+import pytest
+
+from forebay_codecs import produce_request
+from forebay_codecs.apis import METADATA, PRODUCE
+from forebay_codecs.error_codes import (
+    INVALID_RECORD,
+    MESSAGE_TOO_LARGE,
+    NONE,
+    NOT_ENOUGH_REPLICAS,
+    NOT_LEADER_OR_FOLLOWER,
+    REQUEST_TIMED_OUT,
+    UNKNOWN_SERVER_ERROR,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from forebay_proxy.produce.delivery import Delivery
+from tests.kit.app import Running, running
+from tests.kit.event_loop import in_loop, turns, until
+from tests.kit.fake_broker import Asked, FakeCluster
+from tests.kit.wire import WireClient, batch, echo, keyed, null_key, only, produce
+
+
+async def warm(client: WireClient, cluster: FakeCluster, topic: str = "ponds") -> None:
+    """The proxy knows the topic and is connected to the leader of partition 0; the fake forgets it."""
+    client.send(produce(-1, (topic, 0, batch(keyed("warm")))))
+    await client.receive()
+    cluster.log.clear()
+    for broker in cluster.brokers.values():
+        broker.forget()
+
+
+async def merged(forebay: Running, cluster: FakeCluster, *batches: bytes) -> tuple[list[WireClient], Asked]:
+    """A client each for these batches of partition 0, which reach the broker as one."""
+    cluster[0].holds(PRODUCE)
+    first = await forebay.client(0)
+    first.send(produce(0, ("ponds", 0, batch(keyed("first")))))
+    away = await cluster[0].receives(PRODUCE)
+    clients = [await forebay.client(0) for _ in batches]
+    before = forebay.count("forebay_produce_requests_total", "client")
+    for client, records in zip(clients, batches, strict=True):
+        client.send(produce(1, ("ponds", 0, records)))
+    await until(lambda: forebay.count("forebay_produce_requests_total", "client") == before + len(batches))
+    away.answer()
+    await first.receives(0)
+    cluster.log.clear()
+    return clients, await cluster[0].receives(PRODUCE)
+
+
+class TestRetries:
+    @in_loop
+    async def test_movable_records_go_to_another_brokers_partition_at_once(self) -> None:
+        async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
+            for broker in cluster.brokers.values():
+                broker.holds(PRODUCE)
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(null_key("a")))))
+            await until(lambda: cluster[0].requests(PRODUCE) or cluster[1].requests(PRODUCE))
+            chosen = 0 if cluster[0].requests(PRODUCE) else 1
+            for broker in cluster.brokers.values():
+                broker.releases(PRODUCE)
+            (await cluster[chosen].receives(PRODUCE)).answer(error_code=NOT_LEADER_OR_FOLLOWER)
+            answer = only((await client.receives(1))[0])
+            assert (answer.error_code, answer.base_offset) == (NONE, -1)
+            assert cluster.log.keys() == {("ponds", 1 - chosen)}
+
+    @in_loop
+    async def test_keyed_records_are_sent_back_to_their_partition_and_metadata_is_asked(self) -> None:
+        async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            cluster[0].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            asked = await cluster[0].receives(PRODUCE)
+            cluster.topics["ponds"] = [1, 1]
+            cluster[0].releases(PRODUCE)
+            asked.answer()
+            answer = only((await client.receives(1))[0])
+            assert (answer.error_code, answer.base_offset) == (NONE, 0)
+            assert [request.values for request in cluster[1].requests(PRODUCE)] == [["a"]]
+
+    @in_loop
+    async def test_a_lost_office_that_names_an_offset_may_have_been_appended_and_the_client_is_told_so(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            cluster[0].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            (await cluster[0].receives(PRODUCE)).answer(error_code=NOT_LEADER_OR_FOLLOWER, base_offset=9)
+            answer = only((await client.receives(1))[0])
+            assert answer.error_code == REQUEST_TIMED_OUT
+            assert len(cluster[0].requests(PRODUCE)) == 1
+
+    @in_loop
+    @pytest.mark.parametrize("code", [NOT_ENOUGH_REPLICAS, REQUEST_TIMED_OUT])
+    async def test_other_errors_are_told_in_the_brokers_words(self, code: int) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            cluster[0].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 0, batch(null_key("a"))), version=8))
+            (await cluster[0].receives(PRODUCE)).answer(error_code=code)
+            answer = only((await client.receives(1))[0], 8)
+            assert (answer.error_code, answer.base_offset, answer.error_message) == (code, -1, "refused")
+
+    @in_loop
+    async def test_a_partition_without_a_leader_is_sent_to_when_it_has_one(self) -> None:
+        async with FakeCluster({"ponds": [0, -1]}, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            client.send(produce(1, ("ponds", 1, batch(keyed("a")))))
+            await until(lambda: forebay.count("forebay_queued_bytes") > 0)
+            cluster.topics["ponds"] = [0, 1]
+            (response,) = await client.receives(1)
+            assert only(response).error_code == NONE
+
+    @in_loop
+    async def test_keyed_records_follow_their_partition_to_its_new_leader_when_the_old_is_gone(self) -> None:
+        async with FakeCluster({"ponds": [1, 0]}, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            connected = forebay.count("forebay_upstream_connections")
+            cluster[1].down()
+            await until(lambda: forebay.count("forebay_upstream_connections") < connected)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            await until(lambda: forebay.count("forebay_errors_total", "upstream", "connect") >= 2)
+            cluster.topics["ponds"] = [0, 0]
+            (response,) = await client.receives(1)
+            assert only(response).error_code == NONE
+            assert [request.values for request in cluster[0].requests(PRODUCE)] == [["a"]]
+
+    @in_loop
+    async def test_movable_records_leave_a_broker_that_cannot_be_reached(self) -> None:
+        async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            cluster[1].down()
+            client.send(*[produce(n, ("ponds", 1, batch(null_key(str(n) * 9000)))) for n in range(10)])
+            for response in await client.receives(*range(10)):
+                assert only(response).error_code == NONE
+            assert len(cluster.values("ponds", 0)) == 10
+
+    @in_loop
+    async def test_a_broker_that_comes_back_is_sent_to_again(self) -> None:
+        async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            cluster[1].down()
+            client.send(produce(1, ("ponds", 1, batch(keyed("kept")))))
+            await until(lambda: forebay.count("forebay_errors_total", "upstream", "connect") >= 2)
+            await cluster[1].up()
+            (response,) = await client.receives(1)
+            assert only(response).error_code == NONE
+
+    @in_loop
+    async def test_every_wait_is_bounded_by_the_clients_timeout(self) -> None:
+        async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[1].down()
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 1, batch(keyed("a"))), timeout_ms=1000))
+            (response,) = await client.receives(1)
+            assert only(response).error_code == REQUEST_TIMED_OUT
+            await until(lambda: forebay.count("forebay_queued_bytes") == 0)
+            await cluster[1].up()
+            client.send(produce(2, ("ponds", 1, batch(keyed("b")))))
+            await client.receives(2)
+            assert cluster.values("ponds", 1) == ["b"]
+
+    @in_loop
+    async def test_a_topic_that_is_deleted_is_told(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            cluster[0].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            asked = await cluster[0].receives(PRODUCE)
+            client.send(produce(2, ("ponds", 0, batch(keyed("b")))))
+            await until(lambda: forebay.count("forebay_produce_requests_total", "client") == 3)
+            del cluster.topics["ponds"]
+            asked.answer(error_code=UNKNOWN_TOPIC_OR_PARTITION)
+            for response in await client.receives(1, 2):
+                assert only(response).error_code == UNKNOWN_TOPIC_OR_PARTITION
+
+
+class TestLostConnection:
+    @in_loop
+    async def test_what_was_written_is_told_to_every_owner_and_never_sent_again(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            clients, asked = await merged(forebay, cluster, batch(keyed("a")), batch(keyed("b")))
+            cluster[0].releases(PRODUCE)
+            asked.close()
+            for client in clients:
+                (response,) = await client.receives(1)
+                assert only(response).error_code == REQUEST_TIMED_OUT
+            clients[0].send(produce(2, ("ponds", 0, batch(keyed("later")))))
+            await clients[0].receives(2)
+            assert cluster.values("ponds", 0) == ["later"]
+
+    @in_loop
+    async def test_what_was_not_written_yet_is_sent_on_the_next_connection(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            cluster[0].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 0, batch(keyed("away")))))
+            asked = await cluster[0].receives(PRODUCE)
+            client.send(produce(2, ("ponds", 0, batch(keyed("queued")))))
+            await until(lambda: forebay.count("forebay_produce_requests_total", "client") == 3)
+            cluster[0].releases(PRODUCE)
+            asked.close()
+            first, second = await client.receives(1, 2)
+            assert (only(first).error_code, only(second).error_code) == (REQUEST_TIMED_OUT, NONE)
+            assert cluster.values("ponds", 0) == ["queued"]
+
+    @in_loop
+    async def test_a_connection_that_was_closed_idle_is_no_failure(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            for number in range(3):
+                cluster[0].close_connections()
+                await until(lambda: forebay.count("forebay_upstream_connections") == 0)
+                client.send(produce(number, ("ponds", 0, batch(keyed(f"{number}")))))
+                (response,) = await client.receives(number)
+                assert only(response).error_code == NONE
+
+    @in_loop
+    async def test_a_broker_that_does_not_answer_in_time_is_given_up(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, request_timeout_ms=200) as forebay,
+        ):
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            cluster[0].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            await cluster[0].receives(PRODUCE)
+            (response,) = await client.receives(1)
+            assert only(response).error_code == REQUEST_TIMED_OUT
+
+    @in_loop
+    async def test_a_broker_that_answers_out_of_turn_is_left(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            cluster[0].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            asked = await cluster[0].receives(PRODUCE)
+            asked.correlation_id += 1
+            asked.answer()
+            (response,) = await client.receives(1)
+            assert only(response).error_code == REQUEST_TIMED_OUT
+            assert forebay.count("forebay_errors_total", "upstream", "protocol") == 1
+
+    @in_loop
+    async def test_an_answer_that_cannot_be_read_or_lacks_a_partition_is_no_answer(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            cluster[0].holds(PRODUCE)
+            for number, body in enumerate((b"\0\0\0\1", b"\0\0\0\0\0\0\0\0")):
+                client.send(produce(number, ("ponds", 0, batch(keyed("a")))))
+                (await cluster[0].receives(PRODUCE)).respond(body)
+                (response,) = await client.receives(number)
+                assert only(response).error_code == REQUEST_TIMED_OUT
+
+    @in_loop
+    @pytest.mark.parametrize("offered", [(0, 2), (-5, -1), (13, 14)])
+    async def test_a_broker_whose_produce_is_not_spoken_here_is_not_sent_any(self, offered: tuple[int, int]) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster.produce_versions = offered
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a"))), timeout_ms=1))
+            (response,) = await client.receives(1)
+            assert only(response).error_code == REQUEST_TIMED_OUT
+            assert cluster[0].requests(PRODUCE) == []
+
+
+class TestRefusedBatches:
+    @in_loop
+    @pytest.mark.parametrize("code", [MESSAGE_TOO_LARGE, INVALID_RECORD])
+    async def test_in_a_merged_batch_only_the_owner_of_what_is_wrong_fails(self, code: int) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            names = ["a", "b", "bad", "c", "d"]
+            clients, asked = await merged(forebay, cluster, *[batch(keyed(name, f"{name}2")) for name in names])
+            assert len(asked.values) == 10
+            waiting = len(names)
+            while waiting:
+                if "bad" in asked.values:
+                    waiting -= len(asked.values) == 2
+                    asked.answer(error_code=code, record_errors=[(1, "because")])
+                else:
+                    waiting -= len(asked.values) // 2
+                    asked.answer()
+                if waiting:
+                    asked = await cluster[0].receives(PRODUCE)
+            for name, client in zip(names, clients, strict=True):
+                answer = only((await client.receives(1))[0])
+                if name == "bad":
+                    assert answer.error_code == code
+                else:
+                    assert answer.error_code == NONE
+                    assert cluster.values("ponds", 0)[answer.base_offset] == name
+            kept = [name for name in names if name != "bad"]
+            assert cluster.values("ponds", 0) == [value for name in kept for value in (name, f"{name}2")]
+
+    @in_loop
+    async def test_record_numbers_are_told_where_they_are_the_clients_own(self) -> None:
+        async with FakeCluster({"ponds": [0, 0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            cluster[0].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a", "b"))), version=8))
+            (await cluster[0].receives(PRODUCE)).answer(error_code=INVALID_RECORD, record_errors=[(1, "no")])
+            assert only((await client.receives(1))[0], 8).record_errors == [(1, "no")]
+            client.send(produce(2, ("ponds", 0, batch([*keyed("a"), *null_key("b")])), version=8))
+            asked = await cluster[0].receives(PRODUCE)
+            cluster[0].releases(PRODUCE)
+            asked.answer(error_code=INVALID_RECORD, record_errors=[(0, "no")])
+            assert only((await client.receives(2))[0], 8).record_errors == []
+
+    @in_loop
+    async def test_the_brokers_throttling_is_passed_on(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            cluster[0].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            (await cluster[0].receives(PRODUCE)).answer(throttle_time_ms=1234)
+            (response,) = await client.receives(1)
+            assert response.whole[-4:] == (1234).to_bytes(4, "big")
+
+
+class TestRequests:
+    @in_loop
+    async def test_one_batch_of_a_partition_is_away_at_a_time_and_no_more_requests_than_set(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0] * 9}) as cluster,
+            running(cluster.bootstrap, max_in_flight_requests_per_connection=2, max_request_size=20_000) as forebay,
+        ):
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            cluster[0].holds(PRODUCE)
+            for number in range(18):
+                client.send(produce(number, ("ponds", number % 9, batch(keyed(f"{number}" * 4_000)))))
+            client.send(echo(18))
+            answered = 0
+            while answered < 18:
+                asked = await cluster[0].receives(PRODUCE)
+                await turns()
+                away = cluster[0].requests(PRODUCE)
+                assert len(away) <= 2
+                partitions = [where for request in away for where in request.partitions]
+                assert len(partitions) == len(set(partitions))
+                answered += len(asked.values)
+                cluster[0].seen.remove(asked)
+                asked.answer()
+            await client.receives(*range(19))
+
+    @in_loop
+    async def test_requests_that_want_another_acks_do_not_share_one(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, linger_ms=10) as forebay:
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            for number, acks in enumerate((1, -1, 1, -1)):
+                client.send(produce(number, ("ponds", 0, batch(null_key(f"acks {acks}"))), acks=acks))
+            await client.receives(*range(4))
+            for asked in cluster[0].requests(PRODUCE):
+                assert set(asked.values) == {f"acks {asked.produce.acks}"}
+
+    @in_loop
+    async def test_topics_whose_metadata_is_needed_are_asked_for_together(self) -> None:
+        names = [f"topic-{number}" for number in range(10)]
+        async with (
+            FakeCluster({name: [0] for name in [*names, "ponds"]}) as cluster,
+            running(cluster.bootstrap) as forebay,
+        ):
+            clients = [await forebay.client(0) for _ in names]
+            await warm(clients[0], cluster)
+            cluster[0].holds(METADATA)
+            for name, client in zip(names, clients, strict=True):
+                client.send(produce(1, (name, 0, batch(keyed("a")))))
+                first = cluster[0].requests(METADATA) or [await cluster[0].receives(METADATA)]
+            await until(lambda: forebay.count("forebay_produce_requests_total", "client") == 11)
+            await turns()
+            assert cluster[0].requests(METADATA) == first
+            cluster[0].releases(METADATA)
+            first[0].answer()
+            for client in clients:
+                await client.receives(1)
+            assert len(cluster[0].requests(METADATA)) == 2
+
+
+class TestFaultsOfOurs:
+    """What should never be; a partition that waits for ever for the batch it befell would be worse."""
+
+    @in_loop
+    async def test_a_request_that_cannot_be_written_fails_and_its_partition_goes_on(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            request = produce(1, ("ponds", 0, batch(keyed("a"))))
+            with monkeypatch.context() as broken:
+                broken.setattr(produce_request, "encode", Mock(side_effect=RuntimeError("broken")))
+                client.send(request)
+                assert only((await client.receives(1))[0]).error_code == UNKNOWN_SERVER_ERROR
+            client.send(produce(2, ("ponds", 0, batch(keyed("after")))))
+            assert only((await client.receives(2))[0]).error_code == NONE
+            assert cluster.values("ponds", 0) == ["after"]
+
+    @in_loop
+    async def test_an_answer_that_cannot_be_worked_on_leaves_its_partition_free(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            with monkeypatch.context() as broken:
+                broken.setattr(Delivery, "answered", Mock(side_effect=RuntimeError("broken")))
+                client.send(produce(1, ("ponds", 0, batch(keyed("a"))), timeout_ms=1_000))
+                assert only((await client.receives(1))[0]).error_code == REQUEST_TIMED_OUT
+            client.send(produce(2, ("ponds", 0, batch(keyed("after")))))
+            assert only((await client.receives(2))[0]).error_code == NONE
+            assert forebay.count("forebay_buffer_memory_available_bytes") == 33_554_432
