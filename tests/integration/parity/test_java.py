@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.parity.way import Way, both_ways
+from tests.integration.parity.way import Way, Ways, both_ways
 from tests.kit.java import JavaClient
 
 pytestmark = pytest.mark.integration
@@ -69,5 +69,5 @@ def test_java(way: Way, java: Java, version: str, of: str, scenario: str) -> Any
 
 
 @pytest.mark.parametrize("of", SCENARIOS)
-def test_no_scenario_is_left_out(java: Java, of: str) -> None:
-    assert java("4.3.1", "").parity("", of) == SCENARIOS[of]
+def test_no_scenario_is_left_out(ways: Ways, java: Java, of: str) -> None:
+    assert java("4.3.1", ways.direct.bootstrap).parity("", of) == SCENARIOS[of]

@@ -111,7 +111,8 @@ final class ParityAdmin {
         List<Object> told = new ArrayList<>();
         told.add(Parity.told(admin.createTopics(Set.of(created.configs(Map.of("retention.ms", "3600000")))).values()));
         told.add(Parity.told(admin.createTopics(Set.of(created)).values()));
-        told.add(Parity.told(admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(3, List.of(List.of(2, 0))))).values()));
+        told.add(Parity.told(admin.createPartitions(Map.of(topic,
+            NewPartitions.increaseTo(3, List.of(List.of(2, 0))))).values()));
         told.add(Parity.told(admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(2))).values()));
         told.add(Parity.until(() -> describe(admin, topic), answer -> ((List<?>) answer).size() == 3));
         told.add(Parity.until(() -> admin.listTopics().names().get().contains(topic), Boolean.TRUE::equals));
@@ -184,7 +185,8 @@ final class ParityAdmin {
     private static Object describeGroup(ConsumerGroupDescription group) {
         List<String> members = new ArrayList<>();
         for (MemberDescription member : group.members()) {
-            members.add(member.clientId() + " " + member.host() + " " + Parity.sorted(member.assignment().topicPartitions()));
+            members.add(member.clientId() + " " + member.host() + " "
+                + Parity.sorted(member.assignment().topicPartitions()));
         }
         return group.groupId() + " " + group.state() + " " + group.partitionAssignor() + " " + members + " "
             + (group.coordinator().id() >= 0) + " " + group.isSimpleConsumerGroup();
@@ -210,8 +212,10 @@ final class ParityAdmin {
                 consumer.poll(java.time.Duration.ofMillis(100));
             }
             Object removed =
-                Parity.told(admin.removeMembersFromConsumerGroup(group, new RemoveMembersFromConsumerGroupOptions()).all());
-            return List.of(removed, admin.describeConsumerGroups(Set.of(group)).all().get().get(group).members().size());
+                Parity.told(admin.removeMembersFromConsumerGroup(group,
+                    new RemoveMembersFromConsumerGroupOptions()).all());
+            return List.of(removed,
+                admin.describeConsumerGroups(Set.of(group)).all().get().get(group).members().size());
         }
     }
 
@@ -248,7 +252,8 @@ final class ParityAdmin {
         List<Object> told = new ArrayList<>();
         String id = arguments.get("prefix") + "transaction";
         TopicPartition first = ParityConsumer.partitions(arguments).get(0);
-        try (KafkaProducer<String, String> producer = ParityProducer.producer(arguments, Map.of("transactional.id", id))) {
+        try (KafkaProducer<String, String> producer =
+            ParityProducer.producer(arguments, Map.of("transactional.id", id))) {
             producer.initTransactions();
             producer.beginTransaction();
             producer.send(new ProducerRecord<>(first.topic(), 0, "key", "value")).get();
@@ -256,8 +261,10 @@ final class ParityAdmin {
                 .map(TransactionListing::state).map(Object::toString).collect(Collectors.toList()));
             var described = admin.describeTransactions(Set.of(id)).all().get().get(id);
             told.add(described.state() + " " + described.topicPartitions() + " " + (described.coordinatorId() >= 0));
-            for (ProducerState state : admin.describeProducers(Set.of(first)).all().get().get(first).activeProducers()) {
-                told.add(state.producerEpoch() + " " + state.lastSequence() + " " + state.currentTransactionStartOffset());
+            var producers = admin.describeProducers(Set.of(first)).all().get().get(first);
+            for (ProducerState state : producers.activeProducers()) {
+                told.add(state.producerEpoch() + " " + state.lastSequence() + " "
+                    + state.currentTransactionStartOffset());
             }
             told.add(Parity.told(admin.fenceProducers(Set.of(id)).all()));
             told.add(Parity.told(() -> {
@@ -300,7 +307,8 @@ final class ParityAdmin {
         List<Object> told = new ArrayList<>();
         told.add(Parity.told(admin.alterPartitionReassignments(Map.of(first, moved)).all()));
         told.add(Parity.until(
-            () -> admin.listPartitionReassignments(Set.of(first)).reassignments().get().size(), Integer.valueOf(0)::equals));
+            () -> admin.listPartitionReassignments(Set.of(first)).reassignments().get().size(),
+            Integer.valueOf(0)::equals));
         told.add(Parity.told(admin.alterPartitionReassignments(Map.of(first, Optional.empty())).all()));
         told.add(Parity.until(
             () -> admin.describeTopics(Set.of(first.topic())).allTopicNames().get().get(first.topic())
@@ -315,7 +323,8 @@ final class ParityAdmin {
         for (ElectionType type : ElectionType.values()) {
             Map<String, Object> answers = new TreeMap<>();
             admin.electLeaders(type, first).partitions().get().forEach((partition, error) ->
-                answers.put(partition.toString(), error.map(each -> each.getClass().getSimpleName()).orElse("elected")));
+                answers.put(partition.toString(),
+                    error.map(each -> each.getClass().getSimpleName()).orElse("elected")));
             told.add(answers);
         }
         return told;
@@ -338,7 +347,8 @@ final class ParityAdmin {
             ClientQuotaFilter.contains(List.of(ClientQuotaFilterComponent.ofEntity(ClientQuotaEntity.USER, user)));
         List<Object> told = new ArrayList<>();
         for (Double limit : new Double[] {1e6, null}) {
-            var change = new ClientQuotaAlteration(entity, Set.of(new ClientQuotaAlteration.Op("producer_byte_rate", limit)));
+            var change = new ClientQuotaAlteration(entity,
+                Set.of(new ClientQuotaAlteration.Op("producer_byte_rate", limit)));
             told.add(Parity.told(admin.alterClientQuotas(Set.of(change)).all()));
             told.add(Parity.until(
                 () -> admin.describeClientQuotas(filter).entities().get().toString(),
@@ -351,7 +361,8 @@ final class ParityAdmin {
         String user = arguments.get("prefix") + "someone";
         ScramCredentialInfo info = new ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096);
         List<Object> told = new ArrayList<>();
-        told.add(Parity.told(admin.alterUserScramCredentials(List.of(new UserScramCredentialUpsertion(user, info, "secret"))).all()));
+        var upsertion = new UserScramCredentialUpsertion(user, info, "secret");
+        told.add(Parity.told(admin.alterUserScramCredentials(List.of(upsertion)).all()));
         told.add(Parity.until(
             () -> admin.describeUserScramCredentials(List.of(user)).description(user).get().toString(),
             answer -> answer.toString().contains("SHA_256")));

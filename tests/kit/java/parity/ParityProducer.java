@@ -2,7 +2,6 @@ package kit;
 
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
-import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -143,7 +142,7 @@ final class ParityProducer {
                 } else {
                     producer.abortTransaction();
                 }
-                told.add(Parity.byName(consumer.committed(Collections.singleton(new TopicPartition(topic, 1)))).toString());
+                told.add(Parity.byName(consumer.committed(offsets.keySet())).toString());
             }
         }
         return told;

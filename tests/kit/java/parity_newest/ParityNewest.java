@@ -49,7 +49,8 @@ final class ParityNewest {
         String group = arguments.get("prefix") + "group";
         List<Object> told = new ArrayList<>();
         ConfigResource resource = new ConfigResource(ConfigResource.Type.GROUP, group);
-        var earliest = new AlterConfigOp(new ConfigEntry("share.auto.offset.reset", "earliest"), AlterConfigOp.OpType.SET);
+        var earliest = new AlterConfigOp(new ConfigEntry("share.auto.offset.reset", "earliest"),
+            AlterConfigOp.OpType.SET);
         admin.incrementalAlterConfigs(Map.of(resource, List.of(earliest))).all().get();
         ParityProducer.fill(arguments, arguments.get("topic"));
         Properties properties = arguments.properties();
@@ -76,12 +77,14 @@ final class ParityNewest {
             told.add(released);
             told.add(Parity.sorted(accepted));
             var described = admin.describeShareGroups(Set.of(group)).all().get().get(group);
-            told.add(described.groupState() + " " + described.members().size() + " " + (described.coordinator().id() >= 0));
+            told.add(described.groupState() + " " + described.members().size() + " "
+                + (described.coordinator().id() >= 0));
         }
         // How far the group has come is written by the brokers at their own pace; for which partitions is not.
         told.add(Parity.sorted(admin.listShareGroupOffsets(Map.of(group, new ListShareGroupOffsetsSpec()))
             .partitionsToOffsetInfo(group).get().keySet()));
-        told.add(Parity.until(() -> admin.deleteShareGroups(List.of(group)).all().get(), answer -> answer.equals("done")));
+        told.add(Parity.until(() -> admin.deleteShareGroups(List.of(group)).all().get(),
+            answer -> answer.equals("done")));
         return told;
     }
 
@@ -101,7 +104,8 @@ final class ParityNewest {
             .filter(each -> each.groupId().startsWith(arguments.get("prefix")))
             .map(each -> each.groupId() + " " + each.type() + " " + each.protocol()).collect(Collectors.toList())));
         String classic = arguments.get("prefix") + "classic";
-        told.add(Parity.told(() -> admin.describeClassicGroups(Set.of(classic)).all().get().get(classic).state().toString()));
+        told.add(Parity.told(() ->
+            admin.describeClassicGroups(Set.of(classic)).all().get().get(classic).state().toString()));
         told.add(Parity.told(() -> Parity.byName(admin.listConsumerGroupOffsets(classic)
             .partitionsToOffsetAndMetadata().get()).toString()));
         return told;
@@ -110,7 +114,8 @@ final class ParityNewest {
     private static Object configResources(Admin admin, Arguments arguments) throws Exception {
         var types = Set.of(ConfigResource.Type.BROKER, ConfigResource.Type.TOPIC);
         return List.of(
-            Parity.sorted(admin.listConfigResources(types, new org.apache.kafka.clients.admin.ListConfigResourcesOptions())
+            Parity.sorted(admin.listConfigResources(types,
+                new org.apache.kafka.clients.admin.ListConfigResourcesOptions())
                 .all().get().stream().map(each -> each.type() + " " + each.name())
                 .filter(each -> each.startsWith("BROKER") || each.endsWith(arguments.get("topic")))
                 .collect(Collectors.toList())),
