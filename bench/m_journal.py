@@ -184,7 +184,7 @@ def _topic() -> TopicQueues:
     completion = ProduceCompletion(9, 1, 1, 1000, 0.0, lambda *_: None, ("127.0.0.1", "bench"))
     completion.add_topic("bench")
     for partition in range(3):
-        part = completion.add_part(completion.add_partition(partition), 1, False, True)
+        part = completion.add_part(completion.add_partition(partition), 1, moved=False, whole=True)
         accumulator.append(topic.queue(partition), Lane(1, 0, True), part, batch, 0.0)
     return topic
 
@@ -228,7 +228,7 @@ def _ledger_row(journal: Journal) -> Callable[[int], None]:
         entry = ledger.arrived(Client(), request, seen)  # type: ignore[arg-type]
         completion = ProduceCompletion(9, 1, 1, 1000, 0.0, lambda *_: None, None)
         completion.add_topic("bench")
-        part: Part = completion.add_part(completion.add_partition(0), 30, False, True)
+        part: Part = completion.add_part(completion.add_partition(0), 30, moved=False, whole=True)
         part.partition = number % 7
         entry.sorted(found)
         entry.appended(part, touched)

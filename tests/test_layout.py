@@ -20,10 +20,7 @@ DECLARES: Final = "declares, decides nothing"
 
 WITHOUT_OWN_TEST: Final = {
     "codecs/errors": DECLARES,
-    "codecs/header": "codecs/test_produce_request.py, codecs/test_metadata_request.py",
-    "codecs/kafka_4": "proxy/metrics/test_clients_seen.py, integration/test_ancient.py",
     "policies/journal_rows": DECLARES,
-    "policies/uniform_partitioner": "policies/test_builtin_partitioners.py",
     "proxy/errors": DECLARES,
     "proxy/brokers/upstream_connection": "proxy/produce/test_sender.py, proxy/brokers/test_metadata_updater.py",
     "proxy/clients/client_identity": "proxy/clients/test_client_connection.py",

@@ -57,7 +57,7 @@ def append(
     to: Accumulator, queue: PartitionQueue, records: list[Record], movable: bool = False, whole: bool = True
 ) -> FakeOwner:
     owner = FakeOwner()
-    part = Part(owner, 0, len(records), False, whole)
+    part = Part(owner, 0, len(records), moved=False, whole=whole)
     to.append(queue, Lane(1, 0, movable), part, client_batch(records), 0.0)
     return owner
 

@@ -75,10 +75,10 @@ class Bench:
     def complete(self, partition: int, batch: ProducerBatch) -> None:
         self.accumulator.completed(self.queue(partition), batch, self.now)
 
-    def back(self, partition: int, batch: ProducerBatch, paused: bool = False) -> None:
+    def back(self, partition: int, batch: ProducerBatch, *, paused: bool = False) -> None:
         """The batch was not taken by its broker and waits for another try."""
         self.accumulator.landed(self.queue(partition), batch)
-        self.accumulator.send_back(self.queue(partition), (batch,), paused, self.now)
+        self.accumulator.send_back(self.queue(partition), (batch,), self.now, paused=paused)
 
     def send_all(self, leader: int) -> list[list[bytes | None]]:
         """Everything that leaves for `leader`, one batch after another, each acknowledged before the next."""

@@ -191,9 +191,9 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self._away())
     @rule(data=st.data(), paused=st.booleans())
-    def sent_back(self, data: st.DataObject, paused: bool) -> None:
+    def sent_back(self, data: st.DataObject, *, paused: bool) -> None:
         queue, batch = self._draw_away(data)
-        self.bench.back(queue.index, batch, paused)
+        self.bench.back(queue.index, batch, paused=paused)
         if paused:
             self.paused.add(queue.index)
 

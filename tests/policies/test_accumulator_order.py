@@ -181,7 +181,7 @@ def test_a_partition_that_pauses_while_it_was_ready_is_not_drained() -> None:
     bench.put(0, b"b", lane=KEPT)
     assert bench.accumulator.has_ready(1)
 
-    bench.accumulator.send_back(bench.queue(0), (away,), True, bench.now)
+    bench.accumulator.send_back(bench.queue(0), (away,), bench.now, paused=True)
 
     assert not bench.accumulator.has_ready(1)
     assert bench.drain(1) == []
@@ -257,7 +257,7 @@ def test_a_batch_of_which_all_is_told_gives_its_memory_to_who_waits() -> None:
 @pytest.mark.parametrize("codec", [compression.NONE, compression.ZSTD])
 def test_halves_take_the_place_of_what_was_refused(codec: int) -> None:
     bench = Bench(partitions=1)
-    lane = Lane(1, codec, False)
+    lane = Lane(1, codec, movable=False)
     parts = [bench.append(0, value, lane=lane) for value in (b"a", b"b", b"c")]
     bench.flush()
     refused = bench.drain_one(1)

@@ -12,7 +12,7 @@ from tests.policies.batches import MOVABLE, client_batch, part_of, sent
 
 
 @pytest.mark.parametrize(("linger_ms", "adaptive", "delay"), [(-1, True, 0.0), (0, False, 0.0), (5, False, 0.005)])
-def test_linger_ms(linger_ms: int, adaptive: bool, delay: float) -> None:
+def test_linger_ms(*, linger_ms: int, adaptive: bool, delay: float) -> None:
     linger = Linger(linger_ms)
 
     assert linger.adaptive is adaptive

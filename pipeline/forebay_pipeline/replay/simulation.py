@@ -276,7 +276,7 @@ class Simulation:
                 partition = partitioner.partition(topic, size, now)
         elif not accumulator.has_room(topic.queue(partition), lane, batch):
             partitioner.on_new_batch(topic, partition)
-        part = Part(client, 0, records, partition != run.partition, True)
+        part = Part(client, 0, records, moved=partition != run.partition, whole=True)
         accumulator.append(topic.queue(partition), lane, part, batch, now)
         return partition
 

@@ -381,7 +381,7 @@ class MetadataUpdater:
                 self._journal.metadata(asked, len(asked_ids), creates, asked_at, sent, len(response), error)
         self._bytes["response"].value += len(response)
         metadata = parse_metadata_response(response, version)
-        found = self._cache.store(metadata, names or (), asked_at, names is None)
+        found = self._cache.store(metadata, names or (), asked_at, all_topics=names is None)
         now = monotonic()
         relevant = {name for name in found if name in self._cluster.topics or name in self._waiting}
         told = metadata._replace(topics=tuple([found[name].topic for name in relevant]))
@@ -395,7 +395,9 @@ class MetadataUpdater:
     def _encoded(
         self, correlation_id: int, version: int, names: list[str] | None, creates: bool, ids: list[bytes]
     ) -> bytes:
-        request = encode_metadata_request(correlation_id, CLIENT_ID, version, names, creates, ids)
+        request = encode_metadata_request(
+            correlation_id, CLIENT_ID, version, names, ids, allow_auto_topic_creation=creates
+        )
         self._requests.value += 1
         self._bytes["request"].value += len(request)
         return request

@@ -164,7 +164,7 @@ class Delivery:
             return
         self._retries["backoff"].value += 1
         self._accumulator.landed(queue, batch)
-        self._accumulator.send_back(queue, (batch,), True, now)
+        self._accumulator.send_back(queue, (batch,), now, paused=True)
         pause = retry.backoff(batch.tries - 1, self._backoff, self._backoff_max, self._rng)
         self._loop.call_later(pause, self._resume, queue)
 

@@ -154,7 +154,7 @@ class Sorter:
         old = request.version < RECORD_BATCHES_FROM
         found = []
         for name, partitions in request.topics:
-            topic_reason = whole or self._eligibility.topic(name, self._is_internal(name))
+            topic_reason = whole or self._eligibility.topic(name, internal=self._is_internal(name))
             if len(name) > LONGEST_NAME:
                 topic_reason = topic_reason or Reason.NO_METADATA
             for partition, start, end in partitions:

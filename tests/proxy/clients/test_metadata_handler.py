@@ -34,7 +34,7 @@ ID = bytes(range(16))
 
 
 def asks(correlation_id: int, *topics: str, creates: bool = False, version: int = 4) -> bytes:
-    return framed(encode_metadata_request(correlation_id, "client", version, topics, creates))
+    return framed(encode_metadata_request(correlation_id, "client", version, topics, allow_auto_topic_creation=creates))
 
 
 def asks_all(correlation_id: int, version: int = 4) -> bytes:
