@@ -12,7 +12,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP := python -m pip --disable-pip-version-check --quiet
+# No bytecode of what nobody may import.
+INSTALL := install --no-compile -c constraints.txt --build-constraint constraints.txt
 # The `ci` profile has no deadline, since jobs share the machine, and the same examples every time; a bare `pytest`
 # looks for new ones.
 PYTEST := $(BIN)/python -m pytest -q -p tests.no_skips --hypothesis-profile=ci
@@ -26,10 +28,10 @@ SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 .PRECIOUS: %/.pip
 .DEFAULT_GOAL := test
 
-demo: $(VENV)/.demo build/demo/.done
-	@ls build/demo/forebay_codecs/*.so >/dev/null 2>&1 || \
-	    echo "The codecs run as pure Python: no C compiler, or no Python headers, on this machine."
-	@PYTHONPATH=$(CURDIR)/build/demo $(BIN)/forebay demo
+demo: build/demo/.done
+	@ls build/demo/lib/python3.*/site-packages/forebay_codecs/*.so >/dev/null 2>&1 || \
+	    echo "Forebay runs as pure Python: no C compiler, or no Python headers, on this machine."
+	@build/demo/bin/forebay demo
 
 PIPELINE_SECONDS ?= 120
 pipeline-demo: $(VENV)/.dev kit
@@ -87,7 +89,7 @@ bench-others: $(VENV)/.dev kit
 # Led by coverage where atheris is to be had; the seed is printed, FUZZ='--seed N --only NAME' repeats a part of it.
 FUZZ_SECONDS ?= 600
 fuzz: $(VENV)/.dev build/compiled/.done
-	@$(PIP) install -c constraints.txt --group fuzz || echo "no atheris here: mutants are led by what is accepted" >&2
+	@$(BIN)/$(PIP) $(INSTALL) --group fuzz || echo "no atheris here: mutants are led by what is accepted" >&2
 	$(BIN)/python -m tests.fuzz.compiled --python $(CURDIR)/build/compiled
 	$(BIN)/python -m tests.fuzz --guided --seconds $(FUZZ_SECONDS) $(FUZZ)
 
@@ -98,23 +100,24 @@ kit: $(VENV)/.dev
 # --group needs pip 25.1, --build-constraint 25.3.
 %/.pip:
 	$(PYTHON) -m venv $*
-	$*/bin/python -m pip --disable-pip-version-check --quiet install --upgrade 'pip>=25.3'
-	@touch $@
-
-$(VENV)/.demo: $(VENV)/.pip pyproject.toml constraints.txt
-	$(PIP) install -c constraints.txt --build-constraint constraints.txt -e '.[demo]'
+	$*/bin/$(PIP) install --upgrade 'pip>=25.3'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.pip pyproject.toml constraints.txt
-	$(PIP) install -c constraints.txt --build-constraint constraints.txt -e '.[demo,pipeline]' --group dev
+	$(BIN)/$(PIP) $(INSTALL) -e '.[demo,pipeline]' --group dev
 	@touch $@
 
-# The project as a user installs it, with the hot modules compiled: on PYTHONPATH it comes before the editable one.
-# Built where nothing else is installed: a type that the compiler needs and does not find makes a pure-Python wheel.
-build/compiled/.done: export FOREBAY_REQUIRE_COMPILE = 1
-build/%/.done: $(SOURCES) | build/venv/.pip
-	@rm -rf build/$*
-	build/venv/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --target build/$* --build-constraint constraints.txt .
+# What a user gets from `pip install 'forebay[demo]'`, compiled as for everybody.
+build/demo/.done: $(SOURCES) | build/demo/.pip
+	build/demo/bin/$(PIP) $(INSTALL) '.[demo]'
+	@touch $@
+
+# The same without its dependencies: on PYTHONPATH it comes before the editable one. Built for an environment where
+# nothing else is installed: a type that the compiler needs and does not find makes a pure-Python wheel.
+build/compiled/.done: $(SOURCES) | $(VENV)/.pip
+	@rm -rf build/compiled build/venv
+	@$(PYTHON) -m venv --without-pip build/venv
+	FOREBAY_REQUIRE_COMPILE=1 $(BIN)/$(PIP) --python build/venv/bin/python $(INSTALL) --no-deps --target build/compiled .
 	@touch $@
 
 clean:
