@@ -227,7 +227,7 @@ async def _offer(load: _Load, clients: list[list[_Connection]], rng: random.Rand
 
 @asynccontextmanager
 async def _connected(bootstrap: str, load: _Load) -> AsyncIterator[list[list[_Connection]]]:
-    """Connections by client and partition. What is outstanding when the block is left fails; their errors are raised."""
+    """Connections by client and partition. Leaving the block fails what is outstanding, and raises their errors."""
     try:
         starting = asyncio.Semaphore(_STARTING_AT_ONCE)
         yield await asyncio.gather(*(_connect_client(bootstrap, load, starting) for _ in range(load.plan.clients)))
