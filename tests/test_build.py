@@ -47,7 +47,7 @@ def test_hot_modules_are_compiled_where_asked_for_and_only_there(name: str) -> N
 
 def test_what_runs_over_the_compiled_modules_is_there() -> None:
     names = {path.stem for path in compiled.test_files()}
-    assert {*compiled.WHOLE, "test_records", "test_accumulator", "test_client_connection", "test_build"} <= names
+    assert {*compiled.WHOLE, "test_records", "test_accumulator", "test_client_connection"} <= names
 
 
 def test_no_compiled_module_stands_in_the_source_tree() -> None:
