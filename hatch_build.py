@@ -89,7 +89,10 @@ def compile_hot(target: Path, scratch: Path) -> list[Path]:
                 *HOT,
             ],
             opt_level="3",
-            separate=True,
+            debug_level="0",
+            # One library a folder: the compiler reads mypyc's own C once for each of them, not once for each module,
+            # which is more than half of its work; and the folders are compiled side by side.
+            separate=[([name for name in HOT if name.startswith(f"{it}/")], f"forebay_{it}") for it in FOLDERS],
             target_dir=str(scratch),
         )
         command = Distribution({"name": "forebay", "ext_modules": extensions}).get_command_obj("build_ext")

@@ -32,7 +32,7 @@ from tests.kit.ports import free_ports
 from tests.proxy.process.fake_app import APP
 
 ROOT = Path(__file__).parents[3]
-LONG = 20
+LONG = 60
 """Seconds after which a test has failed."""
 
 MOVED = 'forebay_records_total{fate="moved"}'
