@@ -57,7 +57,7 @@ HOT = (
     "proxy/forebay_proxy/produce/delivery.py",
     "proxy/forebay_proxy/produce/handler.py",
     "proxy/forebay_proxy/produce/ledger.py",
-    "proxy/forebay_proxy/produce/sorting.py",
+    "proxy/forebay_proxy/produce/classifier.py",
 )
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from forebay_codecs.record_batch import ClientBatch
 from forebay_policies.buffer_pool import BufferPool
-from forebay_policies.producer_batch import Lane, Part, ProducerBatch
+from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 
 NO_LEADER = -1
 
@@ -147,37 +147,37 @@ class Accumulator:
         open_batch = queue.open.get(lane)
         return open_batch is not None and open_batch.has_room(batch)
 
-    def append(self, queue: PartitionQueue, lane: Lane, part: Part, batch: ClientBatch, now: float) -> None:
+    def append(self, queue: PartitionQueue, lane: Lane, run: RecordRun, batch: ClientBatch, now: float) -> None:
         """Add checked records to the partition's batch in `lane`. The caller has made sure that the pool has room."""
         current = queue.open.get(lane)
         if current is not None and not (
-            current.has_room(batch) and (lane.movable or _keeps_order(queue, current, part.owner.client))
+            current.has_room(batch) and (lane.movable or _keeps_order(queue, current, run.owner.client))
         ):
             current.closed = True
             del queue.open[lane]
             current = None
         if not lane.movable:
-            _close_others(queue, lane, part.owner.client)
+            _close_others(queue, lane, run.owner.client)
         if current is not None:
             before = current.size
-            current.append(part, batch)
+            current.append(run, batch)
             queue.topic.add_load(queue, current.size - before)
         else:
             current = self._new_batch(lane, queue.index, now)
-            current.append(part, batch)
+            current.append(run, batch)
             queue.batches.append(current)
             queue.open[lane] = current
             queue.topic.add_load(queue, current.size)
             self._on_opened(queue, current)
         if current.closed:
             del queue.open[lane]
-        self.refresh(queue, now)
+        self.update_readiness(queue, now)
 
     def flush(self, queue: PartitionQueue, batch: ProducerBatch, number: int, now: float) -> None:
         """The linger of batch `number` is over. Does nothing if it is not open any more: it is ready, or has left."""
         if batch.number == number and queue.open.get(batch.lane) is batch:
             batch.due = True
-            self.refresh(queue, now)
+            self.update_readiness(queue, now)
 
     def flush_all(self, now: float) -> None:
         """Make every batch ready: the proxy is shutting down, or somebody waits for memory."""
@@ -185,7 +185,7 @@ class Accumulator:
             for queue in topic.queues.values():
                 for batch in queue.batches:
                     batch.due = True
-                self.refresh(queue, now)
+                self.update_readiness(queue, now)
 
     def _new_batch(self, lane: Lane, partition: int, now: float) -> ProducerBatch:
         return ProducerBatch(
@@ -199,7 +199,7 @@ class Accumulator:
 
     # What is ready, and for whom
 
-    def refresh(self, queue: PartitionQueue, now: float) -> None:
+    def update_readiness(self, queue: PartitionQueue, now: float) -> None:
         """Announce the partition to its leader's sender if it has become ready; forget it if it no longer is."""
         if queue.first_ready() is None:
             queue.ready_at = None
@@ -223,7 +223,7 @@ class Accumulator:
             if queue.leader != leader:
                 self._ready.get(queue.leader, {}).pop(queue, None)
                 queue.leader = leader
-                self.refresh(queue, now)
+                self.update_readiness(queue, now)
 
     def ready_queues(self, leader: int) -> list[PartitionQueue]:
         """Partitions with a batch that `leader` (a node id) could be sent now, those that waited longest first."""
@@ -290,9 +290,9 @@ class Accumulator:
 
     def completed(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> None:
         """The batch's fate is known and its owners have been told: release it."""
-        self.landed(queue, batch)
+        self.clear_in_flight(queue, batch)
         self._gone(queue, batch)
-        self.refresh(queue, now)
+        self.update_readiness(queue, now)
 
     def send_back(self, queue: PartitionQueue, batches: Iterable[ProducerBatch], now: float, *, paused: bool) -> None:
         """Put `batches`, which were taken out of this queue, back to its front, in their order.
@@ -305,9 +305,9 @@ class Accumulator:
         queue.paused = queue.paused or paused
         if queue.paused:
             self._ready.get(queue.leader, {}).pop(queue, None)
-        self.refresh(queue, now)
+        self.update_readiness(queue, now)
 
-    def landed(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+    def clear_in_flight(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """The batch is no longer in flight: its fate is known, or it is about to be queued again."""
         if queue.in_flight is batch:
             queue.in_flight = None
@@ -316,11 +316,11 @@ class Accumulator:
     def resume(self, queue: PartitionQueue, now: float) -> None:
         """The backoff after `send_back` is over."""
         queue.paused = False
-        self.refresh(queue, now)
+        self.update_readiness(queue, now)
 
     def replace(self, queue: PartitionQueue, batch: ProducerBatch, pieces: Sequence[ProducerBatch], now: float) -> None:
         """Retry a batch that came back as `pieces`, from the front of its queue."""
-        self.landed(queue, batch)
+        self.clear_in_flight(queue, batch)
         self._gone(queue, batch)
         queue.topic.add_load(queue, sum(piece.size for piece in pieces))
         self.send_back(queue, pieces, now, paused=False)
@@ -328,19 +328,19 @@ class Accumulator:
     def move(self, batch: ProducerBatch, source: PartitionQueue, target: PartitionQueue, now: float) -> None:
         """Move a whole batch of a movable lane, waiting or just come back, to another partition of the topic."""
         if source.in_flight is batch:
-            self.landed(source, batch)
+            self.clear_in_flight(source, batch)
         else:
             self.take_out(source, batch)
         source.topic.add_load(source, -batch.size)
         batch.partition = target.index
         batch.closed = True
-        for part in batch.parts:
-            part.moved = True
-            part.partition = target.index
+        for run in batch.runs:
+            run.moved = True
+            run.partition = target.index
         target.batches.append(batch)
         target.topic.add_load(target, batch.size)
-        self.refresh(source, now)
-        self.refresh(target, now)
+        self.update_readiness(source, now)
+        self.update_readiness(target, now)
 
     def drop_abandoned(self, now: float) -> None:
         """Release batches that wait for a missing leader although their clients have been answered."""
@@ -354,13 +354,13 @@ class Accumulator:
         for topic in list(self.topics.values()):  # whoever gets the memory appends at once
             for queue in list(topic.queues.values()):
                 for batch in list(queue.batches):
-                    done = [part for part in batch.parts if part.owner.done]
-                    if len(done) == len(batch.parts):
+                    done = [run for run in batch.runs if run.owner.done]
+                    if len(done) == len(batch.runs):
                         self.take_out(queue, batch)
                         self._gone(queue, batch)
                     elif done:
                         self._cut(queue, batch)
-                self.refresh(queue, now)
+                self.update_readiness(queue, now)
 
     def _cut(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         rest = batch.without_done(self.next_number())
@@ -385,7 +385,7 @@ class Accumulator:
 def _keeps_order(queue: PartitionQueue, current: ProducerBatch, client: Hashable) -> bool:
     """Whether more records of `client` may join `current`: not if a later batch holds earlier records of that client.
 
-    A client that compresses only where it pays off sends none, lz4, none: lanes A, B, A. The third part must not join
+    A client that compresses only where it pays off sends none, lz4, none: lanes A, B, A. The third run must not join
     the first one's batch, which leaves before the second's.
     """
     for batch in reversed(queue.batches):

@@ -17,7 +17,7 @@ from itertools import cycle, product
 
 import pytest
 
-from forebay_codecs import api_versions, kafka_4
+from forebay_codecs import api_versions, version_support
 from forebay_codecs.apis import APIS, FETCH, PRODUCE
 from tests.integration.route import Route
 from tests.kit.ancient import PROGRAMS, AncientProgram
@@ -211,7 +211,7 @@ def test_what_kafka_4_takes_is_what_it_says(route: Route) -> None:
         answer = answers.read(int.from_bytes(answers.read(4), "big"))
     offered = api_versions.parse_api_versions(answer, 0)
     lowest = {key: low for key, (low, _) in offered.items() if low and key in APIS}
-    assert lowest | {PRODUCE: 3} == dict(kafka_4.LOWEST)
+    assert lowest | {PRODUCE: 3} == dict(version_support.LOWEST)
 
 
 def test_an_old_consumer_is_closed_and_the_log_says_once_why(route: Route) -> None:

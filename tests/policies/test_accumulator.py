@@ -356,7 +356,7 @@ def test_a_batch_that_nobody_waits_for_is_dropped_when_its_turn_comes() -> None:
 
     left = bench.drain_one(1)
 
-    assert left.parts[0].owner is owners[2]
+    assert left.runs[0].owner is owners[2]
     assert bench.pool.used == 1
     assert bench.topic.loads() == {0: left.size}
     bench.complete(0, left)

@@ -30,7 +30,7 @@ from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.builtin_partitioners import make_partitioner
 from forebay_policies.linger import Linger
 from forebay_policies.partitioner import Partitioner
-from forebay_policies.producer_batch import Lane, Part, ProducerBatch
+from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 
 
 class Run(NamedTuple):
@@ -128,7 +128,7 @@ class Outcome:
 class _Client:
     """The owner of one request's parts (producer_batch.Owner): answers the request with the last of them."""
 
-    __slots__ = ("_request", "_simulation", "client", "done", "open_parts", "timeout_ms")
+    __slots__ = ("_request", "_simulation", "client", "done", "open_runs", "timeout_ms")
 
     def __init__(self, request: Request, simulation: Simulation) -> None:
         self._request = request
@@ -136,16 +136,16 @@ class _Client:
         self.client = request.connection
         self.done = False
         self.timeout_ms = 0
-        self.open_parts = len(request.runs)
+        self.open_runs = len(request.runs)
 
-    def acknowledged(self, part: Part, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
-        self.open_parts -= 1
-        if not self.open_parts:
+    def acknowledged(self, run: RecordRun, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
+        self.open_runs -= 1
+        if not self.open_runs:
             self.done = True
             self._simulation.answered(self._request)
 
     def failed(
-        self, part: Part, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
+        self, run: RecordRun, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
     ) -> None:
         raise AssertionError("nothing fails in a simulation")
 
@@ -282,8 +282,8 @@ class Simulation:
                 partition = partitioner.partition(topic, size, now)
         elif not accumulator.has_room(topic.queue(partition), lane, batch):
             partitioner.on_new_batch(topic, partition)
-        part = Part(client, slot=0, record_count=records, moved=partition != run.partition, whole=True)
-        accumulator.append(topic.queue(partition), lane, part, batch, now)
+        sent = RecordRun(client, slot=0, record_count=records, moved=partition != run.partition, whole=True)
+        accumulator.append(topic.queue(partition), lane, sent, batch, now)
         return partition
 
     # Batches are opened and become due.
@@ -334,8 +334,8 @@ class Simulation:
     def _answer(self, broker: _Broker, drained: Sequence[tuple[PartitionQueue, ProducerBatch]]) -> None:
         broker.in_flight -= 1
         for queue, batch in drained:
-            for part in batch.parts:
-                part.owner.acknowledged(part, -1, -1, -1)
+            for run in batch.runs:
+                run.owner.acknowledged(run, -1, -1, -1)
             self._accumulator.completed(queue, batch, self.now)
             self._topics[queue.topic.name][1].on_acknowledged(queue.index, self.now - batch.opened_at)
         self._wake(broker.leader)

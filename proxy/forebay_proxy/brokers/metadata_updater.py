@@ -24,7 +24,7 @@ from forebay_proxy.brokers.upstream_connection import CLIENT_ID, UpstreamConnect
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.logs import get_logger
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 
 log = get_logger()
 
@@ -46,7 +46,7 @@ class MetadataUpdater:
         cluster: Cluster,
         cache: MetadataCache,
         settings: Settings,
-        stats: Stats,
+        stats: MetricRegistry,
         rng: Random,
         journal: Journal | None = None,
     ) -> None:

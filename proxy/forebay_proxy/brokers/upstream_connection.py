@@ -21,7 +21,7 @@ from forebay_proxy import __version__
 from forebay_proxy.brokers.dial import dial
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.logs import get_logger
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 
 log = get_logger()
 
@@ -36,7 +36,7 @@ Buffers = Iterable[bytes | bytearray | memoryview]
 class UpstreamConnection(asyncio.Protocol):
     """See the module. `versions` is what the broker offers, once `open_connection` has returned."""
 
-    def __init__(self, name: str, request_timeout: float, stats: Stats) -> None:
+    def __init__(self, name: str, request_timeout: float, stats: MetricRegistry) -> None:
         self.name = name
         self.versions: dict[int, tuple[int, int]] = {}
         self.on_closed: Callable[[], None] | None = None
@@ -149,7 +149,7 @@ class UpstreamConnection(asyncio.Protocol):
             self.on_closed()
 
 
-async def open_connection(host: str, port: int, settings: Settings, stats: Stats) -> UpstreamConnection:
+async def open_connection(host: str, port: int, settings: Settings, stats: MetricRegistry) -> UpstreamConnection:
     """Connect and ask for the broker's versions. Raises OSError (refused, unreachable, timed out) or Malformed."""
     name = f"{host}:{port}"
     timeout = settings.socket_connection_setup_timeout_ms / 1000

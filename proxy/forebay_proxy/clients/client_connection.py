@@ -25,7 +25,7 @@ from forebay_codecs.frame import Frame, FrameSplitter, FrameTooLarge, Head
 from forebay_codecs.header import LONGEST_HEADER, PEEK_SIZE, peek
 from forebay_codecs.primitives import Buffer
 from forebay_policies.hold_reason import HoldReason
-from forebay_policies.intake import Intake
+from forebay_policies.inbound_memory import InboundMemory
 from forebay_proxy.clients.answered_client import AnsweredClient
 from forebay_proxy.clients.api_versions_answer import answer_api_versions
 from forebay_proxy.clients.client_identity import ClientIdentity
@@ -52,7 +52,7 @@ class ConnectionLimits(Protocol):
 
 
 @dataclass(slots=True)
-class Shared:
+class ConnectionContext:
     """What all client connections of a process share."""
 
     gateway: Gateway
@@ -60,7 +60,7 @@ class Shared:
     metadata: MetadataHandler
     metrics: TrafficMetrics
     log: RateLimited
-    intake: Intake
+    inbound_memory: InboundMemory
     max_request: int
     max_in_flight: int
     admin: str
@@ -73,7 +73,7 @@ class ClientConnection(asyncio.Protocol):
     `node_id` is the broker that the listener stands for; None for the bootstrap listener.
     """
 
-    def __init__(self, shared: Shared, limits: ConnectionLimits, node_id: int | None) -> None:
+    def __init__(self, shared: ConnectionContext, limits: ConnectionLimits, node_id: int | None) -> None:
         self._shared = shared
         self._limits = limits
         self.node_id = node_id
@@ -84,7 +84,7 @@ class ClientConnection(asyncio.Protocol):
         self._splitter = FrameSplitter(PEEK_SIZE, shared.max_request)
         self._api: Api | None = None
         self._route = Route.REFUSED
-        self._arriving = False  # the intake knows of a request that is not whole
+        self._arriving = False  # the inbound memory knows of a request that is not whole
         self._out: list[Buffer] = []  # leave at the end of this turn: each write is a system call
         self.orderer = ResponseOrderer(self._write_out)
         self._who = ClientIdentity(shared.metrics, shared.log)
@@ -137,10 +137,10 @@ class ClientConnection(asyncio.Protocol):
         """What has begun to arrive is bounded over all connections."""
         if not self._splitter.between_frames and not self._state.over:
             self._arriving = True
-            self._shared.intake.arriving(self, self._splitter.gathered, self._splitter.missing)
+            self._shared.inbound_memory.arriving(self, self._splitter.gathered, self._splitter.missing)
         elif self._arriving:
             self._arriving = False
-            self._shared.intake.arrived(self)
+            self._shared.inbound_memory.arrived(self)
 
     # Each request by its route
 
@@ -195,7 +195,7 @@ class ClientConnection(asyncio.Protocol):
             if not handled:
                 self._forward(frame, api, version, correlation_id)
         if not self._state.taking and HoldReason.PENDING_REQUEST in self._state.holds:
-            self._shared.intake.waits(self, len(frame))
+            self._shared.inbound_memory.waits(self, len(frame))
         self._limit_in_flight()
 
     def _metadata(self, frame: bytes) -> bool:
@@ -221,7 +221,7 @@ class ClientConnection(asyncio.Protocol):
     def _limit_in_flight(self) -> None:
         if len(self.orderer) >= self._shared.max_in_flight:
             self.hold(HoldReason.IN_FLIGHT)
-            self._shared.handler.hurry()
+            self._shared.handler.send_now()
 
     # Responses out
 
@@ -266,7 +266,7 @@ class ClientConnection(asyncio.Protocol):
         """Take them again, unless it is held for another reason."""
         if why is HoldReason.PENDING_REQUEST:
             self._state.release(why)
-            self._shared.intake.waits(self, 0)
+            self._shared.inbound_memory.waits(self, 0)
         self._life.release(why)
 
     def pending(self) -> int:
@@ -278,7 +278,7 @@ class ClientConnection(asyncio.Protocol):
         self._life.end(Cause.CLIENT_LEFT if self._splitter.between_frames else Cause.CLIENT_CUT_OFF)
         self._upstream.close()
         self._splitter.clear()
-        self._shared.intake.arrived(self)
+        self._shared.inbound_memory.arrived(self)
         self._shared.metrics.closed(self.node_id)
         self._who.gone()
         self._limits.gone(self)

@@ -94,7 +94,7 @@ ENDINGS: Final[dict[Cause, Ending]] = {
     Cause.TOO_LARGE: Ending(Phase.LEAVING, _BROKE, metric=_refused("too_large")),
     Cause.UNKNOWN_API: Ending(Phase.LEAVING, _NOT_OFFERED, metric=_refused("unknown_api")),
     Cause.UNSUPPORTED_VERSION: Ending(Phase.LEAVING, _NOT_OFFERED, metric=_refused("unsupported_version")),
-    # The intake found that its request does not go on.
+    # The inbound_memory found that its request does not go on.
     Cause.STALLED: Ending(Phase.ABORTED, "closing a client whose request does not go on", metric=_refused("stalled")),
     # acks=0: a broker that refuses closes the connection, since it has no other way to say so.
     Cause.RECORDS_REFUSED: Ending(Phase.LEAVING, "acks=0 records refused, closing the client"),

@@ -2,7 +2,7 @@
 
 In: connections as they are accepted, the clock. Out: the ones beyond `max.connections` or `max.connections.per.ip` are
 closed at once; idle ones after `connections.max.idle.ms`, and before where others want their place; those whose
-requests do not go on when the intake says so.
+requests do not go on when the inbound memory says so.
 
 Where all places are taken, the connection that has been idle for longest makes room, if it was idle for GIVES_WAY_S:
 its client opens a new one when it has something to say, as it would anyway. So whoever opens connections and leaves
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Final
 
-from forebay_policies.intake import TICK_S, Intake
+from forebay_policies.inbound_memory import TICK_S, InboundMemory
 from forebay_proxy.clients.client_connection import ClientConnection
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.logs import RateLimited
@@ -38,7 +38,7 @@ class ConnectionRegistry:
         self,
         settings: Settings,
         most: int,
-        intake: Intake,
+        inbound_memory: InboundMemory,
         metrics: TrafficMetrics,
         log: RateLimited,
         make: Callable[[ConnectionRegistry, int | None], ClientConnection],
@@ -50,7 +50,7 @@ class ConnectionRegistry:
         self._idle = settings.connections_max_idle_ms / 1000
         self._upstream_idle = settings.upstream_max_idle_ms / 1000
         self._request_timeout = settings.request_timeout_ms / 1000
-        self._intake = intake
+        self._inbound_memory = inbound_memory
         self._metrics = metrics
         self._log = log
         self._make = make
@@ -112,7 +112,7 @@ class ConnectionRegistry:
         while True:
             await asyncio.sleep(TICK_S)
             ticks += 1
-            self._intake.tick(self._clock())
+            self._inbound_memory.tick(self._clock())
             if ticks % SWEEP_EVERY == 0:
                 self._log.flush()
                 self.sweep(self._clock())

@@ -26,9 +26,9 @@ from forebay_codecs.metadata_response import assemble, encode_cluster, encode_to
 from forebay_policies.hold_reason import HoldReason
 from forebay_policies.metadata_cache import NEVER, CachedTopic, MetadataCache
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.produce.classifier import LONGEST_NAME
 from forebay_proxy.produce.client import Client
-from forebay_proxy.produce.sorting import LONGEST_NAME
 
 PIPELINED_S: Final = 0.05
 """Less than any client's pause between an answer and its next try, more than a round trip within a site."""
@@ -63,7 +63,9 @@ class MetadataHandler:
     `request_timeout` is in seconds.
     """
 
-    def __init__(self, cache: MetadataCache, updater: MetadataUpdater, request_timeout: float, stats: Stats) -> None:
+    def __init__(
+        self, cache: MetadataCache, updater: MetadataUpdater, request_timeout: float, stats: MetricRegistry
+    ) -> None:
         self.cache = cache
         self.requests = updater.requests
         self.loop = asyncio.get_running_loop()

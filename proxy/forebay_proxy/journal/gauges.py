@@ -6,10 +6,10 @@ from time import monotonic
 
 from forebay_policies.journal_rows import GaugeRow
 from forebay_proxy.journal.recorder import Journal
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 
 
-def gauge_row(journal: Journal, stats: Stats) -> GaugeRow:
+def gauge_row(journal: Journal, stats: MetricRegistry) -> GaugeRow:
     """The state of the process that `journal` and `stats` belong to. KeyError until all its gauges are registered."""
 
     def now(name: str, **labels: str) -> int:

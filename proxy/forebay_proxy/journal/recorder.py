@@ -21,7 +21,7 @@ import msgspec
 
 from forebay_policies.accumulator import PartitionQueue, TopicQueues
 from forebay_policies.journal_rows import (
-    MOST_LOADS,
+    MAX_LOADS,
     BatchFate,
     BatchRow,
     ChoiceRow,
@@ -31,7 +31,7 @@ from forebay_policies.journal_rows import (
 )
 from forebay_policies.partitioner import TopicView
 from forebay_policies.producer_batch import ProducerBatch
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 
 HAND_OVER_S: Final = 0.25
 ROWS_AT_ONCE: Final = 32
@@ -68,7 +68,7 @@ class Journal:
     moments are seconds of `time.monotonic`.
     """
 
-    def __init__(self, worker: int, stats: Stats, own_topic: str = "") -> None:
+    def __init__(self, worker: int, stats: MetricRegistry, own_topic: str = "") -> None:
         self.worker = worker
         self.started_us = time.time_ns() // 1000
         self.process = f"{socket.gethostname()}-{os.getpid()}-{self.started_us:x}"
@@ -145,7 +145,7 @@ class Journal:
                 batch.flush_reason,
                 batch.record_count,
                 batch.size,
-                len(batch.parts),
+                len(batch.runs),
                 batch.lane.acks,
                 batch.lane.codec,
                 batch.lane.movable,
@@ -164,8 +164,8 @@ class Journal:
         assert isinstance(topic, TopicQueues)  # compiled, its attributes are then read without a look-up by name
         loads = topic.loads()
         partitions, sizes = list(loads.keys()), list(loads.values())
-        if len(partitions) > MOST_LOADS:
-            del partitions[MOST_LOADS:], sizes[MOST_LOADS:]
+        if len(partitions) > MAX_LOADS:
+            del partitions[MAX_LOADS:], sizes[MAX_LOADS:]
         self.write(
             ChoiceRow(  # by position: see `batch`
                 self.time_us(monotonic()),

@@ -1,7 +1,7 @@
 """Which clients there are and what they speak, so that those too old for Kafka 4 are found before the upgrade.
 
-In: connections that have said whose they are, their requests and records. Out: `snapshot`, which Stats carries, and
-`rows` of merged snapshots, for people and machines. A client is identified by its id, its address (without the port)
+In: connections that have said whose they are, their requests and records. Out: `snapshot`, which MetricRegistry
+carries, and `rows` of merged snapshots, for people and machines. A client is identified by its id, its address (without the port)
 and its software. At most MAX_CLIENTS are kept: clients that are gone make room, the least recently connected first.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from forebay_codecs import kafka_4
+from forebay_codecs import version_support
 from forebay_codecs.apis import APIS, PRODUCE
 
 SOFTWARE: Final = "forebay-clients"
@@ -173,7 +173,10 @@ def rows(clients: Iterable[SeenClient]) -> list[dict[str, Any]]:
         for key, count in sorted(client.requests.items()):
             spoken.setdefault(key >> 16, {})[key & 0xFFFF] = count
         too_old = [
-            (key, version) for key, counts in spoken.items() for version in counts if not kafka_4.takes(key, version)
+            (key, version)
+            for key, counts in spoken.items()
+            for version in counts
+            if not version_support.takes(key, version)
         ]
         found.append(
             {

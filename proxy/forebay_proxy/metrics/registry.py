@@ -1,6 +1,6 @@
 """Counting, at next to no cost on the hot path; adding up the counts of several workers.
 
-    stats = Stats()
+    stats = MetricRegistry()
     moved = stats.counter("forebay_records_total", fate="moved")    # once, at the start; KeyError if not in catalog
     moved.value += 12                                               # per batch
     linger = stats.histogram("forebay_batch_linger_time_ms")
@@ -9,7 +9,7 @@
 
     merge([decode(stats.snapshot()), …])                            # in the process that serves /metrics
 
-The hot path takes no lock and reads no clock. A Stats belongs to one event loop.
+The hot path takes no lock and reads no clock. A MetricRegistry belongs to one event loop.
 
 Windows: gauges like _max and _p99 cover the recent past, as Kafka's metrics do: two windows of 30 seconds
 (metrics.sample.window.ms × metrics.num.samples), so they look back 30 to 60 seconds, less after the start. `tick`
@@ -142,11 +142,11 @@ _encoder: Final = msgspec.msgpack.Encoder()
 
 
 def decode(data: bytes) -> Snapshot:
-    """What `Stats.snapshot` encoded. Raises msgspec.DecodeError for anything else."""
+    """What `MetricRegistry.snapshot` encoded. Raises msgspec.DecodeError for anything else."""
     return _decoder.decode(data)
 
 
-class Stats:
+class MetricRegistry:
     """One process's metrics. Only those in the catalog exist: other names, labels or values are a KeyError at once.
 
     `clock` in seconds.

@@ -8,13 +8,13 @@ from forebay_codecs.apis import APIS
 from forebay_policies.producer_batch import ProducerBatch
 from forebay_proxy.metrics.catalog import FLUSH_REASONS, FRAME_REASONS
 from forebay_proxy.metrics.clients_seen import SeenClient
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 
 
 class TrafficMetrics:
     """Counts what happens on client connections. `node_id` is that of a connection's listener, None: bootstrap."""
 
-    def __init__(self, stats: Stats) -> None:
+    def __init__(self, stats: MetricRegistry) -> None:
         self._clients = stats.clients
         self._open = {"bootstrap": 0, "node": 0}
         self._total = {kind: stats.counter("forebay_connections_total", listener=kind) for kind in self._open}
@@ -95,7 +95,7 @@ class TrafficMetrics:
 class FlushMetrics:
     """Counts the batches that are sent to brokers, and why they left when they did."""
 
-    def __init__(self, stats: Stats) -> None:
+    def __init__(self, stats: MetricRegistry) -> None:
         self._linger = stats.histogram("forebay_batch_linger_time_ms")
         self._records = stats.histogram("forebay_batch_records")
         self._bytes = stats.histogram("forebay_batch_bytes")

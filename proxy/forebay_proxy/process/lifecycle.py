@@ -22,7 +22,7 @@ from typing import Final, Protocol, cast
 
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.logs import get_logger
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 
 DRAINED: Final = 0
 FAILED: Final = 1
@@ -53,7 +53,7 @@ class App(Protocol):
 class MakeApp(Protocol):
     """Builds an App and starts nothing; `worker` is its number, from 0."""
 
-    def __call__(self, settings: Settings, stats: Stats, worker: int) -> App: ...
+    def __call__(self, settings: Settings, stats: MetricRegistry, worker: int) -> App: ...
 
 
 def load_app(path: str) -> MakeApp:
@@ -91,7 +91,7 @@ class Stop:
             loop.add_signal_handler(number, self.request, number)
 
 
-async def serve(app: App, stats: Stats, stop: Stop, shutdown_timeout_s: float) -> int:
+async def serve(app: App, stats: MetricRegistry, stop: Stop, shutdown_timeout_s: float) -> int:
     """Run `app` until `stop`; the exit code. Nothing is left open, also when StartError is raised."""
     turning = asyncio.create_task(_turn_windows(stats))
     try:
@@ -145,7 +145,7 @@ async def _before(work: Coroutine[object, object, None], event: asyncio.Event) -
         await asyncio.wait((working, waiting))
 
 
-async def _turn_windows(stats: Stats) -> None:
+async def _turn_windows(stats: MetricRegistry) -> None:
     """Metrics' windows advance whether or not anybody scrapes."""
     while True:
         await asyncio.sleep(TICK_S)

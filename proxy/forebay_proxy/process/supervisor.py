@@ -28,7 +28,7 @@ from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.admin import Admin
 from forebay_proxy.metrics.clients_seen import SeenClient
 from forebay_proxy.metrics.exposition import expose
-from forebay_proxy.metrics.registry import Snapshot, Stats, merge
+from forebay_proxy.metrics.registry import MetricRegistry, Snapshot, merge
 from forebay_proxy.process.lifecycle import DRAINED, FAILED, App, Stop, load_app, serve
 from forebay_proxy.process.worker_slot import SILENT_S, Clock, WorkerSlot
 
@@ -56,7 +56,7 @@ def run(settings: Settings, app: str = APP) -> int:
 
 async def run_alone(settings: Settings, app_path: str) -> int:
     """`run` with everything in this process."""
-    stats, stop = Stats(), Stop()
+    stats, stop = MetricRegistry(), Stop()
     app: App = load_app(app_path)(settings, stats, 0)
     stats.gauge("forebay_workers", lambda: 1)
 
@@ -103,7 +103,7 @@ class Supervisor:
     ) -> None:
         self._rng = rng or Random()
         self.stop = Stop()
-        self.stats = Stats(clock)
+        self.stats = MetricRegistry(clock)
         self.workers = [WorkerSlot(index, settings, app_path, clock) for index in range(settings.workers)]
         self._clock = clock
         self._shutdown_timeout = settings.shutdown_timeout_ms / 1000

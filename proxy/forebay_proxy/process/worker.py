@@ -18,7 +18,7 @@ import uvloop
 
 from forebay_proxy import logs
 from forebay_proxy.errors import StartError
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.process.control import Ask, Channel, Hello, Report, StartFailed
 from forebay_proxy.process.lifecycle import FAILED, App, Stop, load_app, serve
 
@@ -28,7 +28,7 @@ NO_SUPERVISOR: Final = "supervisor gone before it sent the settings"
 class WorkerControl:
     """Answers every Ask while the App serves; sets `stop` when told to drain or when the supervisor is gone."""
 
-    def __init__(self, channel: Channel, app: App, stats: Stats, stop: Stop) -> None:
+    def __init__(self, channel: Channel, app: App, stats: MetricRegistry, stop: Stop) -> None:
         self._channel = channel
         self._app = app
         self._stats = stats
@@ -73,7 +73,7 @@ async def work(end: socket.socket) -> int:
     settings = hello.settings
     logs.configure(settings.log_level, settings.log_format)
     structlog.contextvars.bind_contextvars(worker=hello.index)
-    stats, stop = Stats(), Stop()
+    stats, stop = MetricRegistry(), Stop()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.draining.set)
     app = load_app(hello.app)(settings, stats, hello.index)
     control = WorkerControl(channel, app, stats, stop)

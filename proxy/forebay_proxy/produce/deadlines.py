@@ -11,7 +11,7 @@ from time import monotonic
 
 from forebay_policies.accumulator import Accumulator
 from forebay_proxy.logs import get_logger
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.completion import ProduceCompletion
 
 log = get_logger()
@@ -22,7 +22,7 @@ INTERVAL = 0.25
 class Deadlines:
     """Guarantees that no request waits longer than its deadline. What the expired ones held is freed right away."""
 
-    def __init__(self, stats: Stats, accumulator: Accumulator) -> None:
+    def __init__(self, stats: MetricRegistry, accumulator: Accumulator) -> None:
         self._live: dict[ProduceCompletion, None] = {}
         self._loop = asyncio.get_running_loop()
         self._accumulator = accumulator

@@ -94,7 +94,7 @@ class Journaled(Simulation):
             leader=queue.leader,
             records=batch.record_count,
             bytes=batch.size,
-            runs=len(batch.parts),
+            runs=len(batch.runs),
             movable=batch.lane.movable,
             linger_us=round((left - batch.opened_at) * 1e6),
             upstream_us=round((self.now - left) * 1e6),

@@ -18,7 +18,7 @@ from forebay_policies.metadata_cache import NEVER, Ages, MetadataCache
 from forebay_policies.metadata_waiters import UNKNOWN_TOPIC_TRIES
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from tests.kit import fakes_proxy as fakes
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, turns, until
@@ -35,7 +35,7 @@ class Updating:
         self.brokers = brokers
         self.accumulator = fakes.accumulator()
         self.cluster = Cluster(self.accumulator)
-        self.stats = Stats()
+        self.stats = MetricRegistry()
         told = settings(brokers.bootstrap, 1, **changed)
         ages = Ages.of_ms(told.metadata_soft_age_ms, told.metadata_max_age_ms, told.metadata_max_idle_ms)
         self.cache = MetadataCache(ages, told.metadata_max_topics, told.metadata_refresh_group_size, rng)

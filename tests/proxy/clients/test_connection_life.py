@@ -12,7 +12,7 @@ from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause, Phase
 from forebay_proxy.clients.response_orderer import ResponseOrderer
 from forebay_proxy.logs import RateLimited, get_logger
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.metrics.traffic import TrafficMetrics
 
 
@@ -40,7 +40,7 @@ class Stage:
         self.transport = NotedTransport()
         self.orderer = ResponseOrderer(lambda buffers: None)
         did = self.transport.did
-        metrics, log = TrafficMetrics(Stats()), RateLimited(get_logger())
+        metrics, log = TrafficMetrics(MetricRegistry()), RateLimited(get_logger())
         self.life = ConnectionLife(self.orderer, metrics, log, lambda: did.append("take"), lambda: did.append("write"))
         if begun:
             self.begin()

@@ -10,7 +10,7 @@ import structlog
 from forebay_policies.hold_reason import HoldReason
 from forebay_proxy.clients.connection_state import ENDINGS, Cause, ConnectionState, Phase
 from forebay_proxy.logs import RateLimited, get_logger
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.metrics.traffic import TrafficMetrics
 
 ENDS = [Phase.LEAVING, Phase.CLOSING, Phase.ABORTED, Phase.CLOSED]
@@ -73,7 +73,7 @@ class TestEndings:
     def test_each_is_answered_logged_and_counted_as_the_table_says(self, cause: Cause) -> None:
         phase, line, counted = ROWS[cause]
         ending = ENDINGS[cause]
-        stats = Stats()
+        stats = MetricRegistry()
         metrics = TrafficMetrics(stats)
         before = stats.take().counters
         with structlog.testing.capture_logs() as logs:

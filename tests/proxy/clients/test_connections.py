@@ -7,12 +7,12 @@ from typing import Any, cast
 import pytest
 import structlog
 
-from forebay_policies.intake import Intake
+from forebay_policies.inbound_memory import InboundMemory
 from forebay_proxy.clients.client_connection import ClientConnection
 from forebay_proxy.clients.connections import GIVES_WAY_S, ConnectionRegistry
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.logs import RateLimited, get_logger
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.metrics.traffic import TrafficMetrics
 from tests.kit.app import settings
 from tests.kit.ports import LOOPBACK
@@ -45,11 +45,11 @@ class FakeConnection:
 class Dock:
     def __init__(self, most: int = 100, **changed: Any) -> None:
         self.now = 1000.0
-        self.stats = Stats()
+        self.stats = MetricRegistry()
         self.connections = ConnectionRegistry(
             settings((HostPort(LOOPBACK, 1),), 2, **changed),
             most,
-            Intake(-1, 1.0),
+            InboundMemory(-1, 1.0),
             TrafficMetrics(self.stats),
             RateLimited(get_logger()),
             lambda connections, node_id: cast(ClientConnection, FakeConnection(self)),

@@ -13,7 +13,7 @@ from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.opaque_connection import OpaqueConnection
 from forebay_proxy.clients.response_orderer import ResponseOrderer
 from forebay_proxy.logs import RateLimited, get_logger
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.metrics.traffic import TrafficMetrics
 
 
@@ -68,7 +68,7 @@ class FakeGateway:
 
 class Stage:
     def __init__(self) -> None:
-        self.stats = Stats()
+        self.stats = MetricRegistry()
         self.out = b""
         self.takes = 0
         metrics, log = TrafficMetrics(self.stats), RateLimited(get_logger())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forebay_proxy.config.settings import HostPort, Settings
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.process import worker_slot
 from forebay_proxy.process.control import Ask, Message, Report, StartFailed
 from forebay_proxy.process.worker_slot import HUNG_S, MAX_UNANSWERED, MIN_PINGS_BEFORE_KILL, WorkerSlot
@@ -30,7 +30,7 @@ class Scene:
         self.line = Line()
         self.slot = WorkerSlot(0, SETTINGS, "", lambda: self.now)
         self.slot._channel = self.line  # type: ignore[assignment]
-        self.stats = Stats(lambda: self.now)
+        self.stats = MetricRegistry(lambda: self.now)
 
     async def report(self, number: int, unready: str | None = None) -> None:
         await self.slot._hear(Report(number=number, started=True, unready=unready, stats=self.stats.snapshot()))

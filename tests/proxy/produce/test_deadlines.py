@@ -7,7 +7,7 @@ from typing import cast
 
 from forebay_codecs.error_codes import REQUEST_TIMED_OUT
 from forebay_policies.accumulator import Accumulator
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce import deadlines
 from forebay_proxy.produce.completion import ProduceCompletion
 from forebay_proxy.produce.deadlines import Deadlines
@@ -17,7 +17,7 @@ from tests.kit.event_loop import in_loop, until
 class Watch:
     def __init__(self) -> None:
         self.sweeps = 0
-        self.stats = Stats()
+        self.stats = MetricRegistry()
         self.deadlines = Deadlines(self.stats, cast(Accumulator, self))
         self.done: list[ProduceCompletion] = []
 

@@ -80,7 +80,7 @@ class _Request:
         self.slow_since: float | None = None
 
 
-class Intake:
+class InboundMemory:
     """Keeps the bytes of incomplete and waiting requests, `total`, to about `limit` (−1: none), without a deadlock.
 
     `patience`: seconds that a stalled request is waited for.
