@@ -26,7 +26,10 @@ OnReady = Callable[[bytes | None], None]
 
 
 class BrokerVersions:
-    """See the module. `addresses(node id)` are where to ask, in order; None: any broker."""
+    """Asks a broker once a minute for each version, however many clients want to know.
+
+    `addresses(node id)` are where to ask, in order; None: any broker.
+    """
 
     def __init__(
         self,

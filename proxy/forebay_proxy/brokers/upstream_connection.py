@@ -34,7 +34,9 @@ Buffers = Iterable[bytes | bytearray | memoryview]
 
 
 class UpstreamConnection(asyncio.Protocol):
-    """See the module. `versions` is what the broker offers, once `open_connection` has returned."""
+    """Gives every request that is sent exactly one answer: the response, or None.
+
+    `versions` is what the broker offers, once `open_connection` has returned."""
 
     def __init__(self, name: str, request_timeout: float, stats: MetricRegistry) -> None:
         self.name = name

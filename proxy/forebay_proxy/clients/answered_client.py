@@ -65,10 +65,10 @@ class AnsweredClient:
             return self._done_without_response
         slot = self._orderer.open()
 
-        def done(completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
+        def done(completion: ProduceCompletion, frame: bytes | None) -> None:
             self._one_produced()
             if not self._life.state.over and frame is not None:
-                self._orderer.write(slot, frame, True)
+                self._orderer.write(slot, frame, last=True)
 
         return done
 
@@ -81,13 +81,13 @@ class AnsweredClient:
             if frame is None:
                 self._life.end(Cause.NO_ANSWER)
             else:
-                self._orderer.write(slot, frame, True)
+                self._orderer.write(slot, frame, last=True)
 
         return answer
 
-    def _done_without_response(self, completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
+    def _done_without_response(self, completion: ProduceCompletion, frame: bytes | None) -> None:
         self._one_produced()
-        if refused and not self._life.state.over:
+        if completion.refused and not self._life.state.over:
             self._life.end(Cause.RECORDS_REFUSED, client=self._life.peer)
 
     def when_alone(self, ready: Callable[[], None]) -> None:

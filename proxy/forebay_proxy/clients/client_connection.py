@@ -124,7 +124,7 @@ class ClientConnection(asyncio.Protocol):
                 elif isinstance(event, Frame):
                     self._gathered(event.data)
                 else:
-                    self._pass_on(event.data, event.last)
+                    self._pass_on(event.data, last=event.last)
         except Malformed as error:
             cause = Cause.TOO_LARGE if isinstance(error, FrameTooLarge) else Cause.MALFORMED
             self._life.end(cause, client=self.peer, error=str(error))
@@ -165,7 +165,7 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._splitter.collect()
 
-    def _pass_on(self, data: bytes | memoryview, last: bool) -> None:
+    def _pass_on(self, data: bytes | memoryview, *, last: bool) -> None:
         if not self._who.known:
             self._who.says(bytes(data[4 : 4 + LONGEST_HEADER]), self.host)
         self._upstream.pass_on(data)
@@ -246,10 +246,10 @@ class ClientConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.hold(HoldReason.CLIENT_SLOW)
-        self._upstream.client_slow(True)
+        self._upstream.client_slow(slow=True)
 
     def resume_writing(self) -> None:
-        self._upstream.client_slow(False)
+        self._upstream.client_slow(slow=False)
         self.release(HoldReason.CLIENT_SLOW)
 
     # Held, released, ended

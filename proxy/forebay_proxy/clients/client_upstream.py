@@ -131,9 +131,9 @@ class ClientUpstream:
 
     # Responses, and the end
 
-    def client_slow(self, slow: bool) -> None:
+    def client_slow(self, *, slow: bool) -> None:
         if self._opaque is not None:
-            self._opaque.client_slow(slow)
+            self._opaque.client_slow(slow=slow)
 
     def adjust_reading(self) -> None:
         """Responses have left: the broker may be read again."""
@@ -157,7 +157,7 @@ class ClientUpstream:
     def translate(self, node_id: int, host: str, port: int, /) -> tuple[str, int] | None:
         return self._gateway.translate(self.advertised_host, node_id, host, port)
 
-    def upstream_paused(self, paused: bool) -> None:
+    def upstream_paused(self, *, paused: bool) -> None:
         if paused:
             self._life.hold(HoldReason.BROKER_SLOW)
         else:

@@ -51,11 +51,11 @@ class Gateway:
         cluster.on_node(self._node_changed)
         self._setup_timeout = settings.socket_connection_setup_timeout_ms / 1000
 
-    def _node_changed(self, node: Node, there: bool) -> None:
-        if there:
-            self._listeners.open_node(node.id)
-        else:
+    def _node_changed(self, node: Node) -> None:
+        if node.gone:
             self._listeners.close_node(node.id)
+        else:
+            self._listeners.open_node(node.id)
 
     def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int] | None:
         """(host, port) of the broker's listener, bound by now; None: it cannot be bound, so the broker is not named.

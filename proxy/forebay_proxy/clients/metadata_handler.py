@@ -140,14 +140,14 @@ class PendingMetadata:
             if len(name) > LONGEST_NAME:
                 self._found[name] = _error(name, error_codes.INVALID_TOPIC_EXCEPTION, now)
                 continue
-            known = self._find(name, now, since, only_bad)
+            known = self._find(name, now, since, only_bad=only_bad)
             if known is None:
                 missing.append((name, since))
             else:
                 self._found[name] = known
         for topic_id in request.ids:
             name_of = handler.cache.name_of(topic_id)
-            known = self._find(name_of, now, since, only_bad) if name_of is not None else None
+            known = self._find(name_of, now, since, only_bad=only_bad) if name_of is not None else None
             if known is None or known.topic.topic_id != topic_id:
                 missing_ids.append(topic_id)
             else:
@@ -181,7 +181,7 @@ class PendingMetadata:
         if asks_brokers:
             handler.requests.ask_brokers(since if alone else NEVER, self)
 
-    def _find(self, name: str, now: float, since: float, only_bad: bool) -> CachedTopic | None:
+    def _find(self, name: str, now: float, since: float, *, only_bad: bool) -> CachedTopic | None:
         """The topic, if this client may have it from the cache."""
         known = self._handler.cache.find(name, now, NEVER if only_bad else since)
         if known is None or not known.topic.error_code:
@@ -238,7 +238,7 @@ class PendingMetadata:
         sections, oldest, bad = cache.serve(topics, version, now)
         for topic_id, of_id in self._ids.items():
             if of_id is None:
-                unknown = Topic(error_codes.UNKNOWN_TOPIC_ID, None, topic_id, False, ())
+                unknown = Topic(error_codes.UNKNOWN_TOPIC_ID, None, topic_id, is_internal=False, partitions=())
                 sections.append(encode_topic(unknown, version))
                 bad = True
         handler.age.observe(1000 * (now - oldest))
@@ -260,4 +260,4 @@ class PendingMetadata:
 
 
 def _error(name: str, code: int, now: float) -> CachedTopic:
-    return CachedTopic(name, Topic(code, name, NO_TOPIC_ID, False, ()), now, now)
+    return CachedTopic(name, Topic(code, name, NO_TOPIC_ID, is_internal=False, partitions=()), now, now)

@@ -58,7 +58,7 @@ class Owner(Protocol):
 
     def translate(self, node_id: int, host: str, port: int, /) -> tuple[str, int] | None: ...
 
-    def upstream_paused(self, paused: bool) -> None:
+    def upstream_paused(self, *, paused: bool) -> None:
         """The broker takes no more bytes for now, or does again."""
 
     def upstream_lost(self, why: str, awaited: Expected | None) -> None:
@@ -120,7 +120,7 @@ class OpaqueConnection(asyncio.Protocol):
         elif not self._transport.is_closing():
             self._transport.writelines(buffers)
 
-    def client_slow(self, slow: bool) -> None:
+    def client_slow(self, *, slow: bool) -> None:
         """The client does not read its responses: read no more of them."""
         self._client_slow = slow
         self.adjust_reading()
@@ -155,11 +155,11 @@ class OpaqueConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._paused = True
-        self._client.upstream_paused(True)
+        self._client.upstream_paused(paused=True)
 
     def resume_writing(self) -> None:
         self._paused = False
-        self._client.upstream_paused(False)
+        self._client.upstream_paused(paused=False)
 
     def data_received(self, data: bytes) -> None:
         if self.closed:
@@ -228,7 +228,7 @@ class OpaqueConnection(asyncio.Protocol):
             assert expected.slot is not None
             rewrite = expected.api.rewrite
             told = rewrite(response, expected.version, self._client.translate) if rewrite is not None else response
-            self._client.orderer.write(expected.slot, len(told).to_bytes(4, "big") + told, True)
+            self._client.orderer.write(expected.slot, len(told).to_bytes(4, "big") + told, last=True)
         if expected.api.key == PRODUCE:
             self._client.produce_answered(response, expected.version)
 
@@ -241,7 +241,7 @@ class OpaqueConnection(asyncio.Protocol):
             if expected.api.changes_topics:
                 self._client.topics_changed()
         if self._filter is None:
-            self._client.orderer.write(expected.slot, run.data, run.last)
+            self._client.orderer.write(expected.slot, run.data, last=run.last)
             return
         prefix = min(self._prefix_left, len(run.data))
         self._prefix_left -= prefix
@@ -250,7 +250,7 @@ class OpaqueConnection(asyncio.Protocol):
             pieces += self._filter.feed(run.data, prefix, len(run.data))
         if run.last:
             self._filter = None
-            self._client.orderer.write(expected.slot, b"".join(pieces), True)
+            self._client.orderer.write(expected.slot, b"".join(pieces), last=True)
         else:
             for piece in pieces:
-                self._client.orderer.write(expected.slot, piece, False)
+                self._client.orderer.write(expected.slot, piece, last=False)

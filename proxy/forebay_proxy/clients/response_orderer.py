@@ -44,7 +44,7 @@ class ResponseOrderer:
         self._slots.append(slot)
         return slot
 
-    def write(self, slot: Slot, data: Buffer, last: bool) -> None:
+    def write(self, slot: Slot, data: Buffer, *, last: bool) -> None:
         """Bytes of the slot's response; `last` closes it and lets the ones behind it go."""
         if self._slots[0] is not slot:
             slot.held.append(data)

@@ -55,6 +55,7 @@ class InspectedBatch:
         end: int,
         header: BatchHeader | None,
         reason: Reason | None,
+        *,
         message_set: bool,
     ) -> None:
         self.topic = topic
@@ -83,7 +84,9 @@ class RewritableBatch:
 
     __slots__ = ("batch", "movable", "partition", "slot", "topic", "whole")
 
-    def __init__(self, slot: int, topic: str, partition: int, batch: ClientBatch, movable: bool, whole: bool) -> None:
+    def __init__(
+        self, slot: int, topic: str, partition: int, batch: ClientBatch, *, movable: bool, whole: bool
+    ) -> None:
         self.slot = slot
         self.topic = topic
         self.partition = partition
@@ -122,7 +125,9 @@ class ClassifiedRequest:
 
 
 class BatchClassifier:
-    """See the module. `is_internal` knows topics that the brokers call internal, `has_choice` those with more than one
+    """Classifies every batch of a request without sending, appending or losing any.
+
+    `is_internal` knows topics that the brokers call internal, `has_choice` those with more than one
     partition; `now_ms` is the time of day.
 
     Where there is no choice nothing moves: records without a key stay in order with all others of their client, since
@@ -160,7 +165,7 @@ class BatchClassifier:
             for partition, start, end in partitions:
                 header = None if old else read_header(frame, start, end)
                 reason = topic_reason if old else topic_reason or _batch_reason(header)
-                found.append(InspectedBatch(name, partition, start, end, header, reason, old))
+                found.append(InspectedBatch(name, partition, start, end, header, reason, message_set=old))
         return found
 
     def count_untouched(self, inspected: list[InspectedBatch]) -> int:
@@ -177,7 +182,7 @@ class BatchClassifier:
         self._records_untouched.value += records
         return records
 
-    def classify(self, frame: bytes, inspected: list[InspectedBatch], count: bool = True) -> ClassifiedRequest:
+    def classify(self, frame: bytes, inspected: list[InspectedBatch], *, count: bool = True) -> ClassifiedRequest:
         """Open and check every batch that may be touched. `count`: for the metrics, once a request."""
         out = ClassifiedRequest()
         for slot, entry in enumerate(inspected):
@@ -185,7 +190,7 @@ class BatchClassifier:
                 out.reasons.append(entry.reason)
                 out.untouched.append(_as_it_came(slot, entry, frame))
             else:
-                reason = self._place(out, slot, entry, frame, count)
+                reason = self._place(out, slot, entry, frame, count=count)
                 out.reasons.append(reason)
                 if count:
                     self._batches[reason].value += 1
@@ -195,10 +200,10 @@ class BatchClassifier:
             )
         return out
 
-    def _place(self, out: ClassifiedRequest, slot: int, entry: InspectedBatch, frame: bytes, count: bool) -> Reason:
+    def _place(self, out: ClassifiedRequest, slot: int, entry: InspectedBatch, frame: bytes, *, count: bool) -> Reason:
         name, partition = entry.topic, entry.partition
         try:
-            batch = self._open(out, slot, entry, frame, count)
+            batch = self._open(out, slot, entry, frame, count=count)
         except BadBatch as error:
             if error.opened:
                 # It may have taken as long as the largest batch: half as long remains for the others, then a quarter.
@@ -222,17 +227,18 @@ class BatchClassifier:
         out.size += len(batch.section)
         reason = key_reason(batch.null_keys, batch.record_count - batch.null_keys)
         if reason is not Reason.KEYED and not self._has_choice(name):
-            out.touched.append(RewritableBatch(slot, name, partition, batch, False, True))
+            out.touched.append(RewritableBatch(slot, name, partition, batch, movable=False, whole=True))
         elif reason is Reason.MIXED:
             keyed, null_key = split_by_key(batch)
-            out.touched.append(RewritableBatch(slot, name, partition, keyed, False, False))
-            out.touched.append(RewritableBatch(slot, name, partition, null_key, True, False))
+            out.touched.append(RewritableBatch(slot, name, partition, keyed, movable=False, whole=False))
+            out.touched.append(RewritableBatch(slot, name, partition, null_key, movable=True, whole=False))
         else:
-            out.touched.append(RewritableBatch(slot, name, partition, batch, reason is Reason.NULL_KEY, True))
+            movable = reason is Reason.NULL_KEY
+            out.touched.append(RewritableBatch(slot, name, partition, batch, movable=movable, whole=True))
         return reason
 
     def _open(
-        self, out: ClassifiedRequest, slot: int, entry: InspectedBatch, frame: bytes, count: bool
+        self, out: ClassifiedRequest, slot: int, entry: InspectedBatch, frame: bytes, *, count: bool
     ) -> ClientBatch | None:
         """Its records; None where there are none. Raises BadBatch."""
         max_decompressed = self._max_decompressed - out.decompressed

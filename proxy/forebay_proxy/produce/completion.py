@@ -25,7 +25,7 @@ HIGHEST_OFFSET = 1 << 62
 """Beyond any log. With a place in a batch added, what is admitted stays an int64."""
 
 RecordErrors = list[tuple[int, str | None]]
-OnDone = Callable[["ProduceCompletion", bytes | None, bool], None]
+OnDone = Callable[["ProduceCompletion", bytes | None], None]
 
 
 class Fate:
@@ -75,7 +75,10 @@ class Fate:
 
 
 class ProduceCompletion:
-    """See the module. `on_done` is called once: (response frame, or None for acks=0; whether anything was refused)."""
+    """Answers exactly once, when every run of records is told of or the time is up.
+
+    `on_done` gets this and the response frame, which is None for acks=0.
+    """
 
     __slots__ = (
         "_complete",
@@ -187,6 +190,11 @@ class ProduceCompletion:
         fate.runs -= 1
         self._settle()
 
+    @property
+    def refused(self) -> bool:
+        """Whether any of its partitions is answered with an error, as far as is known."""
+        return any(fate.error_code for fate in self.fates)
+
     def throttle(self, throttle_time_ms: int) -> None:
         self.throttle_time_ms = max(self.throttle_time_ms, throttle_time_ms)
 
@@ -213,11 +221,10 @@ class ProduceCompletion:
 
     def _answer(self) -> None:
         self.done = True
-        refused = any(fate.error_code for fate in self.fates)
         frame = None
         if self.acks != 0:
             topics = [(name, [fate.response(self.version) for fate in fates]) for name, fates in self._topics]
             frame = produce_response.encode(self.version, self.client_correlation_id, topics, self.throttle_time_ms)
         on_done, self._on_done = self._on_done, None  # whoever is told mostly holds this: no cycle is left to collect
         assert on_done is not None
-        on_done(self, frame, refused)
+        on_done(self, frame)

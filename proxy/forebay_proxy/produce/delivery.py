@@ -37,7 +37,9 @@ _FATES: Final[Mapping[Verdict, BatchFate]] = {
 
 
 class Delivery:
-    """See the module. `leader_changed` is told (topic, partition, and leader and epoch where the broker named them),
+    """Tells every owner exactly once, or puts its records in a queue again.
+
+    `leader_changed` is told (topic, partition, and leader and epoch where the broker named them),
     `acknowledged` how many seconds a batch of the partition took from its opening on."""
 
     def __init__(

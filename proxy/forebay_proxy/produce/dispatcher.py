@@ -117,9 +117,9 @@ class Dispatcher:
 
     # Brokers come, move and go
 
-    def _node_changed(self, node: Node, there: bool) -> None:
+    def _node_changed(self, node: Node) -> None:
         sender = self._senders.get(node.id)
-        if not there:
+        if node.gone:
             if sender is not None:
                 self._senders.pop(node.id).close()
         elif sender is not None:

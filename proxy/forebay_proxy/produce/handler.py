@@ -48,7 +48,10 @@ ACKS = (-1, 0, 1)
 
 
 class ProduceHandler:
-    """See the module. `partitioner_of` gives each topic its partitioner."""
+    """Sees to it that a request that it takes is answered exactly once, whatever becomes of its records.
+
+    `partitioner_of` gives each topic its partitioner; `ledger` is None where it is not kept.
+    """
 
     def __init__(
         self,
@@ -246,8 +249,8 @@ class PendingProduce:
         # Classified again then: what was opened now may be many times what the client sent, and counts in no pool.
         self._waiter = pool.wait(found.size, lambda: self._append(self._classified(count=False)))
 
-    def _classified(self, count: bool) -> ClassifiedRequest:
-        return self._handler.classifier.classify(self._frame, self._inspected, count)
+    def _classified(self, *, count: bool) -> ClassifiedRequest:
+        return self._handler.classifier.classify(self._frame, self._inspected, count=count)
 
     def _append(self, found: ClassifiedRequest) -> None:
         self._waiter = None
@@ -311,7 +314,7 @@ class PendingProduce:
 
         self._client.send_own(frame, version, request.correlation_id, acks, answered)
 
-    def _done(self, completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
+    def _done(self, completion: ProduceCompletion, frame: bytes | None) -> None:
         """Answered, perhaps because the time was up while the request still waited."""
         self._handler.deadlines.remove(completion)
         if self._entry is not None:
@@ -321,7 +324,7 @@ class PendingProduce:
                 self._handler.updater.forget(name, self._topic_settled)
         if self._waiter is not None:
             self._handler.accumulator.pool.cancel(self._waiter)
-        self._on_done(completion, frame, refused)
+        self._on_done(completion, frame)
         self._release()
 
     def _hold(self) -> None:

@@ -87,7 +87,7 @@ class Entry:
 
 
 class Ledger:
-    """See the module."""
+    """Writes one row for each partition of each request, once it is answered."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

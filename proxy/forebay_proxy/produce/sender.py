@@ -30,7 +30,10 @@ Drained = list[tuple[PartitionQueue, ProducerBatch]]
 
 
 class Sender:
-    """See the module. `on_unreachable` is told when the broker's state changes for the worse."""
+    """Takes no batch that it does not either send or hand to Delivery.
+
+    `flushed` is told of each batch as it leaves, `on_unreachable` when the broker cannot be connected to.
+    """
 
     def __init__(
         self,
@@ -206,7 +209,7 @@ class Sender:
 
     def _failed(self, node: Node, tries: int, error: str) -> None:
         self._stats.counter("forebay_errors_total", side="upstream", kind="connect").value += 1
-        if self._cluster.set_down(node, True) or tries == 0:
+        if self._cluster.set_down(node, down=True) or tries == 0:
             log.warning("broker unreachable", node=node.id, host=node.host, port=node.port, error=error)
         self._delivery.unreachable(node.id)
         self._on_unreachable(node)
@@ -218,7 +221,7 @@ class Sender:
         self._connection = connection
         self._used_at = monotonic()
         connection.on_closed = lambda: self._connection_closed(connection)
-        if self._cluster.set_down(node, False) or tries:
+        if self._cluster.set_down(node, down=False) or tries:
             log.info("broker reached again", node=node.id, host=node.host, port=node.port, tries=tries)
         self.wake()
 

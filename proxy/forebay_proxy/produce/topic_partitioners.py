@@ -23,7 +23,7 @@ log = get_logger()
 
 
 class TopicPartitioners:
-    """See the module. Raises StartError where the partitioner cannot be loaded."""
+    """Gives each topic one partitioner for as long as it is produced to. Raises StartError if it cannot be loaded."""
 
     def __init__(
         self,

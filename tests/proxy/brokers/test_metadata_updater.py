@@ -127,7 +127,7 @@ async def test_brokers_that_are_down_are_asked_last() -> None:
     for seed in range(5):
         async with FakeCluster({"a": [0]}, nodes=3) as brokers, updating(brokers, seed) as running:
             for node_id in (0, 2):
-                running.cluster.set_down(running.cluster.nodes[node_id], True)
+                running.cluster.set_down(running.cluster.nodes[node_id], down=True)
             brokers[1].holds(METADATA)
             running.updater.close()
             await turns()

@@ -14,8 +14,16 @@ from forebay_proxy.produce.completion import ProduceCompletion
 from tests.kit.event_loop import in_loop, turns
 from tests.proxy.clients.upstream_kit import Stage
 
-NOTHING = cast(ProduceCompletion, None)
-"""The connection does not look into it."""
+
+class Completed:
+    """As much of a ProduceCompletion as the connection looks at."""
+
+    def __init__(self, *, refused: bool) -> None:
+        self.refused = refused
+
+
+NOTHING = cast(ProduceCompletion, Completed(refused=False))
+REFUSED = cast(ProduceCompletion, Completed(refused=True))
 
 
 class Answering(Stage):
@@ -28,10 +36,10 @@ class Answering(Stage):
 async def test_answers_leave_in_the_order_of_their_places() -> None:
     stage = Answering()
     first, second, third = stage.client.reserve(1), stage.client.reserve_answer(), stage.client.reserve(-1)
-    third(NOTHING, b"3", False)
+    third(NOTHING, b"3")
     second(b"2")
     assert stage.out == b""
-    first(NOTHING, b"1", False)
+    first(NOTHING, b"1")
     assert stage.out == b"123"
 
 
@@ -40,10 +48,10 @@ async def test_records_without_acks_have_no_place_and_their_refusal_ends_the_cli
     stage = Answering()
     accepted, refused = stage.client.reserve(0), stage.client.reserve(0)
     assert len(stage.orderer) == 0
-    accepted(NOTHING, None, False)
+    accepted(NOTHING, None)
     assert stage.life.state.taking
     with structlog.testing.capture_logs() as logs:
-        refused(NOTHING, None, True)
+        refused(REFUSED, None)
     assert [line["client"] for line in logs] == ["client:1"]
     assert stage.life.state.phase is Phase.CLOSING
 
@@ -61,8 +69,8 @@ async def test_an_answer_after_the_end_goes_nowhere(cause: Cause) -> None:
     stage = Answering()
     produced, unacknowledged, answered = stage.client.reserve(1), stage.client.reserve(0), stage.client.reserve_answer()
     stage.life.end(cause, client="client:1")
-    produced(NOTHING, b"1", False)
-    unacknowledged(NOTHING, None, True)
+    produced(NOTHING, b"1")
+    unacknowledged(REFUSED, None)
     answered(None)
     assert (stage.out, stage.life.state.over) == (b"", True)
 
@@ -74,10 +82,10 @@ async def test_one_is_alone_once_the_other_produce_requests_are_answered() -> No
     first, second = stage.client.reserve(1), stage.client.reserve(0)
     stage.client.reserve(1)
     stage.client.when_alone(lambda: told.append("alone"))
-    first(NOTHING, b"1", False)
+    first(NOTHING, b"1")
     await turns()
     assert told == []
-    second(NOTHING, None, False)
+    second(NOTHING, None)
     await turns()
     assert told == ["alone"]
     stage.client.when_alone(lambda: told.append("still"))

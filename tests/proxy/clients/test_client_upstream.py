@@ -80,9 +80,9 @@ class TestRequests:
     @in_loop
     async def test_a_slow_broker_holds_its_client(self) -> None:
         stage = Stage()
-        stage.upstream.upstream_paused(True)
+        stage.upstream.upstream_paused(paused=True)
         assert stage.life.state.holds == {HoldReason.BROKER_SLOW}
-        stage.upstream.upstream_paused(False)
+        stage.upstream.upstream_paused(paused=False)
         assert stage.life.state.taking
 
 

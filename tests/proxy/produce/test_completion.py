@@ -28,10 +28,10 @@ class Answered:
         self.completion.add_topic("ponds")
         self.slots = [self.completion.add_partition(partition) for partition in partitions]
 
-    def done(self, completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
+    def done(self, completion: ProduceCompletion, frame: bytes | None) -> None:
         assert completion is self.completion
         self.frames.append(frame)
-        self.refused.append(refused)
+        self.refused.append(completion.refused)
 
     def run(self, slot: int = 0, count: int = 1, moved: bool = False, first: int = 0, whole: bool = True) -> RecordRun:
         run = self.completion.add_run(slot, count, moved=moved, whole=whole)

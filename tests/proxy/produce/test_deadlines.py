@@ -32,7 +32,7 @@ class Watch:
         self.deadlines.add(completion)
         return completion
 
-    def answered(self, completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
+    def answered(self, completion: ProduceCompletion, frame: bytes | None) -> None:
         self.deadlines.remove(completion)
         self.done.append(completion)
 
@@ -80,7 +80,7 @@ async def test_one_timer_is_enough_whoever_sends_more_when_answered() -> None:
     watch.deadlines._loop = loop  # type: ignore[assignment]
     watch.add(0)
 
-    def answered(completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
+    def answered(completion: ProduceCompletion, frame: bytes | None) -> None:
         watch.deadlines.remove(completion)
         watch.add(0)
 

@@ -160,7 +160,7 @@ class TestRetry:
     @in_loop
     async def test_movable_records_without_another_broker_are_sent_back(self) -> None:
         dock = Dock()
-        dock.cluster.set_down(dock.cluster.nodes[1], True)
+        dock.cluster.set_down(dock.cluster.nodes[1], down=True)
         batch, _ = dock.merged(["a"], movable=True)
         dock.answer(batch, NOT_LEADER_OR_FOLLOWER)
         assert dock.queue(0).paused
@@ -285,7 +285,7 @@ class TestUnreachable:
         moved = fakes.append(dock.accumulator, dock.queue(0), null_key("n"), movable=True)
         fakes.append(dock.accumulator, dock.queue(0), keyed("k"))
         fakes.flush(dock.queue(0), dock.accumulator)
-        dock.cluster.set_down(dock.cluster.nodes[0], True)
+        dock.cluster.set_down(dock.cluster.nodes[0], down=True)
         dock.woken.clear()
         dock.delivery.unreachable(0)
         assert [fakes.values(batch) for batch in dock.queue(0).batches] == [["k"]]
