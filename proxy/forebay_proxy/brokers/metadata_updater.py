@@ -184,7 +184,7 @@ class MetadataUpdater:
         finally:
             if self._journal is not None:
                 asked = len(query.names) if query.names is not None else ALL
-                self._journal.metadata(asked, len(ids), query.creates, asked_at, size, len(response), error)
+                self._journal.metadata(asked, len(ids), asked_at, size, len(response), error, creates=query.creates)
         self._bytes_received.value += len(response)
         self._answered(query, parse_metadata_response(response, version), asked_at)
 

@@ -182,7 +182,7 @@ class Journal:
         )
 
     def metadata(
-        self, topics: int, ids: int, creates: bool, asked_at: float, request: int, response: int, error: str
+        self, topics: int, ids: int, asked_at: float, request: int, response: int, error: str, *, creates: bool
     ) -> None:
         """A Metadata request that was sent at `asked_at` has ended.
 
