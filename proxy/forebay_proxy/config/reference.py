@@ -193,7 +193,7 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
         "metadata.max.age.ms": Reference("Clients wait while brokers are asked.", _producer()),
         "metadata.soft.age.ms": Reference(
             "Topics are refreshed up to a fifth sooner, at random, so that those fetched together are not refreshed "
-            "together. At or above metadata.max.age.ms nothing is refreshed in the background.",
+            "together. Above metadata.max.age.ms it counts as that.",
         ),
         "metadata.max.idle.ms": Reference("Topics that nobody uses are not refreshed for ever.", _producer()),
         "metadata.max.topics": Reference("A topic that was dropped is asked for again when it is needed."),
