@@ -48,6 +48,7 @@ class ClientUpstream:
         self.corked = False
         self.advertised_host = ""
         self._life = life
+        self._state = life.state
         self._who = who
         self._gateway = gateway
         self._node_id = node_id
@@ -91,7 +92,7 @@ class ClientUpstream:
         on_answer: Callable[[bytes | None], None],
     ) -> None:
         """A Produce request of the proxy's; see produce.client.Client."""
-        if self._life.state.over:
+        if self._state.over:
             on_answer(None)
             return
         if acks == 0:
@@ -106,7 +107,7 @@ class ClientUpstream:
         """Write what was passed on."""
         if self._gathered:
             buffers, self._gathered = self._gathered, []
-            if not self._life.state.over:
+            if not self._state.over:
                 self._opened().write(buffers)
 
     def _opened(self) -> OpaqueConnection:
@@ -121,7 +122,7 @@ class ClientUpstream:
             await self._gateway.connect(self._node_id, opaque)
         except (OSError, UnicodeError) as error:  # the latter: a host name that cannot be one
             opaque.connection_lost(error)  # first: what is answered now still goes out
-            if not self._life.state.over:
+            if not self._state.over:
                 peer = self._life.peer
                 self._life.end(Cause.BROKER_UNREACHABLE, client=peer, node=self._node_id, error=str(error))
             return

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import pytest
 import structlog
 
@@ -14,8 +12,8 @@ from forebay_proxy.produce.completion import ProduceCompletion
 from tests.kit.event_loop import in_loop, turns
 from tests.proxy.clients.upstream_kit import Stage
 
-NOTHING = cast(ProduceCompletion, None)
-"""The connection does not look into it."""
+COMPLETION = ProduceCompletion(7, 1, 1, 1000, 0.0, lambda completion, frame, refused: None, ("10.0.0.1", None))
+"""The client does not look into it."""
 
 
 class Answering(Stage):
@@ -28,10 +26,10 @@ class Answering(Stage):
 async def test_answers_leave_in_the_order_of_their_places() -> None:
     stage = Answering()
     first, second, third = stage.client.reserve(1), stage.client.reserve_answer(), stage.client.reserve(-1)
-    third(NOTHING, b"3", False)
+    third(COMPLETION, b"3", False)
     second(b"2")
     assert stage.out == b""
-    first(NOTHING, b"1", False)
+    first(COMPLETION, b"1", False)
     assert stage.out == b"123"
 
 
@@ -40,10 +38,10 @@ async def test_records_without_acks_have_no_place_and_their_refusal_ends_the_cli
     stage = Answering()
     accepted, refused = stage.client.reserve(0), stage.client.reserve(0)
     assert len(stage.orderer) == 0
-    accepted(NOTHING, None, False)
+    accepted(COMPLETION, None, False)
     assert stage.life.state.taking
     with structlog.testing.capture_logs() as logs:
-        refused(NOTHING, None, True)
+        refused(COMPLETION, None, True)
     assert [line["client"] for line in logs] == ["client:1"]
     assert stage.life.state.phase is Phase.CLOSING
 
@@ -61,8 +59,8 @@ async def test_an_answer_after_the_end_goes_nowhere(cause: Cause) -> None:
     stage = Answering()
     produced, unacknowledged, answered = stage.client.reserve(1), stage.client.reserve(0), stage.client.reserve_answer()
     stage.life.end(cause, client="client:1")
-    produced(NOTHING, b"1", False)
-    unacknowledged(NOTHING, None, True)
+    produced(COMPLETION, b"1", False)
+    unacknowledged(COMPLETION, None, True)
     answered(None)
     assert (stage.out, stage.life.state.over) == (b"", True)
 
@@ -74,10 +72,10 @@ async def test_one_is_alone_once_the_other_produce_requests_are_answered() -> No
     first, second = stage.client.reserve(1), stage.client.reserve(0)
     stage.client.reserve(1)
     stage.client.when_alone(lambda: told.append("alone"))
-    first(NOTHING, b"1", False)
+    first(COMPLETION, b"1", False)
     await turns()
     assert told == []
-    second(NOTHING, None, False)
+    second(COMPLETION, None, False)
     await turns()
     assert told == ["alone"]
     stage.client.when_alone(lambda: told.append("still"))
