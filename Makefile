@@ -2,6 +2,7 @@
 # make pipeline-demo    the demo's traffic with the journal on, then all jobs of the pipeline (Java 17 too)
 # make test         everything: lint, unit tests pure and compiled, deploy checks, integration tests (see .ci/toolchain)
 # make lint | unit | compile-test | deploy-test | pipeline-test | integration | chaos-test    a part of it
+# make client-suites  clients' own test suites, directly and through Forebay (needs what make test needs; ten minutes)
 # make clean        remove what was built; distclean: downloads as well
 # make chaos        faults on a real cluster, each by itself, then pairs for CHAOS_SECONDS=1800: docs/reliability.md
 # make fuzz         bad bytes to every decoder and to the whole proxy, for FUZZ_SECONDS=600
@@ -66,6 +67,12 @@ pipeline-test: $(VENV)/.dev kit
 
 integration: $(VENV)/.dev kit
 	$(PYTEST) tests/integration
+
+# Clients' own test suites, directly and through Forebay, and the scenarios of integration with more clients.
+.PHONY: client-suites
+client-suites: $(VENV)/.dev kit
+	FOREBAY_TEST_ALL=1 $(PYTEST) tests/integration/parity
+	$(BIN)/python -m tests.clients
 
 # Each fault once and a few random pairs, four minutes.
 chaos-test: $(VENV)/.dev kit

@@ -152,7 +152,8 @@ async def _measured(count: int) -> dict[str, tuple[float, float]]:
     makers = {"a batch": _batch_row, "a choice": _choice_row, "a ledger's request (30 records)": _ledger_row}
     for name, maker in makers.items():
         kept = _Kept()
-        journal = Journal(kept, 0, Stats())
+        journal = Journal(0, Stats())
+        journal.start(kept)
         work = maker(journal)
         began = time.process_time()
         for number in range(count):
@@ -173,7 +174,7 @@ async def _measured(count: int) -> dict[str, tuple[float, float]]:
 def _topic() -> TopicQueues:
     """Three partitions, each with a batch of one record."""
     pool = BufferPool(1 << 25, 4096, 16_384)
-    accumulator = Accumulator(pool, 16_384, 262_144, lambda queue, batch: None)
+    accumulator = Accumulator(pool, 16_384, 262_144)
     topic = accumulator.topic("bench")
     accumulator.set_leaders(topic, [0, 0, 0], 0.0)
     data = encode_batch([Record(None, b"x" * 100)])
@@ -183,7 +184,7 @@ def _topic() -> TopicQueues:
     completion = ProduceCompletion(9, 1, 1, 1000, 0.0, lambda *_: None, ("127.0.0.1", "bench"))
     completion.add_topic("bench")
     for partition in range(3):
-        part = completion.add_part(completion.add_partition(partition), 1, False, True)
+        part = completion.add_part(completion.add_partition(partition), 1, moved=False, whole=True)
         accumulator.append(topic.queue(partition), Lane(1, 0, True), part, batch, 0.0)
     return topic
 
@@ -227,7 +228,7 @@ def _ledger_row(journal: Journal) -> Callable[[int], None]:
         entry = ledger.arrived(Client(), request, seen)  # type: ignore[arg-type]
         completion = ProduceCompletion(9, 1, 1, 1000, 0.0, lambda *_: None, None)
         completion.add_topic("bench")
-        part: Part = completion.add_part(completion.add_partition(0), 30, False, True)
+        part: Part = completion.add_part(completion.add_partition(0), 30, moved=False, whole=True)
         part.partition = number % 7
         entry.sorted(found)
         entry.appended(part, touched)

@@ -29,11 +29,11 @@ class Nobody:
 def merged(batches: Iterable[ClientBatch], codec: int = NONE, chunk_size: int = 64) -> ProducerBatch:
     """Small chunks, so that records lie across them."""
     pool = BufferPool(1 << 26, chunk_size, 1024)
-    merge = ProducerBatch(1, Lane(1, codec, False), 0, pool, 1 << 20, 1 << 24, 0.0)
+    merge = ProducerBatch(1, Lane(1, codec, movable=False), 0, pool, 1 << 20, 1 << 24, 0.0)
     for batch in batches:
         if merge.parts:
             assert merge.has_room(batch)
-        merge.append(Part(Nobody(), 0, batch.record_count, False, True), batch)
+        merge.append(Part(Nobody(), 0, batch.record_count, moved=False, whole=True), batch)
     return merge
 
 

@@ -234,7 +234,7 @@ def _merges(batch: ClientBatch, contents: list[tuple[object, ...]]) -> None:
     merge = merged([_FIRST[batch.codec]], batch.codec)
     if not merge.has_room(batch):
         return
-    merge.append(Part(Nobody(), 0, batch.record_count, False, True), batch)
+    merge.append(Part(Nobody(), 0, batch.record_count, moved=False, whole=True), batch)
     assert read_made(encoded(merge)) == _FIRST_CONTENTS + contents
     halves = [read_made(encoded(half)) for half in merge.halves((2, 3), 0.0)]
     assert halves == [_FIRST_CONTENTS, contents]

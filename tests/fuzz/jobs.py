@@ -23,7 +23,7 @@ MOST_FINDINGS: Final = 5
 UNGUIDED: Final = ("client", "broker")
 
 
-def run(name: str, seed: int, seconds: float, by_coverage: bool) -> Tally:
+def run(name: str, seed: int, seconds: float, *, by_coverage: bool) -> Tally:
     os.nice(5)
     if by_coverage and name not in UNGUIDED and available():
         return guided(name, seed, seconds, KEPT)

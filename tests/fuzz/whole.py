@@ -39,6 +39,8 @@ LINGERS: Final = (-1, 0, 5)
 
 
 class Client(asyncio.Protocol):
+    """A client's end of one connection; keeps all that it receives."""
+
     def __init__(self) -> None:
         self.received = bytearray()
         self.closed = False
@@ -99,7 +101,7 @@ class World:
             client_max_in_flight_requests=20,
         )
         self.app = App(settings, Stats(), rng=Random(1))
-        self.app._shared.handler.sorter._now_ms = lambda: message_sets.RECEIVED
+        self.app._handler.sorter._now_ms = lambda: message_sets.RECEIVED
         self.app._connections._clock = loop.time  # a default argument took the clock before it could be changed
 
     async def start(self) -> None:

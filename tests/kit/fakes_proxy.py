@@ -43,7 +43,7 @@ class FakeOwner:
 
 def accumulator(memory: int = 1 << 20) -> Accumulator:
     pool = BufferPool(memory, CHUNK, BATCH_SIZE)
-    return Accumulator(pool, BATCH_SIZE, BATCH_SIZE * 4, lambda queue, opened: None)
+    return Accumulator(pool, BATCH_SIZE, BATCH_SIZE * 4)
 
 
 def client_batch(records: list[Record], codec: int = 0) -> ClientBatch:
@@ -57,7 +57,7 @@ def append(
     to: Accumulator, queue: PartitionQueue, records: list[Record], movable: bool = False, whole: bool = True
 ) -> FakeOwner:
     owner = FakeOwner()
-    part = Part(owner, 0, len(records), False, whole)
+    part = Part(owner, 0, len(records), moved=False, whole=whole)
     to.append(queue, Lane(1, 0, movable), part, client_batch(records), 0.0)
     return owner
 

@@ -25,12 +25,12 @@ class Bench:
         self.now = 0.0
         self.pool = BufferPool(memory, chunk, batch_size)
         self.opened: list[tuple[PartitionQueue, ProducerBatch, int]] = []
-        self.accumulator = Accumulator(
-            self.pool, batch_size, max_size, lambda queue, batch: self.opened.append((queue, batch, batch.number))
-        )
+        self.accumulator = Accumulator(self.pool, batch_size, max_size)
         self.announced: list[int] = []
         """Brokers whose sender was told to look, in order."""
-        self.accumulator.on_ready = self.announced.append
+        self.accumulator.observe(
+            opened=lambda queue, batch: self.opened.append((queue, batch, batch.number)), ready=self.announced.append
+        )
         self.topic = self.accumulator.topic("topic")
         self.lead(*range(1, partitions + 1))
 
@@ -75,10 +75,10 @@ class Bench:
     def complete(self, partition: int, batch: ProducerBatch) -> None:
         self.accumulator.completed(self.queue(partition), batch, self.now)
 
-    def back(self, partition: int, batch: ProducerBatch, paused: bool = False) -> None:
+    def back(self, partition: int, batch: ProducerBatch, *, paused: bool = False) -> None:
         """The batch was not taken by its broker and waits for another try."""
         self.accumulator.landed(self.queue(partition), batch)
-        self.accumulator.send_back(self.queue(partition), (batch,), paused, self.now)
+        self.accumulator.send_back(self.queue(partition), (batch,), self.now, paused=paused)
 
     def send_all(self, leader: int) -> list[list[bytes | None]]:
         """Everything that leaves for `leader`, one batch after another, each acknowledged before the next."""

@@ -44,6 +44,8 @@ class Request(NamedTuple):
 
 
 class AccumulatorMachine(RuleBasedStateMachine):
+    """Everything that may happen to an accumulator, in any order; invariants hold after every step."""
+
     def __init__(self) -> None:
         super().__init__()
         self.bench = Bench(PARTITIONS, memory=40 * 64, chunk=64, batch_size=256, max_size=1024)
@@ -191,9 +193,9 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self._away())
     @rule(data=st.data(), paused=st.booleans())
-    def sent_back(self, data: st.DataObject, paused: bool) -> None:
+    def sent_back(self, data: st.DataObject, *, paused: bool) -> None:
         queue, batch = self._draw_away(data)
-        self.bench.back(queue.index, batch, paused)
+        self.bench.back(queue.index, batch, paused=paused)
         if paused:
             self.paused.add(queue.index)
 
@@ -230,6 +232,12 @@ class AccumulatorMachine(RuleBasedStateMachine):
             first = queue.first_ready()
             if first is not None and queue.in_flight is None and not queue.paused:
                 assert not first.abandoned
+
+    @rule()
+    def what_is_done_is_dropped(self) -> None:
+        self.accumulator.drop_done(self.bench.now)
+        for queue in self.queues:
+            assert not any(part.owner.done for batch in queue.batches for part in batch.parts)
 
     @rule(partition=st.integers(0, PARTITIONS - 1))
     def partition_is_gone(self, partition: int) -> None:

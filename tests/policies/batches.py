@@ -24,6 +24,8 @@ Buffers = Iterable[bytes | memoryview]
 
 
 class Record(NamedTuple):
+    """A record as aiokafka reads it. Timestamp in ms."""
+
     offset: int
     timestamp: int
     key: bytes | None

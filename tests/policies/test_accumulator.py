@@ -30,7 +30,7 @@ def test_a_batch_is_adopted_only_while_it_is_alone() -> None:
 @pytest.mark.parametrize("codec", range(1, len(compression.NAMES)))
 def test_behind_a_backlog_compressed_batches_are_merged_in_the_lanes_codec(codec: int) -> None:
     bench = Bench()
-    lane = Lane(1, codec, True)
+    lane = Lane(1, codec, movable=True)
     for value in (b"a" * 500, b"b" * 500, b"c" * 500):
         bench.put(0, value, lane=lane)
 
@@ -117,7 +117,7 @@ def test_each_new_batch_is_told_once_with_a_number_of_its_own() -> None:
 def test_a_batch_due_when_it_opens_is_ready_with_its_first_record() -> None:
     """linger.ms=0."""
     bench = Bench()
-    bench.accumulator._opened = lambda queue, batch: setattr(batch, "due", True)
+    bench.accumulator.observe(opened=lambda queue, batch: setattr(batch, "due", True), ready=lambda leader: None)
     bench.append(0, b"a")
 
     assert bench.send_all(1) == [[b"a"]]
@@ -219,7 +219,7 @@ def test_loads_count_what_waits_and_what_is_away() -> None:
 
 def test_loads_follow_a_compressed_batch_that_is_opened_up() -> None:
     bench = Bench()
-    lane = Lane(1, compression.GZIP, True)
+    lane = Lane(1, compression.GZIP, movable=True)
     bench.put(0, bytes(50_000), lane=lane)
     assert 0 < bench.topic.loads()[0] < 1000
 

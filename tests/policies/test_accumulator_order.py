@@ -181,7 +181,7 @@ def test_a_partition_that_pauses_while_it_was_ready_is_not_drained() -> None:
     bench.put(0, b"b", lane=KEPT)
     assert bench.accumulator.has_ready(1)
 
-    bench.accumulator.send_back(bench.queue(0), (away,), True, bench.now)
+    bench.accumulator.send_back(bench.queue(0), (away,), bench.now, paused=True)
 
     assert not bench.accumulator.has_ready(1)
     assert bench.drain(1) == []
@@ -202,13 +202,62 @@ def test_the_end_of_a_backoff_with_nothing_left_does_nothing() -> None:
     bench.assert_empty()
 
 
+# What its client was told of already
+
+
+@pytest.mark.parametrize("codec", [compression.NONE, compression.ZSTD])
+@pytest.mark.parametrize("done", ["a", "b", "d", "ad", "bc", "abd"])
+def test_what_was_told_as_failed_before_it_left_never_leaves(codec: int, done: str) -> None:
+    bench = Bench(partitions=1)
+    lane = Lane(1, codec, False)
+    bench.put(0, b"away", lane=lane)
+    bench.drain_one(1)
+    owners = {value: FakeOwner() for value in "abcd"}
+    parts = [bench.append(0, value.encode(), value.encode() * 2, lane=lane, owner=owners[value]) for value in "abcd"]
+    for value in done:
+        owners[value].done = True
+
+    bench.accumulator.drop_done(bench.now)
+    bench.put(0, b"e", lane=lane)
+
+    left = [value for value in "abcd" if value not in done]
+    assert [part.first for part in parts if part.owner in [owners[value] for value in left]] == [
+        2 * number for number in range(len(left))
+    ]
+    assert bench.topic.loads()[0] == bench.accumulator.in_flight_bytes + sum(b.size for b in bench.queue(0).batches)
+    away = bench.queue(0).in_flight
+    assert away is not None
+    bench.complete(0, away)
+    assert [v for values in bench.send_all(1) for v in values] == [
+        v for value in left for v in (value.encode(), value.encode() * 2)
+    ] + [b"e"]
+    bench.assert_empty()
+
+
+def test_a_batch_of_which_all_is_told_gives_its_memory_to_who_waits() -> None:
+    bench = Bench(partitions=1, memory=8 * KIB)
+    owner = FakeOwner()
+    bench.append(0, b"a" * 6 * KIB, lane=KEPT, owner=owner)
+
+    def granted() -> None:
+        bench.put(0, b"next", lane=KEPT)
+
+    bench.pool.wait(6 * KIB, granted)
+    owner.done = True
+
+    bench.accumulator.drop_done(bench.now)
+
+    assert bench.send_all(1) == [[b"next"]]
+    bench.assert_empty()
+
+
 # Halves
 
 
 @pytest.mark.parametrize("codec", [compression.NONE, compression.ZSTD])
 def test_halves_take_the_place_of_what_was_refused(codec: int) -> None:
     bench = Bench(partitions=1)
-    lane = Lane(1, codec, False)
+    lane = Lane(1, codec, movable=False)
     parts = [bench.append(0, value, lane=lane) for value in (b"a", b"b", b"c")]
     bench.flush()
     refused = bench.drain_one(1)

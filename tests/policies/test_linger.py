@@ -12,7 +12,7 @@ from tests.policies.batches import MOVABLE, client_batch, part_of, sent
 
 
 @pytest.mark.parametrize(("linger_ms", "adaptive", "delay"), [(-1, True, 0.0), (0, False, 0.0), (5, False, 0.005)])
-def test_linger_ms(linger_ms: int, adaptive: bool, delay: float) -> None:
+def test_linger_ms(*, linger_ms: int, adaptive: bool, delay: float) -> None:
     linger = Linger(linger_ms)
 
     assert linger.adaptive is adaptive
@@ -32,7 +32,8 @@ class EventLoop:
 
     def __init__(self) -> None:
         self.pool = BufferPool(1 << 20, 4096, 16384)
-        self.accumulator = Accumulator(self.pool, 16384, 262144, self._opened)
+        self.accumulator = Accumulator(self.pool, 16384, 262144)
+        self.accumulator.observe(opened=self._opened, ready=lambda leader: None)
         self.topic = self.accumulator.topic("topic")
         self.accumulator.set_leaders(self.topic, [1], 0.0)
         self.queue = self.topic.queue(0)

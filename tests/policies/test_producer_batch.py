@@ -33,7 +33,7 @@ def make(
     max_size: int = 256 * KIB,
 ) -> ProducerBatch:
     pool = pool or BufferPool(1024 * KIB, 4 * KIB, 16 * KIB)
-    return ProducerBatch(7, Lane(1, codec, True), 3, pool, ready_size, max_size, 5.0)
+    return ProducerBatch(7, Lane(1, codec, movable=True), 3, pool, ready_size, max_size, 5.0)
 
 
 def add(batch: ProducerBatch, came: ClientBatch, owner: FakeOwner | None = None) -> Part:
@@ -96,7 +96,7 @@ def test_a_part_split_off_is_written_anew_and_compressed(codec: int) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("first_split_off", [False, True])
-def test_a_second_part_makes_one_batch_of_both_in_the_lanes_codec(codec: int, first_split_off: bool) -> None:
+def test_a_second_part_makes_one_batch_of_both_in_the_lanes_codec(codec: int, *, first_split_off: bool) -> None:
     batch = make(codec)
     first = client_batch(b"a", b"b" * 5000, codec=codec, timestamps=[1000, 990], key=b"k")
     second = client_batch(b"c" * 3000, b"d", codec=codec, timestamps=[400, 70_000], headers=[("h", b"1")])
@@ -288,7 +288,7 @@ def test_no_room_for_records_of_another_age_of_the_world() -> None:
 
 
 @pytest.mark.parametrize(("size", "ready"), [(16 * KIB - 1, False), (16 * KIB, True)])
-def test_ready_at_batch_size_to_the_byte(size: int, ready: bool) -> None:
+def test_ready_at_batch_size_to_the_byte(size: int, *, ready: bool) -> None:
     batch = make()
     add(batch, sized(size))
 

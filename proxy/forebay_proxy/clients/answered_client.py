@@ -16,7 +16,7 @@ from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.client_upstream import ClientUpstream
 from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
-from forebay_proxy.clients.metadata_handler import Told
+from forebay_proxy.clients.metadata_handler import LastAnswer
 from forebay_proxy.clients.response_orderer import ResponseOrderer
 from forebay_proxy.produce.completion import OnDone, ProduceCompletion
 
@@ -36,7 +36,7 @@ class AnsweredClient:
     ) -> None:
         self.number = next(_numbers)
         self.host = ""
-        self.told: Told | None = None
+        self.told: LastAnswer | None = None
         self._life = life
         self._state = life.state
         self._orderer = orderer

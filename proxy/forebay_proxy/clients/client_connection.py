@@ -56,7 +56,6 @@ class Shared:
     """What all client connections of a process share."""
 
     gateway: Gateway
-    places: ConnectionLimits
     handler: ProduceHandler
     metadata: MetadataHandler
     metrics: TrafficMetrics
@@ -74,8 +73,9 @@ class ClientConnection(asyncio.Protocol):
     `node_id` is the broker that the listener stands for; None for the bootstrap listener.
     """
 
-    def __init__(self, shared: Shared, node_id: int | None) -> None:
+    def __init__(self, shared: Shared, limits: ConnectionLimits, node_id: int | None) -> None:
         self._shared = shared
+        self._limits = limits
         self.node_id = node_id
         self.last_active = monotonic()
         self.received = 0
@@ -102,7 +102,7 @@ class ClientConnection(asyncio.Protocol):
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
         self._shared.metrics.opened(self.node_id)
         self._life.begin(cast(asyncio.Transport, transport), self.peer)  # uvloop's own class, of the same interface
-        if not self._shared.places.admits(self):
+        if not self._limits.admits(self):
             self._life.end(Cause.NOT_ADMITTED)
 
     def data_received(self, data: bytes) -> None:
@@ -281,7 +281,7 @@ class ClientConnection(asyncio.Protocol):
         self._shared.intake.arrived(self)
         self._shared.metrics.closed(self.node_id)
         self._who.gone()
-        self._shared.places.gone(self)
+        self._limits.gone(self)
 
     def stalled(self) -> None:
         self._life.end(Cause.STALLED, client=self.peer)

@@ -31,7 +31,7 @@ GIVES_WAY_S: Final = 10.0
 class ConnectionRegistry:
     """Never more than `most` connections, nor more than `max.connections.per.ip` from one address.
 
-    `make(node id or None)` makes the protocol of one that is let in.
+    `make(registry, node id or None)` makes the protocol of one that is let in.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class ConnectionRegistry:
         intake: Intake,
         metrics: TrafficMetrics,
         log: RateLimited,
-        make: Callable[[int | None], ClientConnection],
+        make: Callable[[ConnectionRegistry, int | None], ClientConnection],
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.most = most
-        self.on_empty: Callable[[], None] = lambda: None
+        self._empty = asyncio.Event()
         self._per_ip = settings.max_connections_per_ip
         self._idle = settings.connections_max_idle_ms / 1000
         self._upstream_idle = settings.upstream_max_idle_ms / 1000
@@ -71,7 +71,7 @@ class ConnectionRegistry:
         if self._closed or (len(self._all) >= self.most and not self._make_room(self._clock())):
             self._refuse("max_connections", "too many connections, closing a new one", most=self.most)
             return _Closing()
-        connection = self._make(node_id)
+        connection = self._make(self, node_id)
         self._all.add(connection)
         return connection
 
@@ -94,7 +94,13 @@ class ConnectionRegistry:
         if not self._of_ip[connection.host]:
             del self._of_ip[connection.host]
         if not self._all:
-            self.on_empty()
+            self._empty.set()
+
+    async def all_gone(self) -> None:
+        """Returns once there is no connection left."""
+        while self._all:
+            self._empty.clear()
+            await self._empty.wait()
 
     def close(self) -> None:
         """Let nobody in any more."""
@@ -108,6 +114,7 @@ class ConnectionRegistry:
             ticks += 1
             self._intake.tick(self._clock())
             if ticks % SWEEP_EVERY == 0:
+                self._log.flush()
                 self.sweep(self._clock())
 
     def sweep(self, now: float) -> None:

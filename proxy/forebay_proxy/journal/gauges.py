@@ -1,4 +1,4 @@
-"""How a process stands, once a second, as a row of the journal: read from its metrics."""
+"""The journal's gauge row: the state of a process, read from its metrics."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from forebay_proxy.metrics.registry import Stats
 
 
 def gauge_row(journal: Journal, stats: Stats) -> GaugeRow:
+    """The state of the process that `journal` and `stats` belong to. KeyError until all its gauges are registered."""
+
     def now(name: str, **labels: str) -> int:
         return int(stats.value(f"forebay_{name}", **labels))
 

@@ -130,12 +130,12 @@ class ProduceCompletion:
         self.fates.append(fate)
         return len(self.fates) - 1
 
-    def add_part(self, slot: int, record_count: int, moved: bool, whole: bool) -> Part:
+    def add_part(self, slot: int, record_count: int, *, moved: bool, whole: bool) -> Part:
         """A part of the partition at `slot`. `whole`: its record numbers are the client's."""
         fate = self.fates[slot]
         fate.parts += 1
         self.open_parts += 1
-        return Part(self, slot, record_count, moved, whole)
+        return Part(self, slot, record_count, moved=moved, whole=whole)
 
     def all_added(self) -> None:
         """Nothing is answered before: an early refusal must not answer alone."""

@@ -37,7 +37,8 @@ _FATES: Final[Mapping[Verdict, BatchFate]] = {
 
 
 class Delivery:
-    """See the module. `leader_changed` is told (topic, partition, and leader and epoch where the broker named them)."""
+    """See the module. `leader_changed` is told (topic, partition, and leader and epoch where the broker named them),
+    `acknowledged` how many seconds a batch of the partition took from its opening on."""
 
     def __init__(
         self,
@@ -45,12 +46,15 @@ class Delivery:
         settings: Settings,
         stats: Stats,
         leader_changed: Callable[[str, int, tuple[int, int] | None], None],
+        acknowledged: Callable[[PartitionQueue, float], None],
         rng: Random,
+        journal: Journal | None = None,
     ) -> None:
         self._accumulator = accumulator
         self._backoff = settings.retry_backoff_ms / 1000
         self._backoff_max = settings.retry_backoff_max_ms / 1000
         self._leader_changed = leader_changed
+        self._acknowledged = acknowledged
         self._rng = rng
         self._loop = asyncio.get_running_loop()
         self._latency = stats.histogram("forebay_produce_latency_ms")
@@ -60,21 +64,20 @@ class Delivery:
         }
         self._broker_errors = stats.counter("forebay_errors_total", side="upstream", kind="answered")
         self._unknown = stats.counter("forebay_errors_total", side="upstream", kind="outcome_unknown")
-        self.journal: Journal | None = None
-        self.acknowledged_hook: Callable[[PartitionQueue, float], None] | None = None
+        self._journal = journal
 
     def answered(self, queue: PartitionQueue, batch: ProducerBatch, response: PartitionResponse) -> None:
         verdict = retry.judge(response.error_code, response.base_offset, len(batch.parts))
         now = monotonic()
-        if self.journal is not None:
-            self.journal.batch(queue, batch, now, _FATES[verdict], response.error_code, response.base_offset)
+        if self._journal is not None:
+            self._journal.batch(queue, batch, now, _FATES[verdict], response.error_code, response.base_offset)
         if verdict is Verdict.ACKNOWLEDGED:
             seconds = now - batch.opened_at
             self._latency.observe(seconds * 1000)
             self._acknowledge(batch, response)
             self._finish(queue, batch, now)
-            if self.acknowledged_hook is not None and not batch.tries:  # else it tells of what failed before
-                self.acknowledged_hook(queue, seconds)
+            if not batch.tries:  # else it tells of what failed before
+                self._acknowledged(queue, seconds)
         elif verdict is Verdict.RETRY:
             self._retry(queue, batch, response, now)
         elif verdict is Verdict.UNKNOWN:
@@ -109,9 +112,9 @@ class Delivery:
     def lost(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """The connection ended after the batch was written: it may be appended. Another attempt is the client's."""
         self._unknown.value += 1
-        if self.journal is not None:
+        if self._journal is not None:
             code = error_codes.REQUEST_TIMED_OUT
-            self.journal.batch(queue, batch, monotonic(), "unknown", code, -1)
+            self._journal.batch(queue, batch, monotonic(), "unknown", code, -1)
         self.fail(
             queue, batch, error_codes.REQUEST_TIMED_OUT, "the connection to the broker was lost before it answered"
         )
@@ -161,7 +164,7 @@ class Delivery:
             return
         self._retries["backoff"].value += 1
         self._accumulator.landed(queue, batch)
-        self._accumulator.send_back(queue, (batch,), True, now)
+        self._accumulator.send_back(queue, (batch,), now, paused=True)
         pause = retry.backoff(batch.tries - 1, self._backoff, self._backoff_max, self._rng)
         self._loop.call_later(pause, self._resume, queue)
 

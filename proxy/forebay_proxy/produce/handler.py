@@ -127,7 +127,7 @@ class ProduceHandler:
             partitioner.on_new_batch(topic, partition)
         queue = topic.queue(partition)
         moved = partition != touched.partition
-        part = completion.add_part(touched.slot, batch.record_count, moved, touched.whole)
+        part = completion.add_part(touched.slot, batch.record_count, moved=moved, whole=touched.whole)
         part.partition = partition
         (self._moved if moved else self._kept).value += batch.record_count
         self.accumulator.append(queue, lane, part, batch, now)
@@ -281,7 +281,7 @@ class Arrival:
             return
         parts: dict[tuple[str, int], list[Part]] = {}
         for entry in untouched:
-            part = completion.add_part(entry.slot, 0, False, True)
+            part = completion.add_part(entry.slot, 0, moved=False, whole=True)
             parts.setdefault((entry.topic, entry.partition), []).append(part)
 
         def answered(answer: bytes | None) -> None:

@@ -122,18 +122,25 @@ class Sorted:
 
 
 class Sorter:
-    """See the module. `is_internal` knows topics that the brokers call internal; `now_ms` is the time of day."""
+    """See the module. `is_internal` knows topics that the brokers call internal, `has_choice` those with more than one
+    partition; `now_ms` is the time of day.
+
+    Where there is no choice nothing moves: records without a key stay in order with all others of their client, since
+    topics of one partition are what a total order is had by.
+    """
 
     def __init__(
         self,
         eligibility: Eligibility,
         is_internal: Callable[[str], bool],
+        has_choice: Callable[[str], bool],
         max_decompressed: int,
         stats: Stats,
         now_ms: Callable[[], int] = time_of_day,
     ) -> None:
         self._eligibility = eligibility
         self._is_internal = is_internal
+        self._has_choice = has_choice
         self._max_decompressed = max_decompressed
         self._batches = {r: stats.counter("forebay_batches_in_total", reason=r.value) for r in Reason}
         self._records_untouched = stats.counter("forebay_records_total", fate="untouched")
@@ -147,7 +154,7 @@ class Sorter:
         old = request.version < RECORD_BATCHES_FROM
         found = []
         for name, partitions in request.topics:
-            topic_reason = whole or self._eligibility.topic(name, self._is_internal(name))
+            topic_reason = whole or self._eligibility.topic(name, internal=self._is_internal(name))
             if len(name) > LONGEST_NAME:
                 topic_reason = topic_reason or Reason.NO_METADATA
             for partition, start, end in partitions:
@@ -212,7 +219,9 @@ class Sorter:
             return entry.reason
         out.size += len(batch.section)
         reason = key_reason(batch.null_keys, batch.record_count - batch.null_keys)
-        if reason is Reason.MIXED:
+        if reason is not Reason.KEYED and not self._has_choice(name):
+            out.touched.append(Touched(slot, name, partition, batch, False, True))
+        elif reason is Reason.MIXED:
             keyed, null_key = split_by_key(batch)
             out.touched.append(Touched(slot, name, partition, keyed, False, False))
             out.touched.append(Touched(slot, name, partition, null_key, True, False))

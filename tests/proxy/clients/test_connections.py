@@ -52,7 +52,7 @@ class Dock:
             Intake(-1, 1.0),
             TrafficMetrics(self.stats),
             RateLimited(get_logger()),
-            lambda node_id: cast(ClientConnection, FakeConnection(self)),
+            lambda connections, node_id: cast(ClientConnection, FakeConnection(self)),
             lambda: self.now,
         )
 

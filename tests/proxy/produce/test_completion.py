@@ -34,7 +34,7 @@ class Answered:
         self.refused.append(refused)
 
     def part(self, slot: int = 0, count: int = 1, moved: bool = False, first: int = 0, whole: bool = True) -> Part:
-        part = self.completion.add_part(slot, count, moved, whole)
+        part = self.completion.add_part(slot, count, moved=moved, whole=whole)
         part.first = first
         return part
 

@@ -22,7 +22,7 @@ class Desk:
     def __init__(self) -> None:
         self.stats = Stats()
         eligibility = Eligibility(("*",), ("raw*",), ("*",), CHOOSE_PARTITIONS_THEMSELVES)
-        self.sorter = Sorter(eligibility, lambda name: name == "inner", CAP, self.stats)
+        self.sorter = Sorter(eligibility, lambda name: name == "inner", lambda name: name != "single", CAP, self.stats)
 
     def sort(self, *batches: Batches) -> Sorted:
         frame = produce(1, *batches)[4:]
@@ -112,6 +112,14 @@ class TestTouched:
         assert records(kept.batch) == keyed("a", "c")
         assert records(free.batch) == null_key("b", "d")
         assert desk.reasons() == {"mixed": 1}
+
+
+class TestOfOnePartition:
+    @pytest.mark.parametrize("records_", [null_key("a", "b"), keyed("a"), MIXED])
+    def test_nothing_moves_and_nothing_is_split(self, records_: list[Record]) -> None:
+        (touched,) = Desk().sort(("single", 0, batch(records_))).touched
+        assert (touched.movable, touched.whole) == (False, True)
+        assert records(touched.batch) == records_
 
 
 class TestLeftToTheBroker:
