@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
 from forebay_codecs.apis import APIS, PRODUCE, SASL_HANDSHAKE, Api
 from forebay_codecs.errors import Malformed
@@ -20,11 +21,24 @@ from forebay_policies.hold_reason import HoldReason
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
-from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.opaque_connection import Expected, OpaqueConnection
 from forebay_proxy.clients.response_orderer import ResponseOrderer
 
 _PRODUCE = APIS[PRODUCE]
+
+
+class Brokers(Protocol):
+    """What is asked of the gateway, as its methods say."""
+
+    def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int] | None: ...
+
+    async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> None: ...
+
+    def takes(self, api_key: int, version: int) -> bool: ...
+
+    def produce_answered(self, response: bytes, version: int) -> None: ...
+
+    def topics_changed(self) -> None: ...
 
 
 class ClientUpstream:
@@ -40,7 +54,7 @@ class ClientUpstream:
         life: ConnectionLife,
         orderer: ResponseOrderer,
         who: ClientIdentity,
-        gateway: Gateway,
+        gateway: Brokers,
         node_id: int | None,
     ) -> None:
         self.orderer = orderer
