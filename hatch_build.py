@@ -46,6 +46,7 @@ HOT = (
     "proxy/forebay_proxy/clients/client_connection.py",
     "proxy/forebay_proxy/clients/client_identity.py",
     "proxy/forebay_proxy/clients/client_upstream.py",
+    "proxy/forebay_proxy/clients/connection_life.py",
     "proxy/forebay_proxy/clients/connection_state.py",
     "proxy/forebay_proxy/clients/gateway.py",
     "proxy/forebay_proxy/clients/opaque_connection.py",
