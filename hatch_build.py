@@ -42,8 +42,11 @@ HOT = (
     "policies/forebay_policies/metadata_cache.py",
     "policies/forebay_policies/producer_batch.py",
     "proxy/forebay_proxy/brokers/upstream_connection.py",
+    "proxy/forebay_proxy/clients/answered_client.py",
     "proxy/forebay_proxy/clients/client_connection.py",
     "proxy/forebay_proxy/clients/client_identity.py",
+    "proxy/forebay_proxy/clients/client_upstream.py",
+    "proxy/forebay_proxy/clients/connection_state.py",
     "proxy/forebay_proxy/clients/gateway.py",
     "proxy/forebay_proxy/clients/opaque_connection.py",
     "proxy/forebay_proxy/clients/request_router.py",
@@ -54,7 +57,7 @@ HOT = (
     "proxy/forebay_proxy/produce/delivery.py",
     "proxy/forebay_proxy/produce/handler.py",
     "proxy/forebay_proxy/produce/ledger.py",
-    "proxy/forebay_proxy/produce/sorting.py",
+    "proxy/forebay_proxy/produce/classifier.py",
 )
 
 
@@ -86,7 +89,10 @@ def compile_hot(target: Path, scratch: Path) -> list[Path]:
                 *HOT,
             ],
             opt_level="3",
-            separate=True,
+            debug_level="0",
+            # One library a folder: the compiler reads mypyc's own C once for each of them, not once for each module,
+            # which is more than half of its work; and the folders are compiled side by side.
+            separate=[([name for name in HOT if name.startswith(f"{it}/")], f"forebay_{it}") for it in FOLDERS],
             target_dir=str(scratch),
         )
         command = Distribution({"name": "forebay", "ext_modules": extensions}).get_command_obj("build_ext")

@@ -187,9 +187,9 @@ def _unlz4(data: bytes, limit: int) -> bytes:
     frame = lz4.frame.LZ4FrameDecompressor()
     # The decompressor allocates all it may return up front, and allocating 64 MiB takes longer than reading a small
     # batch. lz4 expands at most 255 to 1.
-    most = min(limit, 255 * len(data))
+    max_size = min(limit, 255 * len(data))
     try:
-        out: bytes = frame.decompress(data, most + 1)
+        out: bytes = frame.decompress(data, max_size + 1)
     except RuntimeError as error:
         raise Malformed(f"lz4: {error}") from error
     if len(out) > limit:

@@ -15,11 +15,11 @@ Sources: Kafka's FetchResponse.json (v16 to v18 are laid out alike), KIP-951, KI
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Final, TypeAlias
+from typing import Final
 
 from forebay_codecs.addresses import NODE_ENDPOINTS_TAG, Translate, rewrite_node_endpoints
 from forebay_codecs.errors import Malformed
-from forebay_codecs.primitives import Reader, Writer
+from forebay_codecs.primitives import Buffer, Reader, Writer
 
 NAMES_BROKERS_FROM: Final = 16
 """The first version with NodeEndpoints. Older responses need no filter."""
@@ -29,8 +29,6 @@ MAX_HELD: Final = 1 << 20
 
 PADDING_TAG: Final = 10_000
 """Far above Kafka's own tagged fields, which are numbered from 0; two bytes as a varint."""
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class FetchResponseFilter:

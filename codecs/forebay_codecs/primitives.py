@@ -12,11 +12,14 @@ Types: https://kafka.apache.org/protocol.html#protocol_types
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, TypeAlias
 
 from librt.strings import read_i16_be, read_i32_be, read_i64_be
 
 from forebay_codecs.errors import Malformed
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""Bytes on their way, cut but not copied."""
 
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
@@ -158,7 +161,7 @@ class Writer:
     def getvalue(self) -> bytes:
         return bytes(self.out)
 
-    def raw(self, data: bytes | bytearray | memoryview) -> None:
+    def raw(self, data: Buffer) -> None:
         """Append bytes that are encoded already."""
         self.out += data
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from forebay_codecs.errors import Malformed
 from forebay_codecs.header import begin_request, read_client_id
-from forebay_codecs.primitives import Reader, Writer
+from forebay_codecs.primitives import Buffer, Reader, Writer
 
 API_KEY: Final = 0
 MIN_VERSION: Final = 0
@@ -99,14 +99,14 @@ def encode(
     client_id: str | None,
     acks: int,
     timeout_ms: int,
-    topics: Sequence[tuple[str, Sequence[tuple[int, int, Sequence[bytes | bytearray | memoryview]]]]],
-) -> list[bytes | bytearray | memoryview]:
+    topics: Sequence[tuple[str, Sequence[tuple[int, int, Sequence[Buffer]]]]],
+) -> list[Buffer]:
     """A whole frame of v3 or later, size prefix included, as buffers to be written in order.
 
     `topics` is [(name, [(partition, size of its records in bytes, buffers that hold them)])].
     """
     flexible = version >= FLEXIBLE_FROM
-    out: list[bytes | bytearray | memoryview] = []
+    out: list[Buffer] = []
     total = 0
     writer = begin_request(API_KEY, version, correlation_id, client_id, flexible=flexible)
     writer.nullable_string(None, flexible)

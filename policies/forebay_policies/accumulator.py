@@ -20,9 +20,12 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from forebay_codecs.record_batch import ClientBatch
 from forebay_policies.buffer_pool import BufferPool
-from forebay_policies.producer_batch import Lane, Part, ProducerBatch
+from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 
 NO_LEADER = -1
+
+OnOpened = Callable[["PartitionQueue", ProducerBatch], None]
+OnReady = Callable[[int], None]
 
 _MAX_SKIPPED = 32
 """A request is sent once this many partitions did not fit: with thousands ready, searching on costs more than it gains.
@@ -99,29 +102,36 @@ class TopicQueues:
             self._loads.pop(queue.index, None)
 
 
+def _nobody_flushes(queue: PartitionQueue, batch: ProducerBatch) -> None:
+    """Before anybody observes."""
+
+
+def _nobody_sends(leader: int) -> None:
+    """Before anybody observes."""
+
+
 class Accumulator:
     """Keeps every appended record in exactly one batch until its fate is known; sends in the order of rules 1 and 2.
 
-    `opened` is told of each new batch, so that its flush can be scheduled.
+    Whoever sends what is in it calls `observe` before the first append.
     """
 
-    def __init__(
-        self,
-        pool: BufferPool,
-        batch_size: int,
-        batch_max_size: int,
-        opened: Callable[[PartitionQueue, ProducerBatch], None],
-    ) -> None:
+    def __init__(self, pool: BufferPool, batch_size: int, batch_max_size: int) -> None:
         self.pool = pool
         self.topics: dict[str, TopicQueues] = {}
-        self.on_ready: Callable[[int], None] = lambda leader: None
-        """Told whenever a partition becomes ready for its leader: whoever sends to that broker must look."""
         self.in_flight_bytes = 0
         self._batch_size = batch_size
         self._batch_max_size = batch_max_size
-        self._opened = opened
+        self._on_opened: OnOpened = _nobody_flushes
+        self._on_ready: OnReady = _nobody_sends
         self._numbers = 0
         self._ready: dict[int, dict[PartitionQueue, None]] = {}
+
+    def observe(self, *, opened: OnOpened, ready: OnReady) -> None:
+        """`opened` is told of each new batch, to schedule its flush; `ready`, each time a partition becomes ready,
+        of the leader whose sender must look."""
+        self._on_opened = opened
+        self._on_ready = ready
 
     # What goes in
 
@@ -137,37 +147,37 @@ class Accumulator:
         open_batch = queue.open.get(lane)
         return open_batch is not None and open_batch.has_room(batch)
 
-    def append(self, queue: PartitionQueue, lane: Lane, part: Part, batch: ClientBatch, now: float) -> None:
+    def append(self, queue: PartitionQueue, lane: Lane, run: RecordRun, batch: ClientBatch, now: float) -> None:
         """Add checked records to the partition's batch in `lane`. The caller has made sure that the pool has room."""
         current = queue.open.get(lane)
         if current is not None and not (
-            current.has_room(batch) and (lane.movable or _keeps_order(queue, current, part.owner.client))
+            current.has_room(batch) and (lane.movable or _keeps_order(queue, current, run.owner.client))
         ):
             current.closed = True
             del queue.open[lane]
             current = None
         if not lane.movable:
-            _close_others(queue, lane, part.owner.client)
+            _close_others(queue, lane, run.owner.client)
         if current is not None:
             before = current.size
-            current.append(part, batch)
+            current.append(run, batch)
             queue.topic.add_load(queue, current.size - before)
         else:
             current = self._new_batch(lane, queue.index, now)
-            current.append(part, batch)
+            current.append(run, batch)
             queue.batches.append(current)
             queue.open[lane] = current
             queue.topic.add_load(queue, current.size)
-            self._opened(queue, current)
+            self._on_opened(queue, current)
         if current.closed:
             del queue.open[lane]
-        self.refresh(queue, now)
+        self.update_readiness(queue, now)
 
     def flush(self, queue: PartitionQueue, batch: ProducerBatch, number: int, now: float) -> None:
         """The linger of batch `number` is over. Does nothing if it is not open any more: it is ready, or has left."""
         if batch.number == number and queue.open.get(batch.lane) is batch:
             batch.due = True
-            self.refresh(queue, now)
+            self.update_readiness(queue, now)
 
     def flush_all(self, now: float) -> None:
         """Make every batch ready: the proxy is shutting down, or somebody waits for memory."""
@@ -175,7 +185,7 @@ class Accumulator:
             for queue in topic.queues.values():
                 for batch in queue.batches:
                     batch.due = True
-                self.refresh(queue, now)
+                self.update_readiness(queue, now)
 
     def _new_batch(self, lane: Lane, partition: int, now: float) -> ProducerBatch:
         return ProducerBatch(
@@ -189,7 +199,7 @@ class Accumulator:
 
     # What is ready, and for whom
 
-    def refresh(self, queue: PartitionQueue, now: float) -> None:
+    def update_readiness(self, queue: PartitionQueue, now: float) -> None:
         """Announce the partition to its leader's sender if it has become ready; forget it if it no longer is."""
         if queue.first_ready() is None:
             queue.ready_at = None
@@ -202,7 +212,7 @@ class Accumulator:
                 ready = self._ready.setdefault(queue.leader, {})
                 if queue not in ready:
                     ready[queue] = None
-                    self.on_ready(queue.leader)
+                    self._on_ready(queue.leader)
 
     def set_leaders(self, topic: TopicQueues, leaders: Sequence[int], now: float) -> None:
         """Take the topic's leaders from metadata: by partition a node id, or NO_LEADER."""
@@ -213,7 +223,7 @@ class Accumulator:
             if queue.leader != leader:
                 self._ready.get(queue.leader, {}).pop(queue, None)
                 queue.leader = leader
-                self.refresh(queue, now)
+                self.update_readiness(queue, now)
 
     def ready_queues(self, leader: int) -> list[PartitionQueue]:
         """Partitions with a batch that `leader` (a node id) could be sent now, those that waited longest first."""
@@ -280,9 +290,9 @@ class Accumulator:
 
     def completed(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> None:
         """The batch's fate is known and its owners have been told: release it."""
-        self.landed(queue, batch)
+        self.clear_in_flight(queue, batch)
         self._gone(queue, batch)
-        self.refresh(queue, now)
+        self.update_readiness(queue, now)
 
     def send_back(self, queue: PartitionQueue, batches: Iterable[ProducerBatch], now: float, *, paused: bool) -> None:
         """Put `batches`, which were taken out of this queue, back to its front, in their order.
@@ -295,9 +305,9 @@ class Accumulator:
         queue.paused = queue.paused or paused
         if queue.paused:
             self._ready.get(queue.leader, {}).pop(queue, None)
-        self.refresh(queue, now)
+        self.update_readiness(queue, now)
 
-    def landed(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+    def clear_in_flight(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """The batch is no longer in flight: its fate is known, or it is about to be queued again."""
         if queue.in_flight is batch:
             queue.in_flight = None
@@ -306,11 +316,11 @@ class Accumulator:
     def resume(self, queue: PartitionQueue, now: float) -> None:
         """The backoff after `send_back` is over."""
         queue.paused = False
-        self.refresh(queue, now)
+        self.update_readiness(queue, now)
 
     def replace(self, queue: PartitionQueue, batch: ProducerBatch, pieces: Sequence[ProducerBatch], now: float) -> None:
         """Retry a batch that came back as `pieces`, from the front of its queue."""
-        self.landed(queue, batch)
+        self.clear_in_flight(queue, batch)
         self._gone(queue, batch)
         queue.topic.add_load(queue, sum(piece.size for piece in pieces))
         self.send_back(queue, pieces, now, paused=False)
@@ -318,25 +328,47 @@ class Accumulator:
     def move(self, batch: ProducerBatch, source: PartitionQueue, target: PartitionQueue, now: float) -> None:
         """Move a whole batch of a movable lane, waiting or just come back, to another partition of the topic."""
         if source.in_flight is batch:
-            self.landed(source, batch)
+            self.clear_in_flight(source, batch)
         else:
             self.take_out(source, batch)
         source.topic.add_load(source, -batch.size)
         batch.partition = target.index
         batch.closed = True
-        for part in batch.parts:
-            part.moved = True
-            part.partition = target.index
+        for run in batch.runs:
+            run.moved = True
+            run.partition = target.index
         target.batches.append(batch)
         target.topic.add_load(target, batch.size)
-        self.refresh(source, now)
-        self.refresh(target, now)
+        self.update_readiness(source, now)
+        self.update_readiness(target, now)
 
     def drop_abandoned(self, now: float) -> None:
         """Release batches that wait for a missing leader although their clients have been answered."""
         for queues in list(self._ready.values()):
             for queue in list(queues):
                 self._next(queue, now)
+
+    def drop_done(self, now: float) -> None:
+        """Take out of everything that waits the records whose client has its answer, "timed out": it may send them
+        again, and what was told as failed before it left must not come after that."""
+        for topic in list(self.topics.values()):  # whoever gets the memory appends at once
+            for queue in list(topic.queues.values()):
+                for batch in list(queue.batches):
+                    done = [run for run in batch.runs if run.owner.done]
+                    if len(done) == len(batch.runs):
+                        self.take_out(queue, batch)
+                        self._gone(queue, batch)
+                    elif done:
+                        self._cut(queue, batch)
+                self.update_readiness(queue, now)
+
+    def _cut(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        rest = batch.without_done(self.next_number())
+        queue.batches[queue.batches.index(batch)] = rest
+        if queue.open.get(batch.lane) is batch:
+            del queue.open[batch.lane]
+        queue.topic.add_load(queue, rest.size)
+        self._gone(queue, batch)
 
     @property
     def queued_batches(self) -> int:
@@ -353,7 +385,7 @@ class Accumulator:
 def _keeps_order(queue: PartitionQueue, current: ProducerBatch, client: Hashable) -> bool:
     """Whether more records of `client` may join `current`: not if a later batch holds earlier records of that client.
 
-    A client that compresses only where it pays off sends none, lz4, none: lanes A, B, A. The third part must not join
+    A client that compresses only where it pays off sends none, lz4, none: lanes A, B, A. The third run must not join
     the first one's batch, which leaves before the second's.
     """
     for batch in reversed(queue.batches):

@@ -27,7 +27,7 @@ from forebay_policies.partitioner import (
     Rng,
     TopicView,
 )
-from forebay_policies.uniform_partitioner import Stuck, UniformPartitioner, any_partition, position_of, shut
+from forebay_policies.uniform_partitioner import StickyState, UniformPartitioner, any_partition, position_of, shut
 
 
 class AdaptivePartitioner(UniformPartitioner):
@@ -95,7 +95,7 @@ def _drawn(number: int, full: int, weights: list[tuple[int, int]]) -> int:
     return start + number // full
 
 
-class StickyPartitioner(Stuck):
+class StickyPartitioner(StickyState):
     """KIP-480: stays until a new batch is opened for its partition, then takes a random other one.
 
     Slow brokers keep batches open for longer, so they get more records. Here for comparison, and for those who want it.

@@ -48,7 +48,7 @@ GRAIN_S: Final = 0.001
 LONGEST_TURN_S: Final = 0.25
 """A turn ends after so long, too. At 1 KB/s 16 KB are 16 s: too long to stay with a broker that has become slow."""
 
-MOST_TRIALS: Final = 0.1
+MAX_TRIALS: Final = 0.1
 """All partitions' least shares together. With the default of 0.5 % it matters from the twenty-first partition on."""
 
 CANDIDATES: Final = 64
@@ -133,7 +133,7 @@ class ExpectedWaitPartitioner(UniformPartitioner):
         if closed := shut(topic, loads, self._availability_timeout_s, now):
             available = [partition for partition in available if partition not in closed]
         count = len(available)
-        trials = min(MOST_TRIALS, self._min_share * count)
+        trials = min(MAX_TRIALS, self._min_share * count)
         number = self._rng.randrange(_NUMBERS) / _NUMBERS
         if number < trials:
             self._left = -self._turn

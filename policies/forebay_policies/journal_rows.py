@@ -64,7 +64,7 @@ class BatchRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="bat
     v: int = VERSION
 
 
-MOST_LOADS: Final = 64
+MAX_LOADS: Final = 64
 
 
 class ChoiceRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="choice"):
@@ -81,7 +81,7 @@ class ChoiceRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="ch
     loaded: int
     """Partitions with anything queued or in flight."""
     loaded_partitions: list[int]
-    """The first MOST_LOADS of them."""
+    """The first MAX_LOADS of them."""
     loads: list[int]
     """Bytes queued and in flight for each of these."""
     v: int = VERSION

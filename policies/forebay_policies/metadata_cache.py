@@ -117,9 +117,9 @@ class Ages:
     idle: float
 
     @classmethod
-    def of_ms(cls, soft: int, most: int, idle: int) -> Ages:
+    def of_ms(cls, soft: int, max_age: int, idle: int) -> Ages:
         """From the settings in ms. A soft age beyond the max age counts as the max age."""
-        return cls(min(soft, most) / 1000, most / 1000, idle / 1000)
+        return cls(min(soft, max_age) / 1000, max_age / 1000, idle / 1000)
 
 
 class MetadataCache:

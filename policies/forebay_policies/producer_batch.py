@@ -1,9 +1,9 @@
 """One record batch on its way to one partition: who owns which of its records, and the memory that holds them.
 
 In: checked client batches (codecs.record_batch.ClientBatch). Out: the buffers of a v2 record batch.
-The first part is kept as it came, header included: if it stays alone, it is sent byte for byte (*adopted*). A second
-part turns the batch into a merged one: its records are appended with offset and timestamp deltas renumbered, and a
-header is written at drain. The first part's records need no change either way, since it sets the base timestamp.
+The first run is kept as it came, header included: if it stays alone, it is sent byte for byte (*adopted*). A second
+run turns the batch into a merged one: its records are appended with offset and timestamp deltas renumbered, and a
+header is written at drain. The first run's records need no change either way, since it sets the base timestamp.
 
 Memory (KIP-782) grows by chained chunks of `batch.initial.size` and is never copied; the batch is ready at `batch.size`
 and keeps growing up to `batch.max.size` until it is drained:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from forebay_policies.buffer_pool import BufferPool
 
 _MAX_TIMESTAMP_SHIFT = 1 << 48
-"""In ms, between two parts of one batch: far beyond any clock, well within an int64."""
+"""In ms, between two runs of one batch: far beyond any clock, well within an int64."""
 
 
 class Lane(NamedTuple):
@@ -41,7 +41,7 @@ class Lane(NamedTuple):
 
 
 class Owner(Protocol):
-    """Whoever waits for the fate of a part: one client request. It is told exactly once of each of its parts."""
+    """Whoever waits for the fate of a run: one client request. It is told exactly once of each of its runs."""
 
     @property
     def done(self) -> bool:
@@ -55,19 +55,19 @@ class Owner(Protocol):
     def timeout_ms(self) -> int:
         """The request's timeout: how long the broker may wait for its followers."""
 
-    def acknowledged(self, part: Part, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
-        """The batch that holds `part` was appended, its first record at `base_offset`. Time in ms; −1 for none."""
+    def acknowledged(self, run: RecordRun, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
+        """The batch that holds `run` was appended, its first record at `base_offset`. Time in ms; −1 for none."""
 
     def failed(
-        self, part: Part, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
+        self, run: RecordRun, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
     ) -> None:
-        """`part` was not acknowledged. `record_errors` are (index in the client's batch, message)."""
+        """`run` was not acknowledged. `record_errors` are (index in the client's batch, message)."""
 
     def throttle(self, throttle_time_ms: int) -> None:
         """The broker asks the client to slow down."""
 
 
-class Part:
+class RecordRun:
     """A run of records of one client batch that stay together: [first, first + record_count) of the batch holding them.
 
     `slot` is the owner's number for it; `whole`: it is all of its client batch; `moved`: its partition is not the
@@ -109,9 +109,9 @@ class ProducerBatch:
         "number",
         "opened_at",
         "partition",
-        "parts",
         "ready_size",
         "record_count",
+        "runs",
         "section_size",
         "sent_at",
         "sent_to",
@@ -128,7 +128,7 @@ class ProducerBatch:
         self.ready_size = ready_size
         self.max_size = max_size
         self.opened_at = now
-        self.parts: list[Part] = []
+        self.runs: list[RecordRun] = []
         self.clients: set[Hashable] = set()
         """Whose records it holds; only in lanes that are not movable, where their order counts."""
         self.chunks: list[memoryview] = []
@@ -172,7 +172,7 @@ class ProducerBatch:
     @property
     def abandoned(self) -> bool:
         """Nobody waits for any of its records any more."""
-        return all(part.owner.done for part in self.parts)
+        return all(run.owner.done for run in self.runs)
 
     def has_room(self, batch: ClientBatch) -> bool:
         """Whether `batch` may be appended."""
@@ -183,13 +183,13 @@ class ProducerBatch:
             and self._can_be_opened_up()
         )
 
-    def append(self, part: Part, batch: ClientBatch) -> None:
-        """Add the records of `part`, which are `batch`: the first as they came, later ones merged.
+    def append(self, run: RecordRun, batch: ClientBatch) -> None:
+        """Add the records of `run`, which are `batch`: the first as they came, later ones merged.
 
         The caller has asked `has_room`.
         """
-        part.first = self.record_count
-        if not self.parts:
+        run.first = self.record_count
+        if not self.runs:
             self._came_header = batch.header
             self.base_timestamp = batch.base_timestamp
             self.max_timestamp = batch.max_timestamp
@@ -204,8 +204,8 @@ class ProducerBatch:
             self._write(section)
             if batch.max_timestamp > self.max_timestamp:
                 self.max_timestamp = batch.max_timestamp
-        self._add(part)
-        self.record_count += part.record_count
+        self._add(run)
+        self.record_count += run.record_count
         if self.section_size >= self.max_size:
             self.closed = True
 
@@ -215,10 +215,10 @@ class ProducerBatch:
             return True
         return self.section_size <= self._pool.available
 
-    def _add(self, part: Part) -> None:
-        self.parts.append(part)
+    def _add(self, run: RecordRun) -> None:
+        self.runs.append(run)
         if not self.lane.movable:
-            self.clients.add(part.owner.client)
+            self.clients.add(run.owner.client)
 
     def _open_up(self) -> None:
         """Turn a batch that was to be sent as it came into one that more records can join."""
@@ -282,29 +282,50 @@ class ProducerBatch:
         self._pool.give_back(chunks)
 
     def halves(self, numbers: tuple[int, int], now: float) -> tuple[ProducerBatch, ProducerBatch]:
-        """Two batches with these `numbers`, cut between parts, to retry what a broker refused as a whole.
+        """Two batches with these `numbers`, cut between runs, to retry what a broker refused as a whole.
 
-        Needs at least two parts. The halves have memory of their own; this batch keeps its own until `release`.
+        Needs at least two runs. The halves have memory of their own; this batch keeps its own until `release`.
         """
         section = b"".join(self.buffers())
-        middle = len(self.parts) // 2
-        first = self._piece(numbers[0], section, self.parts[:middle], now)
-        return first, self._piece(numbers[1], section, self.parts[middle:], now)
+        middle = len(self.runs) // 2
+        first = self._piece(numbers[0], section, self.runs[:middle], now)
+        return first, self._piece(numbers[1], section, self.runs[middle:], now)
 
-    def _piece(self, number: int, section: bytes, parts: list[Part], now: float) -> ProducerBatch:
+    def without_done(self, number: int) -> ProducerBatch:
+        """The batch without the runs whose owners are done, of which there are some, but not only those.
+
+        It holds its own memory; this one keeps its own.
+        """
+        section = b"".join(self.buffers())
+        rest = self._piece(number, section, [run for run in self.runs if not run.owner.done], self.opened_at)
+        rest.tries = self.tries
+        return rest
+
+    def _piece(self, number: int, section: bytes, runs: list[RecordRun], now: float) -> ProducerBatch:
+        """`runs`, in their order, as a batch that takes no more; one after the other or with gaps between them."""
         piece = ProducerBatch(number, self.lane, self.partition, self._pool, self.ready_size, self.max_size, now)
-        count = sum(part.record_count for part in parts)
-        taken, max_delta = records.take(section, 0, len(section), parts[0].first, count)
         piece.base_timestamp = self.base_timestamp
-        piece.max_timestamp = self.base_timestamp + max_delta
-        piece._write(taken)
-        piece.section_size = len(taken)
-        for part in parts:
-            piece._add(part)
-        piece.record_count = count
+        newest = 0
+        at = 0
+        while at < len(runs):
+            end = at + 1
+            count = runs[at].record_count
+            while end < len(runs) and runs[end].first == runs[at].first + count:
+                count += runs[end].record_count
+                end += 1
+            taken, max_delta = records.take(section, 0, len(section), runs[at].first, count)
+            if piece.record_count:
+                taken = records.renumber(taken, 0, len(taken), piece.record_count, 0)
+            newest = max(newest, max_delta) if at else max_delta
+            piece._write(taken)
+            piece.section_size += len(taken)
+            first = piece.record_count
+            for run in runs[at:end]:
+                run.first = first
+                first += run.record_count
+                piece._add(run)
+            piece.record_count += count
+            at = end
+        piece.max_timestamp = self.base_timestamp + newest
         piece.closed = True
-        first = 0
-        for part in parts:
-            part.first = first
-            first += part.record_count
         return piece

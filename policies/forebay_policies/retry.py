@@ -53,13 +53,13 @@ _REFUSED_WHOLE: Final = frozenset(
 )
 
 
-def judge(error_code: int, base_offset: int, parts: int) -> Verdict:
-    """The verdict on a batch of `parts` parts that a broker answered with `error_code` and `base_offset` (−1: none)."""
+def judge(error_code: int, base_offset: int, runs: int) -> Verdict:
+    """The verdict on a batch of `runs` runs that a broker answered with `error_code` and `base_offset` (−1: none)."""
     if error_code == codes.NONE:
         return Verdict.ACKNOWLEDGED
     if error_code in _MOVED:
         return Verdict.RETRY if base_offset < 0 else Verdict.UNKNOWN
-    if base_offset < 0 and parts > 1 and error_code in _REFUSED_WHOLE:
+    if base_offset < 0 and runs > 1 and error_code in _REFUSED_WHOLE:
         return Verdict.SPLIT
     return Verdict.ANSWER
 
@@ -80,6 +80,6 @@ class Rng(Protocol):
         """A random number from a to b."""
 
 
-def backoff(tries: int, first: float, most: float, rng: Rng) -> float:
-    """Seconds to wait before try number `tries` + 1: 0.1 → 0.1 0.2 0.4 0.8, each ± a fifth, at most `most`."""
-    return min(most, first * (1 << min(tries, 16)) * rng.uniform(1 - JITTER, 1 + JITTER))
+def backoff(tries: int, first: float, max_backoff: float, rng: Rng) -> float:
+    """Seconds to wait before try number `tries` + 1: 0.1 → 0.1 0.2 0.4 0.8, each ± a fifth, at most `max_backoff`."""
+    return min(max_backoff, first * (1 << min(tries, 16)) * rng.uniform(1 - JITTER, 1 + JITTER))

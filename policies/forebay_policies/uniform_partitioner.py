@@ -27,7 +27,7 @@ def any_partition(topic: TopicView, rng: Rng) -> int:
     return available[rng.randrange(len(available))] if available else rng.randrange(topic.partition_count)
 
 
-class Stuck(BasePartitioner):
+class StickyState(BasePartitioner):
     """The state of a sticky choice: the current partition, kept only while it may be used."""
 
     __slots__ = ("_current", "_rng", "_seen")
@@ -59,7 +59,7 @@ class Stuck(BasePartitioner):
             self.on_switch(topic, partition)
 
 
-class UniformPartitioner(Stuck):
+class UniformPartitioner(StickyState):
     """KIP-794: a partition's turn ends after `sticky_batch_size` bytes, whatever happens to its batches.
 
     With 16 KB: after 16 KB to partition 1 it switches to 42, after 16 KB to 42 it switches to 3. Runs of records are

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from tests.chaos.faults import pair
+from tests.chaos.faults import FAULTS, LIKE_ANOTHER, pair
 from tests.chaos.reconcile import Findings, reconcile
 from tests.chaos.report import BEGIN, END, keep
 from tests.chaos.run import Result
@@ -146,3 +146,7 @@ def test_the_document_keeps_single_faults_and_all_pairs_in_one_row(tmp_path: Pat
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
     assert [row[0] for row in rows[2:]] == ["latency", "random pairs, 2 of them"]
     assert rows[-1] == ["random pairs, 2 of them", "3.0", "20", "18", "2", "0", "0", "0", "0", "0.5", "0.4", "0.2"]
+
+
+def test_what_is_left_to_the_whole_run_is_there() -> None:
+    assert {fault.name for fault in FAULTS} > LIKE_ANOTHER

@@ -9,7 +9,7 @@ from time import monotonic
 import pytest
 
 from tests.chaos.fault import Fault
-from tests.chaos.faults import FAULTS, pair
+from tests.chaos.faults import FAULTS, LIKE_ANOTHER, pair
 from tests.chaos.run import run
 from tests.chaos.seed import SEED
 from tests.chaos.stage import Stage
@@ -23,7 +23,10 @@ def test_no_fault(stage: Stage) -> None:
     run(stage, [])
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(it, id=it.name, marks=[pytest.mark.whole] if it.name in LIKE_ANOTHER else []) for it in FAULTS],
+)
 def test_fault(stage: Stage, fault: Fault) -> None:
     run(stage, [fault])
 

@@ -117,7 +117,7 @@ def test_each_new_batch_is_told_once_with_a_number_of_its_own() -> None:
 def test_a_batch_due_when_it_opens_is_ready_with_its_first_record() -> None:
     """linger.ms=0."""
     bench = Bench()
-    bench.accumulator._opened = lambda queue, batch: setattr(batch, "due", True)
+    bench.accumulator.observe(opened=lambda queue, batch: setattr(batch, "due", True), ready=lambda leader: None)
     bench.append(0, b"a")
 
     assert bench.send_all(1) == [[b"a"]]
@@ -356,7 +356,7 @@ def test_a_batch_that_nobody_waits_for_is_dropped_when_its_turn_comes() -> None:
 
     left = bench.drain_one(1)
 
-    assert left.parts[0].owner is owners[2]
+    assert left.runs[0].owner is owners[2]
     assert bench.pool.used == 1
     assert bench.topic.loads() == {0: left.size}
     bench.complete(0, left)

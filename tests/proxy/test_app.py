@@ -14,7 +14,8 @@ from forebay_proxy import app as app_module
 from forebay_proxy.app import App
 from forebay_proxy.clients.opaque_connection import MAX_HELD
 from forebay_proxy.errors import StartError
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.produce.dispatcher import Dispatcher
 from forebay_proxy.produce.sender import Sender
 from tests.kit.app import Running, running, settings
 from tests.kit.event_loop import in_loop, soon, turns, until
@@ -151,7 +152,7 @@ class TestListeners:
 
 
 async def _start_on(cluster: FakeCluster, port: int) -> None:
-    await App(settings(cluster.bootstrap, port), Stats()).start()
+    await App(settings(cluster.bootstrap, port), MetricRegistry()).start()
 
 
 async def _first_answer(cluster: FakeCluster) -> bool:
@@ -296,9 +297,9 @@ async def test_an_idle_loop_sends_with_the_flush_and_a_busy_one_a_turn_later(
     """`linger.ms` −1."""
     flushing = False
     sent: list[bool] = []
-    flush, send = App._flush_opened, Sender._send
+    flush, send = Dispatcher._flush_opened, Sender._send
 
-    def flushed(self: App) -> None:
+    def flushed(self: Dispatcher) -> None:
         nonlocal flushing
         flushing = True
         flush(self)
@@ -309,7 +310,7 @@ async def test_an_idle_loop_sends_with_the_flush_and_a_busy_one_a_turn_later(
         send(self, *arguments)
 
     monkeypatch.setattr(linger, "BUSY_S", busy_s)
-    monkeypatch.setattr(App, "_flush_opened", flushed)
+    monkeypatch.setattr(Dispatcher, "_flush_opened", flushed)
     monkeypatch.setattr(Sender, "_send", noted)
     async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
         client = await forebay.client(0)

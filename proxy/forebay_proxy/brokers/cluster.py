@@ -2,7 +2,7 @@
 
 In: Metadata responses, addresses seen in clients' responses, and what connecting to a broker showed. Out: nodes for
 listeners and senders, and the leaders and available partitions that accumulator and partitioners work with.
-No I/O: whoever is told of a change (`on_node`, `on_health`) acts on it.
+No I/O: whoever registered for a change acts on it.
 """
 
 from __future__ import annotations
@@ -50,23 +50,37 @@ class Cluster:
         self.nodes: dict[int, Node] = {}
         self.topics: dict[str, TopicState] = {}
         self.updated_at: float | None = None
-        self.on_node: Callable[[Node, bool], None] = lambda node, there: None
-        """A broker is new or has another address (True), or is gone for good (False)."""
-        self.on_topic_gone: Callable[[list[PartitionQueue]], None] = lambda queues: None
-        """The brokers do not know these partitions any more."""
-        self.on_forgotten: Callable[[str], None] = lambda name: None
+        self._on_node: list[Callable[[Node, bool], None]] = []
+        self._on_partitions_gone: list[Callable[[list[PartitionQueue]], None]] = []
+        self._on_forgotten: list[Callable[[str], None]] = []
         self._accumulator = accumulator
+
+    def on_node(self, observer: Callable[[Node, bool], None]) -> None:
+        """`observer` is told of each broker that is new or has another address (True), or is gone for good (False)."""
+        self._on_node.append(observer)
+
+    def on_partitions_gone(self, observer: Callable[[list[PartitionQueue]], None]) -> None:
+        """`observer` is told of partitions with records that the brokers do not know any more."""
+        self._on_partitions_gone.append(observer)
+
+    def on_forgotten(self, observer: Callable[[str], None]) -> None:
+        """`observer` is told the name of each topic that is not produced to any more."""
+        self._on_forgotten.append(observer)
+
+    def _changed(self, node: Node, there: bool) -> None:
+        for observer in self._on_node:
+            observer(node, there)
 
     def learn(self, node_id: int, host: str, port: int, now: float) -> Node:
         """A broker named in any response. Its listener stands when this returns, if it can stand."""
         node = self.nodes.get(node_id)
         if node is None:
             node = self.nodes[node_id] = Node(node_id, host, port, now)
-            self.on_node(node, True)
+            self._changed(node, True)
         elif (node.host, node.port) != (host, port):
             node.host, node.port = host, port
             self.set_down(node, False)
-            self.on_node(node, True)
+            self._changed(node, True)
         node.last_seen = now
         return node
 
@@ -76,7 +90,7 @@ class Cluster:
             self.learn(node_id, broker.host, broker.port, now)
         for node in [node for node in self.nodes.values() if now - node.last_seen > max_age]:
             del self.nodes[node.id]
-            self.on_node(node, False)
+            self._changed(node, False)
         self.apply_topics(metadata.topics, asked, now)
         self.updated_at = now
 
@@ -111,7 +125,9 @@ class Cluster:
             state.nodes = set()
             self._accumulator.set_leaders(state.queues, (), now)
             state.queues.available = ()
-            self.on_topic_gone([queue for queue in state.queues.queues.values() if queue.batches])
+            gone = [queue for queue in state.queues.queues.values() if queue.batches]
+            for observer in self._on_partitions_gone:
+                observer(gone)
         elif partitions := [found for found in topic.partitions if 0 <= found.partition_index < MAX_PARTITIONS]:
             state.internal = topic.is_internal
             state.error_code = error_codes.NONE
@@ -143,6 +159,11 @@ class Cluster:
         state = self.topics.get(name)
         return state is not None and state.internal
 
+    def has_choice(self, name: str) -> bool:
+        """Whether a record of the topic could be on more than one partition, as far as is known."""
+        state = self.topics.get(name)
+        return state is None or state.queues.partition_count != 1
+
     def usable(self, name: str) -> TopicState | None:
         """The topic, if its partitions are known."""
         state = self.topics.get(name)
@@ -168,4 +189,5 @@ class Cluster:
         if not self.topics[name].queues.loads():
             del self.topics[name]
             del self._accumulator.topics[name]
-            self.on_forgotten(name)
+            for observer in self._on_forgotten:
+                observer(name)

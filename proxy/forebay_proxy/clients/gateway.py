@@ -1,29 +1,103 @@
-"""What a client's connection needs of its process: how it is joined to everything else."""
+"""How client connections reach everything else: their broker, the addresses they are told, what brokers offer.
+
+In: what a client's connection asks. Out: addresses of Forebay's own listeners instead of brokers', connections to
+brokers, and news for everybody in what one client was answered.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from time import monotonic
+from typing import Final
 
+from forebay_codecs import produce_response
+from forebay_policies import retry
+from forebay_policies.metadata_cache import MetadataCache
+from forebay_proxy.brokers.broker_versions import BrokerVersions
+from forebay_proxy.brokers.cluster import Cluster, Node
+from forebay_proxy.brokers.dial import dial
+from forebay_proxy.brokers.metadata_updater import MetadataUpdater
+from forebay_proxy.brokers.reachability import BrokerAddresses, Reachability
+from forebay_proxy.clients.listener import Listeners
 from forebay_proxy.clients.opaque_connection import OpaqueConnection
+from forebay_proxy.config.settings import Settings
+
+SETTLE_S: Final = 1.0
+"""After a change of topics nothing is answered from the cache for so long: not all brokers know of it at once."""
 
 
-class Gateway(Protocol):
-    """How a connection reaches its broker."""
+class Gateway:
+    """Never tells a client a broker's own address: only those of listeners that stand."""
 
-    def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int] | None: ...
+    def __init__(
+        self,
+        settings: Settings,
+        cluster: Cluster,
+        cache: MetadataCache,
+        updater: MetadataUpdater,
+        versions: BrokerVersions,
+        addresses: BrokerAddresses,
+        reachability: Reachability,
+        listeners: Listeners,
+    ) -> None:
+        self._cluster = cluster
+        self._cache = cache
+        self._updater = updater
+        self._versions = versions
+        self._addresses = addresses
+        self._reachability = reachability
+        self._listeners = listeners
+        self._advertised_host = settings.advertised_host
+        cluster.on_node(self._node_changed)
+        self._setup_timeout = settings.socket_connection_setup_timeout_ms / 1000
+
+    def _node_changed(self, node: Node, there: bool) -> None:
+        if there:
+            self._listeners.open_node(node.id)
+        else:
+            self._listeners.close_node(node.id)
+
+    def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int] | None:
+        """(host, port) of the broker's listener, bound by now; None: it cannot be bound, so the broker is not named.
+
+        `advertised_host` is the address that the client connected to; `advertised.host` comes before it.
+        """
+        self._cluster.learn(node_id, host, port, monotonic())
+        node_port = self._listeners.port(node_id)
+        if node_port is None or not self._listeners.open_node(node_id):
+            return None
+        return self._advertised_host or advertised_host, node_port
 
     async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> None:
-        """Connect to a broker (None: to any). Raises OSError."""
+        """Connect `protocol` to a broker (None: to any). Raises OSError where none can be reached."""
+        error: OSError = ConnectionError("the broker is no longer known")
+        for host, port in self._addresses.of(node_id):
+            try:
+                await dial(host, port, self._setup_timeout, lambda: protocol)
+                return
+            except OSError as failure:  # TimeoutError is one
+                error = failure
+        self._reachability.not_reached(node_id)
+        raise error
 
     def produce_answered(self, response: bytes, version: int) -> None:
         """A broker's answer to untouched records: what it says of leaders holds for everybody. Raises Malformed."""
+        parsed = produce_response.parse(response, version)
+        for node_id, host, port in parsed.nodes:
+            self._cluster.learn(node_id, host, port, monotonic())
+        for topic, partitions in parsed.topics:
+            for partition in partitions:
+                if retry.refusal(partition.error_code):
+                    self._updater.leader_changed(topic, partition.partition, partition.current_leader)
 
     def takes(self, api_key: int, version: int) -> bool:
         """Whether brokers take such requests, as far as is known."""
+        return self._updater.takes(api_key, version)
 
     def topics_changed(self) -> None:
-        """A client has had topics made, ended or moved."""
+        """A client has created, deleted, widened or moved topics."""
+        self._cache.invalidate_all(monotonic() + SETTLE_S)
 
     def api_versions(self, node_id: int | None, version: int, ready: Callable[[bytes | None], None]) -> None:
-        """A broker's ApiVersions response, cut to what is understood; None: no broker answers."""
+        """`ready` gets a broker's ApiVersions response, cut to what is understood; None: no broker answers."""
+        self._versions.get(node_id, version, ready)

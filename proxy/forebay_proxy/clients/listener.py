@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
 
 from forebay_proxy.config.settings import MAX_PORT, Settings
 from forebay_proxy.errors import StartError
@@ -26,21 +27,25 @@ OnClient = Callable[[int | None], asyncio.Protocol]
 
 
 class Listeners:
-    """See the module. `on_client(node id or None)` makes the protocol of an accepted connection."""
+    """Binds each port at most once, and accepts from `open_bootstrap` on."""
 
-    def __init__(self, settings: Settings, on_client: OnClient) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._host = settings.listen.host
         self._port = settings.listen.port
         self._node_ports = settings.node_ports
         self._shared = settings.workers > 1
-        self._on_client = on_client
+        self._on_client: OnClient | None = None
         self._loop = asyncio.get_running_loop()
         self._servers: dict[int | None, asyncio.Task[asyncio.Server]] = {}
         self._refused: set[int] = set()
         self._closed = False
 
-    def open_bootstrap(self) -> None:
-        """Raises StartError, in words for a person."""
+    def open_bootstrap(self, on_client: OnClient) -> None:
+        """`on_client(node id, or None for bootstrap)` makes the protocol of each connection accepted from now on.
+
+        Raises StartError, in words for a person.
+        """
+        self._on_client = on_client
         try:
             self._listen(None, self._port)
         except OSError as error:
@@ -92,7 +97,8 @@ class Listeners:
         except OSError:
             listening.close()
             raise
-        server = self._loop.create_server(lambda: self._on_client(node_id), sock=listening, backlog=BACKLOG)
+        assert self._on_client is not None, "brokers come after the bootstrap listener"
+        server = self._loop.create_server(partial(self._on_client, node_id), sock=listening, backlog=BACKLOG)
         self._servers[node_id] = self._loop.create_task(server)
 
     async def ready(self) -> None:

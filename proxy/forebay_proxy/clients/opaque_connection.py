@@ -22,6 +22,7 @@ from forebay_codecs.apis import FETCH, JOIN_GROUP, PRODUCE, SHARE_FETCH, SYNC_GR
 from forebay_codecs.errors import Malformed
 from forebay_codecs.fetch_response import FetchResponseFilter
 from forebay_codecs.frame import Frame, FrameSplitter, Head, Run
+from forebay_codecs.primitives import Buffer
 from forebay_proxy.clients.response_orderer import ResponseOrderer, Slot
 
 MAX_RESPONSE = 0x7FFFFFFF
@@ -35,8 +36,6 @@ MAX_HELD = 256 * 1024
 
 LONG_WAITS: Final = frozenset({FETCH, JOIN_GROUP, SYNC_GROUP, SHARE_FETCH})
 """APIs whose answer may wait for new records, or for other members of a group."""
-
-Buffer = bytes | bytearray | memoryview
 
 
 @dataclass(slots=True)
@@ -52,8 +51,8 @@ class Expected:
     """How many acks=0 requests went out before it: its response shows that they were not refused."""
 
 
-class OpaqueClient(Protocol):
-    """The client's side of the pair."""
+class Owner(Protocol):
+    """Who has the connection: the client's side of the pair."""
 
     orderer: ResponseOrderer
 
@@ -78,9 +77,9 @@ class OpaqueClient(Protocol):
 
 
 class OpaqueConnection(asyncio.Protocol):
-    """See the module."""
+    """Each request's response goes into its own slot, and no broker's address passes but as the client may use it."""
 
-    def __init__(self, client: OpaqueClient) -> None:
+    def __init__(self, client: Owner) -> None:
         self._client = client
         self._transport: asyncio.Transport | None = None
         self._waiting: list[Buffer] = []
@@ -246,7 +245,7 @@ class OpaqueConnection(asyncio.Protocol):
             return
         prefix = min(self._prefix_left, len(run.data))
         self._prefix_left -= prefix
-        pieces: list[bytes | memoryview] = [run.data[:prefix]] if prefix else []
+        pieces: list[Buffer] = [run.data[:prefix]] if prefix else []
         if len(run.data) > prefix:
             pieces += self._filter.feed(run.data, prefix, len(run.data))
         if run.last:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-Buffer = bytes | memoryview
+from forebay_codecs.primitives import Buffer
 
 
 class Slot:
@@ -26,7 +26,7 @@ class Slot:
 
 
 class ResponseOrderer:
-    """See the module. `write` takes buffers that are next on the wire."""
+    """Responses leave in the order of their slots. `write` takes buffers that are next on the wire."""
 
     __slots__ = ("_slots", "_write", "held")
 

@@ -117,9 +117,9 @@ class JournalTopic:
         completion = ProduceCompletion(9, 0, -1, int(TIMEOUT_S * 1000), now + TIMEOUT_S, done, _CLIENT)
         self._deadlines.add(completion)
         completion.add_topic(self._topic)
-        part = completion.add_part(completion.add_partition(partition), rows, moved=False, whole=True)
-        part.partition = partition
-        self._accumulator.append(topic.queue(partition), _LANE, part, batch, now)
+        run = completion.add_run(completion.add_partition(partition), rows, moved=False, whole=True)
+        run.partition = partition
+        self._accumulator.append(topic.queue(partition), _LANE, run, batch, now)
         completion.all_added()
 
     def _drop(self, rows: int, why: str) -> None:

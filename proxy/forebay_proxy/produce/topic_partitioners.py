@@ -12,10 +12,11 @@ from typing import cast
 from forebay_policies.accumulator import PartitionQueue
 from forebay_policies.builtin_partitioners import BUILT_IN
 from forebay_policies.partitioner import OnSwitch, Partitioner, PartitionerOptions, TellingPartitioner
+from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.logs import get_logger
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.partitioner_plugins import load_partitioner
 
 log = get_logger()
@@ -24,7 +25,14 @@ log = get_logger()
 class TopicPartitioners:
     """See the module. Raises StartError where the partitioner cannot be loaded."""
 
-    def __init__(self, settings: Settings, stats: Stats, rng: Random, on_switch: OnSwitch | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        stats: MetricRegistry,
+        rng: Random,
+        cluster: Cluster,
+        on_switch: OnSwitch | None = None,
+    ) -> None:
         try:
             self._factory = load_partitioner(settings.partitioner, self._report)
         except ValueError as error:
@@ -38,6 +46,7 @@ class TopicPartitioners:
             min_share=settings.partitioner_min_share,
         )
         self._on_switch = on_switch
+        cluster.on_forgotten(self.forget)
         self._partitioners: dict[str, TellingPartitioner] = {}
         self._forgotten: dict[str, int] = {}
         self._errors = stats.counter("forebay_errors_total", side="internal", kind="partitioner")

@@ -20,9 +20,9 @@ class Told(Cluster):
         self.news: list[tuple[int, str, bool]] = []
         self.gone: list[tuple[str, int]] = []
         self.forgotten: list[str] = []
-        self.on_node = self._note
-        self.on_topic_gone = self._note_gone
-        self.on_forgotten = self.forgotten.append
+        self.on_node(self._note)
+        self.on_partitions_gone(self._note_gone)
+        self.on_forgotten(self.forgotten.append)
 
     def _note(self, node: Node, there: bool) -> None:
         self.news.append((node.id, node.host, there))

@@ -21,7 +21,10 @@ class Door:
     def __init__(self, port: int, **changed: Any) -> None:
         self.port = port
         self.came: list[int | None] = []
-        self.listeners = Listeners(settings((HostPort(LOOPBACK, 1),), port, **changed), self.accept)
+        self.listeners = Listeners(settings((HostPort(LOOPBACK, 1),), port, **changed))
+
+    def open(self) -> None:
+        self.listeners.open_bootstrap(self.accept)
 
     def accept(self, node_id: int | None) -> asyncio.Protocol:
         self.came.append(node_id)
@@ -38,7 +41,7 @@ class Door:
 async def test_broker_n_is_behind_the_port_after_the_nth_or_where_it_was_put() -> None:
     elsewhere = free_port()
     door = Door(free_run(4), node_ports={1: elsewhere})
-    door.listeners.open_bootstrap()
+    door.open()
     for node_id in (0, 1, 2):
         assert door.listeners.open_node(node_id)
         assert door.listeners.open_node(node_id)  # twice is as good as once
@@ -53,6 +56,7 @@ async def test_broker_n_is_behind_the_port_after_the_nth_or_where_it_was_put() -
 @in_loop
 async def test_a_socket_is_bound_when_open_returns() -> None:
     door = Door(free_run(2))
+    door.open()
     assert door.listeners.open_node(0)
     assert accepts(door.port + 1)
     door.listeners.close()
@@ -62,6 +66,7 @@ async def test_a_socket_is_bound_when_open_returns() -> None:
 @in_loop
 async def test_a_port_that_is_taken_is_said_once_and_tried_again() -> None:
     door = Door(free_run(2))
+    door.open()
     with socket.socket() as squatter, structlog.testing.capture_logs() as logs:
         squatter.bind((LOOPBACK, door.port + 1))
         squatter.listen()
@@ -78,7 +83,7 @@ async def test_a_port_that_is_taken_is_said_once_and_tried_again() -> None:
 async def test_two_brokers_never_share_a_port(workers: int) -> None:
     port = free_run(3)
     door = Door(port, node_ports={7: port + 1}, workers=workers)
-    door.listeners.open_bootstrap()
+    door.open()
     assert door.listeners.open_node(7)
     assert not door.listeners.open_node(0)
     assert not door.listeners.open_node(-1)  # would be the bootstrap port
@@ -102,12 +107,13 @@ async def test_a_bootstrap_port_that_is_taken_is_said_in_words() -> None:
         squatter.bind((LOOPBACK, door.port))
         squatter.listen()
         with pytest.raises(StartError, match=rf"cannot listen on {LOOPBACK}:{door.port}: Address already in use"):
-            door.listeners.open_bootstrap()
+            door.open()
 
 
 @in_loop
 async def test_a_broker_that_left_gives_its_port_back() -> None:
     door = Door(free_run(2))
+    door.open()
     assert door.listeners.open_node(0)
     await door.listeners.ready()
     door.listeners.close_node(0)
@@ -122,7 +128,7 @@ async def test_a_broker_that_left_gives_its_port_back() -> None:
 @in_loop
 async def test_closed_it_accepts_nobody_and_still_knows_whose_address_is_whose() -> None:
     door = Door(free_run(3))
-    door.listeners.open_bootstrap()
+    door.open()
     assert door.listeners.open_node(0)
     await door.listeners.ready()
     door.listeners.close()

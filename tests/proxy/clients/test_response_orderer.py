@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebay_proxy.clients.response_orderer import Buffer, ResponseOrderer, Slot
+from forebay_codecs.primitives import Buffer
+from forebay_proxy.clients.response_orderer import ResponseOrderer, Slot
 
 
 class Wire:

@@ -1,4 +1,4 @@
-"""A broker's answer, or its silence: every part told once, or the batch in a queue again; memory given back once."""
+"""A broker's answer, or its silence: every run told once, or the batch in a queue again; memory given back once."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from forebay_codecs.error_codes import (
 )
 from forebay_codecs.produce_response import PartitionResponse
 from forebay_policies.accumulator import PartitionQueue
-from forebay_policies.producer_batch import Part, ProducerBatch
+from forebay_policies.producer_batch import ProducerBatch, RecordRun
 from forebay_proxy.config.settings import HostPort
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.delivery import Delivery
 from tests.kit import fakes_proxy as fakes
 from tests.kit.app import settings
@@ -39,15 +39,18 @@ class Dock:
         self.cluster = fakes.known(self.accumulator, {"ponds": [0, 1, 1]})
         self.changed: list[tuple[str, int, tuple[int, int] | None]] = []
         self.woken: list[int] = []
-        self.stats = Stats()
+        self.timed: list[int] = []
+        """Partitions of whose acknowledged batches the time was told."""
+        self.stats = MetricRegistry()
         self.delivery = Delivery(
             self.accumulator,
             settings((HostPort(LOOPBACK, 1),), 2),
             self.stats,
             lambda *changed: self.changed.append(changed),
+            lambda queue, seconds: self.timed.append(queue.index),
             Random(1),
         )
-        self.accumulator.on_ready = self.woken.append
+        self.accumulator.observe(opened=lambda queue, batch: None, ready=self.woken.append)
 
     def queue(self, index: int) -> PartitionQueue:
         return self.cluster.topics["ponds"].queues.queue(index)
@@ -90,8 +93,6 @@ class TestAcknowledged:
     @in_loop
     async def test_every_owner_learns_where_its_records_stand(self) -> None:
         dock = Dock()
-        hooked: list[int] = []
-        dock.delivery.acknowledged_hook = lambda queue, seconds: hooked.append(queue.index)
         batch, owners = dock.merged(["a", "b"], ["c"], ["d"])
         dock.answer(batch, NONE, 100)
         assert [owner.told for owner in owners] == [
@@ -99,31 +100,29 @@ class TestAcknowledged:
             [("acknowledged", 102, False)],
             [("acknowledged", 103, False)],
         ]
-        assert hooked == [0]
+        assert dock.timed == [0]
         dock.assert_empty()
 
     @in_loop
     async def test_how_long_it_took_is_told_of_the_first_try_only(self) -> None:
         """A batch that was refused elsewhere says nothing of the broker that took it in the end."""
         dock = Dock()
-        hooked: list[int] = []
-        dock.delivery.acknowledged_hook = lambda queue, seconds: hooked.append(queue.index)
         batch, (owner,) = dock.merged(["a"], movable=True)
         dock.answer(batch, NOT_LEADER_OR_FOLLOWER)
         again = fakes.drain(dock.accumulator, dock.queue(1))
         dock.answer(again, NONE, 100, partition=1)
         assert [kind for kind, *_ in owner.told] == ["acknowledged"]
-        assert hooked == []
+        assert dock.timed == []
 
 
 class BrokenOwner(FakeOwner):
     """A fault of ours, in what one client is told."""
 
-    def acknowledged(self, part: Part, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
+    def acknowledged(self, run: RecordRun, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
         raise RuntimeError("broken")
 
     def failed(
-        self, part: Part, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
+        self, run: RecordRun, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
     ) -> None:
         raise RuntimeError("broken")
 
@@ -134,7 +133,7 @@ class TestFaultsOfOurs:
     async def test_one_client_that_cannot_be_told_costs_its_neighbours_nothing(self, code: int) -> None:
         dock = Dock()
         batch, owners = dock.merged(["a"], ["b"], ["c"])
-        batch.parts[1].owner = BrokenOwner()
+        batch.runs[1].owner = BrokenOwner()
         with structlog.testing.capture_logs() as logs:
             dock.answer(batch, code, 100 if code == NONE else -1)
         assert [len(owner.told) for owner in owners] == [1, 0, 1]
@@ -300,7 +299,7 @@ class TestGone:
     @in_loop
     async def test_a_topic_that_the_brokers_do_not_know_any_more_is_told(self) -> None:
         dock = Dock()
-        dock.cluster.on_topic_gone = dock.delivery.gone
+        dock.cluster.on_partitions_gone(dock.delivery.gone)
         owners = [fakes.append(dock.accumulator, dock.queue(index), keyed("a")) for index in (0, 0, 2)]
         dock.cluster.apply(fakes.metadata({"ponds": []}, errors={"ponds": 3}), {"ponds"}, 1.0, 300.0)
         assert [owner.told for owner in owners] == [[("failed", UNKNOWN_TOPIC_OR_PARTITION, [])]] * 3

@@ -27,14 +27,16 @@ from collections import OrderedDict
 from heapq import heapify, heappop, heappush
 from typing import Final, Protocol
 
+from forebay_policies.hold_reason import HoldReason
+
 TICK_S: Final = 0.5
 """Seconds between two calls of `tick`."""
 
 SLOWEST: Final = 2048
 """Bytes per tick: a sensor on a bad line sends a request of 1 MiB in four minutes."""
 
-WHY: Final = "intake"
-"""The reason given for holding clients."""
+WHY: Final = HoldReason.INBOUND_MEMORY
+"""The reason with which clients are held."""
 
 _SPARE: Final = 100
 
@@ -53,10 +55,10 @@ class Client(Protocol):
     def held(self) -> bool:
         """Whether it is not being read, for whatever reason."""
 
-    def hold(self, why: str) -> None:
+    def hold(self, why: HoldReason) -> None:
         """Stop reading, until `release` with the same reason."""
 
-    def release(self, why: str) -> None:
+    def release(self, why: HoldReason) -> None:
         """Read again; what has arrived meanwhile may be handled within this call."""
 
     def pending(self) -> int:
@@ -78,7 +80,7 @@ class _Request:
         self.slow_since: float | None = None
 
 
-class Intake:
+class InboundMemory:
     """Keeps the bytes of incomplete and waiting requests, `total`, to about `limit` (−1: none), without a deadlock.
 
     `patience`: seconds that a stalled request is waited for.

@@ -1,11 +1,11 @@
-"""kafka_4.py: which versions Kafka 4 accepts. Integration tests compare the table with a broker."""
+"""version_support.py: which versions Kafka 4 accepts. Integration tests compare the table with a broker."""
 
 from __future__ import annotations
 
 import pytest
 
 from forebay_codecs.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE
-from forebay_codecs.kafka_4 import LOWEST, takes
+from forebay_codecs.version_support import LOWEST, takes
 
 
 @pytest.mark.parametrize(

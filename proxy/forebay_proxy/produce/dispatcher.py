@@ -1,0 +1,166 @@
+"""What leaves for the brokers, and when: the linger, and a sender for each broker.
+
+    append → a batch opens → its flush (linger) → a partition is ready → its leader's sender → one request
+                                                                            ↑ again with each answer
+
+In: new batches and ready partitions, as the accumulator announces them; brokers that come, move and go. Out: senders
+that are awake. What is ready and has no sender goes to Delivery, and its topics are asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from time import monotonic
+from typing import Final
+
+from forebay_policies.accumulator import Accumulator, PartitionQueue
+from forebay_policies.linger import Linger
+from forebay_policies.producer_batch import ProducerBatch
+from forebay_proxy.brokers.cluster import Cluster, Node
+from forebay_proxy.brokers.metadata_updater import MetadataUpdater
+from forebay_proxy.brokers.reachability import Reachability
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.metrics.traffic import FlushMetrics
+from forebay_proxy.produce.delivery import Delivery
+from forebay_proxy.produce.sender import Sender
+
+SWEEP_S: Final = 5.0
+"""Between two looks for idle connections and for batches that nobody waits for."""
+
+
+class Dispatcher:
+    """Guarantees that each ready partition is looked at: by its leader's sender, or by Delivery where there is none."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        stats: MetricRegistry,
+        accumulator: Accumulator,
+        cluster: Cluster,
+        updater: MetadataUpdater,
+        delivery: Delivery,
+        reachability: Reachability,
+        rng: Random,
+    ) -> None:
+        self._settings = settings
+        self._stats = stats
+        self._accumulator = accumulator
+        self._cluster = cluster
+        self._updater = updater
+        self._delivery = delivery
+        self._reachability = reachability
+        self._rng = rng
+        self._loop = asyncio.get_running_loop()
+        self._linger = Linger(settings.linger_ms)
+        self._flush_metrics = FlushMetrics(stats)
+        self._opened: list[tuple[PartitionQueue, ProducerBatch, int]] = []
+        self._senders: dict[int, Sender] = {}
+        self._closed = False
+        accumulator.observe(opened=self._batch_opened, ready=self._partition_ready)
+        cluster.on_node(self._node_changed)
+        cluster.on_partitions_gone(delivery.gone)
+        pool = accumulator.pool
+        stats.gauge("forebay_queued_bytes", lambda: accumulator.queued_bytes)
+        stats.gauge("forebay_queued_batches", lambda: accumulator.queued_batches)
+        stats.gauge("forebay_in_flight_requests", lambda: sum(s.in_flight for s in self._senders.values()))
+        stats.gauge("forebay_upstream_connections", lambda: sum(s.connected for s in self._senders.values()))
+        stats.gauge("forebay_buffer_memory_total_bytes", lambda: pool.memory)
+        stats.gauge("forebay_buffer_memory_available_bytes", lambda: pool.available)
+        stats.gauge("forebay_buffer_memory_waiters", lambda: pool.waiting)
+
+    # A batch opens, and is due
+
+    def _batch_opened(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Schedule the new batch's flush. It names the batch's number: an orphaned flush does nothing."""
+        if self._accumulator.pool.exhausted:
+            batch.due = True  # others wait for its memory
+        elif self._linger.adaptive:
+            if not self._opened:
+                self._loop.call_soon(self._flush_opened)
+            self._opened.append((queue, batch, batch.number))
+        elif self._linger.delay:
+            self._loop.call_later(self._linger.delay, self._flush, queue, batch, batch.number)
+        else:
+            batch.due = True
+
+    def _flush_opened(self) -> None:
+        """What was opened in one turn of the loop is due; a busy loop sends it in the next one."""
+        opened, self._opened = self._opened, []
+        now = monotonic()
+        for queue, batch, number in opened:
+            self._accumulator.flush(queue, batch, number, now)
+        if not self._linger.busy(now - opened[0][1].opened_at):
+            for sender in self._senders.values():
+                sender.send_now()
+
+    def _flush(self, queue: PartitionQueue, batch: ProducerBatch, number: int) -> None:
+        self._accumulator.flush(queue, batch, number, monotonic())
+
+    # A partition is ready
+
+    def _partition_ready(self, leader: int) -> None:
+        sender = self._senders.get(leader)
+        if sender is not None:
+            sender.wake()
+        elif not self._closed:
+            self._loop.call_soon(self._without_leader, leader)
+
+    def _without_leader(self, leader: int) -> None:
+        """Records are ready and nobody is known to take them: what may goes elsewhere, for the rest we ask."""
+        if leader not in self._senders and self._accumulator.has_ready(leader):
+            self._delivery.unreachable(leader)
+            names = [name for name in self._cluster.topics if self._cluster.waits_for_leader(name)]
+            if names:
+                self._updater.invalidate(names, "error")
+
+    # Brokers come, move and go
+
+    def _node_changed(self, node: Node, there: bool) -> None:
+        sender = self._senders.get(node.id)
+        if not there:
+            if sender is not None:
+                self._senders.pop(node.id).close()
+        elif sender is not None:
+            sender.address_changed()
+        else:
+            self._senders[node.id] = self._sender_for(node)
+            if self._accumulator.has_ready(node.id):
+                self._partition_ready(node.id)
+
+    def _sender_for(self, node: Node) -> Sender:
+        return Sender(
+            node,
+            self._cluster,
+            self._accumulator,
+            self._delivery,
+            self._settings,
+            self._stats,
+            self._flush_metrics.flushed,
+            self._reachability.lost,
+            self._rng,
+        )
+
+    # Life
+
+    async def run(self) -> None:
+        """The task: drop what nobody waits for, and leave idle brokers before they leave."""
+        idle = self._settings.upstream_max_idle_ms / 1000
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            now = monotonic()
+            self._accumulator.drop_abandoned(now)
+            if idle >= 0:
+                for sender in self._senders.values():
+                    sender.leave_if_idle(now, idle)
+
+    def retire(self) -> None:
+        """Records without a leader are not asked about any more: the process is leaving."""
+        self._closed = True
+
+    def close(self) -> None:
+        """End every connection. What is still queued stays unsent."""
+        self._closed = True
+        for sender in self._senders.values():
+            sender.close()

@@ -1,0 +1,112 @@
+"""Whoever is ready is looked at: a batch that opened is flushed, a ready partition wakes its leader's sender, and where
+there is none its topics are asked for."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from forebay_policies.accumulator import Accumulator
+from forebay_policies.metadata_cache import Ages, MetadataCache
+from forebay_proxy.brokers.broker_versions import BrokerVersions
+from forebay_proxy.brokers.metadata_updater import MetadataUpdater
+from forebay_proxy.brokers.reachability import Reachability
+from forebay_proxy.config.settings import HostPort
+from forebay_proxy.logs import RateLimited, get_logger
+from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.produce.delivery import Delivery
+from forebay_proxy.produce.dispatcher import Dispatcher
+from tests.kit import fakes_proxy as fakes
+from tests.kit.app import settings
+from tests.kit.event_loop import in_loop, turns, until
+from tests.kit.fake_broker import FakeCluster
+from tests.kit.wire import keyed
+
+
+class Dock:
+    """Topic "ponds"; partition i is led by broker `leaders[i]`, each a real one of `cluster`."""
+
+    def __init__(self, cluster: FakeCluster, leaders: list[int], **changed: Any) -> None:
+        self.stats = MetricRegistry()
+        rng = Random(1)
+        told = settings(cluster.bootstrap, 2, **changed)
+        self.accumulator: Accumulator = fakes.accumulator()
+        self.cluster = fakes.known(self.accumulator, {}, nodes=())
+        cache = MetadataCache(Ages(60, 60, 60), 10, 10, rng)
+        self.updater = MetadataUpdater(self.cluster, cache, told, self.stats, rng)
+        versions = BrokerVersions(lambda node_id: [], told, self.stats, RateLimited(get_logger()))
+        delivery = Delivery(
+            self.accumulator, told, self.stats, self.updater.leader_changed, lambda queue, seconds: None, rng
+        )
+        reachability = Reachability(self.cluster, cache, self.updater, versions)
+        self.dispatcher = Dispatcher(
+            told, self.stats, self.accumulator, self.cluster, self.updater, delivery, reachability, rng
+        )
+        self.cluster.apply(fakes.metadata({"ponds": leaders}, nodes=()), {"ponds"}, 0.0, 300.0)
+        self._brokers = cluster
+
+    def meet(self, node_id: int) -> None:
+        """A response named the broker."""
+        address: HostPort = self._brokers.bootstrap[node_id]
+        self.cluster.learn(node_id, address.host, address.port, 0.0)
+
+    def append(self, value: str, partition: int = 0) -> fakes.FakeOwner:
+        queue = self.cluster.topics["ponds"].queues.queue(partition)
+        return fakes.append(self.accumulator, queue, keyed(value))
+
+    def asked_for(self, cause: str) -> float:
+        return self.stats.take().counters["forebay_metadata_refreshes_total", (cause,)]
+
+
+@in_loop
+@pytest.mark.parametrize("linger_ms", [-1, 0, 1])
+async def test_what_is_appended_is_delivered_whatever_the_linger(linger_ms: int) -> None:
+    async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster:
+        dock = Dock(cluster, [0, 1], linger_ms=linger_ms)
+        dock.meet(0)
+        dock.meet(1)
+        owners = [dock.append("a", 0), dock.append("b", 1)]
+        await until(lambda: all(owner.told for owner in owners))
+        assert (cluster.values("ponds", 0), cluster.values("ponds", 1)) == (["a"], ["b"])
+        dock.dispatcher.close()
+        await turns()
+
+
+@in_loop
+async def test_records_that_were_ready_before_their_leader_was_met_wait_for_it_and_it_is_asked_for() -> None:
+    async with FakeCluster({"ponds": [0]}) as cluster:
+        dock = Dock(cluster, [0], linger_ms=0)
+        owner = dock.append("early")
+        await turns()
+        assert dock.asked_for("error") == 1
+        assert owner.told == []
+        dock.meet(0)
+        await until(lambda: owner.told)
+        assert cluster.values("ponds", 0) == ["early"]
+        dock.dispatcher.close()
+        await turns()
+
+
+@in_loop
+async def test_a_broker_that_is_gone_takes_its_connection_with_it() -> None:
+    async with FakeCluster({"ponds": [0]}) as cluster:
+        dock = Dock(cluster, [0], linger_ms=0)
+        dock.meet(0)
+        owner = dock.append("a")
+        await until(lambda: owner.told)
+        assert cluster[0].connections
+        dock.cluster.apply(fakes.metadata({}, nodes=()), set(), 1000.0, 300.0)
+        await until(lambda: not cluster[0].connections)
+        assert dock.stats.value("forebay_upstream_connections") == 0
+
+
+@in_loop
+async def test_once_retired_nobody_is_asked_about_records_without_a_leader() -> None:
+    async with FakeCluster({"ponds": [0]}) as cluster:
+        dock = Dock(cluster, [0], linger_ms=0)
+        dock.dispatcher.retire()
+        dock.append("late")
+        await turns()
+        assert dock.asked_for("error") == 0
