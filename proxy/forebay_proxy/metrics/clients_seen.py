@@ -1,8 +1,9 @@
 """Which clients there are and what they speak, so that those too old for Kafka 4 are found before the upgrade.
 
 In: connections that have said whose they are, their requests and records. Out: `snapshot`, which MetricRegistry
-carries, and `rows` of merged snapshots, for people and machines. A client is identified by its id, its address (without the port)
-and its software. At most MAX_CLIENTS are kept: clients that are gone make room, the least recently connected first.
+carries, and `rows` of merged snapshots, for people and machines. A client is identified by its id, its address (without
+the port) and its software. At most MAX_CLIENTS are kept: clients that are gone make room, the least
+recently connected first.
 """
 
 from __future__ import annotations
