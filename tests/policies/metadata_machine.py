@@ -113,7 +113,7 @@ class MetadataMachine(RuleBasedStateMachine):
         anew=st.booleans(),
         creates=st.booleans(),
     )
-    def client_comes(self, names: list[str], ids: list[str], others: set[str], anew: bool, creates: bool) -> None:
+    def client_comes(self, names: list[str], ids: list[str], others: set[str], *, anew: bool, creates: bool) -> None:
         client = Client()
         fresh_since = self.now if anew else NEVER
         self.clients.append(client)

@@ -209,7 +209,7 @@ def test_the_end_of_a_backoff_with_nothing_left_does_nothing() -> None:
 @pytest.mark.parametrize("done", ["a", "b", "d", "ad", "bc", "abd"])
 def test_what_was_told_as_failed_before_it_left_never_leaves(codec: int, done: str) -> None:
     bench = Bench(partitions=1)
-    lane = Lane(1, codec, False)
+    lane = Lane(1, codec, movable=False)
     bench.put(0, b"away", lane=lane)
     bench.drain_one(1)
     owners = {value: FakeOwner() for value in "abcd"}

@@ -144,7 +144,7 @@ class TestFailures:
         assert bench.next(0.4) == MetadataQuery(None, [], creates=False)
 
     @pytest.mark.parametrize("creates", [False, True])
-    def test_it_does_not_bring_back_what_nobody_waits_for(self, creates: bool) -> None:
+    def test_it_does_not_bring_back_what_nobody_waits_for(self, *, creates: bool) -> None:
         bench = Bench().started()
         waiter = bench.ask("a", creates=creates)
         bench.requests.ask_id(topic_id("a"), waiter)
