@@ -61,6 +61,8 @@ SUITES = (
             "TestClient": MOVED,
             "TestClient/retrieve_committed_offsets_for_a_consumer_group_and_topic": MOVED,
             "TestReaderConsumerGroup/consumer_group_reads_content_across_partitions": MOVED,
+            "TestReaderConsumerGroup/consumer_group_rebalance": MOVED,
+            "TestReaderConsumerGroup/rebalance_across_many_partitions_and_consumers": MOVED,
             "TestReaderConsumerGroup": MOVED,
         },
     ),
@@ -69,7 +71,7 @@ SUITES = (
         "github.com/twmb/franz-go@v1.22.2",
         "./pkg/kgo",
         env="KGO_SEEDS",
-        settings={"KGO_TEST_RF": "1", "KGO_TEST_RECORDS": "20000", "KGO_LOG_LEVEL": "none"},
+        settings={"KGO_TEST_RF": "1", "KGO_TEST_RECORDS": "5000", "KGO_LOG_LEVEL": "none"},
     ),
 )
 
