@@ -161,7 +161,7 @@ class MetadataRequests:
             self._creations.begin(name, now)
             self._new[name] = None
             self._want((), "client")
-        elif fresh_since > NEVER or not (name in self._in_flight or name in self._new):
+        elif name not in self._in_flight and name not in self._new:
             self._want((name,), "client")
 
     def may_create(self, name: str, now: float) -> bool:

@@ -354,4 +354,4 @@ def test_causes_are_told() -> None:
 
 
 TestLives = MetadataMachine.TestCase
-TestLives.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestLives.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
