@@ -2,7 +2,7 @@
 # make pipeline-demo    the demo's traffic with the journal on, then all jobs of the pipeline (Java 17 too)
 # make test         everything: lint, unit tests pure and compiled, deploy checks, integration tests (see .ci/toolchain)
 # make lint | unit | compile-test | deploy-test | pipeline-test | integration | chaos-test    a part of it
-# make client-suites  clients' own test suites, directly and through Forebay (needs what make test needs; ten minutes)
+# make client-suites  clients' own test suites, directly and through Forebay (ten minutes; KafkaJS too where Node.js is)
 # make clean        remove what was built; distclean: downloads as well
 # make chaos        faults on a real cluster, each by itself, then pairs for CHAOS_SECONDS=1800: docs/reliability.md
 # make fuzz         bad bytes to every decoder and to the whole proxy, for FUZZ_SECONDS=600

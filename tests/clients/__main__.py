@@ -66,13 +66,6 @@ SUITES = (
             "TestReaderConsumerGroup": MOVED,
         },
     ),
-    Suite(
-        "franz-go",
-        "github.com/twmb/franz-go@v1.22.2",
-        "./pkg/kgo",
-        env="KGO_SEEDS",
-        settings={"KGO_TEST_RF": "1", "KGO_TEST_RECORDS": "5000", "KGO_LOG_LEVEL": "none"},
-    ),
 )
 
 Results = dict[str, bool]
