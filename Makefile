@@ -3,7 +3,7 @@
 # make test         lint, unit tests pure and compiled, deploy checks, integration tests, faults (see .ci/toolchain)
 # make test-all     the same with nothing left out: whole matrices, every unit test compiled, all faults, fuzzing
 # make lint | unit | compile-test | deploy-test | pipeline-test | integration | chaos-test    a part of it
-# make client-suites  clients' own test suites, directly and through Forebay (needs what make test needs; ten minutes)
+# make client-suites  clients' own test suites, directly and through Forebay (ten minutes; KafkaJS too where Node.js is)
 # make clean        remove what was built; distclean: downloads as well
 # make chaos        faults on a real cluster, each by itself, then pairs for CHAOS_SECONDS=1800: docs/reliability.md
 # make fuzz         bad bytes to every decoder and to the whole proxy, for FUZZ_SECONDS=600
