@@ -40,6 +40,7 @@ HOT = (
     "codecs/forebay_codecs/records.py",
     "policies/forebay_policies/accumulator.py",
     "policies/forebay_policies/buffer_pool.py",
+    "policies/forebay_policies/dispatch_groups.py",
     "policies/forebay_policies/eligibility.py",
     "policies/forebay_policies/metadata_cache.py",
     "policies/forebay_policies/producer_batch.py",

@@ -276,14 +276,14 @@ class Simulation:
         batch = records_of(size, records)
         if lane.movable:
             partition = partitioner.partition(topic, size, now)
-            if not accumulator.has_room(topic.queue(partition), lane, batch) and partitioner.on_new_batch(
+            if not accumulator.has_room(topic.queue(partition, lane.acks), lane, batch) and partitioner.on_new_batch(
                 topic, partition
             ):
                 partition = partitioner.partition(topic, size, now)
-        elif not accumulator.has_room(topic.queue(partition), lane, batch):
+        elif not accumulator.has_room(topic.queue(partition, lane.acks), lane, batch):
             partitioner.on_new_batch(topic, partition)
         sent = RecordRun(client, slot=0, record_count=records, moved=partition != run.partition, whole=True)
-        accumulator.append(topic.queue(partition), lane, sent, batch, now)
+        accumulator.append(topic.queue(partition, lane.acks), lane, sent, batch, now)
         return partition
 
     # Batches are opened and become due.

@@ -131,17 +131,20 @@ class Cluster:
             state.nodes = set()
             self._accumulator.set_leaders(state.queues, (), now)
             state.queues.available = ()
-            gone = [queue for queue in state.queues.queues.values() if queue.batches]
+            gone = [queue for queue in state.queues.queues() if queue.batches]
             for observer in self._on_partitions_gone:
                 observer(gone)
         elif partitions := [found for found in topic.partitions if 0 <= found.partition_index < MAX_PARTITIONS]:
             state.internal = topic.is_internal
             state.error_code = error_codes.NONE
-            leaders = [NO_LEADER] * (1 + max(partition.partition_index for partition in partitions))
+            count = 1 + max(partition.partition_index for partition in partitions)
+            leaders = [NO_LEADER] * count
+            replicas: list[tuple[int, ...]] = [()] * count
             for partition in partitions:
                 leaders[partition.partition_index] = partition.leader_id
+                replicas[partition.partition_index] = partition.replicas
             state.nodes = set(leaders)
-            self._accumulator.set_leaders(state.queues, leaders, now)
+            self._accumulator.set_leaders(state.queues, leaders, now, replicas)
             self._refresh_available(state)
 
     def set_down(self, node: Node, *, down: bool) -> bool:
@@ -178,7 +181,7 @@ class Cluster:
     def waits_for_leader(self, name: str) -> bool:
         """Whether records wait for a partition of which nobody knows who leads it."""
         state = self.topics.get(name)
-        queues = state.queues.queues.values() if state is not None else ()
+        queues = state.queues.queues() if state is not None else ()
         return any(queue.batches and queue.leader not in self.nodes for queue in queues)
 
     def forget_idle(self, now: float, max_idle: float) -> None:
@@ -194,6 +197,6 @@ class Cluster:
     def _forget(self, name: str) -> None:
         if not self.topics[name].queues.loads():
             del self.topics[name]
-            del self._accumulator.topics[name]
+            self._accumulator.forget(name)
             for observer in self._on_forgotten:
                 observer(name)

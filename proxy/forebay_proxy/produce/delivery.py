@@ -180,7 +180,7 @@ class Delivery:
         others = [index for index in topic.available if topic.leaders[index] != queue.leader]
         if not others:
             return False
-        target = topic.queue(min(others, key=lambda index: loads.get(index, 0)))
+        target = topic.queue(min(others, key=lambda index: loads.get(index, 0)), batch.lane.acks)
         self._accumulator.move(batch, queue, target, now)
         return True
 

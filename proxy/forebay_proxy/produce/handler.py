@@ -128,13 +128,13 @@ class ProduceHandler:
         if touched.movable:
             size = len(batch.section)
             partition = partitioner.partition(topic, size, now)
-            if not self.accumulator.has_room(topic.queue(partition), lane, batch) and partitioner.on_new_batch(
-                topic, partition
-            ):
+            if not self.accumulator.has_room(
+                topic.queue(partition, lane.acks), lane, batch
+            ) and partitioner.on_new_batch(topic, partition):
                 partition = partitioner.partition(topic, size, now)
-        elif not self.accumulator.has_room(topic.queue(partition), lane, batch):
+        elif not self.accumulator.has_room(topic.queue(partition, lane.acks), lane, batch):
             partitioner.on_new_batch(topic, partition)
-        queue = topic.queue(partition)
+        queue = topic.queue(partition, lane.acks)
         moved = partition != touched.partition
         run = completion.add_run(touched.slot, batch.record_count, moved=moved, whole=touched.whole)
         run.partition = partition

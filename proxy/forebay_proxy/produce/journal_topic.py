@@ -119,7 +119,7 @@ class JournalTopic:
         completion.add_topic(self._topic)
         run = completion.add_run(completion.add_partition(partition), rows, moved=False, whole=True)
         run.partition = partition
-        self._accumulator.append(topic.queue(partition), _LANE, run, batch, now)
+        self._accumulator.append(topic.queue(partition, _LANE.acks), _LANE, run, batch, now)
         completion.all_added()
 
     def _drop(self, rows: int, why: str) -> None:
