@@ -153,7 +153,10 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
         ),
         "max.request.size": Reference("One request carries batches of many partitions.", _producer()),
         "max.in.flight.requests.per.connection": Reference(
-            "A partition has at most one batch in flight whatever is set here, so order is kept.",
+            "Each request has a connection of its own, since brokers work on one of a connection at a time. It carries "
+            "partitions that wait for the same replicas: all of acks=1, or those of one replica set for acks=all. So many "
+            "requests of either may be unanswered, and 16 in all, beyond one for each. A partition has at most one batch "
+            "in flight whatever is set here, so order is kept.",
             _producer(),
         ),
     },
