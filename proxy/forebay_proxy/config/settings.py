@@ -139,7 +139,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_dotted):
     max_in_flight_requests_per_connection: Annotated[
         int,
         Meta(ge=1, le=INT_MAX),
-        about("Unanswered Produce requests per broker and set of replicas; at most 16 count."),
+        about("Unanswered Produce requests per broker and replica set; at most 16."),
     ] = 5
 
     # Memory
