@@ -203,6 +203,10 @@ class App:
             return "no broker has told its metadata yet"
         return None
 
+    def unhealthy(self) -> str | None:
+        """Why the process should be restarted: a part of it has ended by a fault of ours. None: it need not be."""
+        return self._failed or None
+
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         """These tasks never end by themselves: that is a fault of ours, and must not go unseen."""
         if not task.cancelled():

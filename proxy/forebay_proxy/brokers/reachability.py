@@ -13,7 +13,7 @@ from typing import Final
 
 from forebay_policies.metadata_cache import MetadataCache
 from forebay_proxy.brokers.broker_versions import BrokerVersions
-from forebay_proxy.brokers.cluster import Cluster, Node
+from forebay_proxy.brokers.cluster import NEVER_LOST, Cluster, Node
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.config.settings import HostPort
 
@@ -38,6 +38,14 @@ class BrokerAddresses:
         self._rng.shuffle(nodes)
         known = [HostPort(node.host, node.port) for node in sorted(nodes, key=lambda node: node.down)]
         return known + [server for server in self._bootstrap_servers if server not in known]
+
+    def any_node(self) -> int | None:
+        """A broker that was last reached, at random; None where none is known."""
+        nodes = list(self._cluster.nodes.values())
+        up = [node.id for node in nodes if not node.down and node.lost_at == NEVER_LOST] or [
+            node.id for node in sorted(nodes, key=lambda node: (node.down, node.lost_at))[:1]
+        ]
+        return self._rng.choice(up) if up else None
 
 
 class Reachability:

@@ -68,6 +68,13 @@ class Gateway:
             return None
         return self._advertised_host or advertised_host, node_port
 
+    def any_node(self) -> int | None:
+        """A broker for a bootstrap connection, for as long as it lasts; None where none is known yet.
+
+        What ApiVersions tells on it must hold for what comes after: brokers may differ while they are upgraded.
+        """
+        return self._addresses.any_node()
+
     async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> None:
         """Connect `protocol` to a broker (None: to any). Raises OSError where none can be reached."""
         error: OSError = ConnectionError("the broker is no longer known")

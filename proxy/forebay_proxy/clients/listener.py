@@ -23,6 +23,14 @@ log = get_logger()
 BACKLOG = 1024
 """Connections that may wait to be accepted: a fleet that reconnects at once. The system's own limit may be lower."""
 
+_V4_MAPPED = "::ffff:"
+
+
+def plain_address(host: str) -> str:
+    """An IPv4 client's address as IPv4 has it, where it came to an IPv6 socket: ::ffff:10.1.2.3 → 10.1.2.3."""
+    return host.removeprefix(_V4_MAPPED) if host.startswith(_V4_MAPPED) and "." in host else host
+
+
 OnClient = Callable[[int | None], asyncio.Protocol]
 
 

@@ -53,6 +53,24 @@ def test_any_broker_is_a_known_one_then_one_that_is_down_then_the_bootstrap_serv
     }
 
 
+def test_a_bootstrap_connection_gets_a_broker_that_was_last_reached() -> None:
+    cluster = Noted().cluster
+    addresses = BrokerAddresses(cluster, BOOTSTRAP, Random(1))
+    assert {addresses.any_node() for _ in range(50)} == {0, 1, 2}
+    cluster.set_down(cluster.nodes[0], down=True)
+    cluster.nodes[2].lost_at = 5.0
+    assert {addresses.any_node() for _ in range(50)} == {1}
+    cluster.nodes[1].lost_at = 9.0
+    assert {addresses.any_node() for _ in range(50)} == {2}
+    cluster.set_down(cluster.nodes[0], down=False)
+    assert {addresses.any_node() for _ in range(50)} == {0}
+
+
+def test_where_no_broker_is_known_there_is_none() -> None:
+    cluster = fakes.known(fakes.accumulator(), {}, nodes=())
+    assert BrokerAddresses(cluster, BOOTSTRAP, Random(1)).any_node() is None
+
+
 def test_a_lost_broker_makes_its_versions_and_its_topics_old() -> None:
     noted = Noted()
     noted.reachability.lost(noted.cluster.nodes[1])
