@@ -52,7 +52,7 @@ class DemoOptions(NamedTuple):
     rate: float = 4000
     clients: int = 24
     partitions: int = 6
-    warm_up: float = 2
+    warm_up: float = 3
     seconds: float = 6
     calibration: float = 1.5
     seed: int = 794
