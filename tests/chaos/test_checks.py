@@ -1,24 +1,21 @@
-"""What the chaos tests rely on: a reconciliation that finds each kind of harm, a footprint that sees what is held."""
+"""What the chaos tests rely on: a reconciliation that finds each kind of harm, targets, the table."""
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from tests.chaos.bystander import DIRECT, THROUGH, Latency, Post, Wait, Waits
+from tests.chaos.fault import median, worst
 from tests.chaos.faults import pair
 from tests.chaos.reconcile import Findings, reconcile
-from tests.chaos.report import BEGIN, END, keep
-from tests.chaos.run import Result
-from tests.chaos.stage import Stage
+from tests.chaos.report import BEGIN, END, keep, table
+from tests.chaos.run import Result, Spared
 from tests.chaos.tally import Promise, Tally
-from tests.chaos.waiting import wait_until
-from tests.kit.ports import LOOPBACK
 from tests.kit.spec import Ack, ConsumedRecord, ProduceSpec
 
 Log = list[ConsumedRecord]
@@ -120,15 +117,41 @@ def test_the_same_seed_draws_the_same_pairs_of_different_places() -> None:
     assert all(not first.touches & second.touches for first, second in drawn)
 
 
-def test_what_forebay_holds_is_seen(stage: Stage) -> None:
-    """Ten of them, since a connection to a broker that closed meanwhile may make up for one or two."""
-    stage.wait_until_settled()
-    with ExitStack() as stack:
-        for _ in range(10):
-            stack.enter_context(socket.create_connection((LOOPBACK, stage.forebay.port), 5))
-        wait_until(lambda: stage.footprint().client_connections == 10, 10, "the connections are seen")
-        assert set(stage.footprint().beyond(stage.settled)) >= {"client_connections", "file_descriptors"}
-    stage.wait_until_settled()
+POSTS = [Post("direct", 0, 9092, "t"), Post("forebay", 0, 19093, "t"), Post("forebay", 1, 19094, "t")]
+
+
+def test_waits_count_while_they_overlap_the_fault_at_brokers_that_it_spares() -> None:
+    before, into, out_of, after = Wait(1, 1, 2, 0), Wait(1, 2, 11, 0), Wait(1, 19, 30, 1), Wait(1, 31, 32, 0)
+    elsewhere, directly = Wait(2, 12, 13, 0), Wait(0, 12, 12.5, 0)
+    waits = Waits(POSTS, [before, into, out_of, after, elsewhere, directly])
+    assert waits.during(THROUGH, {0}, 10, 20) == [into, out_of]
+    assert waits.during(THROUGH, {0, 1}, 10, 20) == [into, out_of, elsewhere]
+    assert Latency.of(waits.during(DIRECT, {0}, 10, 20)) == Latency(p50=0.5, p99=0.5, worst=0.5, errors=0)
+    assert Latency.of([into, out_of, elsewhere]) == Latency(p50=9, p99=11, worst=11, errors=1)
+
+
+def test_through_forebay_a_bystander_may_wait_little_longer_than_directly() -> None:
+    directly = Latency(p50=0.01, p99=0.02, worst=0.1, errors=0)
+    assert worst(directly, replace(directly, worst=0.4))
+    assert not worst(directly, replace(directly, worst=0.41))
+    assert median(directly, Latency(p50=0.07, p99=5.0, worst=9.0, errors=0))
+    assert not median(directly, replace(directly, p50=0.071))
+    assert not median(directly, replace(directly, errors=1))
+
+
+def test_the_table_says_why_a_target_is_missed() -> None:
+    quick, slow = Latency(0.001, 0.002, 0.003, 0), Latency(0.01, 0.02, 9.0, 0)
+    results = [
+        Result(
+            "hung", 1, 3.0, Findings(), 0.5, 0.1, 0.2, Spared(quick, slow, "memory is shared first come, first served")
+        ),
+        Result("all gone", 1, 3.0, Findings(), 0.5, 0.1, None),
+    ]
+    cells = [row[-2:] for row in table(results).rows]
+    assert cells == [
+        ("0.2", "0.001 · 0.002 · 0.003 / 0.010 · 0.020 · 9.000 (memory is shared first come, first served)"),
+        ("–", "–"),
+    ]
 
 
 DRAWN = [("latency", 1, 0.1), ("latency + reset", 2, 0.4), ("reset + latency", 2, 0.2)]
@@ -145,4 +168,4 @@ def test_the_document_keeps_single_faults_and_all_pairs_in_one_row(tmp_path: Pat
     assert text.endswith(f"{END}\nafter\n")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
     assert [row[0] for row in rows[2:]] == ["latency", "random pairs, 2 of them"]
-    assert rows[-1] == ["random pairs, 2 of them", "3.0", "20", "18", "2", "0", "0", "0", "0", "0.5", "0.4", "0.2"]
+    assert rows[-1] == ["random pairs, 2 of them", "3.0", "20", "18", "2", "0", "0", "0", "0", "0.5", "0.4", "0.2", "–"]
