@@ -1,0 +1,52 @@
+"""One fault under two loads of the same clients at the same time: through Forebay, and directly.
+
+    run_both_ways(stage, ROLLING_RESTART)
+
+For faults that touch every broker, so that nobody can stand by: what Forebay's clients go through is compared with
+what the others do. Of the former's records everything holds that `run` asks for; of the latter's it is only told.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from tests.chaos.fault import Fault
+from tests.chaos.load import Clients
+from tests.chaos.reconcile import reconcile
+from tests.chaos.run import ENOUGH, account, last
+from tests.chaos.stage import RECOVERY_SECONDS, Stage, start_load
+from tests.chaos.waiting import wait_until
+
+
+def run_both_ways(stage: Stage, fault: Fault) -> None:
+    """The longest silence of a client through Forebay is at most three times the longest directly, and 100 ms."""
+    errors_before = stage.forebay_errors()
+    topic, topic_directly = stage.new_topic(), stage.new_topic("directly")
+    with (
+        Clients(stage.timeouts.loaders) as others,
+        others.start(stage.cluster.bootstrap, topic_directly) as load_directly,
+        start_load(stage, topic) as load,
+    ):
+        wait_until(lambda: load_directly.acked_since(load.begun) >= ENOUGH, RECOVERY_SECONDS, "both are under way")
+        begun = monotonic()
+        with fault.during(stage, topic):
+            last(load, fault.seconds)
+        ended = monotonic()
+        for each in (load, load_directly):
+            wait_until(lambda: each.acked_since(ended) >= ENOUGH, RECOVERY_SECONDS, f"all go on after {fault}")  # noqa: B023
+        tallies, tallies_directly = load.stop(), load_directly.stop()
+    findings = reconcile(tallies, stage.read(topic))
+    through = account(f"{fault}, through Forebay", tallies, findings, begun, ended)
+    directly = account(
+        f"{fault}, directly, at the same time",
+        tallies_directly,
+        reconcile(tallies_directly, stage.read(topic_directly)),
+        begun,
+        ended,
+    )
+    findings.check(fault.name)
+    assert through.silence <= 3 * directly.silence + 0.1
+    stage.wait_until_settled()
+    assert stage.forebay_errors() == errors_before
+    stage.delete_topic(topic)
+    stage.delete_topic(topic_directly)
