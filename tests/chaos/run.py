@@ -28,7 +28,8 @@ ENOUGH = 20
 
 @dataclass(frozen=True, slots=True)
 class Spared:
-    """What bystanders waited while the fault lasted. `missed`: why it may be more than the target, if it may."""
+    """What bystanders waited while the fault lasted. `missed`: why it may be more than the target, if it may, or what
+    Forebay may still hold."""
 
     direct: Latency
     through: Latency
@@ -89,10 +90,13 @@ def _run(stage: Stage, faults: Sequence[Fault]) -> Result:
     findings = reconcile(tallies, stage.read(topic), widened=any(fault.widens for fault in faults))
     result = account(name, tallies, findings, begun, ended, faults=len(faults), probe=probe, spared=spared)
     findings.check(name)
+    if any(fault.leaves for fault in faults):
+        stage.forebay.kill()
+        stage.forebay.start()
     stage.wait_until_settled()
     assert stage.forebay_errors() == errors_before, name
     stage.delete_topic(topic)
-    if spared is not None and not spared.missed:
+    if spared is not None and not any(fault.missed for fault in faults):
         for fault in faults:
             assert fault.target(spared.direct, spared.through), f"bystanders of {name}: {spared}"
     return result
@@ -122,7 +126,7 @@ def _spared(faults: Sequence[Fault], waits: Waits, begun: float, ended: float) -
     if not nodes:
         return None
     direct, through = (Latency.of(waits.during(way, nodes, begun, ended)) for way in (DIRECT, THROUGH))
-    return Spared(direct, through, "; ".join(fault.missed for fault in faults if fault.missed))
+    return Spared(direct, through, "; ".join(why for fault in faults for why in (fault.missed, fault.leaves) if why))
 
 
 def last(load: Load, seconds: float) -> None:

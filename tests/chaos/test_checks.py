@@ -12,6 +12,7 @@ import pytest
 from tests.chaos.bystander import DIRECT, THROUGH, Latency, Post, Wait, Waits
 from tests.chaos.fault import median, worst
 from tests.chaos.faults import pair
+from tests.chaos.neighbour_faults import LONG, NEIGHBOUR_FAULTS
 from tests.chaos.reconcile import Findings, reconcile
 from tests.chaos.report import BEGIN, END, keep, table
 from tests.chaos.run import Result, Spared
@@ -152,6 +153,10 @@ def test_the_table_says_why_a_target_is_missed() -> None:
         ("0.2", "0.001 · 0.002 · 0.003 / 0.010 · 0.020 · 9.000 (memory is shared first come, first served)"),
         ("–", "–"),
     ]
+
+
+def test_what_is_left_to_longer_runs_is_there() -> None:
+    assert {fault.name for fault in NEIGHBOUR_FAULTS} > LONG
 
 
 DRAWN = [("latency", 1, 0.1), ("latency + reset", 2, 0.4), ("reset + latency", 2, 0.2)]

@@ -7,17 +7,21 @@ import pytest
 from tests.chaos.both_ways import run_both_ways
 from tests.chaos.broker_faults import ROLLING_RESTART
 from tests.chaos.fault import Fault
-from tests.chaos.neighbour_faults import NEIGHBOUR_FAULTS
+from tests.chaos.neighbour_faults import LONG, NEIGHBOUR_FAULTS
 from tests.chaos.run import run
 from tests.chaos.stage import DEFAULTS, Stage
 
 TIMEOUTS = DEFAULTS
 
 
-@pytest.mark.parametrize("fault", NEIGHBOUR_FAULTS, ids=str)
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(it, id=it.name, marks=[pytest.mark.whole] if it.name in LONG else []) for it in NEIGHBOUR_FAULTS],
+)
 def test_fault(stage: Stage, fault: Fault) -> None:
     run(stage, [fault])
 
 
+@pytest.mark.whole
 def test_rolling_restart(stage: Stage) -> None:
     run_both_ways(stage, ROLLING_RESTART)
