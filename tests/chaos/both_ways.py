@@ -36,9 +36,10 @@ def run_both_ways(stage: Stage, fault: Fault) -> None:
             wait_until(lambda: each.acked_since(ended) >= ENOUGH, RECOVERY_SECONDS, f"all go on after {fault}")  # noqa: B023
         tallies, tallies_directly = load.stop(), load_directly.stop()
     findings = reconcile(tallies, stage.read(topic))
-    through = account(f"{fault}, through Forebay", tallies, findings, begun, ended)
+    through = account(f"{fault}, through Forebay", stage.timeouts.name, tallies, findings, begun, ended)
     directly = account(
         f"{fault}, directly, at the same time",
+        stage.timeouts.name,
         tallies_directly,
         reconcile(tallies_directly, stage.read(topic_directly)),
         begun,

@@ -16,6 +16,7 @@ BEGIN, END = "<!-- chaos -->", "<!-- /chaos -->"
 BYSTANDER = "bystanders' p50 · p99 · worst s, direct / through Forebay"
 HEAD = (
     "fault",
+    "timeouts",
     "lasted s",
     "records",
     "acknowledged",
@@ -51,6 +52,7 @@ def _row(name: str, results: Sequence[Result]) -> tuple[object, ...]:
     found = [result.findings for result in results]
     return (
         name,
+        results[0].timeouts,
         _worst(result.seconds for result in results),
         sum(findings.sent for findings in found),
         sum(findings.acknowledged for findings in found),

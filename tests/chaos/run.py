@@ -47,6 +47,7 @@ class Result:
     fault: str
     faults: int
     """How many at once."""
+    timeouts: str
     seconds: float
     findings: Findings
     silence: float
@@ -88,7 +89,9 @@ def _run(stage: Stage, faults: Sequence[Fault]) -> Result:
         tallies = load.stop()
     spared = _spared(faults, waits, begun, ended)
     findings = reconcile(tallies, stage.read(topic), widened=any(fault.widens for fault in faults))
-    result = account(name, tallies, findings, begun, ended, faults=len(faults), probe=probe, spared=spared)
+    result = account(
+        name, stage.timeouts.name, tallies, findings, begun, ended, faults=len(faults), probe=probe, spared=spared
+    )
     findings.check(name)
     if any(fault.leaves for fault in faults):
         stage.forebay.kill()
@@ -104,6 +107,7 @@ def _run(stage: Stage, faults: Sequence[Fault]) -> Result:
 
 def account(
     name: str,
+    timeouts: str,
     tallies: Sequence[Tally],
     findings: Findings,
     begun: float,
@@ -116,7 +120,7 @@ def account(
     """The result of one load, which is in the table from now on."""
     recovery = max(min(at for at in tally.acked_at.values() if at > ended) for tally in tallies) - ended
     silence = max(tally.longest_silence() for tally in tallies)
-    result = Result(name, faults, ended - begun, findings, silence, recovery, probe, spared)
+    result = Result(name, faults, timeouts, ended - begun, findings, silence, recovery, probe, spared)
     RESULTS.append(result)
     return result
 

@@ -46,8 +46,9 @@ DIRECT = os.environ.get("FOREBAY_TEST_DIRECT") == "1"
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Settings of brokers and Forebay, and the clients that carry the load."""
+    """Settings of brokers and Forebay, and the clients that carry the load. `name` stands in the table."""
 
+    name: str
     brokers: Mapping[str, str]
     forebay: Mapping[str, str]
     loaders: Callable[[Mapping[str, JavaClient]], Sequence[Loader]]
@@ -56,6 +57,7 @@ class Timeouts:
 _BROKERS = {"auto.create.topics.enable": "false"}
 _FOREBAY = {"advertised.host": CLIENTS_SIDE}
 SHORT = Timeouts(
+    "short",
     {**_BROKERS, "broker.heartbeat.interval.ms": "500", "broker.session.timeout.ms": "3000"},
     {
         **_FOREBAY,
@@ -65,7 +67,7 @@ SHORT = Timeouts(
     },
     impatient,
 )
-DEFAULTS = Timeouts(_BROKERS, _FOREBAY, patient)
+DEFAULTS = Timeouts("default", _BROKERS, _FOREBAY, patient)
 RECOVERY_SECONDS = 60
 _BYSTANDERS_ACKS = (1, -1)
 

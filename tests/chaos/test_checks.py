@@ -144,9 +144,17 @@ def test_the_table_says_why_a_target_is_missed() -> None:
     quick, slow = Latency(0.001, 0.002, 0.003, 0), Latency(0.01, 0.02, 9.0, 0)
     results = [
         Result(
-            "hung", 1, 3.0, Findings(), 0.5, 0.1, 0.2, Spared(quick, slow, "memory is shared first come, first served")
+            "hung",
+            1,
+            "default",
+            3.0,
+            Findings(),
+            0.5,
+            0.1,
+            0.2,
+            Spared(quick, slow, "memory is shared first come, first served"),
         ),
-        Result("all gone", 1, 3.0, Findings(), 0.5, 0.1, None),
+        Result("all gone", 1, "short", 3.0, Findings(), 0.5, 0.1, None),
     ]
     cells = [row[-2:] for row in table(results).rows]
     assert cells == [
@@ -166,11 +174,26 @@ def test_the_document_keeps_single_faults_and_all_pairs_in_one_row(tmp_path: Pat
     document = tmp_path / "reliability.md"
     document.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     found = Findings(sent=10, acknowledged=9, refused=1)
-    results = [Result(name, faults, 3.0, found, 0.5, recovery, 0.2) for name, faults, recovery in DRAWN]
+    results = [Result(name, faults, "short", 3.0, found, 0.5, recovery, 0.2) for name, faults, recovery in DRAWN]
     keep(results, "7", document)
     text = document.read_text()
     assert text.startswith(f"before\n{BEGIN}\n| fault |")
     assert text.endswith(f"{END}\nafter\n")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
     assert [row[0] for row in rows[2:]] == ["latency", "random pairs, 2 of them"]
-    assert rows[-1] == ["random pairs, 2 of them", "3.0", "20", "18", "2", "0", "0", "0", "0", "0.5", "0.4", "0.2", "–"]
+    assert rows[-1] == [
+        "random pairs, 2 of them",
+        "short",
+        "3.0",
+        "20",
+        "18",
+        "2",
+        "0",
+        "0",
+        "0",
+        "0",
+        "0.5",
+        "0.4",
+        "0.2",
+        "–",
+    ]
