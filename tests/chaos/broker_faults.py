@@ -116,10 +116,31 @@ _TOUCHES = frozenset[Place]({BROKERS})
 
 ROLLING_RESTART = Fault("rolling restart of all brokers", _TOUCHES, restarted_in_turn, seconds=2.0)
 
+BEHIND_ACKS_ALL = "one connection a broker: whoever writes there waits behind acks=all"
+
 # A stopped broker is fenced by its peers after three seconds: long enough for others to take over, and then some.
 BROKER_FAULTS = (
-    Fault("SIGKILL of a broker, and its return", _TOUCHES, _one_killed, spares=(0, 2)),
-    Fault("SIGSTOP of a broker, then SIGCONT", _TOUCHES, _one_stopped, seconds=6.0, spares=(0, 1)),
+    Fault(
+        "SIGKILL of a broker, and its return",
+        _TOUCHES,
+        _one_killed,
+        spares=(0, 2),
+        missed=BEHIND_ACKS_ALL,
+    ),
+    Fault(
+        "SIGSTOP of a broker, then SIGCONT",
+        _TOUCHES,
+        _one_stopped,
+        seconds=6.0,
+        spares=(0, 1),
+        missed=BEHIND_ACKS_ALL,
+    ),
     Fault("all brokers killed, and back", _TOUCHES | WITHOUT_BROKERS, _all_killed, seconds=2.0),
-    Fault("leaders move time and again", _TOUCHES, leaders_moving, spares=ALL_SPARED),
+    Fault(
+        "leaders move time and again",
+        _TOUCHES,
+        leaders_moving,
+        spares=ALL_SPARED,
+        missed=BEHIND_ACKS_ALL,
+    ),
 )

@@ -61,6 +61,15 @@ RESULTS: list[Result] = []
 
 
 def run(stage: Stage, faults: Sequence[Fault]) -> Result:
+    """Where bystanders waited too long it is done once more: a machine that was busy elsewhere does not excuse two."""
+    result = _once(stage, faults)
+    if not _met(faults, result.spared):
+        result = _once(stage, faults)
+        assert _met(faults, result.spared), f"bystanders of {result.fault}: {result.spared}"
+    return result
+
+
+def _once(stage: Stage, faults: Sequence[Fault]) -> Result:
     with ExitStack() as stack:
         for fault in faults:
             stack.enter_context(fault.around(stage))
@@ -99,9 +108,6 @@ def _run(stage: Stage, faults: Sequence[Fault]) -> Result:
     stage.wait_until_settled()
     assert stage.forebay_errors() == errors_before, name
     stage.delete_topic(topic)
-    if spared is not None and not any(fault.missed for fault in faults):
-        for fault in faults:
-            assert fault.target(spared.direct, spared.through), f"bystanders of {name}: {spared}"
     return result
 
 
@@ -123,6 +129,12 @@ def account(
     result = Result(name, faults, timeouts, ended - begun, findings, silence, recovery, probe, spared)
     RESULTS.append(result)
     return result
+
+
+def _met(faults: Sequence[Fault], spared: Spared | None) -> bool:
+    if spared is None or any(fault.missed for fault in faults):
+        return True
+    return all(fault.target(spared.direct, spared.through) for fault in faults)
 
 
 def _spared(faults: Sequence[Fault], waits: Waits, begun: float, ended: float) -> Spared | None:
