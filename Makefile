@@ -1,7 +1,9 @@
 # make demo         what Forebay does, side by side, on a machine with only Python 3.11 or newer
 # make pipeline-demo    the demo's traffic with the journal on, then all jobs of the pipeline (Java 17 too)
-# make test         everything: lint, unit tests pure and compiled, deploy checks, integration tests (see .ci/toolchain)
+# make test         lint, unit tests pure and compiled, deploy checks, integration tests, faults (see .ci/toolchain)
+# make test-all     the same with nothing left out: whole matrices, every unit test compiled, all faults, fuzzing
 # make lint | unit | compile-test | deploy-test | pipeline-test | integration | chaos-test    a part of it
+# make client-suites  clients' own test suites, directly and through Forebay (ten minutes; KafkaJS too where Node.js is)
 # make clean        remove what was built; distclean: downloads as well
 # make chaos        faults on a real cluster, each by itself, then pairs for CHAOS_SECONDS=1800: docs/reliability.md
 # make fuzz         bad bytes to every decoder and to the whole proxy, for FUZZ_SECONDS=600
@@ -12,36 +14,45 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP := python -m pip --disable-pip-version-check --quiet
+# No bytecode of what nobody may import.
+INSTALL := install --no-compile -c constraints.txt --build-constraint constraints.txt
 # The `ci` profile has no deadline, since jobs share the machine, and the same examples every time; a bare `pytest`
 # looks for new ones.
-PYTEST := $(BIN)/python -m pytest -q -p tests.no_skips --hypothesis-profile=ci
+# WHOLE=1 takes what is marked `whole`, too.
+WHOLE ?=
+PYTEST = $(BIN)/python -m pytest -q -p tests.no_skips --hypothesis-profile=ci $(if $(WHOLE),,-m 'not whole')
+# Two at once, each with files and ports of its own; what is left of one's work the other takes over. Not for tests
+# before a real cluster or under faults: they need the machine for themselves.
+TWO := -n 2 --dist=worksteal
 UNIT := tests --ignore=tests/integration --ignore=tests/deploy --ignore=tests/chaos --ignore=tests/pipeline
 SOURCES := $(shell find codecs policies proxy pipeline -name '*.py') hatch_build.py pyproject.toml constraints.txt
-# Older makes (3.81 is still about) mix the lines of jobs; that is all they lose.
-SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-.PHONY: bench bench-others chaos fuzz demo pipeline-demo test lint unit compile-test deploy-test pipeline-test \
+.PHONY: bench bench-others chaos fuzz demo pipeline-demo test test-all lint unit compile-test deploy-test pipeline-test \
     integration chaos-test kit clean distclean
 .PRECIOUS: %/.pip
 .DEFAULT_GOAL := test
 
-demo: $(VENV)/.demo build/demo/.done
-	@ls build/demo/forebay_codecs/*.so >/dev/null 2>&1 || \
-	    echo "The codecs run as pure Python: no C compiler, or no Python headers, on this machine."
-	@PYTHONPATH=$(CURDIR)/build/demo $(BIN)/forebay demo
+demo: build/demo/.done
+	@ls build/demo/lib/python3.*/site-packages/forebay_codecs/*.so >/dev/null 2>&1 || \
+	    echo "Forebay runs as pure Python: no C compiler, or no Python headers, on this machine."
+	@build/demo/bin/forebay demo
 
 PIPELINE_SECONDS ?= 120
 pipeline-demo: $(VENV)/.dev kit
 	@$(BIN)/python -m tests.kit.pipeline_demo --seconds $(PIPELINE_SECONDS)
 
+STAGES := $(VENV)/.dev 'kit lint build/compiled/.done' unit compile-test deploy-test pipeline-test integration chaos-test
+
 test:
 	@.ci/toolchain $(PYTHON)
-	@$(MAKE) --no-print-directory $(VENV)/.dev
-	@$(MAKE) --no-print-directory -j2 $(SYNC) kit lint unit compile-test deploy-test
-	@$(MAKE) --no-print-directory pipeline-test
-	@$(MAKE) --no-print-directory integration
-	@$(MAKE) --no-print-directory chaos-test
+	@$(PYTHON) .ci/stages $(MAKE) $(STAGES)
+
+test-all: export WHOLE = 1
+test-all: export FUZZ_SECONDS = 120
+test-all:
+	@.ci/toolchain $(PYTHON)
+	@$(PYTHON) .ci/stages $(MAKE) $(STAGES) fuzz client-suites
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check --quiet
@@ -49,12 +60,16 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
+# Coverage costs a third more, so it is measured only where it has a floor: codecs and policies, by their own tests.
 unit: $(VENV)/.dev
-	$(PYTEST) $(UNIT)
+	$(PYTEST) $(TWO) --cov --cov-report=term tests/codecs tests/policies
+	$(PYTEST) $(TWO) $(UNIT) --ignore=tests/codecs --ignore=tests/policies
 
-# The same tests over the compiled modules, which stand outside the tree: beside the sources they would shadow edits.
+# Over the compiled modules, which stand outside the tree: beside the sources they would shadow edits. Their own tests
+# and those of the whole proxy; all unit tests with WHOLE=1.
 compile-test: $(VENV)/.dev build/compiled/.done
-	FOREBAY_REQUIRE_COMPILE=1 PYTHONPATH=$(CURDIR)/build/compiled $(PYTEST) -p no:cacheprovider $(UNIT)
+	FOREBAY_REQUIRE_COMPILE=1 PYTHONPATH=$(CURDIR)/build/compiled $(PYTEST) $(TWO) -p no:cacheprovider \
+	    $(if $(WHOLE),$(UNIT),$$($(BIN)/python -m tests.kit.compiled))
 
 deploy-test: $(VENV)/.dev kit
 	$(BIN)/python -m tests.deploy.schemas
@@ -67,12 +82,19 @@ pipeline-test: $(VENV)/.dev kit
 integration: $(VENV)/.dev kit
 	$(PYTEST) tests/integration
 
-# Each fault once and a few random pairs, four minutes.
+# Clients' own test suites, directly and through Forebay, and the scenarios of integration with more clients.
+.PHONY: client-suites
+client-suites: $(VENV)/.dev kit
+	FOREBAY_TEST_ALL=1 $(PYTEST) tests/integration/parity
+	$(BIN)/python -m tests.clients
+
+# The most telling faults, each once, and a few random pairs; with WHOLE=1 every fault, ten minutes and more.
 chaos-test: $(VENV)/.dev kit
 	$(PYTEST) tests/chaos
 
 # The seed is printed with every pair; FOREBAY_TEST_SEED=N draws the same pairs again.
 CHAOS_SECONDS ?= 1800
+chaos: export WHOLE = 1
 chaos: $(VENV)/.dev kit
 	FOREBAY_TEST_SECONDS=$(CHAOS_SECONDS) FOREBAY_TEST_KEEP=1 $(PYTEST) -s tests/chaos
 
@@ -87,7 +109,7 @@ bench-others: $(VENV)/.dev kit
 # Led by coverage where atheris is to be had; the seed is printed, FUZZ='--seed N --only NAME' repeats a part of it.
 FUZZ_SECONDS ?= 600
 fuzz: $(VENV)/.dev build/compiled/.done
-	@$(PIP) install -c constraints.txt --group fuzz || echo "no atheris here: mutants are led by what is accepted" >&2
+	@$(BIN)/$(PIP) $(INSTALL) --group fuzz || echo "no atheris here: mutants are led by what is accepted" >&2
 	$(BIN)/python -m tests.fuzz.compiled --python $(CURDIR)/build/compiled
 	$(BIN)/python -m tests.fuzz --guided --seconds $(FUZZ_SECONDS) $(FUZZ)
 
@@ -98,27 +120,29 @@ kit: $(VENV)/.dev
 # --group needs pip 25.1, --build-constraint 25.3.
 %/.pip:
 	$(PYTHON) -m venv $*
-	$*/bin/python -m pip --disable-pip-version-check --quiet install --upgrade 'pip>=25.3'
-	@touch $@
-
-$(VENV)/.demo: $(VENV)/.pip pyproject.toml constraints.txt
-	$(PIP) install -c constraints.txt --build-constraint constraints.txt -e '.[demo]'
+	$*/bin/$(PIP) install --upgrade 'pip>=25.3'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.pip pyproject.toml constraints.txt
-	$(PIP) install -c constraints.txt --build-constraint constraints.txt -e '.[demo,pipeline]' --group dev
+	$(BIN)/$(PIP) $(INSTALL) -e '.[demo,pipeline]' --group dev
 	@touch $@
 
-# The project as a user installs it, with the hot modules compiled: on PYTHONPATH it comes before the editable one.
-# Built where nothing else is installed: a type that the compiler needs and does not find makes a pure-Python wheel.
-build/compiled/.done: export FOREBAY_REQUIRE_COMPILE = 1
-build/%/.done: $(SOURCES) | build/venv/.pip
-	@rm -rf build/$*
-	build/venv/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --target build/$* --build-constraint constraints.txt .
+# What a user gets from `pip install 'forebay[demo]'`, but compiled at -O1: less than a tenth slower, and a minute's
+# work for the compiler becomes half a minute's.
+build/demo/.done: $(SOURCES) | build/demo/.pip
+	FOREBAY_OPT_LEVEL=1 build/demo/bin/$(PIP) $(INSTALL) '.[demo]'
+	@touch $@
+
+# The same without its dependencies: on PYTHONPATH it comes before the editable one. Built for an environment where
+# nothing else is installed: a type that the compiler needs and does not find makes a pure-Python wheel.
+build/compiled/.done: $(SOURCES) | $(VENV)/.pip
+	@rm -rf build/compiled build/venv
+	@$(PYTHON) -m venv --without-pip build/venv
+	FOREBAY_REQUIRE_COMPILE=1 $(BIN)/$(PIP) --python build/venv/bin/python $(INSTALL) --no-deps --target build/compiled .
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist .coverage .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find codecs policies proxy tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean

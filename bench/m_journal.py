@@ -20,13 +20,13 @@ from forebay_codecs.record_batch import open_batch, read_header
 from forebay_policies.accumulator import Accumulator, TopicQueues
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.eligibility import Reason
-from forebay_policies.producer_batch import Lane, Part
+from forebay_policies.producer_batch import Lane, RecordRun
 from forebay_proxy.journal.files import JournalFiles
 from forebay_proxy.journal.recorder import Journal
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.produce.classifier import ClassifiedRequest, InspectedBatch, RewritableBatch
 from forebay_proxy.produce.completion import ProduceCompletion
 from forebay_proxy.produce.ledger import Ledger
-from forebay_proxy.produce.sorting import Seen, Sorted, Touched
 from tests.codecs.record_oracle import Record, encode_batch
 from tests.kit.forebay import ForebayProcess
 
@@ -152,7 +152,7 @@ async def _measured(count: int) -> dict[str, tuple[float, float]]:
     makers = {"a batch": _batch_row, "a choice": _choice_row, "a ledger's request (30 records)": _ledger_row}
     for name, maker in makers.items():
         kept = _Kept()
-        journal = Journal(0, Stats())
+        journal = Journal(0, MetricRegistry())
         journal.start(kept)
         work = maker(journal)
         began = time.process_time()
@@ -184,8 +184,8 @@ def _topic() -> TopicQueues:
     completion = ProduceCompletion(9, 1, 1, 1000, 0.0, lambda *_: None, ("127.0.0.1", "bench"))
     completion.add_topic("bench")
     for partition in range(3):
-        part = completion.add_part(completion.add_partition(partition), 1, False, True)
-        accumulator.append(topic.queue(partition), Lane(1, 0, True), part, batch, 0.0)
+        run = completion.add_run(completion.add_partition(partition), 1, moved=False, whole=True)
+        accumulator.append(topic.queue(partition), Lane(1, 0, True), run, batch, 0.0)
     return topic
 
 
@@ -214,9 +214,9 @@ def _ledger_row(journal: Journal) -> Callable[[int], None]:
     header = read_header(data, 0, len(data))
     assert header is not None
     batch = open_batch(data, header, 1 << 20)
-    seen = [Seen("bench", 0, 0, len(data), header, None, False)]
-    touched = Touched(0, "bench", 0, batch, True, True)
-    found = Sorted()
+    inspected = [InspectedBatch("bench", 0, 0, len(data), header, None, message_set=False)]
+    touched = RewritableBatch(0, "bench", 0, batch, movable=True, whole=True)
+    found = ClassifiedRequest()
     found.reasons.append(Reason.NULL_KEY)
     request = ProduceRequest(9, 1, "bench", None, 1, 1000, [("bench", [(0, 0, len(data))])])
 
@@ -225,14 +225,14 @@ def _ledger_row(journal: Journal) -> Callable[[int], None]:
         number = 1
 
     def row(number: int) -> None:
-        entry = ledger.arrived(Client(), request, seen)  # type: ignore[arg-type]
+        entry = ledger.arrived(Client(), request, inspected)  # type: ignore[arg-type]
         completion = ProduceCompletion(9, 1, 1, 1000, 0.0, lambda *_: None, None)
         completion.add_topic("bench")
-        part: Part = completion.add_part(completion.add_partition(0), 30, False, True)
-        part.partition = number % 7
-        entry.sorted(found)
-        entry.appended(part, touched)
-        part.base_offset = number * 30
+        run: RecordRun = completion.add_run(completion.add_partition(0), 30, moved=False, whole=True)
+        run.partition = number % 7
+        entry.classified(found)
+        entry.appended(run, touched)
+        run.base_offset = number * 30
         entry.answered(completion)
 
     return row

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from hatch_build import FOLDERS, HOT, ROOT
+from tests.kit import compiled
 
 CONSTRAINTS = (ROOT / "constraints.txt").read_text().splitlines()
 COMPILED = os.environ.get("FOREBAY_REQUIRE_COMPILE") == "1"
@@ -42,6 +43,11 @@ def test_hot_modules_are_compiled_where_asked_for_and_only_there(name: str) -> N
     module = importlib.import_module(name.removesuffix(".py").partition("/")[2].replace("/", "."))
     assert module.__file__ is not None
     assert module.__file__.endswith(tuple(EXTENSION_SUFFIXES)) is COMPILED
+
+
+def test_what_runs_over_the_compiled_modules_is_there() -> None:
+    names = {path.stem for path in compiled.test_files()}
+    assert {*compiled.WHOLE, "test_records", "test_accumulator", "test_client_connection"} <= names
 
 
 def test_no_compiled_module_stands_in_the_source_tree() -> None:
@@ -143,9 +149,21 @@ def test_the_proxy_may_have_them() -> None:
     assert "TID251" not in ruff("proxy/forebay_proxy", "\n".join(BANNED))
 
 
-def test_a_skipped_test_fails_the_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_skipped_test_fails_the_run(tmp_path: Path, workers: str) -> None:
     (tmp_path / "test_it.py").write_text("import pytest\n\ndef test_it() -> None:\n    pytest.skip('no reason')\n")
-    pytest_run = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", tmp_path)
+    pytest_run = (
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-n",
+        workers,
+        f"--rootdir={tmp_path}",
+        tmp_path,
+    )
     assert run(*pytest_run).returncode == 0
     strict = run(*pytest_run, "-p", "tests.no_skips")
     assert strict.returncode == 1

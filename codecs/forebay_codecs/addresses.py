@@ -1,15 +1,15 @@
-"""Broker addresses inside responses, put in the proxy's terms: an address that leaks leads the client around the proxy.
+"""Broker addresses in responses, replaced by the proxy's own: a client that learns a real one bypasses the proxy.
 
 In: a whole response, from correlation_id on (no size prefix), its API version, and `translate`. Out: the same response
-with every broker's host and port replaced, everything else byte for byte as it came, what stands behind the last field
-included. Wrong bytes: Malformed.
+with every broker's host and port replaced; everything else, including bytes after the last field, is copied unchanged.
+Raises Malformed.
 
-`translate` is called for every broker that a response names, so the proxy learns of brokers through it. Where it
-answers None the broker has no listener, and its entry is left out. A coordinator cannot be left out, since the client
-waits for that very answer: it becomes COORDINATOR_NOT_AVAILABLE, which the client retries.
+`translate` is called for every broker that a response names, which is also how the proxy discovers brokers. If it
+returns None, the broker has no listener and its entry is dropped. A coordinator cannot be dropped, since it is what the
+client asked for: it becomes COORDINATOR_NOT_AVAILABLE, which clients retry.
 
 Sources: Kafka's FindCoordinatorResponse, DescribeClusterResponse, ProduceResponse, ShareFetchResponse and
-ShareAcknowledgeResponse.json; NodeEndpoints is KIP-951. Metadata and Fetch have files of their own.
+ShareAcknowledgeResponse.json; NodeEndpoints is KIP-951. Metadata is in metadata.py, Fetch in fetch_response.py.
 """
 
 from __future__ import annotations
@@ -19,26 +19,29 @@ from typing import Final, TypeAlias
 
 from forebay_codecs.error_codes import COORDINATOR_NOT_AVAILABLE
 from forebay_codecs.header import response_header_size
-from forebay_codecs.primitives import Reader, Writer
+from forebay_codecs.primitives import FLEXIBLE, Reader, Writer
 
 Translate: TypeAlias = Callable[[int, str, int], tuple[str, int] | None]
-"""(node_id, host, port) of a broker → (host, port) of the proxy's listener for it; None: it has no listener."""
+"""(node_id, host, port) of a broker → (host, port) of the proxy's listener for it; None: there is no listener."""
 
 NODE_ENDPOINTS_TAG: Final = 0
-"""The tagged field of NodeEndpoints in Produce and Fetch responses."""
+"""NodeEndpoints, as a tagged field of Produce and Fetch responses."""
 
 PRODUCE_NAMES_BROKERS_FROM: Final = 10
+"""The first version of Produce responses with NodeEndpoints."""
 
 _FIND_COORDINATOR_FLEXIBLE_FROM: Final = 3
 _FIND_COORDINATOR_ARRAY_FROM: Final = 4
 _CONTROLLERS: Final = 2
-"""DescribeCluster's endpoint_type for controllers."""
+"""endpoint_type in DescribeCluster."""
 
 
-def rewrite_brokers(reader: Reader, flexible: bool, translate: Translate, skip_rest: Callable[[Reader], None]) -> bytes:
-    """Read an array of [node_id int32, host string, port int32, rest] and give it back translated.
+def rewrite_brokers(
+    reader: Reader, translate: Translate, skip_rest: Callable[[Reader], None], *, flexible: bool
+) -> bytes:
+    """Read an array of [node_id int32, host string, port int32, rest]; return it encoded with translated addresses.
 
-    `skip_rest` walks the rest of an element (rack and the like), which is copied.
+    `skip_rest` moves the reader past the rest of an element (rack and so on), which is copied.
     """
     kept = 0
     elements = Writer()
@@ -52,7 +55,7 @@ def rewrite_brokers(reader: Reader, flexible: bool, translate: Translate, skip_r
         if address is None:
             continue
         kept += 1
-        _write_node(elements, node_id, address, flexible)
+        _write_node(elements, node_id, address, flexible=flexible)
         elements.raw(reader.data[rest : reader.pos])
     array = Writer()
     array.array(kept, flexible)
@@ -63,28 +66,28 @@ def rewrite_brokers(reader: Reader, flexible: bool, translate: Translate, skip_r
 def rewrite_node_endpoints(
     data: bytes, fields: list[tuple[int, int, int]], translate: Translate
 ) -> list[tuple[int, bytes]]:
-    """The tagged fields (tag, start, end) of `data` as (tag, bytes), NodeEndpoints translated, the others copied."""
+    """Tagged fields given as (tag, start, end) in `data`, returned as (tag, value) with NodeEndpoints translated."""
     rewritten = []
     for tag, start, end in fields:
         value = data[start:end]
         if tag == NODE_ENDPOINTS_TAG:
             reader = Reader(value)
-            value = rewrite_brokers(reader, True, translate, _skip_rack) + value[reader.pos :]
+            value = rewrite_brokers(reader, translate, _skip_rack, flexible=True) + value[reader.pos :]
         rewritten.append((tag, value))
     return rewritten
 
 
 def rewrite_find_coordinator(response: bytes, version: int, translate: Translate) -> bytes:
-    """v0–v3 name one coordinator, v4+ one a key. An entry with an error has node id −1 and stays as it is."""
+    """v0–v3 name one coordinator, v4+ one for each key. An entry with an error has node_id −1 and is copied."""
     flexible = version >= _FIND_COORDINATOR_FLEXIBLE_FROM
-    reader = Reader(response, response_header_size(response, flexible))
+    reader = Reader(response, response_header_size(response, flexible=flexible))
     if version >= 1:
         reader.skip(4)  # throttle_time_ms
     start = reader.pos
     out = Writer()
     if version >= _FIND_COORDINATOR_ARRAY_FROM:
-        count = reader.array(True)
-        out.array(count, True)
+        count = reader.array(FLEXIBLE)
+        out.array(count, FLEXIBLE)
         for _ in range(count):
             _rewrite_coordinator(reader, out, translate)
     else:
@@ -102,30 +105,30 @@ def _rewrite_only_coordinator(reader: Reader, out: Writer, version: int, transla
     if version >= 1:
         reader.nullable_string(flexible)  # error_message
     node = reader.pos
-    node_id, host, port = _read_node(reader, flexible)
+    node_id, host, port = _read_node(reader, flexible=flexible)
     if node_id < 0:
         out.raw(reader.data[start : reader.pos])
         return
     address = translate(node_id, host, port)
     if address is not None:
         out.raw(reader.data[start:node])
-        _write_node(out, node_id, address, flexible)
+        _write_node(out, node_id, address, flexible=flexible)
         return
     out.i16(COORDINATOR_NOT_AVAILABLE)
     if version >= 1:
         out.nullable_string(None, flexible)
-    _write_node(out, -1, ("", -1), flexible)
+    _write_node(out, -1, ("", -1), flexible=flexible)
 
 
 def _rewrite_coordinator(reader: Reader, out: Writer, translate: Translate) -> None:
     """key, node_id, host, port, error_code, error_message, tagged fields."""
     start = reader.pos
-    reader.string(True)  # key
+    reader.string(FLEXIBLE)  # key
     node = reader.pos
-    node_id, host, port = _read_node(reader, True)
+    node_id, host, port = _read_node(reader, flexible=True)
     error = reader.pos
     reader.skip(2)  # error_code
-    reader.nullable_string(True)  # error_message
+    reader.nullable_string(FLEXIBLE)  # error_message
     tags = reader.pos
     reader.skip_tags()
     if node_id < 0:
@@ -134,32 +137,32 @@ def _rewrite_coordinator(reader: Reader, out: Writer, translate: Translate) -> N
     address = translate(node_id, host, port)
     out.raw(reader.data[start:node])
     if address is not None:
-        _write_node(out, node_id, address, True)
+        _write_node(out, node_id, address, flexible=True)
         out.raw(reader.data[error : reader.pos])
         return
-    _write_node(out, -1, ("", -1), True)
+    _write_node(out, -1, ("", -1), flexible=True)
     out.i16(COORDINATOR_NOT_AVAILABLE)
-    out.nullable_string(None, True)
+    out.nullable_string(None, FLEXIBLE)
     out.raw(reader.data[tags : reader.pos])
 
 
 def rewrite_describe_cluster(response: bytes, version: int, translate: Translate) -> bytes:
-    """Brokers are translated; controllers (endpoint_type 2) are left out, since no listener stands for a controller."""
-    reader = Reader(response, response_header_size(response, True))
+    """Translate brokers; drop controllers (endpoint_type 2), for which there are no listeners."""
+    reader = Reader(response, response_header_size(response, flexible=True))
     reader.skip(6)  # throttle_time_ms, error_code
-    reader.nullable_string(True)  # error_message
+    reader.nullable_string(FLEXIBLE)  # error_message
     controllers = version >= 1 and reader.i8() == _CONTROLLERS
-    reader.string(True)  # cluster_id
+    reader.string(FLEXIBLE)  # cluster_id
     reader.skip(4)  # controller_id
     start = reader.pos
 
     def skip_rest(broker: Reader) -> None:
-        broker.nullable_string(True)  # rack
+        broker.nullable_string(FLEXIBLE)  # rack
         if version >= 2:
             broker.skip(1)  # is_fenced
         broker.skip_tags()
 
-    brokers = rewrite_brokers(reader, True, _no_listener if controllers else translate, skip_rest)
+    brokers = rewrite_brokers(reader, _no_listener if controllers else translate, skip_rest, flexible=True)
     end = reader.pos
     reader.skip(4)  # cluster_authorized_operations
     reader.skip_tags()
@@ -167,22 +170,22 @@ def rewrite_describe_cluster(response: bytes, version: int, translate: Translate
 
 
 def rewrite_produce(response: bytes, version: int, translate: Translate) -> bytes:
-    """NodeEndpoints is tagged field 0 at the end of v10+; older responses name no broker and come back unread."""
+    """From v10 on NodeEndpoints is the response's tagged field 0. Older ones name no broker: returned unread."""
     if version < PRODUCE_NAMES_BROKERS_FROM:
         return response
-    reader = Reader(response, response_header_size(response, True))
-    for _ in range(reader.array(True)):
+    reader = Reader(response, response_header_size(response, flexible=True))
+    for _ in range(reader.array(FLEXIBLE)):
         if version >= 13:
             reader.skip(16)  # topic_id
         else:
-            reader.string(True)  # name
-        for _ in range(reader.array(True)):
+            reader.string(FLEXIBLE)  # name
+        for _ in range(reader.array(FLEXIBLE)):
             reader.skip(30)  # index, error_code, base_offset, log_append_time_ms, log_start_offset
-            for _ in range(reader.array(True)):
+            for _ in range(reader.array(FLEXIBLE)):
                 reader.skip(4)  # batch_index
-                reader.nullable_string(True)  # batch_index_error_message
+                reader.nullable_string(FLEXIBLE)  # batch_index_error_message
                 reader.skip_tags()
-            reader.nullable_string(True)  # error_message
+            reader.nullable_string(FLEXIBLE)  # error_message
             reader.skip_tags()
         reader.skip_tags()
     reader.skip(4)  # throttle_time_ms
@@ -194,21 +197,21 @@ def rewrite_produce(response: bytes, version: int, translate: Translate) -> byte
 
 
 def rewrite_share_fetch(response: bytes, version: int, translate: Translate) -> bytes:
-    """v1+ (v0 was early access and is gone). NodeEndpoints stands behind the topics; records are jumped over."""
-    reader = Reader(response, response_header_size(response, True))
+    """v1+ (v0 was early access only). NodeEndpoints follows the topics; record bytes are skipped, not read."""
+    reader = Reader(response, response_header_size(response, flexible=True))
     reader.skip(6)  # throttle_time_ms, error_code
-    reader.nullable_string(True)  # error_message
+    reader.nullable_string(FLEXIBLE)  # error_message
     reader.skip(4)  # acquisition_lock_timeout_ms
-    for _ in range(reader.array(True)):
+    for _ in range(reader.array(FLEXIBLE)):
         reader.skip(16)  # topic_id
-        for _ in range(reader.array(True)):
+        for _ in range(reader.array(FLEXIBLE)):
             reader.skip(6)  # partition_index, error_code
-            reader.nullable_string(True)  # error_message
+            reader.nullable_string(FLEXIBLE)  # error_message
             reader.skip(2)  # acknowledge_error_code
-            reader.nullable_string(True)  # acknowledge_error_message
+            reader.nullable_string(FLEXIBLE)  # acknowledge_error_message
             _skip_current_leader(reader)
-            reader.nullable_bytes(True)  # records
-            for _ in range(reader.array(True)):
+            reader.nullable_bytes(FLEXIBLE)  # records
+            for _ in range(reader.array(FLEXIBLE)):
                 reader.skip(18)  # first_offset, last_offset, delivery_count
                 reader.skip_tags()
             reader.skip_tags()
@@ -217,17 +220,17 @@ def rewrite_share_fetch(response: bytes, version: int, translate: Translate) -> 
 
 
 def rewrite_share_acknowledge(response: bytes, version: int, translate: Translate) -> bytes:
-    """v1+ (v0 was early access and is gone)."""
-    reader = Reader(response, response_header_size(response, True))
+    """v1+ (v0 was early access only). NodeEndpoints follows the topics."""
+    reader = Reader(response, response_header_size(response, flexible=True))
     reader.skip(6)  # throttle_time_ms, error_code
-    reader.nullable_string(True)  # error_message
+    reader.nullable_string(FLEXIBLE)  # error_message
     if version >= 2:
         reader.skip(4)  # acquisition_lock_timeout_ms
-    for _ in range(reader.array(True)):
+    for _ in range(reader.array(FLEXIBLE)):
         reader.skip(16)  # topic_id
-        for _ in range(reader.array(True)):
+        for _ in range(reader.array(FLEXIBLE)):
             reader.skip(6)  # partition_index, error_code
-            reader.nullable_string(True)  # error_message
+            reader.nullable_string(FLEXIBLE)  # error_message
             _skip_current_leader(reader)
             reader.skip_tags()
         reader.skip_tags()
@@ -235,17 +238,17 @@ def rewrite_share_acknowledge(response: bytes, version: int, translate: Translat
 
 
 def _rewrite_last_node_endpoints(reader: Reader, translate: Translate) -> bytes:
-    """NodeEndpoints as the last field of a response, tagged fields behind it."""
+    """NodeEndpoints as a response's last field, followed only by its tagged fields."""
     start = reader.pos
-    endpoints = rewrite_brokers(reader, True, translate, _skip_rack)
+    endpoints = rewrite_brokers(reader, translate, _skip_rack, flexible=True)
     end = reader.pos
     reader.skip_tags()
     return splice(reader.data, start, end, endpoints)
 
 
 def splice(data: bytes, start: int, end: int, replacement: bytes) -> bytes:
-    """`data` with data[start:end] replaced. Views, because a ShareFetch response may be large."""
-    view = memoryview(data)
+    """`data` with data[start:end] replaced."""
+    view = memoryview(data)  # spares a copy of what may be a large ShareFetch response
     return b"".join((view[:start], replacement, view[end:]))
 
 
@@ -255,15 +258,15 @@ def _skip_current_leader(reader: Reader) -> None:
 
 
 def _skip_rack(reader: Reader) -> None:
-    reader.nullable_string(True)  # rack
+    reader.nullable_string(FLEXIBLE)  # rack
     reader.skip_tags()
 
 
-def _read_node(reader: Reader, flexible: bool) -> tuple[int, str, int]:
+def _read_node(reader: Reader, *, flexible: bool) -> tuple[int, str, int]:
     return reader.i32(), reader.string(flexible), reader.i32()
 
 
-def _write_node(writer: Writer, node_id: int, address: tuple[str, int], flexible: bool) -> None:
+def _write_node(writer: Writer, node_id: int, address: tuple[str, int], *, flexible: bool) -> None:
     host, port = address
     writer.i32(node_id)
     writer.string(host, flexible)

@@ -1,9 +1,9 @@
-"""ApiVersions v0 to v4: a broker's answer cut to what the proxy understands, and the proxy's own question.
+"""ApiVersions v0 to v4: a broker's response narrowed to what the proxy understands, and the proxy's own request.
 
-Responses begin at correlation_id, requests at api_key (no size prefix either way). The response's header never has
-tagged fields, whatever the version, so that a client can read the answer to a version that the broker lacks.
+Responses begin at correlation_id, requests at api_key (no size prefix in either). The response header never has tagged
+fields, whatever the version, so that a client can read the response to a version that the broker does not support.
 Layout: error_code, array of (api_key, min_version, max_version); v1+ throttle_time_ms; v3+ flexible, with the
-cluster's features as tagged fields. Wrong bytes: Malformed.
+cluster's features as tagged fields. Functions that read raise Malformed.
 Sources: Kafka's ApiVersionsRequest.json and ApiVersionsResponse.json.
 """
 
@@ -15,42 +15,49 @@ from forebay_codecs.addresses import splice
 from forebay_codecs.apis import API_VERSIONS, APIS
 from forebay_codecs.error_codes import NONE, UNSUPPORTED_VERSION
 from forebay_codecs.header import PEEK_SIZE, begin_request, read_client_id
-from forebay_codecs.primitives import Reader, Writer
+from forebay_codecs.primitives import FLEXIBLE, Reader, Writer
 
 FLEXIBLE_FROM: Final = 3
 HIGHEST_WITH_SOFTWARE: Final = 4
+"""The newest request version whose layout is known; the client's software name and version are in it from v3 on."""
 
 ADMIN_TAG: Final = 0x464F4245
-"""Of Forebay's own tagged field, far from those that Kafka numbers from 0 on."""
+"""Forebay's own tagged field ("FOBE"), far above Kafka's, which are numbered from 0."""
 
 
 def request(
     correlation_id: int, client_id: str | None, version: int, software_name: str, software_version: str
 ) -> bytes:
-    """The proxy's own request. A broker refuses names and versions other than letters, digits, "-" and "."."""
+    """The proxy's own request, without the size prefix.
+
+    Software name and version are sent from v3 on; brokers reject any characters but letters, digits, "-" and ".".
+    """
     flexible = version >= FLEXIBLE_FROM
-    writer = begin_request(API_VERSIONS, version, correlation_id, client_id, flexible)
+    writer = begin_request(API_VERSIONS, version, correlation_id, client_id, flexible=flexible)
     if flexible:
-        writer.string(software_name, True)
-        writer.string(software_version, True)
+        writer.string(software_name, FLEXIBLE)
+        writer.string(software_version, FLEXIBLE)
         writer.tags()
     return writer.getvalue()
 
 
 def software(frame: bytes, version: int) -> tuple[str | None, str | None]:
-    """(name, version) of the client, which requests from v3 on tell. Malformed where they are not there."""
+    """The client's (software name, software version) from a request frame; (None, None) outside v3 to v4.
+
+    Raises Malformed where `frame`, which may be the beginning only, ends before them.
+    """
     if not FLEXIBLE_FROM <= version <= HIGHEST_WITH_SOFTWARE:
         return None, None
     reader = Reader(frame, PEEK_SIZE)
-    read_client_id(reader, True)
-    return reader.string(True), reader.string(True)
+    read_client_id(reader, flexible=True)
+    return reader.string(FLEXIBLE), reader.string(FLEXIBLE)
 
 
 def parse_api_versions(response: bytes, version: int) -> dict[int, tuple[int, int]]:
-    """api_key → (min_version, max_version), as the broker says.
+    """api_key → (min_version, max_version) as the broker reports them.
 
-    Empty where the broker lacks `version`: ask again in a lower one. What stands behind UNSUPPORTED_VERSION is not
-    read, since brokers disagree on it: v0's layout, nothing at all before Kafka 2.4, and other layouts elsewhere.
+    Empty if the broker does not support `version`: ask again with a lower one. What follows UNSUPPORTED_VERSION is not
+    read, since brokers disagree: v0's layout, nothing at all before Kafka 2.4, other layouts elsewhere.
     """
     reader = Reader(response, 4)
     if reader.i16() == UNSUPPORTED_VERSION:
@@ -66,9 +73,9 @@ def parse_api_versions(response: bytes, version: int) -> dict[int, tuple[int, in
 
 
 def rewrite_api_versions(response: bytes, version: int) -> bytes:
-    """The response with each range cut to what APIS offers, and without the APIs of which nothing is left.
+    """The response with each range narrowed to what APIS offers; APIs of which nothing is left are dropped.
 
-    Throttle time and features stay as they came, and so does a whole response with an error.
+    Throttle time and features are copied. A response with an error is returned unchanged.
     """
     flexible = version >= FLEXIBLE_FROM
     reader = Reader(response, 4)
@@ -97,7 +104,7 @@ def rewrite_api_versions(response: bytes, version: int) -> bytes:
 
 
 def with_admin(response: bytes, address: str) -> bytes:
-    """A response of v3 or v4 with the address of Forebay's admin endpoint in a tagged field; an error as it came."""
+    """A v3 or v4 response with the admin endpoint's address added as ADMIN_TAG; one with an error, unchanged."""
     reader = _at_tags(response)
     if reader is None:
         return response
@@ -109,7 +116,7 @@ def with_admin(response: bytes, address: str) -> bytes:
 
 
 def admin(response: bytes) -> str | None:
-    """What `with_admin` said; None: nothing."""
+    """The address that `with_admin` put into a v3 or v4 response; None if there is none."""
     reader = _at_tags(response)
     for tag, start, end in reader.tags() if reader is not None else ():
         if tag == ADMIN_TAG:
@@ -118,11 +125,11 @@ def admin(response: bytes) -> str | None:
 
 
 def _at_tags(response: bytes) -> Reader | None:
-    """Before the tagged fields of a response of v3 or v4; None where it is an error."""
+    """A reader at the tagged fields of a v3 or v4 response; None if the response is an error."""
     reader = Reader(response, 4)
     if reader.i16() != NONE:
         return None
-    for _ in range(reader.array(True)):
+    for _ in range(reader.array(FLEXIBLE)):
         reader.skip(6)
         reader.skip_tags()
     reader.skip(4)  # throttle_time_ms
@@ -130,11 +137,14 @@ def _at_tags(response: bytes) -> Reader | None:
 
 
 def unsupported_version_response(correlation_id: int) -> bytes:
-    """The answer to a version that the proxy lacks: v0, which every client reads, naming the versions that it has."""
+    """The response to a version that the proxy does not support, without the size prefix.
+
+    It is in v0, which every client can read, and lists the supported versions of ApiVersions.
+    """
     writer = Writer()
     writer.i32(correlation_id)
     writer.i16(UNSUPPORTED_VERSION)
-    writer.array(1, False)
+    writer.array(1, flexible=False)
     api = APIS[API_VERSIONS]
     assert api.highest is not None
     _write_range(writer, API_VERSIONS, api.lowest, api.highest)

@@ -1,13 +1,13 @@
-"""The APIs that Forebay shows to clients: which versions, and what becomes of their responses.
+"""The APIs that Forebay offers to clients: in which versions, and what happens to their responses.
 
-An API that is not in APIS is hidden: those that only brokers and controllers speak to each other (replication, KRaft,
-registration, transaction markers, the state of share groups), and those that are newer than this table.
+An API that is not in APIS is hidden: those used only between brokers and controllers (replication, KRaft, registration,
+transaction markers, share-group state), and those newer than this table.
 
-Only a response that names a broker needs care, and only an API that is decoded or names a broker has a highest version:
-a newer layout is not understood, and a newer response may name a broker where the older one did not. All others are
-opaque in any version, whatever the broker offers. Looked through for host, port, endpoint and listener fields: every
-response of Kafka 3.9 and 4.3. Not addresses of brokers, so left alone: client_host of group members, the host of an
-ACL, the user endpoints of Streams groups.
+Only responses that name brokers need care, and only APIs that are decoded or name brokers have a highest version: a
+newer layout would not be understood, and a newer response may name a broker where the older one did not. All others are
+opaque in any version the broker offers. Every response of Kafka 3.9 and 4.3 was searched for host, port, endpoint and
+listener fields. Not broker addresses, so left alone: client_host of group members, the host of an ACL, the user
+endpoints of Streams groups.
 
 Sources: Kafka's message schemas (validVersions, flexibleVersions).
 """
@@ -42,50 +42,58 @@ NEVER_FLEXIBLE: Final = 1 << 15
 """Above every API version."""
 
 Rewrite: TypeAlias = Callable[[bytes, int, Translate], bytes]
-"""(response from correlation_id on, API version, translate) → the response for the client. Malformed as any decoder."""
+"""(response from correlation_id on, API version, translate) → the response for the client. Raises Malformed."""
 
 
 class Treatment(Enum):
-    """What becomes of a broker's response on its way to the client."""
+    """What happens to a broker's response on its way to the client."""
 
     OPAQUE = "opaque"
     """Forwarded without being decoded."""
     REWRITE = "rewrite"
-    """Gathered whole and given to the API's `rewrite`."""
+    """Collected whole and passed to the API's `rewrite`."""
     STREAM = "stream"
-    """Cut through a FetchResponseFilter."""
+    """Passed on chunk by chunk through a FetchResponseFilter."""
     LOCAL = "local"
-    """The proxy makes the response itself. Where it relays a broker's own instead, `rewrite` is what that needs."""
+    """The proxy writes the response itself. If it relays a broker's instead, that one goes through `rewrite`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
+    """One API: the versions offered to clients, and how its requests and responses are handled."""
+
     key: int
     name: str
     first_flexible: int
     treatment: Treatment = Treatment.OPAQUE
     lowest: int = 0
     highest: int | None = None
-    """The highest version whose bytes are understood; None where none of them is looked at."""
+    """The highest version that is understood; None where no bytes of any version are read."""
     rewrite: Rewrite | None = None
     answered_here: bool = False
-    """Every version from `lowest` on is offered, whether the broker knows it or not."""
+    """Versions from `lowest` on are offered even if the broker does not support them."""
     treated_from: int = 0
-    """The first version that `treatment` is for; those below it name no broker and are opaque."""
+    """The first version that `treatment` applies to; responses below it name no broker and are opaque."""
     changes_topics: bool = False
-    """Its request may make, end, widen or move topics: what is known of them is old when it is answered."""
+    """Its requests may create, delete, grow or move topics: once one is answered, cached metadata is stale."""
 
     def flexible(self, version: int) -> bool:
+        """Whether `version` has compact types and tagged fields (KIP-482)."""
         return version >= self.first_flexible
 
     def response_treatment(self, version: int) -> Treatment:
+        """How a response of `version` is handled."""
         return self.treatment if version >= self.treated_from else Treatment.OPAQUE
 
     def supports(self, version: int) -> bool:
+        """Whether the proxy handles requests of `version`, whatever the broker supports."""
         return self.lowest <= version and (self.highest is None or version <= self.highest)
 
     def offered(self, lowest: int, highest: int) -> tuple[int, int] | None:
-        """What clients are offered of a broker's range; None if nothing. Produce 3–13 → 0–12."""
+        """The (lowest, highest) version that clients are offered of a broker's range; None if nothing is left.
+
+        Produce 3–13 → 0–12.
+        """
         lowest = max(lowest, self.lowest)
         if self.highest is not None:
             highest = min(highest, self.highest)
@@ -95,7 +103,7 @@ class Api:
 
 
 _APIS: Final = (
-    # v13 names topics by id. Librdkafka compresses only where v0 is offered (KAFKA-18659).
+    # v13 names topics by id. librdkafka compresses only if v0 is offered (KAFKA-18659).
     Api(
         PRODUCE,
         "Produce",
@@ -212,4 +220,4 @@ _APIS: Final = (
 )
 
 APIS: Final[Mapping[int, Api]] = MappingProxyType({api.key: api for api in _APIS})
-"""API key → what is known of it. A key that is missing is hidden from clients."""
+"""By API key. An API that is missing here is hidden from clients."""

@@ -1,13 +1,13 @@
-"""The four compression codecs of record batches, as Kafka frames them.
+"""The four compression codecs of record batches, in Kafka's framing.
 
-In: bytes and a codec id (the low three bits of a batch's attributes). Out: bytes, never more than `limit` of them:
-a decompression bomb raises TooLarge before its output is made. Bytes that do not decompress: Malformed.
+In: bytes and a codec id (the low three bits of a batch's attributes). Out: bytes, never more than `limit`: a
+decompression bomb raises TooLarge before it is inflated. Malformed for bytes that do not decompress.
 
-Framings that Kafka's clients insist on:
+Framing that Kafka's clients require:
 - snappy: xerial's stream (magic, versions, then blocks of int32 length and raw snappy) from Java; bare raw snappy
   from some others. Both are read; xerial's is written.
-- lz4: the frame format with independent blocks (Java's reader refuses linked ones), one frame: Java reads no other.
-- gzip and zstd: the plain formats; concatenated members and frames are read through.
+- lz4: the frame format, a single frame of independent blocks: Java reads no others.
+- gzip and zstd: the standard formats; concatenated members and frames are all read.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _PIECE: Final = 64 * 1024
 _GZIP_PIECE: Final = 16 * 1024
 _PIECES_FREE: Final = 64
 _BYTES_A_PIECE: Final = 256
-"""Members, blocks and frames hold as many bytes uncompressed on average, but for some that are free. The smallest that
-clients make are blocks of 1 KiB (Java's snappy before 0.11). A megabyte of empty ones would take seconds."""
+"""Members, blocks and frames must hold this many uncompressed bytes on average, after the first _PIECES_FREE. Clients
+write none smaller than 1 KiB (Java's snappy before 0.11); a megabyte of empty ones would take seconds to read."""
 _LZ4_SHORTEST_HEADER: Final = 7
-"""Magic, flags, block descriptor, checksum; where flag 8 is set the content's size stands before the last."""
+"""Magic, flags, block descriptor, checksum; with flag 8 set, the content's size precedes the checksum."""
 _LZ4_CONTENT_SIZE: Final = 8
 _ZSTD_HEADER_LIMIT: Final = 18
 _ZSTD_SKIPPABLE: Final = 0x184D2A50
@@ -48,11 +48,14 @@ _ZSTD_REPEATED: Final = 1
 
 
 class TooLarge(ValueError):
-    """Decompressed, the bytes would pass the limit."""
+    """The decompressed bytes would exceed the limit."""
 
 
 def decompress(codec: int, data: bytes, limit: int) -> bytes:
-    """`data` decompressed, at most `limit` bytes. Raises Malformed or TooLarge."""
+    """`data` decompressed. Raises TooLarge beyond `limit` bytes, Malformed for wrong bytes or an unknown codec.
+
+    With codec 0 `data` is returned as it is, whatever its size.
+    """
     if codec == NONE:
         return data
     if not data:
@@ -69,6 +72,7 @@ def decompress(codec: int, data: bytes, limit: int) -> bytes:
 
 
 def compress(codec: int, data: bytes) -> bytes:
+    """`data` compressed, in the framing that every client reads. ValueError for an unknown codec."""
     if codec == NONE:
         return data
     if codec == GZIP:
@@ -100,8 +104,8 @@ def _gunzip(data: bytes, limit: int) -> bytes:
         _limit_pieces(members, size)
         member = zlib.decompressobj(wbits=31)
         while not member.eof:
-            # What stands behind a member is copied by zlib: given all at once, a megabyte of empty members would be
-            # copied once for each of them.
+            # zlib copies whatever follows a member: given all at once, a megabyte of empty members would be copied
+            # once for each.
             given = view[pos : pos + _GZIP_PIECE]
             if not given:
                 raise Malformed("gzip: cut short")
@@ -118,7 +122,7 @@ def _gunzip(data: bytes, limit: int) -> bytes:
 
 
 def _raw_snappy(block: bytes, limit: int) -> bytes:
-    # The length stands in front of a raw block as a varint: believe it only once it is checked.
+    # A raw block begins with its length as a varint: check it before it is believed.
     size = 0
     for position, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * position)
@@ -167,9 +171,10 @@ def _snappy(data: bytes) -> bytes:
 
 
 def mend_lz4(data: bytes) -> bytes:
-    """A frame of Kafka's old framing, whose header checksum counts the magic too, with the checksum that readers want.
+    """An lz4 frame in Kafka's old framing, whose header checksum wrongly covers the magic, with the right checksum.
 
-    Brokers do not look at it in messages of format v0 (KAFKA-3160); the content is checked by the message's CRC.
+    Brokers ignore that checksum in messages of format v0 (KAFKA-3160); the message's CRC protects the content. Data too
+    short for a header is returned as it is.
     """
     if len(data) < _LZ4_SHORTEST_HEADER:
         return data
@@ -180,11 +185,11 @@ def mend_lz4(data: bytes) -> bytes:
 
 def _unlz4(data: bytes, limit: int) -> bytes:
     frame = lz4.frame.LZ4FrameDecompressor()
-    # All that may come out is allocated first, and 64 MiB take longer to get than a small batch to read: lz4 makes no
-    # more than 255 bytes of one.
-    most = min(limit, 255 * len(data))
+    # The decompressor allocates all it may return up front, and allocating 64 MiB takes longer than reading a small
+    # batch. lz4 expands at most 255 to 1.
+    max_size = min(limit, 255 * len(data))
     try:
-        out: bytes = frame.decompress(data, most + 1)
+        out: bytes = frame.decompress(data, max_size + 1)
     except RuntimeError as error:
         raise Malformed(f"lz4: {error}") from error
     if len(out) > limit:
@@ -197,10 +202,10 @@ def _unlz4(data: bytes, limit: int) -> bytes:
 
 
 def _zstd_frame(data: bytes, pos: int, limit: int) -> tuple[int, int]:
-    """Where the frame at `pos` should end, past the end of `data` where it is cut short; and its blocks.
+    """(end, number of blocks) of the frame at `pos`; the end is past that of `data` if the frame is cut short.
 
-    A frame is a header, blocks, and a checksum of 4 bytes where the header says so. A block is 3 bytes, little-endian
-    (1 bit: the last; 2 bits: type; 21 bits: size), then `size` bytes, or one byte to be repeated (RFC 8878).
+    A frame is a header, blocks and, if the header says so, a 4-byte checksum. A block is 3 bytes, little-endian (1 bit:
+    last block; 2 bits: type; 21 bits: size), then `size` bytes, or one byte to repeat (RFC 8878).
     """
     start = data[pos : pos + _ZSTD_HEADER_LIMIT]
     if int.from_bytes(start[:4], "little") & ~0xF == _ZSTD_SKIPPABLE:
@@ -215,7 +220,7 @@ def _zstd_frame(data: bytes, pos: int, limit: int) -> tuple[int, int]:
         block = int.from_bytes(data[pos : pos + 3], "little")
         last = block & 1
         pos += 3 + (1 if block >> 1 & 3 == _ZSTD_REPEATED else block >> 3)
-    # A frame without its last block lacks a byte at least.
+    # A frame without its last block lacks at least one byte.
     return pos + (4 if checksum else 0) if last else max(pos, len(data) + 1), blocks
 
 
@@ -226,7 +231,7 @@ def _unzstd(data: bytes, limit: int) -> bytes:
     end = 0
     pieces = 0
     try:
-        # The reader takes a frame that is cut short for a short one.
+        # The reader mistakes a frame that is cut short for a shorter one, so ends are checked here.
         while end < len(data):
             end, blocks = _zstd_frame(data, end, limit)
             pieces += 1 + blocks

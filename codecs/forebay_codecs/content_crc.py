@@ -1,7 +1,7 @@
-"""What a run of records holds, as checksums that survive merging: of keys and values, not of offsets and timestamps.
+"""Checksums of a run of records that survive merging: they cover keys and values, not offsets and timestamps.
 
-In: an uncompressed records section that was checked (records.scan). Out: the CRCs that the journal's ledger carries;
-policies.journal_rows.LedgerPart says what exactly they cover, so that others can compute them from a topic's records.
+In: an uncompressed records section that passed records.scan. Out: the CRCs in the journal's ledger;
+policies.journal_rows.LedgerPart defines what they cover, so that anyone can recompute them from a topic's records.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _VARLONG: Final[i64] = 10
 
 
 class ContentCrc(NamedTuple):
-    """`crc` of all records in their order, `first` of the first one."""
+    """CRC-32s: `crc` over those of all records in order, `first` that of the first record."""
 
     crc: int
     first: int
 
 
 def content_crc(section: bytes) -> ContentCrc:
-    """Of no records: zeros."""
-    # A call into zlib for each field would take longer than copying them to where one call does.
+    """The checksums of the records in `section`; zeros if there are none."""
+    # Copying the fields together and calling zlib once a record is faster than calling it for every field.
     framed = BytesWriter()
     ends: list[int] = []
     end: i64 = len(section)
@@ -54,7 +54,7 @@ def content_crc(section: bytes) -> ContentCrc:
 
 
 def _copy_field(out: BytesWriter, cursor: Cursor) -> None:
-    """A key or a value behind its length."""
+    """Write a key or a value, its length first."""
     size: i64 = cursor.varlong(_VARINT)
     if size < 0:
         out.write(_NULL)

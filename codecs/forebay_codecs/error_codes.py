@@ -1,4 +1,4 @@
-"""Kafka's error codes that Forebay reads or gives. Source: https://kafka.apache.org/protocol.html#protocol_error_codes"""
+"""Kafka's error codes that Forebay reads or sends. Source: https://kafka.apache.org/protocol.html#protocol_error_codes"""
 
 from typing import Final
 

@@ -1,12 +1,12 @@
-"""What a decoder says when the bytes are not what the protocol says they are.
+"""What decoders raise when bytes break the protocol.
 
-A decoder does not know who sent the bytes: it raises Malformed, and whoever fed it names the guilty side.
+A decoder does not know who sent the bytes: it raises Malformed, and its caller knows whom to blame.
 """
 
 
 class Malformed(ValueError):
-    """The bytes break the protocol: a length that overruns, a count that lies, a tail that should not be there."""
+    """The bytes break the protocol: a length that overruns, a count that lies, trailing bytes where none belong."""
 
 
 class UpstreamProtocolError(Exception):
-    """A broker broke the protocol. Only the connection to it is closed."""
+    """A broker broke the protocol. Only the connection to that broker is closed."""

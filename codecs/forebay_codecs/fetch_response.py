@@ -1,13 +1,13 @@
-"""NodeEndpoints in Fetch responses v16+, rewritten while the response is cut through chunk by chunk.
+"""NodeEndpoints in Fetch responses v16+, rewritten while the response streams through chunk by chunk.
 
-In: the chunks of one response, from correlation_id on (the size prefix has been sent). Out: the chunks that may go on
-to the client. Everything passes as received, records are jumped over, and only the last section, the tagged fields of
-the response itself, is held until complete: NodeEndpoints stands there, behind what may be 50 MB of records. Wrong
-bytes, or more bytes than the size promised: Malformed; the filter is of no use afterwards.
+In: the chunks of one response, from correlation_id on (the size prefix has been sent). Out: the chunks that may go to
+the client. Everything passes as received, record bytes are skipped, and only the last section, the response's own
+tagged fields, is held until complete: NodeEndpoints is there, after what may be 50 MB of records. Malformed for wrong
+bytes or more bytes than the size announced; the filter is unusable afterwards.
 
-The size prefix is on its way before the addresses are seen, so the section is rewritten in the same length, and filled
-up by an unknown tagged field, which every client of a flexible version skips. Where the translated endpoints do not
-fit, NodeEndpoints is left out: it is a hint, and a client without it asks Metadata.
+The size prefix has left before the addresses are seen, so the section is rewritten to the same length, padded with an
+unknown tagged field, which clients of flexible versions skip. If the translated endpoints do not fit, NodeEndpoints is
+dropped: it is a hint, and a client without it sends a Metadata request.
 
 Sources: Kafka's FetchResponse.json (v16 to v18 are laid out alike), KIP-951, KIP-482.
 """
@@ -15,29 +15,27 @@ Sources: Kafka's FetchResponse.json (v16 to v18 are laid out alike), KIP-951, KI
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Final, TypeAlias
+from typing import Final
 
 from forebay_codecs.addresses import NODE_ENDPOINTS_TAG, Translate, rewrite_node_endpoints
 from forebay_codecs.errors import Malformed
-from forebay_codecs.primitives import Reader, Writer
+from forebay_codecs.primitives import Buffer, Reader, Writer
 
 NAMES_BROKERS_FROM: Final = 16
 """The first version with NodeEndpoints. Older responses need no filter."""
 
 MAX_HELD: Final = 1 << 20
-"""The largest last section that is held. An endpoint takes some 50 bytes: this is room for 20,000 brokers."""
+"""The largest last section that is held. An endpoint takes some 50 bytes, so there is room for 20,000 brokers."""
 
 PADDING_TAG: Final = 10_000
-"""Far above Kafka's own tagged fields, which are counted from 0; two bytes as a varint."""
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
+"""Far above Kafka's own tagged fields, which are numbered from 0; two bytes as a varint."""
 
 
 class FetchResponseFilter:
-    """One response's way through. It keeps where it stands in the structure, no bytes but those of the last section."""
+    """Lets no broker address of one response through untranslated, and holds no bytes but those of its last section."""
 
     def __init__(self, version: int, size: int, translate: Translate) -> None:
-        """`size` is what the size prefix says."""
+        """`size` is the value of the size prefix. ValueError below v16, which needs no filter."""
         if version < NAMES_BROKERS_FROM:
             raise ValueError(f"Fetch v{version} names no broker and needs no filter")
         self._translate = translate
@@ -49,7 +47,10 @@ class FetchResponseFilter:
         self._steps = self._walk()
 
     def feed(self, data: Buffer, start: int, end: int) -> list[bytes | memoryview]:
-        """What may go to the client once data[start:end] has come. Views of `data` where nothing changes."""
+        """Take data[start:end]; return what may go to the client now, as views of `data` where nothing changes.
+
+        Raises Malformed.
+        """
         out: list[bytes | memoryview] = []
         if self._held is None:
             at_last_section = self._advance(data, start, end)
@@ -72,18 +73,18 @@ class FetchResponseFilter:
         return out
 
     def _advance(self, data: Buffer, start: int, end: int) -> bool:
-        """Walk over this chunk. True: the last section begins at self._pos; False: it is not in this chunk."""
+        """Walk over this chunk. True: the last section begins at self._pos; False: it begins in a later chunk."""
         self._data, self._pos, self._end = data, start, end
         try:
             next(self._steps)
         except StopIteration:
             return True
         finally:
-            self._data = b""  # a chunk must not live longer than its way through
+            self._data = b""  # do not keep the chunk alive
         return False
 
     def _walk(self) -> Generator[None, None, None]:
-        """Walks up to the last section, giving way wherever the chunk at hand is used up."""
+        """Walk up to the last section, yielding whenever the current chunk is used up."""
         yield from self._skip(4)  # correlation_id
         yield from self._skip_tags()
         yield from self._skip(10)  # throttle_time_ms, error_code, session_id
@@ -125,7 +126,7 @@ class FetchResponseFilter:
         raise Malformed("varint of more than 5 bytes")
 
     def _compact_size(self) -> Generator[None, None, int]:
-        """How many elements a compact array has, or bytes the records; null counts as none."""
+        """The number of elements of a compact array, or of bytes of compact records; 0 for null."""
         size = max(0, (yield from self._uvarint()) - 1)
         if size > self._left:
             raise Malformed(f"{size} elements in {self._left} bytes of a Fetch response")
@@ -138,10 +139,10 @@ class FetchResponseFilter:
 
 
 def _rewrite_in_place(section: bytes, translate: Translate) -> bytes:
-    """A section of tagged fields with NodeEndpoints translated, in exactly as many bytes."""
+    """A section of tagged fields with NodeEndpoints translated, of the same length."""
     reader = Reader(section)
     fields = reader.tags()
-    if reader.pos != len(section):  # bytes that no client looks at
+    if reader.pos != len(section):  # trailing bytes, which clients ignore
         return _rewrite_in_place(section[: reader.pos], translate) + section[reader.pos :]
     if all(tag != NODE_ENDPOINTS_TAG for tag, _, _ in fields):
         return section
@@ -155,11 +156,10 @@ def _rewrite_in_place(section: bytes, translate: Translate) -> bytes:
 
 
 def _pad(fields: list[tuple[int, bytes]], size: int) -> bytes | None:
-    """The section of `fields` made `size` bytes long; None where they are too long, or 1 or 2 bytes short.
+    """The section of `fields` padded to `size` bytes; None if it is too long, or 1 or 2 bytes short.
 
-    A padding field takes 2 bytes for its tag, 1 for its length (2 from 128 on) and its zeros. So 3 bytes short: no
-    zeros; 130: 127 zeros; 131: 127 zeros make 130 and 128 make 132, so an empty padding field goes before one
-    with 125.
+    A padding field takes 2 bytes for its tag, 1 for its length (2 from 128 on), and its zeros. 3 bytes short: no zeros.
+    130 short: 127 zeros. 131 short: 127 zeros make 130 and 128 make 132, so an empty padding field precedes one of 125.
     """
     if len(section := _section(fields)) == size:
         return section

@@ -5,7 +5,7 @@ In: chunks as they arrive (`feed`). Out, one at a time from `next_event`:
     Frame  a collected frame, whole, without its size prefix.
     Run    bytes of a cut-through frame, as received, size prefix included; `last` with its final byte.
     None   nothing more until the next `feed`.
-Wrong: a size below the head's, or above the limit → Malformed, before anything of that frame is believed.
+Raises Malformed for a size below the head's or above the limit, before anything else of that frame is read.
 
 It pulls rather than pushes, so that a connection that must wait simply stops asking.
 A collected frame is copied once, when it is whole; a cut-through frame is never copied.
@@ -24,8 +24,9 @@ _SIZE: Final = 4
 _MANY: Final = 64
 _SMALL: Final = 256
 _JOINED: Final = 4096
-"""Behind _MANY chunks one below _SMALL bytes joins the last while that is below _JOINED: a frame that comes in chunks
-of a few bytes, each an object of fifty, would take ten times the memory that its size admits."""
+"""Once _MANY chunks are held, one of fewer than _SMALL bytes is appended to the last, up to _JOINED bytes: otherwise a
+frame sent a few bytes at a time, each an object of some fifty, would take ten times the memory that its size suggests.
+"""
 
 
 class FrameTooLarge(Malformed):
@@ -34,7 +35,7 @@ class FrameTooLarge(Malformed):
 
 @final
 class Head:
-    """`size` does not count the prefix; `start` holds the first bytes behind it."""
+    """A frame begins. `size` excludes the prefix; `start` holds the first `head_size` bytes after it."""
 
     __slots__ = ("size", "start")
 
@@ -48,6 +49,8 @@ class Head:
 
 @final
 class Frame:
+    """A collected frame: all its bytes, without the size prefix."""
+
     __slots__ = ("data",)
 
     def __init__(self, data: bytes) -> None:
@@ -59,9 +62,11 @@ class Frame:
 
 @final
 class Run:
+    """Some bytes of a cut-through frame; `last` if the frame ends with them."""
+
     __slots__ = ("data", "last")
 
-    def __init__(self, data: bytes | memoryview, last: bool) -> None:
+    def __init__(self, data: bytes | memoryview, *, last: bool) -> None:
         self.data = data
         self.last = last
 
@@ -73,7 +78,10 @@ Event = Head | Frame | Run
 
 
 class FrameSplitter:
-    """See the module. `head_size` bytes of each frame are shown with its Head; no frame may be shorter."""
+    """Gives out every byte exactly once and in order, as frames of at most `max_size` bytes, collected or cut through.
+
+    Each Head shows the first `head_size` bytes of its frame; a shorter frame is Malformed. Sizes exclude the prefix.
+    """
 
     __slots__ = ("_chunks", "_collecting", "_head_size", "_left", "_max_size", "_pos", "buffered")
 
@@ -89,6 +97,7 @@ class FrameSplitter:
         """Bytes fed and not yet given out."""
 
     def feed(self, data: bytes) -> None:
+        """Take a chunk of any size; `next_event` works on it."""
         if data:
             if len(self._chunks) > _MANY and len(data) < _SMALL and len(self._chunks[-1]) < _JOINED:
                 self._chunks[-1] += data
@@ -97,32 +106,38 @@ class FrameSplitter:
             self.buffered += len(data)
 
     def collect(self) -> None:
+        """Answer a Head: give this frame out whole, as a Frame."""
         self._collecting = True
 
     def cut_through(self) -> None:
+        """Answer a Head: give this frame out as it arrives, as Runs."""
         self._collecting = False
 
     @property
     def between_frames(self) -> bool:
-        """Nothing of a frame has arrived that is not given out."""
+        """Every frame that has begun to arrive has been given out whole."""
         return not self._left and not self.buffered
 
     def clear(self) -> None:
-        """The stream is over: whoever still knows the splitter does not keep its bytes."""
+        """Drop all bytes: the stream is over, and whoever still holds the splitter should not keep them alive."""
         self._chunks.clear()
         self._pos = self._left = self.buffered = 0
 
     @property
     def gathered(self) -> int:
-        """Bytes of a frame that is collected and not whole."""
+        """Bytes held of a frame that is being collected."""
         return self.buffered if self._left and self._collecting else 0
 
     @property
     def missing(self) -> int:
-        """Bytes of that frame which have not arrived."""
+        """Bytes of that frame still to arrive."""
         return self._left - self.buffered if self._left and self._collecting else 0
 
     def next_event(self) -> Event | None:
+        """The next event; None until more is fed.
+
+        Raises Malformed, FrameTooLarge above the limit; RuntimeError if the last Head was not answered.
+        """
         if not self._left:
             return self._head()
         if self._collecting:
@@ -158,7 +173,7 @@ class FrameSplitter:
         return Head(size, chunk[pos + _SIZE : pos + wanted])
 
     def _peek(self, size: int) -> bytes:
-        """Up to `size` bytes from the front, left where they are."""
+        """Up to `size` bytes from the front, without consuming them."""
         found = bytearray()
         pos = self._pos
         for chunk in self._chunks:
@@ -169,7 +184,7 @@ class FrameSplitter:
         return bytes(found)
 
     def _slice(self, size: int) -> bytes:
-        """A whole frame that stands in one chunk, without its size prefix."""
+        """Consume a whole frame that lies within one chunk; return it without its size prefix."""
         chunk = self._chunks[0]
         start = self._pos
         frame = chunk[start + _SIZE : start + size]
@@ -177,7 +192,7 @@ class FrameSplitter:
         return frame
 
     def _join(self, size: int) -> bytes:
-        """A whole frame out of several chunks, without its size prefix."""
+        """Consume a whole frame spread over several chunks; return it without its size prefix."""
         skip = _SIZE
         pieces: list[bytes | memoryview] = []
         while size:
@@ -205,4 +220,4 @@ class FrameSplitter:
         run = chunk if whole else memoryview(chunk)[start : start + step]
         self._forward(step)
         self._left -= step
-        return Run(run, not self._left)
+        return Run(run, last=not self._left)

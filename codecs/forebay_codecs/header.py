@@ -15,32 +15,32 @@ from forebay_codecs.primitives import Reader, Writer
 _PEEK = struct.Struct(">hhi")
 
 PEEK_SIZE = 8
-"""Bytes of the request header, after the size, that `peek` needs."""
+"""Bytes of a request that `peek` needs, not counting the size prefix."""
 
 LONGEST_HEADER = PEEK_SIZE + 2 + 0x7FFF
-"""Bytes of a request within which its client id stands."""
+"""Bytes of a request, not counting the size prefix, that contain the client id, however long it is."""
 
 
 def peek(data: bytes, pos: int) -> tuple[int, int, int]:
-    """(api_key, api_version, correlation_id) of the request whose header begins at `pos`."""
+    """(api_key, api_version, correlation_id) of the request that begins at `pos`; PEEK_SIZE bytes must be there."""
     key, version, correlation_id = _PEEK.unpack_from(data, pos)
     return key, version, correlation_id
 
 
 def peek_client_id(frame: bytes) -> str | None:
-    """That of a request, of which `frame` is as much as has arrived. Malformed where it is not there yet."""
+    """The client id of a request; `frame` may be its beginning only. Raises Malformed where that ends too early."""
     return Reader(frame, PEEK_SIZE).client_id()
 
 
 def printable(client_id: str) -> str:
-    """A client id for people and for JSON: bytes that are not UTF-8 as escapes, `till-\\xe4`."""
+    """A client id as people and JSON can take it, with bytes that are not UTF-8 escaped: `till-\\xe4`."""
     return client_id.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def begin_request(
-    api_key: int, version: int, correlation_id: int, client_id: str | None, flexible: bool = False
+    api_key: int, version: int, correlation_id: int, client_id: str | None, *, flexible: bool = False
 ) -> Writer:
-    """A request of the proxy's own, its header written. Without the size prefix."""
+    """A Writer that begins with the header of a request of the proxy's own, without the size prefix."""
     writer = Writer()
     writer.i16(api_key)
     writer.i16(version)
@@ -51,15 +51,15 @@ def begin_request(
     return writer
 
 
-def read_client_id(reader: Reader, flexible: bool) -> str | None:
-    """Read the rest of a request header, after correlation_id, up to the body."""
+def read_client_id(reader: Reader, *, flexible: bool) -> str | None:
+    """Read what follows correlation_id in a request header; the reader is then at the body. Raises Malformed."""
     client_id = reader.client_id()
     reader.skip_tags(flexible)
     return client_id
 
 
-def response_header_size(data: bytes, flexible: bool) -> int:
-    """How many bytes the response header takes in a response (size prefix not included)."""
+def response_header_size(data: bytes, *, flexible: bool) -> int:
+    """The length of a response's header in bytes, without the size prefix. Raises Malformed if it is cut short."""
     if len(data) < 4:
         raise Malformed("a response without a correlation id")
     if not flexible:

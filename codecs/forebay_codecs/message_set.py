@@ -1,18 +1,18 @@
-"""Message sets of formats v0 and v1, as Produce v0 to v2 carries them: checked and turned into records of format v2.
+"""Message sets of formats v0 and v1, as in Produce v0 to v2, checked and converted to records of format v2.
 
-In: the records field of one partition. Out: a ClientBatch whose records are not compressed (`codec` says how they came,
-so that they can leave so). Every checksum is verified; wrong bytes are a BadBatch with a broker's error code. Keys and
-values stay as they are, null and empty ones too.
+In: the records field of one partition. Out: a ClientBatch of uncompressed records (`codec` says how they came, so that
+they can be sent on in the same codec). Every checksum is verified; wrong bytes are a BadBatch with a broker's error
+code. Keys and values are kept as they are, null and empty ones included.
 
 A message (https://kafka.apache.org/documentation/#messageset):
     offset int64 | size int32 | crc uint32 | magic int8 | attributes int8 | v1: timestamp int64
     | key length int32, key | value length int32, value
-The checksum (CRC-32) covers everything from magic on, `size` everything behind itself. attributes: bits 0–2 codec,
-bit 3 (v1) set where the timestamp is the broker's. A compressed message wraps a message set in its value; wrappers are
-not nested. Offsets, absolute within wrappers of v0 and relative in v1, are the broker's to give: order is what counts.
+The checksum (CRC-32) covers everything from magic on, `size` everything after itself. attributes: bits 0–2 codec,
+bit 3 (v1) set if the timestamp is the broker's. A compressed message wraps a message set in its value; wrappers are
+not nested. Offsets (absolute within v0 wrappers, relative within v1) are the broker's to assign: only order counts.
 
-Timestamps: those of v1 are kept. v0 has none, and one that claims to be a broker's is not the producer's: such records
-get the time of their receipt.
+Timestamps of v1 are kept. v0 has none, and one flagged as the broker's is not the producer's: such records get the time
+at which they were received.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ _LOG_APPEND_TIME: Final[i64] = 0x08
 _PREFIX: Final[i64] = 12
 """Offset and size."""
 _SMALLEST_V0: Final[i64] = 14
-"""A message with null key and null value, behind its size."""
+"""`size` of a message with null key and null value."""
 _SMALLEST_V1: Final[i64] = 22
 _MAX_TIMESTAMP: Final[i64] = 1 << 59
-"""Far beyond any clock; the distance of two stays within what records.scan admits."""
+"""In ms. Far beyond any clock, and the difference of two stays within what records.scan admits."""
 
 
 class MessageSet(NamedTuple):
-    """`batch` is None where there is no message at all; `stamped`: how many records got the time of their receipt."""
+    """The records of a message set: `batch` is None if it is empty; `stamped` records got the time of their receipt."""
 
     batch: ClientBatch | None
     stamped: int
 
 
 class _Converter:
-    """Records written so far."""
+    """Collects converted records, at most `limit` bytes of them decompressed from wrappers."""
 
     def __init__(self, now_ms: int, limit: int) -> None:
         self.out = BytesWriter()
@@ -61,8 +61,11 @@ class _Converter:
         self.max_timestamp: i64 = 0
         self.codec: i64 = 0
 
-    def convert(self, data: bytes, start: i64, end: i64, wrapper: i64, stamps: bool) -> None:
-        """Take the messages in [start, end). `wrapper`: the magic of the message that wraps them, −1 outside of any."""
+    def convert(self, data: bytes, start: i64, end: i64, wrapper: i64, *, stamps: bool) -> None:
+        """Convert the messages in [start, end). `wrapper` is the magic of the message around them, −1 if there is none.
+
+        `stamps`: none of their timestamps is the producer's.
+        """
         view = memoryview(data)
         pos: i64 = start
         while pos < end:
@@ -74,7 +77,7 @@ class _Converter:
             if size < _SMALLEST_V0 or stop > end:
                 raise Malformed("a message runs past its set")
             checksum: i64 = zlib.crc32(view[pos + 4 : stop])
-            # As 32 bits: of the two one has a sign.
+            # Compared as 32 bits, since only one of the two is signed.
             if (checksum ^ i64(read_i32_be(data, pos))) & 0xFFFFFFFF:
                 raise Malformed("a message's checksum is wrong")
             magic: i64 = data[pos + 4]
@@ -103,15 +106,15 @@ class _Converter:
                 raise Malformed("a value does not end with its message")
             codec: i64 = attributes & _CODEC_MASK
             if codec == 0:
-                self._record(data, timestamp, stamped, key, key_size, pos, value_size)
+                self._record(data, timestamp, key, key_size, pos, value_size, stamped=stamped)
             elif wrapper >= 0:
                 raise Malformed("a wrapper in a wrapper")
             else:
-                self._unwrap(data[pos:stop], codec, magic, stamped)
+                self._unwrap(data[pos:stop], codec, magic, stamps=stamped)
             pos = stop
 
     def _record(
-        self, data: bytes, timestamp: i64, stamped: bool, key: i64, key_size: i64, value: i64, value_size: i64
+        self, data: bytes, timestamp: i64, key: i64, key_size: i64, value: i64, value_size: i64, *, stamped: bool
     ) -> None:
         if timestamp > _MAX_TIMESTAMP or timestamp < -_MAX_TIMESTAMP:
             raise BadBatch(INVALID_TIMESTAMP, "a timestamp is out of range")
@@ -127,7 +130,7 @@ class _Converter:
         append_record(self.out, timestamp - self.base_timestamp, self.count, data, key, key_size, value, value_size)
         self.count += 1
 
-    def _unwrap(self, value: bytes, codec: i64, magic: i64, stamps: bool) -> None:
+    def _unwrap(self, value: bytes, codec: i64, magic: i64, *, stamps: bool) -> None:
         if codec == compression.ZSTD or codec > compression.ZSTD:
             raise Malformed(f"compression codec {codec} in a message of format {magic}")
         if codec == compression.LZ4 and magic == 0:
@@ -137,18 +140,21 @@ class _Converter:
             raise Malformed("a wrapper of nothing")
         self.left -= len(inner)
         self.codec = codec
-        self.convert(inner, 0, len(inner), magic, stamps)
+        self.convert(inner, 0, len(inner), magic, stamps=stamps)
 
 
 def open_message_set(data: bytes, start: int, end: int, max_decompressed: int, now_ms: int) -> MessageSet:
-    """The message set in [start, end), received at `now_ms`. Raises BadBatch."""
+    """Convert the message set in [start, end), received at `now_ms` (ms since 1970). Raises BadBatch.
+
+    `max_decompressed` bounds the bytes that compressed messages may decompress to, all together.
+    """
     converter = _Converter(now_ms, max_decompressed)
     try:
-        converter.convert(data, start, end, -1, False)
+        converter.convert(data, start, end, -1, stamps=False)
     except compression.TooLarge as error:
-        raise BadBatch(MESSAGE_TOO_LARGE, f"the messages decompress to {error}", True) from error
+        raise BadBatch(MESSAGE_TOO_LARGE, f"the messages decompress to {error}", opened=True) from error
     except Malformed as malformed:
-        raise BadBatch(CORRUPT_MESSAGE, str(malformed), converter.codec != 0) from malformed
+        raise BadBatch(CORRUPT_MESSAGE, str(malformed), opened=converter.codec != 0) from malformed
     if converter.count == 0:
         return MessageSet(None, 0)
     section = converter.out.getvalue()

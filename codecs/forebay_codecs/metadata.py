@@ -1,7 +1,7 @@
-"""Metadata responses v0 to v13: read, and rewritten for clients where they are passed on.
+"""Metadata responses v0 to v13: read, or rewritten for clients that are sent the broker's own.
 
-They begin at correlation_id (no size prefix). Wrong bytes: Malformed. Requests are in metadata_request.py, responses
-of the proxy's own in metadata_response.py.
+They begin at correlation_id (no size prefix). Raises Malformed. Requests are in metadata_request.py, the proxy's own
+responses in metadata_response.py.
 v1+ rack, controller_id, is_internal; v2+ cluster_id; v3+ throttle_time_ms; v5+ offline_replicas; v7+ leader_epoch;
 v8+ authorized operations (those of the cluster until v10); v9+ flexible; v10+ topic_id; v12+ a topic's name may be
 null; v13+ error_code. Source: Kafka's MetadataResponse.json.
@@ -20,17 +20,19 @@ FLEXIBLE_FROM: Final = 9
 TOPIC_ID_FROM: Final = 10
 
 NO_TOPIC_ID: Final = bytes(16)
-"""A request asks by name with this id; a response has it where the topic or its id is not known."""
+"""In a request: asked for by name. In a response: the topic, or its id, is unknown."""
 
 
 class Broker(NamedTuple):
+    """Where a broker listens. rack is None before v1."""
+
     host: str
     port: int
     rack: str | None
 
 
 class Partition(NamedTuple):
-    """leader_id is −1 while there is no leader, leader_epoch −1 before v7; no `offline` replicas before v5."""
+    """One partition. leader_id is −1 while there is no leader, leader_epoch −1 before v7, `offline` empty before v5."""
 
     error_code: int
     partition_index: int
@@ -42,7 +44,7 @@ class Partition(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """topic_id is NO_TOPIC_ID before v10; name is None only in v12+, for an id that is not known."""
+    """One topic. topic_id is NO_TOPIC_ID before v10; name is None only in v12+, for an unknown id."""
 
     error_code: int
     name: str | None
@@ -52,7 +54,7 @@ class Topic(NamedTuple):
 
 
 class Metadata(NamedTuple):
-    """error_code is 0 before v13, controller_id −1 in v0, cluster_id None before v2."""
+    """A response. brokers by node id; error_code is 0 before v13, controller_id −1 in v0, cluster_id None before v2."""
 
     throttle_time_ms: int
     brokers: dict[int, Broker]
@@ -63,8 +65,9 @@ class Metadata(NamedTuple):
 
 
 def parse_metadata_response(response: bytes, version: int) -> Metadata:
+    """Read a response of `version`; bytes after its last field are ignored, as in every client. Raises Malformed."""
     flexible = version >= FLEXIBLE_FROM
-    reader = Reader(response, response_header_size(response, flexible))
+    reader = Reader(response, response_header_size(response, flexible=flexible))
     throttle_time_ms = reader.i32() if version >= 3 else 0
     brokers = {}
     for _ in range(reader.array(flexible)):
@@ -80,18 +83,18 @@ def parse_metadata_response(response: bytes, version: int) -> Metadata:
     if 8 <= version <= 10:
         reader.skip(4)  # cluster_authorized_operations
     error_code = reader.i16() if version >= 13 else 0
-    reader.skip_tags(flexible)  # a tail behind it is not looked at, as in every client
+    reader.skip_tags(flexible)
     return Metadata(throttle_time_ms, brokers, cluster_id, controller_id, topics, error_code)
 
 
 def rewrite_metadata(response: bytes, version: int, translate: Translate) -> bytes:
-    """The response with every broker's address translated; brokers without a listener are left out.
+    """The response with every broker's address translated and brokers without a listener dropped. Raises Malformed.
 
-    The topics stay as they are, so a partition may name a leader that is not in the list: clients take that for a
-    leader that is not available now, and ask again.
+    Topics are copied, so a partition may name a leader that is not listed: clients treat it as not available for now
+    and ask again.
     """
     flexible = version >= FLEXIBLE_FROM
-    reader = Reader(response, response_header_size(response, flexible))
+    reader = Reader(response, response_header_size(response, flexible=flexible))
     if version >= 3:
         reader.skip(4)  # throttle_time_ms
     start = reader.pos
@@ -101,7 +104,7 @@ def rewrite_metadata(response: bytes, version: int, translate: Translate) -> byt
             broker.nullable_string(flexible)  # rack
         broker.skip_tags(flexible)
 
-    brokers = rewrite_brokers(reader, flexible, translate, skip_rest)
+    brokers = rewrite_brokers(reader, translate, skip_rest, flexible=flexible)
     end = reader.pos
     if version >= 2:
         reader.nullable_string(flexible)  # cluster_id
@@ -113,7 +116,7 @@ def rewrite_metadata(response: bytes, version: int, translate: Translate) -> byt
         reader.skip(4)  # cluster_authorized_operations
     if version >= 13:
         reader.skip(2)  # error_code
-    reader.skip_tags(flexible)  # a tail behind it goes on to the client, which overlooks it
+    reader.skip_tags(flexible)  # trailing bytes are passed on to the client, which ignores them
     return splice(response, start, end, brokers)
 
 
@@ -136,19 +139,19 @@ def _read_partition(reader: Reader, version: int) -> Partition:
     leader_id = reader.i32()
     leader_epoch = reader.i32() if version >= 7 else -1
     flexible = version >= FLEXIBLE_FROM
-    replicas = _read_nodes(reader, flexible)
-    isr = _read_nodes(reader, flexible)
-    offline = _read_nodes(reader, flexible) if version >= 5 else ()
+    replicas = _read_nodes(reader, flexible=flexible)
+    isr = _read_nodes(reader, flexible=flexible)
+    offline = _read_nodes(reader, flexible=flexible) if version >= 5 else ()
     reader.skip_tags(flexible)
     return Partition(error_code, partition_index, leader_id, leader_epoch, replicas, isr, offline)
 
 
-def _read_nodes(reader: Reader, flexible: bool) -> tuple[int, ...]:
+def _read_nodes(reader: Reader, *, flexible: bool) -> tuple[int, ...]:
     return tuple([reader.i32() for _ in range(reader.array(flexible))])
 
 
 def _skip_topic(reader: Reader, version: int) -> None:
-    """What _read_topic reads, without making values of it: a client may ask for ten thousand partitions."""
+    """Skip what _read_topic reads, building nothing: a client may ask for ten thousand partitions."""
     flexible = version >= FLEXIBLE_FROM
     reader.skip(2)  # error_code
     if version >= 12:
@@ -170,7 +173,7 @@ def _skip_topic(reader: Reader, version: int) -> None:
 
 
 def _skip_replicas(reader: Reader, version: int) -> None:
-    """replica_nodes, isr_nodes, offline_replicas (v5+): arrays of int32, and what ends a partition."""
+    """Skip replica_nodes, isr_nodes and offline_replicas (v5+), arrays of int32, and the partition's tagged fields."""
     flexible = version >= FLEXIBLE_FROM
     for _ in range(3 if version >= 5 else 2):
         reader.skip(4 * reader.array(flexible))

@@ -1,10 +1,10 @@
-"""Metadata requests v0 to v13: those of clients read, those of the proxy written.
+"""Metadata requests v0 to v13: clients' are read, the proxy's own written.
 
-They begin at api_key (no size prefix). Wrong bytes: Malformed. Bytes behind the last field are ignored, as brokers do:
+They begin at api_key (no size prefix). Raises Malformed. Bytes after the last field are ignored, as by brokers:
 librdkafka up to 2.16 writes null as four bytes in flexible versions, where one is enough.
-An empty list of topics asks for all of them in v0 and for none (only the brokers) from v1 on, where null asks for all;
-v4+ allow_auto_topic_creation, which is always so before; v8+ authorized operations (those of the cluster until v10);
-v9+ flexible; v10+ topic ids, of use from v12 on, where the name may be null. Source: Kafka's MetadataRequest.json.
+In v0 an empty list of topics asks for all of them; from v1 on null does, and an empty list asks for the brokers only.
+v4+ allow_auto_topic_creation (implied before); v8+ authorized operations (the cluster's until v10); v9+ flexible;
+v10+ topic ids, usable from v12 on, where the name may be null. Source: Kafka's MetadataRequest.json.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ LOWEST_WRITTEN: Final = 4
 
 
 class MetadataRequest(NamedTuple):
-    """`names` and `ids` are what is asked for, each once; `all_topics` instead of them. `authorized_operations`: of
-    the cluster or the topics."""
+    """A client's request: the topics in `names` and `ids`, without duplicates, or `all_topics`.
+
+    `authorized_operations`: it asks for those of the cluster or of the topics.
+    """
 
     version: int
     correlation_id: int
@@ -37,6 +39,7 @@ class MetadataRequest(NamedTuple):
 
 
 def parse_metadata_request(frame: bytes) -> MetadataRequest:
+    """Read a request frame. Raises Malformed, also for versions above MAX_VERSION."""
     reader = Reader(frame)
     reader.i16()
     version = reader.i16()
@@ -44,7 +47,7 @@ def parse_metadata_request(frame: bytes) -> MetadataRequest:
     if not 0 <= version <= MAX_VERSION:
         raise Malformed(f"Metadata v{version} is not understood")
     flexible = version >= FLEXIBLE_FROM
-    client_id = read_client_id(reader, flexible)
+    client_id = read_client_id(reader, flexible=flexible)
     count = reader.nullable_array(flexible)
     if count < 0 and version == 0:
         raise Malformed("null where the topics must stand")
@@ -74,19 +77,21 @@ def encode_metadata_request(
     client_id: str | None,
     version: int,
     topics: Sequence[str] | None,
-    allow_auto_topic_creation: bool = False,
     ids: Sequence[bytes] = (),
+    *,
+    allow_auto_topic_creation: bool = False,
 ) -> bytes:
-    """A v4–v13 request, header included. `topics` are names; None: all topics; neither names nor ids: brokers only.
+    """A v4–v13 request of the proxy's own, header included.
 
-    Ids before v12 are a ValueError.
+    `topics` are names; None asks for all topics, neither names nor `ids` for the brokers only. ValueError for other
+    versions, and for ids before v12.
     """
     if not LOWEST_WRITTEN <= version <= MAX_VERSION:
         raise ValueError(f"Metadata request v{version}: v4 to v13 are written")
     if ids and version < ASK_BY_ID_FROM:
         raise ValueError(f"Metadata request v{version}: topics are asked for by id from v12 on")
     flexible = version >= FLEXIBLE_FROM
-    writer = begin_request(METADATA, version, correlation_id, client_id, flexible)
+    writer = begin_request(METADATA, version, correlation_id, client_id, flexible=flexible)
     writer.array(-1 if topics is None else len(topics) + len(ids), flexible)
     for name in topics or ():
         if version >= TOPIC_ID_FROM:
@@ -100,9 +105,9 @@ def encode_metadata_request(
         writer.tags()
     writer.boolean(allow_auto_topic_creation)
     if 8 <= version <= 10:
-        writer.boolean(False)  # include_cluster_authorized_operations
+        writer.boolean(value=False)  # include_cluster_authorized_operations
     if version >= 8:
-        writer.boolean(False)  # include_topic_authorized_operations
+        writer.boolean(value=False)  # include_topic_authorized_operations
     if flexible:
         writer.tags()
     return writer.getvalue()

@@ -1,10 +1,10 @@
-"""Metadata responses of the proxy's own, v0 to v13: put together from topics that are encoded already.
+"""The proxy's own Metadata responses, v0 to v13, assembled from topics that are already encoded.
 
-In: brokers as clients may know them, and for each topic its section in the client's layout. Out: the frame. Sections
-are made once a topic and layout (`encode_topic`), not once a client.
+In: brokers with the addresses that clients should use, and each topic's section in the client's layout. Out: the frame.
+A section is encoded once per topic and layout (`encode_topic`), not once per client.
 
-Several versions share the layout of a topic; it changes with v1 (is_internal), v5 (offline_replicas), v7 (leader
-epochs), v8 (authorized operations), v9 (flexible) and v10 (topic id). Source: Kafka's MetadataResponse.json.
+Several versions share a topic's layout; it changes with v1 (is_internal), v5 (offline_replicas), v7 (leader epochs),
+v8 (authorized operations), v9 (flexible) and v10 (topic id). Source: Kafka's MetadataResponse.json.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from forebay_codecs.metadata import FLEXIBLE_FROM, TOPIC_ID_FROM, Broker, Topic
 from forebay_codecs.primitives import Writer
 
 LAYOUTS: Final = (0, 1, 1, 1, 1, 5, 5, 7, 8, 9, 10, 10, 10, 10)
-"""Of each version: the first version with the same layout of a topic."""
+"""By version: the first version in which a topic has the same layout."""
 
 _NOT_ASKED: Final = -(1 << 31)
-"""Authorized operations where none were asked for."""
+"""The value of authorized operations if they were not asked for."""
 
 
 def encode_topic(topic: Topic, version: int, alive: Iterable[int] = ()) -> bytes:
-    """A topic's section in a response of that version.
+    """A topic's section in a response of `version`.
 
-    v0 knows no brokers that are not there: replicas that are not `alive` are left out of it, with
-    REPLICA_NOT_AVAILABLE, as brokers do.
+    v0 clients cannot handle replicas on brokers that are not listed: as brokers do, those not `alive` (node ids, used
+    in v0 only) are dropped and the partition's error becomes REPLICA_NOT_AVAILABLE.
     """
     flexible = version >= FLEXIBLE_FROM
     writer = Writer()
@@ -67,7 +67,7 @@ def encode_topic(topic: Topic, version: int, alive: Iterable[int] = ()) -> bytes
 
 
 def encode_cluster(version: int, brokers: Mapping[int, Broker], cluster_id: str | None, controller_id: int) -> bytes:
-    """What stands before the topics, from throttle_time_ms on."""
+    """The part of a response before its topics, from throttle_time_ms on. `brokers` by node id."""
     flexible = version >= FLEXIBLE_FROM
     writer = Writer()
     if version >= 3:
@@ -89,7 +89,7 @@ def encode_cluster(version: int, brokers: Mapping[int, Broker], cluster_id: str 
 
 
 def assemble(version: int, correlation_id: int, cluster: bytes, topics: list[bytes]) -> bytes:
-    """A whole frame, size prefix included."""
+    """A whole frame, size prefix included, from what encode_cluster and encode_topic made for the same layout."""
     flexible = version >= FLEXIBLE_FROM
     head = Writer()
     head.i32(correlation_id)

@@ -1,12 +1,12 @@
-"""Error codes in terms of clients that are older than they are.
+"""Error codes translated for clients that predate them.
 
-Java's clients of old find no entry for a code that they do not know and fail in ways of their own: 0.8 and 0.9 by a
-NullPointerException in the thread that sends. So whoever speaks Produce v0 to v2 is told a code of its time that it
-treats alike: one that it tries again upon, or one that it gives up upon.
+Old Java clients fail badly on a code that they do not know: 0.8 and 0.9 with a NullPointerException in the sender
+thread. So clients that speak Produce v0 to v2 get a code of their time to which they react in the same way, by retrying
+or by giving up.
 
-Sources: the codes of `org.apache.kafka.common.protocol.Errors` in kafka-clients 0.8.2.2 (which speaks v0), 0.9.0.1 (v1)
-and 0.10.2.2 (v2), and which of them are a RetriableException there; KAFKA_STORAGE_ERROR was NOT_LEADER_FOR_PARTITION to
-clients before it (KIP-112).
+Sources: `org.apache.kafka.common.protocol.Errors` in kafka-clients 0.8.2.2 (which speaks v0), 0.9.0.1 (v1) and 0.10.2.2
+(v2), and which of its codes are a RetriableException there; clients older than KAFKA_STORAGE_ERROR were sent
+NOT_LEADER_FOR_PARTITION instead (KIP-112).
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ KNOWN: Final[tuple[frozenset[int], ...]] = (
     frozenset({-1, 0, 1, 2, 3, *range(5, 32)}),
     frozenset(range(-1, 45)),
 )
-"""By version of Produce."""
+"""The codes that clients of each Produce version know."""
 
 ALIKE: Final[Mapping[int, int]] = MappingProxyType(
     {
-        # Tried again, after asking who leads.
+        # Retried after a metadata refresh.
         codes.REPLICA_NOT_AVAILABLE: codes.LEADER_NOT_AVAILABLE,
         codes.LISTENER_NOT_FOUND: codes.LEADER_NOT_AVAILABLE,
         codes.KAFKA_STORAGE_ERROR: codes.NOT_LEADER_OR_FOLLOWER,
         codes.FENCED_LEADER_EPOCH: codes.NOT_LEADER_OR_FOLLOWER,
         codes.UNKNOWN_LEADER_EPOCH: codes.NOT_LEADER_OR_FOLLOWER,
         codes.UNKNOWN_TOPIC_ID: codes.UNKNOWN_TOPIC_OR_PARTITION,
-        # Tried again.
+        # Retried.
         codes.THROTTLING_QUOTA_EXCEEDED: codes.REQUEST_TIMED_OUT,
     }
 )
-"""All others that a client does not know are UNKNOWN_SERVER_ERROR to it: it gives up."""
+"""New code → old code with the same reaction. Others become UNKNOWN_SERVER_ERROR, upon which clients give up."""
 
 
 def known_to(version: int, error_code: int) -> int:
-    """`error_code` as a client that speaks Produce `version` is told."""
+    """`error_code`, or what to send in its place to a client that speaks Produce `version`."""
     if version >= len(KNOWN) or error_code in KNOWN[version]:
         return error_code
     return ALIKE.get(error_code, codes.UNKNOWN_SERVER_ERROR)

@@ -1,28 +1,39 @@
 """Kafka's primitive types, read from and written to bytes.
 
-In: a `bytes` object and a position. Out: values. Wrong bytes: Malformed, never IndexError or struct.error.
-Reader and Writer serve control messages; record bytes have their own compiled readers in records.py.
+In: a `bytes` object and a position. Out: values. Wrong bytes raise Malformed, never IndexError or struct.error.
+Reader and Writer are for control messages; records.py reads record bytes.
+
+Strings, bytes and arrays come in two encodings, the one before and the one after a message's version became flexible
+(KIP-482). Their readers and writers take `flexible` as their last argument; it is what every such call is about, so it
+goes without its name.
 Types: https://kafka.apache.org/protocol.html#protocol_types
 """
 
 from __future__ import annotations
 
 import struct
+from typing import Final, TypeAlias
 
 from librt.strings import read_i16_be, read_i32_be, read_i64_be
 
 from forebay_codecs.errors import Malformed
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""Bytes on their way, cut but not copied."""
 
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
 
 _LONGEST_STRING = 0x7FFF
-"""In bytes. Kafka allows no longer ones in flexible versions either, so that each can stand where its size is int16."""
+"""In bytes. Kafka allows no longer ones in flexible versions either, so that every string fits an int16 size."""
+
+FLEXIBLE: Final = True
+"""For messages that are flexible in every version handled: `reader.string(FLEXIBLE)`."""
 
 
 class Reader:
-    """Reads forward through `data` from `pos`; `end` bounds every read."""
+    """Reads forward through `data` from `pos`, never past `end` (−1: to the end). Every read may raise Malformed."""
 
     __slots__ = ("data", "end", "pos")
 
@@ -66,12 +77,15 @@ class Reader:
         raise Malformed("varint of more than 5 bytes")
 
     def raw(self, size: int) -> bytes:
+        """The next `size` bytes."""
         start = self.skip(size)
         return self.data[start : self.pos]
 
     def client_id(self) -> str | None:
-        """A nullable STRING whose bytes may be any: brokers take ids that are not UTF-8. Those bytes come out as lone
-        surrogates, from which `Writer.client_id` makes them again."""
+        """A nullable STRING of any bytes, since brokers accept ids that are not UTF-8.
+
+        Such bytes become lone surrogates, which `Writer.client_id` turns back into the same bytes.
+        """
         size = self.i16()
         if size < -1:
             raise Malformed(f"string of length {size}")
@@ -84,19 +98,21 @@ class Reader:
             raise Malformed("a string is not UTF-8") from error
 
     def nullable_string(self, flexible: bool) -> str | None:
+        """A NULLABLE_STRING or COMPACT_NULLABLE_STRING."""
         size = self.uvarint() - 1 if flexible else self.i16()
         if size < -1 or size > _LONGEST_STRING:
             raise Malformed(f"string of length {size}")
         return None if size == -1 else self._text(size)
 
     def string(self, flexible: bool) -> str:
+        """A STRING or COMPACT_STRING; null is Malformed."""
         value = self.nullable_string(flexible)
         if value is None:
             raise Malformed("null where a string must stand")
         return value
 
     def nullable_bytes(self, flexible: bool) -> tuple[int, int] | None:
-        """(start, end) of a BYTES, COMPACT_BYTES or RECORDS field; None where it is null."""
+        """(start, end) of a BYTES, COMPACT_BYTES or RECORDS field, which is not copied; None for null."""
         size = self.uvarint() - 1 if flexible else self.i32()
         if size < -1:
             raise Malformed(f"bytes of length {size}")
@@ -106,18 +122,18 @@ class Reader:
         return start, self.pos
 
     def nullable_array(self, flexible: bool) -> int:
-        """The number of elements, −1 for null. An element takes a byte at least, so a lying count is caught here."""
+        """The number of elements that follow, −1 for null; no more than bytes are left, as each takes at least one."""
         count = self.uvarint() - 1 if flexible else self.i32()
         if count < -1 or count > self.end - self.pos:
             raise Malformed(f"array of {count} elements in {self.end - self.pos} bytes")
         return count
 
     def array(self, flexible: bool) -> int:
-        """The number of elements; null counts as none."""
+        """The number of elements that follow; 0 for null."""
         return max(0, self.nullable_array(flexible))
 
     def tags(self) -> list[tuple[int, int, int]]:
-        """A tagged-field section as (tag, start, end), in order."""
+        """Read a section of tagged fields; return (tag, start, end) of each value, in order."""
         found = []
         for _ in range(self.uvarint()):
             tag = self.uvarint()
@@ -127,6 +143,7 @@ class Reader:
         return found
 
     def skip_tags(self, flexible: bool = True) -> None:
+        """Skip a section of tagged fields, which only flexible versions have."""
         if flexible:
             for _ in range(self.uvarint()):
                 self.uvarint()
@@ -134,7 +151,7 @@ class Reader:
 
 
 class Writer:
-    """Collects the bytes of one message. Values are assumed to be in range: they are ours."""
+    """Collects the bytes of one message in `out`. Values are not checked for range: they are ours."""
 
     __slots__ = ("out",)
 
@@ -144,7 +161,8 @@ class Writer:
     def getvalue(self) -> bytes:
         return bytes(self.out)
 
-    def raw(self, data: bytes | bytearray | memoryview) -> None:
+    def raw(self, data: Buffer) -> None:
+        """Append bytes that are encoded already."""
         self.out += data
 
     def i8(self, value: int) -> None:
@@ -163,12 +181,14 @@ class Writer:
         self.out.append(1 if value else 0)
 
     def uvarint(self, value: int) -> None:
+        """An UNSIGNED_VARINT: 300 → 0xAC 0x02."""
         while value > 0x7F:
             self.out.append(value & 0x7F | 0x80)
             value >>= 7
         self.out.append(value)
 
     def nullable_string(self, value: str | None, flexible: bool) -> None:
+        """A NULLABLE_STRING or COMPACT_NULLABLE_STRING."""
         data = None if value is None else value.encode()
         size = -1 if data is None else len(data)
         if flexible:
@@ -179,23 +199,24 @@ class Writer:
             self.out += data
 
     def client_id(self, value: str | None) -> None:
-        """As `Reader.client_id` read it."""
+        """A client id as `Reader.client_id` returned it, in its original bytes."""
         data = b"" if value is None else value.encode(errors="surrogateescape")
         self.i16(-1 if value is None else len(data))
         self.out += data
 
     def string(self, value: str, flexible: bool) -> None:
+        """A STRING or COMPACT_STRING."""
         self.nullable_string(value, flexible)
 
     def array(self, count: int, flexible: bool) -> None:
-        """The head of an array of `count` elements; −1 is null."""
+        """The count at the head of an array; −1 for a null array."""
         if flexible:
             self.uvarint(count + 1)
         else:
             self.i32(count)
 
     def tags(self, fields: list[tuple[int, bytes]] | None = None) -> None:
-        """A tagged-field section of (tag, bytes)."""
+        """A section of tagged fields, given as (tag, value) in ascending order of tags; empty by default."""
         self.uvarint(len(fields) if fields else 0)
         for tag, data in fields or ():
             self.uvarint(tag)

@@ -1,9 +1,8 @@
-"""Produce requests, v0 to v12.
+"""Produce requests, v0 to v12: clients' are read, the proxy's own written.
 
-In: a whole request frame without its size prefix. Out: a ProduceRequest whose record bytes are positions in that
-frame: nothing is copied. Malformed where the bytes break the protocol; what stands behind the last field is ignored,
-as brokers do.
-Also the head of Produce requests of our own, whose record bytes follow as buffers.
+In: a whole request frame without its size prefix. Out: a ProduceRequest whose record bytes are positions in that frame:
+nothing is copied. Raises Malformed; bytes after the last field are ignored, as by brokers.
+The proxy's own requests are lists of buffers, so that records are not copied either.
 
 client_id, then v3+ transactional_id, acks, timeout_ms, [topic [partition, records]]. The records are a message set of
 format v0 or v1 until v2 (message_set.py), a record batch of format v2 from v3 on.
@@ -17,7 +16,7 @@ from typing import Final, NamedTuple
 
 from forebay_codecs.errors import Malformed
 from forebay_codecs.header import begin_request, read_client_id
-from forebay_codecs.primitives import Reader, Writer
+from forebay_codecs.primitives import Buffer, Reader, Writer
 
 API_KEY: Final = 0
 MIN_VERSION: Final = 0
@@ -25,15 +24,15 @@ RECORD_BATCHES_FROM: Final = 3
 MAX_VERSION: Final = 12
 FLEXIBLE_FROM: Final = 9
 MAX_ENTRIES: Final = 200_000
-"""Topics and partitions in one request. An entry takes 3 bytes on the wire and a hundred in memory; a whole cluster has
+"""Topics and partitions in one request. An entry takes 3 bytes on the wire but a hundred in memory; whole clusters have
 fewer partitions than this."""
 
 PartitionRecords = tuple[int, int, int]
-"""(partition index, start, end) of a records field; start == end where it is null or empty."""
+"""(partition index, start, end) of a records field in its frame; start == end if it is null or empty."""
 
 
 class ProduceRequest(NamedTuple):
-    """`topics` is [(topic name, [(partition, start, end)])]; timeout in ms."""
+    """A client's request. `topics` is [(topic name, [(partition, start, end)])], positions being in the frame."""
 
     version: int
     correlation_id: int
@@ -45,6 +44,7 @@ class ProduceRequest(NamedTuple):
 
 
 def parse(frame: bytes) -> ProduceRequest:
+    """Read a request frame. Raises Malformed, also for other versions and more than MAX_ENTRIES entries."""
     reader = Reader(frame)
     reader.i16()
     version = reader.i16()
@@ -52,7 +52,7 @@ def parse(frame: bytes) -> ProduceRequest:
     if not MIN_VERSION <= version <= MAX_VERSION:
         raise Malformed(f"Produce v{version} is not understood")
     flexible = version >= FLEXIBLE_FROM
-    client_id = read_client_id(reader, flexible)
+    client_id = read_client_id(reader, flexible=flexible)
     transactional_id = reader.nullable_string(flexible) if version >= RECORD_BATCHES_FROM else None
     acks = reader.i16()
     timeout_ms = reader.i32()
@@ -77,14 +77,14 @@ def parse(frame: bytes) -> ProduceRequest:
 
 
 def peek_acks(frame: bytes) -> int | None:
-    """The acks of a request whatever follows them; None where not even they can be read."""
+    """The acks of a request, even if what follows cannot be read; None if they cannot be read themselves."""
     reader = Reader(frame)
     try:
         reader.i16()
         version = reader.i16()
         reader.i32()
         flexible = version >= FLEXIBLE_FROM
-        read_client_id(reader, flexible)
+        read_client_id(reader, flexible=flexible)
         if version >= RECORD_BATCHES_FROM:
             size = reader.uvarint() - 1 if flexible else reader.i16()
             reader.skip(max(0, size))  # transactional_id
@@ -99,16 +99,16 @@ def encode(
     client_id: str | None,
     acks: int,
     timeout_ms: int,
-    topics: Sequence[tuple[str, Sequence[tuple[int, int, Sequence[bytes | bytearray | memoryview]]]]],
-) -> list[bytes | bytearray | memoryview]:
-    """A whole frame of v3 or later, size prefix included, as buffers to write one after the other.
+    topics: Sequence[tuple[str, Sequence[tuple[int, int, Sequence[Buffer]]]]],
+) -> list[Buffer]:
+    """A whole frame of v3 or later, size prefix included, as buffers to be written in order.
 
-    `topics` is [(name, [(partition, size of its records, buffers that hold them)])].
+    `topics` is [(name, [(partition, size of its records in bytes, buffers that hold them)])].
     """
     flexible = version >= FLEXIBLE_FROM
-    out: list[bytes | bytearray | memoryview] = []
+    out: list[Buffer] = []
     total = 0
-    writer = begin_request(API_KEY, version, correlation_id, client_id, flexible)
+    writer = begin_request(API_KEY, version, correlation_id, client_id, flexible=flexible)
     writer.nullable_string(None, flexible)
     writer.i16(acks)
     writer.i32(timeout_ms)

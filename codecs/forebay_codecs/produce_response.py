@@ -1,6 +1,6 @@
-"""Produce responses, v0 to v12: a broker's read, the client's written.
+"""Produce responses, v0 to v12: brokers' are read, those for clients written.
 
-In and out: the response without its size prefix, from correlation_id on. Wrong bytes: Malformed.
+Responses are read from correlation_id on, without the size prefix, and written with it. Reading raises Malformed.
 v1+ throttle_time_ms; v2+ log_append_time; v5+ log_start_offset; v8+ record_errors and error_message; v9+ flexible;
 v10+ current_leader (tagged field 0 of a partition) and node_endpoints (tagged field 0 of the response), KIP-951.
 Source: Kafka's ProduceResponse.json.
@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from forebay_codecs.primitives import Reader, Writer
+from forebay_codecs.primitives import FLEXIBLE, Reader, Writer
 from forebay_codecs.produce_request import FLEXIBLE_FROM
 
 
 class PartitionResponse(NamedTuple):
-    """What became of one partition's records. Offsets −1 where unknown; log_append_time in ms, −1 for CreateTime.
+    """The outcome for one partition. Offsets are −1 if unknown; log_append_time in ms, −1 with CreateTime.
 
-    `current_leader` is (node id, leader epoch) where the broker named it.
+    `record_errors` are (index in the batch, message); `current_leader` is (node id, leader epoch) if it was named.
     """
 
     partition: int
@@ -31,7 +31,7 @@ class PartitionResponse(NamedTuple):
 
 
 class ProduceResponse(NamedTuple):
-    """`nodes` are (node id, host, port) of leaders that are named in it."""
+    """A response: [(topic name, its partitions)], and in `nodes` (node id, host, port) of the leaders it names."""
 
     topics: list[tuple[str, list[PartitionResponse]]]
     throttle_time_ms: int
@@ -39,13 +39,14 @@ class ProduceResponse(NamedTuple):
 
 
 def parse(data: bytes, version: int) -> ProduceResponse:
+    """Read a broker's response of `version`. Raises Malformed."""
     flexible = version >= FLEXIBLE_FROM
     reader = Reader(data, 4)
     reader.skip_tags(flexible)
     topics = []
     for _ in range(reader.array(flexible)):
         name = reader.string(flexible)
-        partitions = [_partition(reader, version, flexible) for _ in range(reader.array(flexible))]
+        partitions = [_partition(reader, version, flexible=flexible) for _ in range(reader.array(flexible))]
         reader.skip_tags(flexible)
         topics.append((name, partitions))
     throttle_time_ms = reader.i32() if version >= 1 else 0
@@ -59,14 +60,14 @@ def parse(data: bytes, version: int) -> ProduceResponse:
 
 def _nodes(reader: Reader) -> tuple[tuple[int, str, int], ...]:
     nodes = []
-    for _ in range(reader.array(True)):
-        nodes.append((reader.i32(), reader.string(True), reader.i32()))
-        reader.nullable_string(True)  # rack
+    for _ in range(reader.array(FLEXIBLE)):
+        nodes.append((reader.i32(), reader.string(FLEXIBLE), reader.i32()))
+        reader.nullable_string(FLEXIBLE)  # rack
         reader.skip_tags()
     return tuple(nodes)
 
 
-def _partition(reader: Reader, version: int, flexible: bool) -> PartitionResponse:
+def _partition(reader: Reader, version: int, *, flexible: bool) -> PartitionResponse:
     index = reader.i32()
     error_code = reader.i16()
     base_offset = reader.i64()
@@ -104,7 +105,7 @@ def encode(
     topics: list[tuple[str, list[PartitionResponse]]],
     throttle_time_ms: int,
 ) -> bytes:
-    """A whole response frame, size prefix included. Leaders and endpoints are not told: they are tagged, optional."""
+    """A whole response frame, size prefix included. Leaders and endpoints, which are optional, are not written."""
     flexible = version >= FLEXIBLE_FROM
     writer = Writer()
     writer.i32(0)

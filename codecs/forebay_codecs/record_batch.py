@@ -1,14 +1,14 @@
-"""A client's v2 record batch: what its header says, and its records once they are checked.
+"""A client's v2 record batch: its header, and its records once they have been checked.
 
-In: the records field of one partition in a Produce request. Out: a BatchHeader (cheap, no records looked at) or a
-ClientBatch (checksum, decompression and every record checked). What is wrong with the bytes is raised as BadBatch
-with the error code that a broker gives for it. Some of that a broker takes; whoever calls lets it judge.
+In: the records field of one partition in a Produce request. Out: a BatchHeader (cheap, reads no records) or a
+ClientBatch (checksum, compression and every record checked). Faults raise BadBatch with the error code that a broker
+would give. Brokers let some of them pass, so callers leave the verdict to the broker.
 
 Layout, 61 bytes before the records (https://kafka.apache.org/documentation/#recordbatch):
     0 baseOffset int64 | 8 batchLength int32 | 12 partitionLeaderEpoch int32 | 16 magic int8 | 17 crc uint32
     | 21 attributes int16 | 23 lastOffsetDelta int32 | 27 baseTimestamp int64 | 35 maxTimestamp int64
     | 43 producerId int64 | 51 producerEpoch int16 | 53 baseSequence int32 | 57 recordsCount int32
-The checksum (CRC-32C) covers everything from attributes on. `batchLength` counts the bytes behind itself.
+The checksum (CRC-32C) covers everything from attributes on. `batchLength` counts the bytes after itself.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ CRC_START: Final = 21
 LENGTH_START: Final = 12
 _MAGIC_AT: Final = 16
 _NO_OFFSET: Final = bytes(8)
-"""The base offset of a producer's batch. The checksum does not cover it."""
+"""The base offset in a producer's batch, 0. The checksum does not cover it."""
 _MAX_TIMESTAMP: Final = 1 << 62
-"""Far beyond any clock; with the deltas that records.scan admits, every timestamp stays an int64."""
+"""In ms. Far beyond any clock; with any delta that records.scan admits, timestamps stay within an int64."""
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 
 
 class BadBatch(Exception):
-    """A batch that cannot be opened; `code` is the error code that a broker would give if it could not either.
+    """A batch that cannot be opened. `code` is the error code that a broker would give if it could not either.
 
-    `opened`: its records were decompressed, or as many of them as may be, before that was found.
+    `opened`: the fault showed only after its records, or as many as the limit allows, had been decompressed.
     """
 
-    def __init__(self, code: int, message: str, opened: bool = False) -> None:
+    def __init__(self, code: int, message: str, *, opened: bool = False) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
@@ -49,7 +49,7 @@ class BadBatch(Exception):
 
 
 class BatchHeader:
-    """A batch header as it stands in the bytes [start, end) of a frame. Timestamps in ms."""
+    """The header of the batch in the bytes [start, end) of a frame, read but not checked. Timestamps in ms."""
 
     __slots__ = (
         "attributes",
@@ -76,14 +76,15 @@ class BatchHeader:
 
     @property
     def codec(self) -> int:
+        """The compression codec's id; see compression.NAMES."""
         return self.attributes & CODEC_MASK
 
 
 class ClientBatch(NamedTuple):
-    """Checked records of one batch.
+    """The records of one batch, checked. Timestamps in ms.
 
-    `records` is the records section as the client sent it (compressed by `codec` where that is not 0), `section` the
-    same uncompressed; `header` the 61 bytes before it, or b"" where the batch is a part split off and has none.
+    `records` is the records section as the client sent it (compressed by `codec` if that is not 0), `section` the same
+    uncompressed; `header` the 61 bytes before it, or b"" for records that were split off or converted and have none.
     """
 
     header: bytes
@@ -97,9 +98,9 @@ class ClientBatch(NamedTuple):
 
 
 def read_header(data: bytes, start: int, end: int) -> BatchHeader | None:
-    """The header of the one batch in [start, end); None where it is not one whole batch of magic 2.
+    """The header of the batch in [start, end); None unless that is exactly one whole batch of magic 2.
 
-    Older magics and several batches are for the broker to judge: what is not understood here is left untouched.
+    Anything else (older magics, several batches) is left untouched, for the broker to judge.
     """
     if end - start < HEADER_SIZE:
         return None
@@ -109,7 +110,10 @@ def read_header(data: bytes, start: int, end: int) -> BatchHeader | None:
 
 
 def open_batch(data: bytes, header: BatchHeader, max_decompressed: int) -> ClientBatch:
-    """Check everything that a broker would check, and what merging relies on. Raises BadBatch."""
+    """Check what a broker would check and what merging relies on; return the records. Raises BadBatch.
+
+    `max_decompressed` bounds the size of the uncompressed records section in bytes.
+    """
     start, end = header.start, header.end
     if crc32c(memoryview(data)[start + CRC_START : end]) != header.crc:
         raise BadBatch(CORRUPT_MESSAGE, "the record batch's checksum is wrong")
@@ -125,9 +129,9 @@ def open_batch(data: bytes, header: BatchHeader, max_decompressed: int) -> Clien
         section = compression.decompress(codec, body, max_decompressed) if codec else body
         found = records.scan(section, 0, len(section), header.record_count)
     except compression.TooLarge as error:
-        raise BadBatch(MESSAGE_TOO_LARGE, f"the record batch decompresses to {error}", True) from error
+        raise BadBatch(MESSAGE_TOO_LARGE, f"the record batch decompresses to {error}", opened=True) from error
     except Malformed as error:
-        raise BadBatch(INVALID_RECORD if not codec else CORRUPT_MESSAGE, str(error), codec != 0) from error
+        raise BadBatch(INVALID_RECORD if not codec else CORRUPT_MESSAGE, str(error), opened=codec != 0) from error
     return ClientBatch(
         data[start : start + HEADER_SIZE],
         body,
@@ -141,7 +145,7 @@ def open_batch(data: bytes, header: BatchHeader, max_decompressed: int) -> Clien
 
 
 def split_by_key(batch: ClientBatch) -> tuple[ClientBatch, ClientBatch]:
-    """A mixed batch as (its records with a key, its records without), each in the client's order."""
+    """Split a mixed batch into (records with a key, records without), each in the client's order and uncompressed."""
     parts = records.split(batch.section, 0, len(batch.section))
     base = batch.base_timestamp
     return (

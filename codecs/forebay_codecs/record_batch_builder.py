@@ -1,7 +1,7 @@
-"""Writes the header of a new v2 record batch over records that already stand in memory.
+"""Writes the header of a new v2 record batch for records that are already in memory.
 
-In: the records section as a chain of buffers, and what the header must say. Out: the 61 header bytes. Header and
-CRC-32C are written once, when a batch is drained. Layout: record_batch.py.
+In: the records section as a chain of buffers, and the header's values. Out: the 61 header bytes. Header and CRC-32C are
+written once, when a batch is drained. The layout is in record_batch.py.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def build_header(
     base_timestamp: int,
     max_timestamp: int,
 ) -> bytes:
-    """The header of a batch of `count` records in `size` bytes (compressed by `codec`, where it is not 0).
+    """The header of a batch of `count` records; `section` is `size` bytes, compressed by `codec` if that is not 0.
 
-    base_timestamp and max_timestamp in ms, CreateTime. The batch belongs to no producer id.
+    Timestamps in ms, of type CreateTime. The batch has no producer id.
     """
     header = bytearray(
         HEADER.pack(
@@ -54,7 +54,7 @@ def build_header(
 
 
 def encode_batch(batch: ClientBatch) -> bytes:
-    """The whole batch anew, its records compressed by its codec."""
+    """A whole new batch of the same records, compressed by the batch's codec."""
     body = compress(batch.codec, batch.section)
     header = build_header(
         (body,), len(body), batch.record_count, batch.codec, batch.base_timestamp, batch.max_timestamp

@@ -6,7 +6,7 @@ Out: counts, or the bytes of a new section. Wrong bytes: Malformed, for the whol
 A record (https://kafka.apache.org/documentation/#record):
     length varint | attributes int8 | timestampDelta varlong | offsetDelta varint
     | keyLength varint, key | valueLength varint, value | headerCount varint, (keyLength, key, valueLength, value)*
-Renumbering changes only length, timestampDelta and offsetDelta; all behind them is copied as it stands.
+Renumbering changes only length, timestampDelta and offsetDelta; everything after them is copied unchanged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from forebay_codecs.errors import Malformed
 
 _VARINT_LIMIT: Final[i64] = 5
 _VARLONG_LIMIT: Final[i64] = 10
-# Merging adds the distance of two base timestamps to a delta: what is admitted here leaves room in an int64.
+# Merging adds the difference of two base timestamps to a delta: this limit keeps the sum within an int64.
 _DELTA_LIMIT: Final[i64] = 0x1000000000000000
 
 
@@ -32,7 +32,7 @@ class Scan(NamedTuple):
 
 
 class Split(NamedTuple):
-    """A mixed section in two: records with a key, records without; both numbered from 0, timestamps unchanged."""
+    """A section split into records with a key and records without, each numbered from 0; timestamps unchanged."""
 
     keyed: bytes
     keyed_count: int
@@ -43,7 +43,7 @@ class Split(NamedTuple):
 
 
 class Cursor:
-    """A position in `data` that never passes `end`."""
+    """Reads forward through `data` and never past `end`. Every read may raise Malformed."""
 
     def __init__(self, data: bytes, pos: i64, end: i64) -> None:
         self.data = data
@@ -82,12 +82,14 @@ class Cursor:
         raise Malformed("a varint runs past its end")
 
     def varint(self) -> i64:
+        """A zigzag varint within int32, of at most 5 bytes."""
         value: i64 = self.varlong(_VARINT_LIMIT)
         if value > 0x7FFFFFFF or value < -0x80000000:
             raise Malformed("varint out of range")
         return value
 
     def jump(self, size: i64) -> None:
+        """Skip `size` bytes."""
         if size < 0 or size > self.end - self.pos:
             raise Malformed("a length runs past the end of its record")
         self.pos += size
@@ -123,7 +125,7 @@ def append_record(
     value: i64,
     value_size: i64,
 ) -> None:
-    """Write a record without headers. `key` and `value` are positions in `data`; a size of −1 is null."""
+    """Write a record without headers. `key` and `value` are positions in `data`; a size of −1 stands for null."""
     size: i64 = 2 + _varlong_size(timestamp_delta) + _varlong_size(offset_delta)
     size += _varlong_size(key_size) + max(key_size, 0) + _varlong_size(value_size) + max(value_size, 0)
     _write_varlong(out, size)
@@ -140,9 +142,9 @@ def append_record(
 
 
 def scan(data: bytes, start: int, end: int, count: int) -> Scan:
-    """Check every length and number of a section; count the records without a key.
+    """Check every length and number in the section of `count` records at [start, end).
 
-    Raises Malformed where lengths do not add up, offsets are not 0..count-1, or bytes are left over.
+    Raises Malformed if lengths do not add up, offsets are not 0..count-1, or bytes are left over.
     """
     cursor = Cursor(data, start, end)
     section_end: i64 = end
@@ -226,7 +228,7 @@ def renumber(data: bytes, start: int, end: int, first_offset: int, timestamp_shi
 
 
 def split(data: bytes, start: int, end: int) -> Split:
-    """Part the records that have a key from those that have none, order kept. The section must have passed `scan`."""
+    """Separate records with a key from those without, each in their order. The section must have passed `scan`."""
     cursor = Cursor(data, start, end)
     keyed = BytesWriter()
     null_key = BytesWriter()
@@ -266,7 +268,10 @@ def split(data: bytes, start: int, end: int) -> Split:
 
 
 def take(data: bytes, start: int, end: int, skip: int, count: int) -> tuple[bytes, int]:
-    """Records [skip, skip + count) of a section, numbered from 0, and their greatest timestamp delta."""
+    """(records [skip, skip + count) of a section, numbered from 0, their greatest timestamp delta).
+
+    The section must have passed `scan`.
+    """
     cursor = Cursor(data, start, end)
     number: i64 = 0
     first: i64 = skip

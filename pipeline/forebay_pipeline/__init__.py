@@ -1,1 +1,1 @@
-"""PySpark jobs over the proxy's journal and over the topics themselves. Never imported by the proxy."""
+"""PySpark jobs that read the proxy's journal and the topics themselves. The proxy never imports them."""

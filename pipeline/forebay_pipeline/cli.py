@@ -1,6 +1,6 @@
-"""The command `forebay-pipeline <job>`, also for spark-submit: `spark-submit …/forebay_pipeline/cli.py <job>`.
+"""The command `forebay-pipeline <job>`; under spark-submit: `spark-submit …/forebay_pipeline/cli.py <job>`.
 
-Exit codes: 0 done (and clean), 1 findings, 2 it could not run; see errors.py.
+Exit codes: 0 success, 1 the audit has findings, 2 the job could not run.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ JOBS: Final = {
     "report": "report.command",
     "runaways": "partitions.runaways",
 }
-"""Job → its module, whose `command` is loaded when it is asked for."""
+"""Job → the module that has its `command`."""
 
 
 class _Jobs(click.Group):
+    """Imports a job's module only when that job is run, so that `--help` stays fast."""
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(JOBS)
 
@@ -35,7 +37,7 @@ class _Jobs(click.Group):
 
 @click.command(cls=_Jobs, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """What the proxy did, whether anything was lost, and what other settings would have done."""
+    """Analyse the proxy's journal: what it did, whether anything was lost, what other settings would have done."""
 
 
 if __name__ == "__main__":

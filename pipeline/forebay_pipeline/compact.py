@@ -1,9 +1,9 @@
-"""Job `compact`: what is new in the journal, to Parquet in `kind=…/dt=…/topic=…`.
+"""Job `compact`: copies new rows of the journal to Parquet, partitioned as `kind=…/dt=…/topic=…`.
 
-In: the journal's files or topic. Out: Parquet that every other job reads in place of the journal; each row once,
-also over restarts: what was read stands in the checkpoint, what was written in the output's `_spark_metadata`.
-Rows of no topic (gauges, metadata requests) are in `topic=__HIVE_DEFAULT_PARTITION__`, lines that could not be read in
-`kind=_torn`.
+In: the journal's files or topic. Out: Parquet that all other jobs but `runaways` accept in place of the journal. Each
+row is written exactly once, across restarts too: the checkpoint records what was read, the output's `_spark_metadata`
+what was written. Rows without a topic (gauges, metadata requests) go to `topic=__HIVE_DEFAULT_PARTITION__`, unreadable
+lines to `kind=_torn`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ from forebay_pipeline.journal.source import TORN, JournalPlace, stream_rows
 
 _COUNTS = "compacted"
 _PROGRESS_KEPT = "100000"
-"""Triggers of one run whose counts are added up."""
+"""Triggers whose counts Spark keeps for `compacted` to add up."""
 
 
 class Compacted(NamedTuple):
+    """What one run has written."""
+
     rows: int
     torn: int
+    """Unreadable lines and files."""
 
 
 def compact(
@@ -38,9 +41,15 @@ def compact(
     output: str,
     checkpoint: str | None = None,
     every: int | None = None,
+    *,
     skip_expired: bool = False,
 ) -> StreamingQuery:
-    """Start it. `every`: seconds between two looks for what is new; None: what is there now, then it ends."""
+    """Start a query that appends new rows of the journal at `place` to the folder `output`.
+
+    `checkpoint` defaults to `output`/_checkpoint. `every` is the number of seconds between checks for new rows; with
+    None the query ends when it has written what is there now. With `skip_expired`, rows of the journal's topic that
+    expired unread do not fail the query. Raises CannotRun if there is no journal.
+    """
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", _PROGRESS_KEPT)
     writer = (
         _counted(stream_rows(spark, place, skip_expired=skip_expired))
@@ -54,19 +63,19 @@ def compact(
 
 
 def await_compacted(query: StreamingQuery) -> None:
-    """CannotRun, where rows of a topic expired before they were read."""
+    """Wait until the query ends or a signal stops it. Raises CannotRun if rows of the topic expired unread."""
     try:
         await_end(query)
     except StreamingQueryException as error:
         if "failOnDataLoss" in str(error):
             raise CannotRun(
-                "Rows of the journal's topic expired before they were read; --skip-expired goes on with what is left."
+                "Rows of the journal's topic expired before they were read; --skip-expired continues without them."
             ) from error
         raise
 
 
 def compacted(query: StreamingQuery) -> Compacted:
-    """What it has written so far."""
+    """What the query has written so far."""
     rows = torn = 0
     for progress in query.recentProgress:
         counts = progress.observedMetrics.get(_COUNTS)
@@ -83,13 +92,16 @@ def _counted(rows: DataFrame) -> DataFrame:
 
 @click.command("compact")
 @journal_options
-@click.option("--output", required=True, metavar="FOLDER", help="Where the Parquet goes.")
-@click.option("--checkpoint", metavar="FOLDER", help="What was read already; _checkpoint in the output by default.")
-@click.option("--every", type=click.IntRange(1), metavar="SECONDS", help="Go on for ever, looking so often.")
-@click.option("--skip-expired", is_flag=True, help="Go on, though rows of the topic expired before they were read.")
+@click.option("--output", required=True, metavar="FOLDER", help="Folder to write the Parquet to.")
+@click.option("--checkpoint", metavar="FOLDER", help="Folder that records progress; OUTPUT/_checkpoint by default.")
+@click.option(
+    "--every", type=click.IntRange(1), metavar="SECONDS", help="Keep running, checking for new rows this often."
+)
+@click.option("--skip-expired", is_flag=True, help="Continue if rows of the topic expired before they were read.")
 @session_options
 @job
 def command(
+    *,
     place: JournalPlace,
     output: str,
     checkpoint: str | None,
@@ -97,8 +109,11 @@ def command(
     skip_expired: bool,
     spark: OpenSpark,
 ) -> int:
-    """Write what is new in the journal to Parquet, each row once."""
-    query = compact(spark("compact", place.in_kafka), place, output, checkpoint, every, skip_expired)
+    """Copy new journal rows to Parquet.
+
+    Each row is written exactly once. The other jobs read the result faster than the journal.
+    """
+    query = compact(spark("compact", kafka=place.in_kafka), place, output, checkpoint, every, skip_expired=skip_expired)
     await_compacted(query)
     rows, torn = compacted(query)
     click.echo(f"{rows:,} rows written to {output}" + (f"; {torn:,} lines or files could not be read" if torn else ""))

@@ -1,4 +1,4 @@
-"""What ends a job before it has an answer."""
+"""Exit codes, and the error that ends a job without a result."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ COULD_NOT_RUN: Final = 2
 
 
 class CannotRun(Exception):
-    """One clear sentence for a person; the job leaves with COULD_NOT_RUN."""
+    """The job cannot run. Its text is printed as it is, so it is one sentence for people; exit code COULD_NOT_RUN."""

@@ -2,15 +2,15 @@
 
     append → open batch → ready (full, due or closed) → drain → in flight → completed | requeued | moved
 
-In: checked client batches with the partition chosen for them, flushes, leaders, and the fate of what was drained.
+In: checked client batches with the partition chosen for them, flushes, leaders, and what became of drained batches.
 Out: batches to send to one broker, oldest partition first.
 
 Rules
-1. At most one batch of a partition is away: while it is, the next one grows. This keeps order and makes batches expand.
+1. At most one batch of a partition is in flight; the next one grows meanwhile. This keeps order and enlarges batches.
 2. Within a lane batches leave in the order in which they were opened; a batch that was sent back goes to the front.
-   So do a client's records that stay on the partition, though its batches may differ in codec and so in lane.
+   A client's records that stay on the partition leave in order too, even if their codecs, and so their lanes, differ.
 3. A batch that nobody waits for any more is dropped when its turn comes, not sent.
-4. All memory of a batch is given back exactly once: when it is completed or dropped.
+4. A batch's memory is given back exactly once: when it is completed or dropped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from forebay_codecs.record_batch import ClientBatch
 from forebay_policies.buffer_pool import BufferPool
-from forebay_policies.producer_batch import Lane, Part, ProducerBatch
+from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 
 NO_LEADER = -1
 
@@ -28,11 +28,12 @@ OnOpened = Callable[["PartitionQueue", ProducerBatch], None]
 OnReady = Callable[[int], None]
 
 _MAX_SKIPPED = 32
-"""Partitions looked at that do not fit a request, before it is sent: with thousands ready, looking costs more."""
+"""A request is sent once this many partitions did not fit: with thousands ready, searching on costs more than it gains.
+"""
 
 
 class PartitionQueue:
-    """The batches of one partition. `queued_bytes` counts what waits and what is away."""
+    """The batches of one partition, in the order in which they leave. `queued_bytes` counts those in flight, too."""
 
     __slots__ = ("batches", "in_flight", "index", "leader", "open", "paused", "queued_bytes", "ready_at", "topic")
 
@@ -44,12 +45,13 @@ class PartitionQueue:
         self.open: dict[Lane, ProducerBatch] = {}
         self.in_flight: ProducerBatch | None = None
         self.paused = False
-        """A batch was sent back and waits out its backoff: nothing of this partition leaves meanwhile."""
+        """A batch that was sent back waits out its backoff: nothing of this partition leaves until then."""
         self.ready_at: float | None = None
-        """Since when a batch that could be sent has not been accepted by the broker."""
+        """Since when a ready batch has waited for the broker to take it; None: there is none."""
         self.queued_bytes = 0
 
     def first_ready(self) -> ProducerBatch | None:
+        """The first batch that may be sent, leaving aside who leads and what is in flight."""
         for batch in self.batches:
             if batch.ready:
                 return batch
@@ -63,25 +65,28 @@ class TopicQueues:
         self.name = name
         self.partition_count = 0
         self.available: Sequence[int] = ()
-        """Partitions that have a leader which can be reached, ascending."""
+        """Partitions whose leader can be reached, ascending."""
         self.leaders: Sequence[int] = ()
-        """Node id of each partition's leader, NO_LEADER where it has none."""
+        """By partition: the leader's node id, or NO_LEADER."""
         self.queues: dict[int, PartitionQueue] = {}
         self._loads: dict[int, int] = {}
 
     def loads(self) -> dict[int, int]:
-        """Bytes queued and in flight, of the partitions that have any. To be read, not kept."""
+        """Partition → bytes queued and in flight, where there are any. To be read, not kept."""
         return self._loads
 
     def ready_since(self, partition: int) -> float | None:
+        """Since when a ready batch of the partition has waited for its broker; None: there is none."""
         queue = self.queues.get(partition)
         return queue.ready_at if queue else None
 
     def lingers(self, partition: int) -> bool:
+        """Whether the partition has an open batch that is not ready yet."""
         queue = self.queues.get(partition)
         return queue is not None and any(not batch.ready for batch in queue.open.values())
 
     def queue(self, index: int) -> PartitionQueue:
+        """The partition's queue, created at first use."""
         queue = self.queues.get(index)
         if queue is None:
             queue = self.queues[index] = PartitionQueue(self, index)
@@ -89,6 +94,7 @@ class TopicQueues:
         return queue
 
     def add_load(self, queue: PartitionQueue, size: int) -> None:
+        """Count `size` more bytes for the partition, fewer if negative."""
         queue.queued_bytes += size
         if queue.queued_bytes:
             self._loads[queue.index] = queue.queued_bytes
@@ -105,7 +111,10 @@ def _nobody_sends(leader: int) -> None:
 
 
 class Accumulator:
-    """See the module. Whoever sends what is in it calls `observe` before the first append."""
+    """Keeps every appended record in exactly one batch until its fate is known; sends in the order of rules 1 and 2.
+
+    Whoever sends what is in it calls `observe` before the first append.
+    """
 
     def __init__(self, pool: BufferPool, batch_size: int, batch_max_size: int) -> None:
         self.pool = pool
@@ -127,6 +136,7 @@ class Accumulator:
     # What goes in
 
     def topic(self, name: str) -> TopicQueues:
+        """The topic's queues, created at first use."""
         topic = self.topics.get(name)
         if topic is None:
             topic = self.topics[name] = TopicQueues(name)
@@ -137,45 +147,45 @@ class Accumulator:
         open_batch = queue.open.get(lane)
         return open_batch is not None and open_batch.has_room(batch)
 
-    def append(self, queue: PartitionQueue, lane: Lane, part: Part, batch: ClientBatch, now: float) -> None:
-        """Add checked records to the partition. The pool's memory was found to suffice."""
+    def append(self, queue: PartitionQueue, lane: Lane, run: RecordRun, batch: ClientBatch, now: float) -> None:
+        """Add checked records to the partition's batch in `lane`. The caller has made sure that the pool has room."""
         current = queue.open.get(lane)
         if current is not None and not (
-            current.has_room(batch) and (lane.movable or _keeps_order(queue, current, part.owner.client))
+            current.has_room(batch) and (lane.movable or _keeps_order(queue, current, run.owner.client))
         ):
             current.closed = True
             del queue.open[lane]
             current = None
         if not lane.movable:
-            _close_others(queue, lane, part.owner.client)
+            _close_others(queue, lane, run.owner.client)
         if current is not None:
             before = current.size
-            current.append(part, batch)
+            current.append(run, batch)
             queue.topic.add_load(queue, current.size - before)
         else:
             current = self._new_batch(lane, queue.index, now)
-            current.append(part, batch)
+            current.append(run, batch)
             queue.batches.append(current)
             queue.open[lane] = current
             queue.topic.add_load(queue, current.size)
             self._on_opened(queue, current)
         if current.closed:
             del queue.open[lane]
-        self.refresh(queue, now)
+        self.update_readiness(queue, now)
 
     def flush(self, queue: PartitionQueue, batch: ProducerBatch, number: int, now: float) -> None:
-        """The flush of batch `number` has come. Does nothing where that batch is not open: it is ready, or has left."""
+        """The linger of batch `number` is over. Does nothing if it is not open any more: it is ready, or has left."""
         if batch.number == number and queue.open.get(batch.lane) is batch:
             batch.due = True
-            self.refresh(queue, now)
+            self.update_readiness(queue, now)
 
     def flush_all(self, now: float) -> None:
-        """Everything is due: the proxy is leaving, or somebody waits for memory."""
+        """Make every batch ready: the proxy is shutting down, or somebody waits for memory."""
         for topic in self.topics.values():
             for queue in topic.queues.values():
                 for batch in queue.batches:
                     batch.due = True
-                self.refresh(queue, now)
+                self.update_readiness(queue, now)
 
     def _new_batch(self, lane: Lane, partition: int, now: float) -> ProducerBatch:
         return ProducerBatch(
@@ -183,17 +193,18 @@ class Accumulator:
         )
 
     def next_number(self) -> int:
+        """A number for a new batch; none is used twice."""
         self._numbers += 1
         return self._numbers
 
     # What is ready, and for whom
 
-    def refresh(self, queue: PartitionQueue, now: float) -> None:
-        """Note whether the partition has something that its leader could take now."""
+    def update_readiness(self, queue: PartitionQueue, now: float) -> None:
+        """Announce the partition to its leader's sender if it has become ready; forget it if it no longer is."""
         if queue.first_ready() is None:
             queue.ready_at = None
             if ready := self._ready.get(queue.leader):
-                ready.pop(queue, None)  # what was ready moved away; the next one must be announced
+                ready.pop(queue, None)  # the next ready batch must be announced again
         else:
             if queue.ready_at is None:
                 queue.ready_at = now
@@ -204,7 +215,7 @@ class Accumulator:
                     self._on_ready(queue.leader)
 
     def set_leaders(self, topic: TopicQueues, leaders: Sequence[int], now: float) -> None:
-        """`leaders` holds a node id, or NO_LEADER, for each partition of the topic."""
+        """Take the topic's leaders from metadata: by partition a node id, or NO_LEADER."""
         topic.leaders = leaders
         topic.partition_count = len(leaders)
         for queue in topic.queues.values():
@@ -212,18 +223,20 @@ class Accumulator:
             if queue.leader != leader:
                 self._ready.get(queue.leader, {}).pop(queue, None)
                 queue.leader = leader
-                self.refresh(queue, now)
+                self.update_readiness(queue, now)
 
     def ready_queues(self, leader: int) -> list[PartitionQueue]:
+        """Partitions with a batch that `leader` (a node id) could be sent now, those that waited longest first."""
         return list(self._ready.get(leader, ()))
 
     def has_ready(self, leader: int) -> bool:
+        """Whether `drain` may find anything for `leader`."""
         return bool(self._ready.get(leader))
 
     def drain(self, leader: int, max_size: int, now: float) -> list[tuple[PartitionQueue, ProducerBatch]]:
-        """Batches for one Produce request to `leader`: one a partition, one acks, at most `max_size` bytes of records.
+        """Take the batches for one Produce request to `leader`: at most one per partition, all with the same acks.
 
-        A batch that is larger than `max_size` by itself goes alone. Partitions take turns.
+        They hold at most `max_size` bytes of records; a batch larger than that goes alone. Partitions take turns.
         """
         ready = self._ready.get(leader)
         drained: list[tuple[PartitionQueue, ProducerBatch]] = []
@@ -254,7 +267,7 @@ class Accumulator:
         return drained
 
     def _next(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:
-        """The partition's first ready batch that somebody waits for; drops those that nobody waits for."""
+        """The partition's first ready batch that somebody waits for; those that nobody waits for are dropped."""
         while (batch := queue.first_ready()) is not None and batch.abandoned:
             self.take_out(queue, batch)
             self._gone(queue, batch)
@@ -264,6 +277,7 @@ class Accumulator:
         return batch
 
     def take_out(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Remove a waiting batch from its queue; its memory and its load stay counted."""
         queue.batches.remove(batch)
         if queue.open.get(batch.lane) is batch:
             del queue.open[batch.lane]
@@ -275,15 +289,15 @@ class Accumulator:
     # What came of it
 
     def completed(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> None:
-        """The batch's fate is known and told: it is gone."""
-        self.landed(queue, batch)
+        """The batch's fate is known and its owners have been told: release it."""
+        self.clear_in_flight(queue, batch)
         self._gone(queue, batch)
-        self.refresh(queue, now)
+        self.update_readiness(queue, now)
 
-    def send_back(self, queue: PartitionQueue, batches: Iterable[ProducerBatch], paused: bool, now: float) -> None:
-        """Put `batches` (of this partition, taken out before) at the front, in their order.
+    def send_back(self, queue: PartitionQueue, batches: Iterable[ProducerBatch], now: float, *, paused: bool) -> None:
+        """Put `batches`, which were taken out of this queue, back to its front, in their order.
 
-        `paused`: nothing leaves until `resume`.
+        `paused`: nothing of the partition leaves until `resume`.
         """
         for batch in reversed(list(batches)):
             batch.closed = True
@@ -291,63 +305,87 @@ class Accumulator:
         queue.paused = queue.paused or paused
         if queue.paused:
             self._ready.get(queue.leader, {}).pop(queue, None)
-        self.refresh(queue, now)
+        self.update_readiness(queue, now)
 
-    def landed(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """The batch is away no more: its fate is known, or it will be put somewhere again."""
+    def clear_in_flight(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """The batch is no longer in flight: its fate is known, or it is about to be queued again."""
         if queue.in_flight is batch:
             queue.in_flight = None
             self.in_flight_bytes -= batch.size
 
     def resume(self, queue: PartitionQueue, now: float) -> None:
+        """The backoff after `send_back` is over."""
         queue.paused = False
-        self.refresh(queue, now)
+        self.update_readiness(queue, now)
 
     def replace(self, queue: PartitionQueue, batch: ProducerBatch, pieces: Sequence[ProducerBatch], now: float) -> None:
-        """A batch that came back is tried again in pieces, from the front of its queue."""
-        self.landed(queue, batch)
+        """Retry a batch that came back as `pieces`, from the front of its queue."""
+        self.clear_in_flight(queue, batch)
         self._gone(queue, batch)
         queue.topic.add_load(queue, sum(piece.size for piece in pieces))
-        self.send_back(queue, pieces, False, now)
+        self.send_back(queue, pieces, now, paused=False)
 
     def move(self, batch: ProducerBatch, source: PartitionQueue, target: PartitionQueue, now: float) -> None:
-        """A batch of movable records that came back, or still waits, goes to another partition as it is."""
+        """Move a whole batch of a movable lane, waiting or just come back, to another partition of the topic."""
         if source.in_flight is batch:
-            self.landed(source, batch)
+            self.clear_in_flight(source, batch)
         else:
             self.take_out(source, batch)
         source.topic.add_load(source, -batch.size)
         batch.partition = target.index
         batch.closed = True
-        for part in batch.parts:
-            part.moved = True
-            part.partition = target.index
+        for run in batch.runs:
+            run.moved = True
+            run.partition = target.index
         target.batches.append(batch)
         target.topic.add_load(target, batch.size)
-        self.refresh(source, now)
-        self.refresh(target, now)
+        self.update_readiness(source, now)
+        self.update_readiness(target, now)
 
     def drop_abandoned(self, now: float) -> None:
-        """Free what waits for a leader that does not come, once its clients have been answered."""
+        """Release batches that wait for a missing leader although their clients have been answered."""
         for queues in list(self._ready.values()):
             for queue in list(queues):
                 self._next(queue, now)
 
+    def drop_done(self, now: float) -> None:
+        """Take out of everything that waits the records whose client has its answer, "timed out": it may send them
+        again, and what was told as failed before it left must not come after that."""
+        for topic in list(self.topics.values()):  # whoever gets the memory appends at once
+            for queue in list(topic.queues.values()):
+                for batch in list(queue.batches):
+                    done = [run for run in batch.runs if run.owner.done]
+                    if len(done) == len(batch.runs):
+                        self.take_out(queue, batch)
+                        self._gone(queue, batch)
+                    elif done:
+                        self._cut(queue, batch)
+                self.update_readiness(queue, now)
+
+    def _cut(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        rest = batch.without_done(self.next_number())
+        queue.batches[queue.batches.index(batch)] = rest
+        if queue.open.get(batch.lane) is batch:
+            del queue.open[batch.lane]
+        queue.topic.add_load(queue, rest.size)
+        self._gone(queue, batch)
+
     @property
     def queued_batches(self) -> int:
+        """Batches waiting, not counting those in flight."""
         return sum(len(q.batches) for topic in self.topics.values() for q in topic.queues.values())
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes waiting, not counting what is in flight."""
+        """Bytes waiting, not counting those in flight."""
         total = sum(sum(topic.loads().values()) for topic in self.topics.values())
         return total - self.in_flight_bytes
 
 
 def _keeps_order(queue: PartitionQueue, current: ProducerBatch, client: Hashable) -> bool:
-    """Whether a further part of `client` may join `current`: not where a later batch holds earlier records of it.
+    """Whether more records of `client` may join `current`: not if a later batch holds earlier records of that client.
 
-    A client that compresses only what is worth it sends none, lz4, none: lanes A, B, A. The third part must not join
+    A client that compresses only where it pays off sends none, lz4, none: lanes A, B, A. The third run must not join
     the first one's batch, which leaves before the second's.
     """
     for batch in reversed(queue.batches):
@@ -359,7 +397,7 @@ def _keeps_order(queue: PartitionQueue, current: ProducerBatch, client: Hashable
 
 
 def _close_others(queue: PartitionQueue, lane: Lane, client: Hashable) -> None:
-    """Close the batches of other lanes that hold records of `client`: so they are ready before what comes now."""
+    """Close the batches of other lanes that hold records of `client`, so that they are ready before what comes now."""
     if len(queue.open) > (lane in queue.open):
         for other in [other for other, batch in queue.open.items() if other != lane and client in batch.clients]:
             queue.open.pop(other).closed = True

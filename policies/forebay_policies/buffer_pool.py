@@ -57,6 +57,7 @@ class BufferPool:
 
     @property
     def waiting(self) -> int:
+        """Requests that wait for memory."""
         return sum(not waiter.cancelled for waiter in self._waiters)
 
     @property

@@ -1,6 +1,6 @@
 """The partitioners that come with Forebay, each for the records without a key of one topic.
 
-uniform        KIP-794 without load: a random partition, until `partitioner.sticky.batch.size` bytes went to it.
+uniform        KIP-794 without load: a random partition, until it has received `partitioner.sticky.batch.size` bytes.
 adaptive       KIP-794: the same, but the random choice favours partitions with short queues.
 expected_wait  the same, but it favours partitions whose records are acknowledged soon.
 sticky         KIP-480: a random partition, until a new batch is opened for it. Favours slow brokers.
@@ -8,8 +8,8 @@ round_robin    the next available partition for every run of records.
 
 uniform is in uniform_partitioner.py, expected_wait in expected_wait.py, the others are here.
 
-Partitions without a usable leader are left out; while no partition has one, all of them may be chosen, and the
-records wait for whichever leader comes back. A sticky partition that loses its leader is left at once.
+Partitions without a usable leader are left out; while none has one, all of them may be chosen, and records wait for
+whichever leader comes back. A sticky partition that loses its leader is left at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from forebay_policies.partitioner import (
     Rng,
     TopicView,
 )
-from forebay_policies.uniform_partitioner import Stuck, UniformPartitioner, any_partition, position_of, shut
+from forebay_policies.uniform_partitioner import StickyState, UniformPartitioner, any_partition, position_of, shut
 
 
 class AdaptivePartitioner(UniformPartitioner):
@@ -41,7 +41,7 @@ class AdaptivePartitioner(UniformPartitioner):
         cumulative  4  5  8     a number drawn from 0..7: below 4 partition 0, 4 partition 1, 5 to 7 partition 2
 
     Equal queues give equal weights: uniform. With an availability timeout, a partition whose ready batch has waited
-    longer than that weighs nothing until its broker accepts a batch, unless that were true of all of them.
+    longer weighs nothing until its broker takes a batch, unless that is true of all partitions.
     """
 
     __slots__ = ("_availability_timeout_s", "_batch_size")
@@ -62,7 +62,7 @@ class AdaptivePartitioner(UniformPartitioner):
         if not loads or not topic.available:
             return super()._next(topic, now)
         available = topic.available
-        # Only loaded partitions are looked at; all others weigh `full`, and need no table.
+        # Only loaded partitions are listed; all others weigh `full`.
         queues = self._queues(available, loads)
         closed = shut(topic, loads, self._availability_timeout_s, now)
         full = 1 + max((queue for position, queue in queues if available[position] not in closed), default=0)
@@ -81,7 +81,7 @@ class AdaptivePartitioner(UniformPartitioner):
 
 
 def _drawn(number: int, full: int, weights: list[tuple[int, int]]) -> int:
-    """The position on which `number` falls when all weights are laid out in order; those not listed weigh `full`."""
+    """The position on which `number` falls when all weights are laid end to end; those not listed weigh `full`."""
     start = 0
     for position, weight in weights:
         gap = (position - start) * full
@@ -95,15 +95,16 @@ def _drawn(number: int, full: int, weights: list[tuple[int, int]]) -> int:
     return start + number // full
 
 
-class StickyPartitioner(Stuck):
+class StickyPartitioner(StickyState):
     """KIP-480: stays until a new batch is opened for its partition, then takes a random other one.
 
-    Slow brokers keep batches open for longer, so they get more: for comparison, and for those who want it.
+    Slow brokers keep batches open for longer, so they get more records. Here for comparison, and for those who want it.
     """
 
     __slots__ = ()
 
     def partition(self, topic: TopicView, size: int, now: float) -> int:
+        """The current partition; another one only if its leader was lost."""
         if self._may_stay(topic):
             self.sticky_hits += 1
         else:
@@ -111,7 +112,8 @@ class StickyPartitioner(Stuck):
         return self._current
 
     def on_new_batch(self, topic: TopicView, partition: int) -> bool:
-        # A batch elsewhere (records with a key, or of a turn before this one) is no reason to leave.
+        """Switch if the batch is for the current partition. True: the choice has changed."""
+        # A batch elsewhere (records with a key, or of an earlier turn) is no reason to switch.
         if partition != self._current:
             return False
         available = topic.available
@@ -128,9 +130,9 @@ class StickyPartitioner(Stuck):
 
 
 class RoundRobinPartitioner(BasePartitioner):
-    """The available partition after the last one chosen, by number; the first choice is random.
+    """Each choice is the next available partition by number; the first one is random.
 
-    Random, because every worker and every restart would otherwise begin with the same partition of every topic.
+    Otherwise every worker would begin with the same partition of every topic, and again after every restart.
     """
 
     __slots__ = ("_last", "_rng")
@@ -141,6 +143,7 @@ class RoundRobinPartitioner(BasePartitioner):
         self._last = -1
 
     def partition(self, topic: TopicView, size: int, now: float) -> int:
+        """The next available partition."""
         available = topic.available
         self.switches += 1
         if self._last < 0:
@@ -179,6 +182,7 @@ BUILT_IN: Final[Mapping[str, PartitionerFactory]] = {
     "sticky": lambda options: StickyPartitioner(options.rng),
     "round_robin": lambda options: RoundRobinPartitioner(options.rng),
 }
+"""By the name that `partitioner` takes in the configuration."""
 
 
 def make_partitioner(
@@ -191,7 +195,7 @@ def make_partitioner(
     availability_timeout_s: float = 0.0,
     min_share: float = 0.005,
 ) -> Partitioner:
-    """One topic's partitioner of that name; ValueError where none of the built-in ones has it."""
+    """One topic's partitioner, from BUILT_IN by name; options as in PartitionerOptions. ValueError for other names."""
     factory = BUILT_IN.get(name)
     if factory is None:
         raise ValueError(f"unknown partitioner {name!r}; built in are {', '.join(sorted(BUILT_IN))}")

@@ -1,12 +1,15 @@
-"""What may be done with a client's records, and the name of the reason.
+"""Which records may be touched, and the name of the reason.
 
-In: who sends (client id), where to (topic), and what one batch is (producer id, attributes, records with and
-without a key). Out: a Reason, or None where nothing speaks against touching the batch. Nothing is raised.
+In: who sends (client id), where to (topic), and what one batch is (producer id, attributes, records with and without a
+key). Out: a Reason, or None if there is no objection to touching the batch. Raises nothing.
 
-The order of the questions; the first answer counts:
-1. the request: a transactional id, the client id; 2. the topic: internal, excluded; 3. the header: transactional,
-idempotent, attributes that are not understood. Until here the bytes stay untouched. Only then is the batch opened:
-4. it cannot be opened, and stays untouched after all, or 5. null_key (may move), keyed (stays), mixed (is split).
+Checked in this order; the first objection counts:
+1. the request: transactional id, client id
+2. the topic: internal, excluded
+3. the batch header: transactional, idempotent, unknown attributes
+Only a batch that passed all of them is opened:
+4. it cannot be opened, and stays untouched after all
+5. else it is null_key (may move), keyed (stays on its partition), or mixed (is split)
 """
 
 from __future__ import annotations
@@ -20,15 +23,15 @@ from typing import Final
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
 )
-"""Never touched, whatever a broker's metadata says of them."""
+"""Never touched, whatever a broker's metadata says about them."""
 
-# Names come from the wire: as many as a client likes, each of up to 32,767 bytes. 4,096 cover what one proxy serves;
-# Kafka allows topics 249 characters, so longer texts are freaks, matched anew each time. At most about 1 MiB together.
+# Names come from the wire: any number of them, of up to 32,767 bytes each. 4,096 cover what one proxy serves. Topic
+# names have at most 249 characters; longer texts are rare and matched anew each time. At most about 1 MiB together.
 MEMO_ENTRIES: Final = 4096
 MEMO_TEXT: Final = 255
 
 # https://kafka.apache.org/documentation/#recordbatch: bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control,
-# 6 delete horizon. A producer sets the first and the fifth; the others are for brokers, which refuse them from clients.
+# 6 delete horizon. Producers set the codec and the transactional bit; brokers refuse the others from clients.
 CODEC_MASK: Final = 0x07
 HIGHEST_CODEC: Final = 4
 TRANSACTIONAL: Final = 0x10
@@ -36,7 +39,7 @@ TRANSACTIONAL: Final = 0x10
 
 @enum.unique
 class Reason(enum.Enum):
-    """Why a batch is treated as it is. The values stand in metrics and in the journal: they never change."""
+    """Why a batch is treated as it is. The values appear in metrics and in the journal, so they never change."""
 
     # untouched
     TRANSACTIONAL = "transactional"
@@ -52,14 +55,14 @@ class Reason(enum.Enum):
     MIXED = "mixed"
     # neither: a message set without messages
     EMPTY = "empty"
-    # cannot be opened here: left to the broker, which says CORRUPT_MESSAGE, INVALID_RECORD, or nothing at all
+    # cannot be opened here: left to the broker, which answers CORRUPT_MESSAGE or INVALID_RECORD, or accepts it
     CORRUPT = "corrupt"
     INVALID = "invalid"
     TOO_LARGE = "too_large"
 
 
 class _Patterns:
-    """Glob patterns as in a shell (* ? [a-z] [!a-z]), case-sensitive; exclude wins over include."""
+    """Glob patterns as in a shell (* ? [a-z] [!a-z]), case-sensitive; exclude beats include."""
 
     def __init__(self, include: Iterable[str], exclude: Iterable[str]) -> None:
         self._include = tuple(re.compile(fnmatch.translate(pattern)) for pattern in include)
@@ -67,6 +70,7 @@ class _Patterns:
         self._memo: dict[str, bool] = {}
 
     def admit(self, text: str) -> bool:
+        """Whether `text` matches an include pattern and no exclude pattern."""
         known = self._memo.get(text)
         if known is not None:
             return known
@@ -79,7 +83,7 @@ class _Patterns:
 
 
 class Eligibility:
-    """Which topics and clients may be touched at all. None: may be touched."""
+    """Which clients and topics may be touched at all, by glob patterns as in a shell; exclude beats include."""
 
     def __init__(
         self,
@@ -92,18 +96,18 @@ class Eligibility:
         self._client_ids = _Patterns(client_ids_include, client_ids_exclude)
 
     def client(self, client_id: str | None) -> Reason | None:
-        """A client without an id is matched as the empty text."""
+        """CLIENT_EXCLUDED, or None. A client without an id is matched as the empty string."""
         return None if self._client_ids.admit(client_id or "") else Reason.CLIENT_EXCLUDED
 
-    def topic(self, name: str, internal: bool) -> Reason | None:
-        """`internal` as the broker's metadata has it."""
+    def topic(self, name: str, *, internal: bool) -> Reason | None:
+        """INTERNAL_TOPIC, TOPIC_EXCLUDED, or None. `internal` is what the broker's metadata says."""
         if internal or name in INTERNAL_TOPICS:
             return Reason.INTERNAL_TOPIC
         return None if self._topics.admit(name) else Reason.TOPIC_EXCLUDED
 
 
 def header_reason(producer_id: int, attributes: int, transactional_id: str | None = None) -> Reason | None:
-    """What the batch's header, and the transactional id of its request, say against touching it."""
+    """The objection, if any, of a batch's header and its request's transactional id to touching the batch."""
     if transactional_id is not None or attributes & TRANSACTIONAL:
         return Reason.TRANSACTIONAL
     if producer_id >= 0:
@@ -114,7 +118,7 @@ def header_reason(producer_id: int, attributes: int, transactional_id: str | Non
 
 
 def key_reason(null_keys: int, keyed: int) -> Reason:
-    """What the records of a batch that may be touched say. A batch holds at least one record."""
+    """NULL_KEY, KEYED or MIXED, by the numbers of records without and with a key; INVALID if there are none."""
     if null_keys <= 0 and keyed <= 0:
         return Reason.INVALID
     if keyed <= 0:

@@ -40,7 +40,7 @@ takes longer. In seconds alone, a thousand partitions that are each measured twi
 """
 
 BACKED: Final = 0.1
-"""The part of that time after which a measurement that was slow backs only one run at a time: 1 s."""
+"""After this part of MEMORY a slow measurement justifies only one run at a time: after 1 s."""
 
 GRAIN_S: Final = 0.001
 """Shorter waits count as this. Whether 0.4 or 0.8 ms is the scheduler's doing, and no reason to skew the topic."""
@@ -48,7 +48,7 @@ GRAIN_S: Final = 0.001
 LONGEST_TURN_S: Final = 0.25
 """A turn ends after so long, too. At 1 KB/s 16 KB are 16 s: too long to stay with a broker that has become slow."""
 
-MOST_TRIALS: Final = 0.1
+MAX_TRIALS: Final = 0.1
 """All partitions' least shares together. With the default of 0.5 % it matters from the twenty-first partition on."""
 
 CANDIDATES: Final = 64
@@ -76,7 +76,9 @@ class _Estimate(NamedTuple):
 
 
 class ExpectedWaitPartitioner(UniformPartitioner):
-    """See the module. With `batch_size` 16 KB and `min_share` 0.5 %:
+    """Prefers partitions whose records are acknowledged soon, and measures all of them now and then.
+
+    With `batch_size` 16 KB and `min_share` 0.5 %:
 
         partition              0        1        2
         smoothed wait       20 ms     2 ms     2 ms
@@ -86,8 +88,8 @@ class ExpectedWaitPartitioner(UniformPartitioner):
         share               0.8 %   79.4 %   19.8 %
         chosen in           1.3 %   78.7 %   20.0 %     0.5 % + (100 % - 3 · 0.5 %) · share
 
-    The least share is drawn first, from all partitions alike. A batch that has waited for its broker for longer than
-    what was expected is the better estimate: so a broker that answers nothing is shunned, too.
+    The least share is drawn first, from all partitions alike. A batch that has already waited longer for its broker
+    than expected is the better estimate, so a broker that does not answer at all is shunned, too.
     """
 
     __slots__ = ("_availability_timeout_s", "_batch_size", "_measured", "_min_share", "_now", "_until")
@@ -104,12 +106,14 @@ class ExpectedWaitPartitioner(UniformPartitioner):
         self._until = 0.0
 
     def partition(self, topic: TopicView, size: int, now: float) -> int:
+        """The partition of the current turn, or of a new one if that is over by bytes or by time."""
         self._now = now
         if now >= self._until:
             self._left = min(self._left, 0)
         return super().partition(topic, size, now)
 
     def on_acknowledged(self, partition: int, seconds: float) -> None:
+        """Smooth a measured wait into the partition's estimate."""
         # `_now` is when something was last placed: as good as now, since estimates age only where something is.
         now, seconds = self._now, max(GRAIN_S, seconds)
         known = self._measured.get(partition)
@@ -129,7 +133,7 @@ class ExpectedWaitPartitioner(UniformPartitioner):
         if closed := shut(topic, loads, self._availability_timeout_s, now):
             available = [partition for partition in available if partition not in closed]
         count = len(available)
-        trials = min(MOST_TRIALS, self._min_share * count)
+        trials = min(MAX_TRIALS, self._min_share * count)
         number = self._rng.randrange(_NUMBERS) / _NUMBERS
         if number < trials:
             self._left = -self._turn

@@ -1,15 +1,15 @@
-"""What the journal tells, row by row: the one place where its schema is written.
+"""The journal's rows: the one definition of its schema.
 
-The proxy writes these rows (as JSON lines, each with its `kind`), the pipeline derives its own schema from them.
+The proxy writes these rows (as JSON lines, each with its `kind`); the pipeline derives its schema from them.
 
-Rules of change: a field is never renamed, retyped or given another meaning; new ones go to the end, with a default,
-and VERSION grows. So older rows stay readable (what they lack is null), and newer ones to older readers, too.
+Evolution: a field is never renamed, retyped or given another meaning. New fields go last, with a default, and VERSION
+grows. So newer readers understand older rows (missing fields are null), and older readers newer rows.
 
-Each row says when, which worker of its proxy wrote it (a number), and which process that is (host, process id, start).
-Numbers of requests and connections are a process's own.
+Each row says when it was written, by which worker of its proxy (a number), and by which process (host, process id,
+start). Requests and connections are numbered per process.
 
-Units: `_us` microseconds; `time_us` and `received_us` since 1970 (UTC), all others durations. `bytes` of records,
-uncompressed unless said otherwise. Errors are Kafka's codes, codecs the numbers of record batch attributes.
+Units: `_us` are microseconds; `time_us` and `received_us` since 1970 (UTC), all others durations. `bytes` are those of
+records, uncompressed unless noted. Errors are Kafka's codes, codecs the numbers in record batch attributes.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ VERSION: Final = 1
 
 
 FlushReason = Literal["full", "linger", "adopted", "closed"]
-"""Why a batch left just then."""
+"""Why a batch was sent when it was."""
 
 BatchFate = Literal["acknowledged", "retried", "split", "refused", "unknown"]
-"""What came of a batch that was sent."""
+"""What became of a batch that was sent."""
 
 
 class BatchRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="batch"):
-    """One batch that was sent to its broker, written when its fate was known; sent again it is another row."""
+    """One batch sent to its broker, written when its fate is known. A retry is another row."""
 
     time_us: int
     worker: int
@@ -41,34 +41,34 @@ class BatchRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="bat
     reason: FlushReason
     records: int
     bytes: int
-    """What it took in memory: as it came, where the reason is adopted, else uncompressed."""
+    """Its size in memory: as it came if the reason is adopted, else uncompressed."""
     runs: int
-    """Runs of records of one client batch each, merged in it."""
+    """Runs of records merged in it, each from one client batch."""
     acks: int
-    """As the clients asked: 0 is sent as 1."""
+    """As asked by the clients; 0 is sent as 1."""
     codec: int
     movable: bool
-    """Its records have no key: the partitioner chose the partition."""
+    """Its records have no key; the partitioner chose the partition."""
     tries: int
-    """Earlier ones."""
+    """Earlier ones; 0 at first."""
     linger_us: int
     """From its first record to its sending."""
     upstream_us: int
-    """From its sending to its fate."""
+    """From its sending to the outcome."""
     load: int
-    """Bytes of its partition, queued and in flight, when it was sent; its own among them."""
+    """Bytes queued and in flight for its partition when it was sent, its own included."""
     fate: BatchFate
     error_code: int
     base_offset: int
-    """-1 where none was told."""
+    """-1 if the broker gave none."""
     v: int = VERSION
 
 
-MOST_LOADS: Final = 64
+MAX_LOADS: Final = 64
 
 
 class ChoiceRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="choice"):
-    """A partition newly chosen for records without a key: the beginning of a turn."""
+    """A new choice of partition for records without a key: the beginning of a turn."""
 
     time_us: int
     worker: int
@@ -81,7 +81,7 @@ class ChoiceRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="ch
     loaded: int
     """Partitions with anything queued or in flight."""
     loaded_partitions: list[int]
-    """The first MOST_LOADS of them."""
+    """The first MAX_LOADS of them."""
     loads: list[int]
     """Bytes queued and in flight for each of these."""
     v: int = VERSION
@@ -102,18 +102,18 @@ class MetadataRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="
     request_bytes: int
     response_bytes: int
     error: str
-    """Empty where it was answered."""
+    """Empty if it was answered."""
     v: int = VERSION
 
 
 class GaugeRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="gauge"):
-    """How one worker stood, once a second. Bytes and numbers now, but for those that count since its start."""
+    """The state of one worker, once a second: current values, except `_total`, which count since its start."""
 
     time_us: int
     worker: int
     process: str
     started_us: int
-    """When the process began: counts begin anew with it."""
+    """When the process started, and with it the counts."""
     pool_bytes: int
     """`buffer.memory`."""
     pool_available_bytes: int
@@ -129,7 +129,7 @@ class GaugeRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="gau
     metadata_misses_total: int
     metadata_waits_total: int
     rows_dropped_total: int
-    """Rows of this journal that were lost, because the disk was slow or full."""
+    """Rows of this journal that were lost because the disk was slow or full."""
     v: int = VERSION
 
 
@@ -137,9 +137,9 @@ class LedgerPart(msgspec.Struct, frozen=True, gc=False):
     """Records of a client batch that travelled together: all of them, or those with a key, or those without."""
 
     partition: int
-    """Where they were last put."""
+    """Where they were put last."""
     base_offset: int
-    """Of the first of them; -1: they were not acknowledged."""
+    """Of the first of them; -1 if they were not acknowledged."""
     records: int
     bytes: int
     movable: bool
@@ -155,13 +155,13 @@ class LedgerPart(msgspec.Struct, frozen=True, gc=False):
 
 
 class LedgerRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="ledger"):
-    """What a client sent to one partition in one Produce request, and what it was told; written when it was."""
+    """What a client sent to one partition in one Produce request, and how it was answered; written at that moment."""
 
     time_us: int
     worker: int
     process: str
     number: int
-    """Of the request, in the order of arrival."""
+    """The request's, in order of arrival."""
     received_us: int
     connection: int
     client_id: str
@@ -175,15 +175,15 @@ class LedgerRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="le
     reason: str
     """What was done with the batch (policies.eligibility.Reason)."""
     records: int
-    """As the batch says: 0 where it says nothing, being refused or untouched and of an old format."""
+    """According to the batch; 0 if it does not say, being refused, or untouched and of an old format."""
     stamped: int
-    """Records that had no timestamp and were given the time of arrival (message format v0)."""
+    """Records that had no timestamp (message format v0) and were given the time of arrival."""
     parts: list[LedgerPart]
-    """Empty where nothing was touched: then only the answer can be audited, if it is known."""
+    """Empty if the batch was not touched: then only the answer can be audited, if it is known."""
     base_offset: int
-    """Told to the client; -1 also where its records moved."""
+    """As the client was told; -1 also if its records were moved."""
     error_code: int | None = None
-    """Told to the client; None where it is not known here, since the request went on as it came."""
+    """As the client was told; None if unknown here, because the request was passed on as it came."""
     v: int = VERSION
 
 
@@ -191,4 +191,4 @@ Row = BatchRow | ChoiceRow | MetadataRow | GaugeRow | LedgerRow
 ROWS: Final = (BatchRow, ChoiceRow, MetadataRow, GaugeRow, LedgerRow)
 
 FILE_SUFFIX: Final = ".jsonl.zst"
-"""Closed files: `<journal.dir>/dt=2026-11-21/hour=09/<name>.jsonl.zst`, by the time (UTC) at which they were begun."""
+"""Closed files: `<journal.dir>/dt=2026-11-21/hour=09/<name>.jsonl.zst`, by the UTC time at which they were begun."""

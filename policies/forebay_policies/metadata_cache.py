@@ -1,24 +1,24 @@
-"""What is known of topics, and until when it may be told: a cache that minds each topic's own age (KIP-526).
+"""A cache of topic metadata in which every topic has an age of its own (KIP-526).
 
-In: topics as brokers tell of them, uses, hints that something has changed, the time. Out: topics that may be served,
-encoded for the client's version; names that are to be asked for in the background. No I/O.
+In: topics from brokers' responses, uses, hints that something has changed, the time. Out: topics that may be served,
+encoded for the client's version; names to be refreshed in the background. No I/O.
 
 Ages, of one topic (`metadata.*.ms`; the defaults):
     0 ─────────── soft.age 60 s ─────────── max.age 300 s
     served        served, and refreshed     asked for before it is served
-Refreshes come in groups of `metadata.refresh.group.size`, the most used topics first; each topic's soft age is a little
-different, so that what came at once is not refreshed at once. Unused for `metadata.max.idle.ms` a topic is forgotten.
-Errors (unknown topics, most of all) are kept for ERROR_AGE_S only. An age counts from when the request left, since
-what happens afterwards need not be in the answer.
+Refreshes come in groups of `metadata.refresh.group.size`, the most used topics first. Soft ages vary a little, so that
+topics fetched together are not refreshed together. A topic unused for `metadata.max.idle.ms` is forgotten.
+Errors (mostly unknown topics) are kept for ERROR_AGE_S only. An age counts from when the request was sent, since the
+response need not reflect anything later.
 
 Rules
-1. A leader epoch never goes back: of an answer that is older than what is known, partition by partition, the known
-   leader stays. A topic id that differs is another topic of the same name: all of it is new.
-2. What was invalidated (its leader turned out wrong) is served when it has been asked for after that, not before.
-3. A name that is asked for again by the same client is not answered from what that client was told before
-   (`fresh_since`): it asks because something went wrong with it.
-4. At most `metadata.max.topics` topics; beyond that the least recently used goes. Errors are counted by themselves, so
-   that names that nobody has cannot drive out what is used.
+1. Leader epochs never go back: where a response is older than what is known of a partition, the known leader stays. A
+   different topic id means another topic of the same name, of which nothing is known.
+2. What was invalidated (its leader turned out wrong) is not served until it has been asked for again.
+3. A repeated question of the same client is not answered with what that client was told before (`fresh_since`): it asks
+   because that evidently failed.
+4. At most `metadata.max.topics` topics; beyond that the least recently used is evicted. Errors are counted separately,
+   so that names that do not exist cannot evict topics in use.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from forebay_policies.partitioner import Rng
 
 ERROR_AGE_S: Final = 1.0
 MAX_ERRORS: Final = 10_000
-"""Names that brokers do not know, kept at once."""
+"""The most names with an error that are kept at a time."""
 JITTER: Final = 0.2
-"""The part of the soft age by which a topic's refresh may come sooner."""
+"""A topic is refreshed earlier by up to this part of its soft age."""
 NEVER: Final = float("-inf")
 _STEPS: Final = 1 << 20
 
 
 class CachedTopic:
-    """One topic. `updated_at` is when it was asked for, `refresh_at` when it is to be asked for again; `uses` since."""
+    """One topic: `updated_at` is when it was last asked for, `refresh_at` when it is due again, `uses` counts since."""
 
     __slots__ = (
         "_generation",
@@ -70,18 +70,19 @@ class CachedTopic:
 
     @property
     def error(self) -> bool:
-        """There is nothing to be had but this error. (A topic may have one and partitions as well.)"""
+        """Nothing is known but this error. (A topic may have an error and partitions as well.)"""
         return self.topic.error_code != error_codes.NONE and not self.topic.partitions
 
     def replace(self, topic: Topic) -> None:
+        """Take a newer description of the topic."""
         self.topic = topic
         self._sections = {}
 
     def section(self, version: int, brokers: Brokers) -> bytes:
-        """Its part of a response, made once."""
+        """The topic's section in a response of `version`, encoded once per layout."""
         layout = LAYOUTS[version]
         section = self._sections.get(layout)
-        # v0 alone depends on the brokers.
+        # Only v0 depends on the brokers.
         if section is None or (layout == 0 and self._generation != brokers.generation):
             section = self._sections[layout] = encode_topic(self.topic, version, brokers.there)
             self._generation = brokers.generation
@@ -89,7 +90,7 @@ class CachedTopic:
 
 
 class Served(NamedTuple):
-    """Topics as a response has them: their sections, when the oldest was asked for, and whether any has an error."""
+    """The topics of a response: encoded sections, `updated_at` of the oldest, and whether any has an error (`bad`)."""
 
     sections: list[bytes]
     updated_at: float
@@ -98,7 +99,7 @@ class Served(NamedTuple):
 
 @dataclass(slots=True)
 class Brokers:
-    """The cluster itself, as the last answer had it. `generation` counts how often other brokers were there."""
+    """The cluster as of the last response: brokers in `there` by node id. `generation` counts changes of that set."""
 
     there: Mapping[int, Broker]
     cluster_id: str | None
@@ -109,20 +110,23 @@ class Brokers:
 
 @dataclass(frozen=True, slots=True)
 class Ages:
-    """In seconds; the settings of the same names."""
+    """`metadata.soft.age.ms`, `metadata.max.age.ms` and `metadata.max.idle.ms`, in seconds."""
 
     soft: float
     max: float
     idle: float
 
     @classmethod
-    def of_ms(cls, soft: int, most: int, idle: int) -> Ages:
-        """A soft age beyond the max age means the max age."""
-        return cls(min(soft, most) / 1000, most / 1000, idle / 1000)
+    def of_ms(cls, soft: int, max_age: int, idle: int) -> Ages:
+        """From the settings in ms. A soft age beyond the max age counts as the max age."""
+        return cls(min(soft, max_age) / 1000, max_age / 1000, idle / 1000)
 
 
 class MetadataCache:
-    """See the module. `now` and all times are in seconds of the caller's clock."""
+    """Never serves a topic beyond its age, nor one known to be wrong, nor a leader older than one already served.
+
+    All times are in seconds of the caller's clock. `max_topics` and `group_size` as in the settings.
+    """
 
     def __init__(self, ages: Ages, max_topics: int, group_size: int, rng: Rng) -> None:
         self.brokers: Brokers | None = None
@@ -144,7 +148,7 @@ class MetadataCache:
     # What may be served
 
     def find(self, name: str, now: float, fresh_since: float = NEVER) -> CachedTopic | None:
-        """The topic, if it may be served: else it must be asked for. `fresh_since`: what is older will not do."""
+        """The topic, if it may be served, else None: ask for it. What is not newer than `fresh_since` is not served."""
         known = self._topics.get(name)
         if known is None:
             known = self._errors.get(name)
@@ -153,16 +157,17 @@ class MetadataCache:
         return known if known.updated_at > max(self._too_old(now, fresh_since), known.invalid_at) else None
 
     def _too_old(self, now: float, fresh_since: float) -> float:
-        """What was asked for until then is not served, whatever it is."""
+        """Nothing that was asked for at or before this time may be served."""
         return max(fresh_since, self._valid_from, now - self._ages.max)
 
     def knows(self, name: str) -> bool:
+        """Whether the topic is cached, fresh or not."""
         return name in self._topics
 
     def find_sound(
         self, names: Iterable[str], now: float, fresh_since: float
     ) -> tuple[dict[str, CachedTopic], list[str]]:
-        """Those of `names` that may be served and have no error; and all others, to be looked at one by one."""
+        """(those of `names` that may be served and have no error, all other names, to be looked at one by one)."""
         found: dict[str, CachedTopic] = {}
         others: list[str] = []
         topics = self._topics
@@ -176,7 +181,7 @@ class MetadataCache:
         return found, others
 
     def serve(self, topics: list[CachedTopic], version: int, now: float) -> Served:
-        """They are used."""
+        """The sections of `topics` for a response of `version`; counts as a use of each. A response must have come."""
         brokers = self.brokers
         assert brokers is not None
         sections: list[bytes] = []
@@ -192,26 +197,26 @@ class MetadataCache:
         return Served(sections, oldest, bad)
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """The name that the topic of that id had when it was last asked for."""
+        """The name of the topic with that id when it was last asked for; None if unknown."""
         return self._names.get(topic_id)
 
     def touch(self, name: str, used_at: float) -> None:
-        """Records were produced to it."""
+        """Records were produced to the topic: counts as a use."""
         known = self._topics.get(name)
         if known is not None and known.used_at < used_at:
             self.use(known, used_at)
 
     def use(self, known: CachedTopic, now: float) -> None:
-        """It is served."""
+        """Count a use."""
         known.used_at = now
         known.uses += 1
         if known.name in self._topics:
             self._topics.move_to_end(known.name)
 
     def everything(self, now: float, fresh_since: float = NEVER) -> list[CachedTopic] | None:
-        """All topics of the cluster, as far as they may be served; None: they must be asked for.
+        """All topics of the cluster; None if the list or any of them may not be served: ask for all.
 
-        Topics that were made since the list was asked for are in it as soon as anybody asked for them by name.
+        A topic created since the list was asked for is included once anybody has asked for it by name.
         """
         at = self._all_at
         if at is None or at <= self._too_old(now, fresh_since):
@@ -223,7 +228,7 @@ class MetadataCache:
         return topics
 
     def cluster(self, now: float, fresh_since: float = NEVER) -> Brokers | None:
-        """The brokers, if they may be served."""
+        """The brokers, if they may be served, else None: ask for them."""
         known = self.brokers
         if known is None or known.updated_at <= max(self._too_old(now, fresh_since), self._brokers_invalid_at):
             return None
@@ -232,9 +237,12 @@ class MetadataCache:
     # What was learned
 
     def store(
-        self, metadata: Metadata, names: Iterable[str], asked_at: float, all_topics: bool = False
+        self, metadata: Metadata, names: Iterable[str], asked_at: float, *, all_topics: bool = False
     ) -> dict[str, CachedTopic]:
-        """An answer to a request of `asked_at` for `names` (or for all), by name. Those not in it are unknown."""
+        """Take the response to a request, sent at `asked_at`, for `names` or for all topics; return its topics by name.
+
+        Those of `names` that it lacks are unknown topics.
+        """
         self._store_brokers(metadata, asked_at)
         found = {
             topic.name: self._store_topic(topic.name, topic, asked_at)
@@ -243,7 +251,8 @@ class MetadataCache:
         }
         for name in names:
             if name not in found:
-                unknown = Topic(error_codes.UNKNOWN_TOPIC_OR_PARTITION, name, NO_TOPIC_ID, False, ())
+                code = error_codes.UNKNOWN_TOPIC_OR_PARTITION
+                unknown = Topic(code, name, NO_TOPIC_ID, is_internal=False, partitions=())
                 found[name] = self._store_topic(name, unknown, asked_at)
         if all_topics:
             there = {topic.name for topic in metadata.topics}
@@ -264,7 +273,7 @@ class MetadataCache:
         known = self._topics.get(name)
         if topic.error_code != error_codes.NONE and not topic.partitions:
             if known is not None and topic.error_code != error_codes.UNKNOWN_TOPIC_OR_PARTITION:
-                return known  # for the moment: what is known ages on
+                return known  # a passing error: what is known stays, and ages
             self._drop(name)
             error = self._errors[name] = CachedTopic(name, topic, asked_at, asked_at)
             self._errors.move_to_end(name)
@@ -301,14 +310,14 @@ class MetadataCache:
     # Hints
 
     def invalidate(self, name: str, now: float) -> None:
-        """What is known of it turned out wrong."""
+        """What is known of the topic turned out to be wrong."""
         known = self._topics.get(name)
         if known is not None:
             known.invalid_at = now
         self._errors.pop(name, None)
 
     def invalidate_node(self, node_id: int, now: float) -> list[str]:
-        """A broker was lost: what it led (these topics) may be led by others, and the cluster may do without it."""
+        """A broker was lost: invalidate the list of brokers and topics of which it led a partition; return these."""
         led = [
             known
             for known in self._topics.values()
@@ -320,12 +329,12 @@ class MetadataCache:
         return [known.name for known in led]
 
     def invalidate_all(self, until: float) -> None:
-        """An administrator has changed topics, or met another controller: what is known by `until` is not served."""
+        """Topics were changed, or the controller was: nothing that was asked for up to `until` is served any more."""
         self._valid_from = until
         self._errors.clear()
 
     def new_leader(self, name: str, partition: int, leader_id: int, leader_epoch: int) -> bool:
-        """A broker named a partition's leader (KIP-951). False where that is no news."""
+        """Take a partition's leader as named by a broker (KIP-951). False if it is not newer than what is known."""
         known = self._topics.get(name)
         if known is None:
             return False
@@ -342,32 +351,32 @@ class MetadataCache:
     # What is to be asked for
 
     def due(self, now: float) -> list[str]:
-        """The next group to be refreshed: the most used of those past their soft age. No more than a group."""
+        """The next names to refresh: the most used topics past their soft age, at most one group."""
         stale = [known for known in self._topics.values() if known.refresh_at <= now]
         stale.sort(key=lambda known: known.uses, reverse=True)
         return [known.name for known in stale[: self._group_size]]
 
     def all_due(self, now: float) -> bool:
-        """Whether the list of all topics is to be refreshed: it is past its soft age, and used."""
+        """Whether to refresh the list of all topics: it is past its soft age and has been used."""
         at = self._all_at
         return at is not None and now - at >= self._ages.soft and self._all_used_at > at
 
     def next_due(self, now: float) -> float:
-        """Seconds until `due` or `all_due` may have something."""
+        """Seconds until `due` or `all_due` may have something to refresh."""
         times = [known.refresh_at for known in self._topics.values()]
         if self._all_at is not None and self._all_used_at > self._all_at:
             times.append(self._all_at + self._ages.soft)
         return max(0.0, min(times) - now) if times else self._ages.soft
 
     def postpone(self, names: Iterable[str], until: float) -> None:
-        """A refresh has failed, or is under way: not again before that."""
+        """A refresh has failed or is under way: these are not due again before `until`."""
         for name in names:
             known = self._topics.get(name)
             if known is not None:
                 known.refresh_at = max(known.refresh_at, until)
 
     def forget_idle(self, now: float) -> list[str]:
-        """Drop what nobody used for the idle time; the list of all topics counts as a use of each."""
+        """Drop topics unused for the idle time; return their names. Using the list of all topics uses each of them."""
         if self._all_at is not None and now - self._all_used_at > self._ages.idle:
             self._all_at = None
         if self._all_at is not None:
@@ -379,7 +388,7 @@ class MetadataCache:
 
 
 def _newest(known: Topic, told: Topic) -> Topic:
-    """`told`, but with the leaders of `known` where they are of a later epoch."""
+    """`told`, with the leaders of `known` where their epoch is later."""
     before: dict[int, Partition] = {partition.partition_index: partition for partition in known.partitions}
     partitions = []
     for partition in told.partitions:

@@ -1,14 +1,14 @@
 """The contract between the accumulator and whatever chooses a partition for records without a key.
 
-In: a TopicView (what is known of one topic now), the bytes to place, the time. Out: a partition, or NO_OPINION, which
-leaves the choice to the default (KIP-794). A partitioner does no I/O and has no clock and no randomness of its own.
-One instance serves one topic and is called once per run of null-key records of one client batch, which stays together.
+In: a TopicView (the current state of one topic), the bytes to place, the time. Out: a partition, or NO_OPINION, which
+leaves the choice to the default (KIP-794). A partitioner does no I/O and has no clock or randomness of its own.
+One instance serves one topic and is called once per run of null-key records of a client batch, which stay together.
 
 How the accumulator places a run:
 
     partition = partitioner.partition(topic, size, now)
     if a new batch must be opened for it, and partitioner.on_new_batch(topic, partition):
-        partition = partitioner.partition(topic, size, now)   # once more, and there it stays
+        partition = partitioner.partition(topic, size, now)   # once more; this is final
 
 The partitioners that come with Forebay are in builtin_partitioners.py; docs/partitioners.md shows how to add one.
 """
@@ -20,20 +20,22 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 NO_OPINION: Final = -1
-"""What a partitioner answers to leave the choice to the default."""
+"""Returned by a partitioner to leave the choice to the default."""
 
 
 class Rng(Protocol):
-    """The part of random.Random that is needed; a Protocol, so that policies cannot reach the global generator."""
+    """The part of random.Random that partitioners use; a Protocol, so that they cannot reach the global generator."""
 
-    def randrange(self, stop: int, /) -> int: ...
+    def randrange(self, stop: int, /) -> int:
+        """A random number from 0 to stop − 1."""
 
 
 class TopicView(Protocol):
-    """What a partitioner may know of its topic. Sizes in bytes, times in seconds on the clock of `now`."""
+    """What a partitioner may know about its topic. Sizes in bytes, times in seconds on the clock of `now`."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The topic's name."""
 
     @property
     def partition_count(self) -> int:
@@ -41,29 +43,29 @@ class TopicView(Protocol):
 
     @property
     def available(self) -> Sequence[int]:
-        """The partitions that have a leader with a usable broker, ascending.
+        """The partitions whose leader is a usable broker, ascending.
 
-        Never changed in place: while it is the same object, nothing has changed. That spares the sticky path a search.
+        Never modified in place: the same object means that nothing has changed, which spares the sticky path a search.
         """
 
     def loads(self) -> Mapping[int, int]:
-        """Bytes queued and in flight per partition, only those that are not zero. To be read, not kept."""
+        """Partition → bytes queued and in flight, where there are any. To be read, not kept."""
 
     def ready_since(self, partition: int) -> float | None:
-        """Since when the oldest batch that could be sent waits for its broker to accept it; None: none waits.
+        """Since when the partition's oldest ready batch has waited for its broker to take it; None: there is none.
 
-        Such a batch counts in `loads`, so only partitions named there need to be asked about.
+        Such a batch counts in `loads`, so only partitions listed there need be asked about.
         """
 
     def lingers(self, partition: int) -> bool:
-        """Whether a batch of it is neither full nor due yet: further records would join it, not add to what waits."""
+        """Whether the partition has a batch that is neither full nor due yet, which more records would join."""
 
 
 class Partitioner(Protocol):
-    """Chooses partitions for one topic; may keep state between calls. BasePartitioner has defaults for the hooks."""
+    """Chooses partitions for one topic; may keep state between calls. BasePartitioner has default hooks."""
 
     def partition(self, topic: TopicView, size: int, now: float) -> int:
-        """Where `size` bytes of records without a key go (they are accounted as going there), or NO_OPINION."""
+        """The partition for `size` bytes of records without a key, or NO_OPINION. They are taken to go there."""
 
     def on_new_batch(self, topic: TopicView, partition: int) -> bool:
         """Called right before a new batch is opened for `partition`, for records with or without a key (KIP-480).
@@ -76,25 +78,25 @@ class Partitioner(Protocol):
         """A batch for `partition` was acknowledged, at the first try, `seconds` after its first record was appended."""
 
     def choices(self) -> Mapping[str, int]:
-        """How often each kind of choice was made, for metrics. The kinds are few and fixed."""
+        """How often each kind of choice was made, for metrics. Kinds must be few and fixed."""
 
 
 OnSwitch = Callable[[TopicView, int], None]
-"""Told a choice that was made anew, before anything goes there."""
+"""Called with each new choice, before any records go there."""
 
 
 class TellingPartitioner(Partitioner, Protocol):
-    """One that tells its new choices: all that come with Forebay, and WithDefault."""
+    """A partitioner that reports its new choices: every built-in one, and WithDefault."""
 
     on_switch: OnSwitch | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionerOptions:
-    """What a partitioner is made from. Later fields are added here, so a factory takes this and nothing else.
+    """What a partitioner is made from. New options become fields here, so that factories keep their signature.
 
-    Sizes in bytes, the timeout in seconds (0: off), the share from 0 to 1. All but `rng` are the settings of the same
-    names.
+    Sizes in bytes, the timeout in seconds (0: off), the share from 0 to 1. All but `rng` are the `partitioner.*` and
+    `batch.size` settings of those names.
     """
 
     rng: Rng
@@ -110,31 +112,33 @@ PartitionerFactory = Callable[[PartitionerOptions], Partitioner]
 
 
 class BasePartitioner:
-    """Hooks that do nothing, and the two counters that every built-in keeps."""
+    """Default hooks, which do nothing, and the two counters that every built-in partitioner keeps."""
 
     __slots__ = ("on_switch", "sticky_hits", "switches")
 
     def __init__(self) -> None:
         self.on_switch: OnSwitch | None = None
         self.sticky_hits = 0
-        """Choices that stayed with the partition of the one before."""
+        """Choices that stayed with the previous partition."""
         self.switches = 0
-        """Choices that were made anew, the first one included."""
+        """New choices, the first one included."""
 
     def on_new_batch(self, topic: TopicView, partition: int) -> bool:
+        """Keeps the choice."""
         return False
 
     def on_acknowledged(self, partition: int, seconds: float) -> None:
-        return None
+        """Ignores it."""
 
     def choices(self) -> Mapping[str, int]:
+        """`sticky_hits` and `switches`."""
         return {"sticky": self.sticky_hits, "switch": self.switches}
 
 
 class WithDefault:
-    """A partitioner that is always of an opinion: where the given one has none, or a wrong one, the default decides.
+    """Always returns a partition: if the given partitioner has no opinion, or a wrong one, the default decides.
 
-    Wrong is whatever is not a partition of the topic. It is reported once, by a message, and counted every time.
+    Anything that is not a partition of the topic is wrong. It is counted every time, and `report`ed once, in words.
     """
 
     __slots__ = ("_default", "_defaulted", "_partitioner", "_report", "chosen", "invalid", "no_opinions", "on_switch")
@@ -148,9 +152,10 @@ class WithDefault:
         self.no_opinions = 0
         self.invalid = 0
         self.on_switch: OnSwitch | None = None
-        """Told every choice: which of those of others are new is not known."""
+        """Called with every choice, since which of the given partitioner's are new is not known."""
 
     def partition(self, topic: TopicView, size: int, now: float) -> int:
+        """The given partitioner's choice, or the default's."""
         partition = self._decided(topic, size, now)
         if self.on_switch is not None:
             self.on_switch(topic, partition)
@@ -158,7 +163,7 @@ class WithDefault:
 
     def _decided(self, topic: TopicView, size: int, now: float) -> int:
         answer = self._partitioner.partition(topic, size, now)
-        # The answer comes from code that others wrote: its annotation is a hope.
+        # The answer comes from someone else's code, so its annotation proves nothing.
         if type(answer) is int and 0 <= answer < topic.partition_count:
             self.chosen += 1
             self._defaulted = False
@@ -174,16 +179,18 @@ class WithDefault:
         return self._default.partition(topic, size, now)
 
     def on_new_batch(self, topic: TopicView, partition: int) -> bool:
+        """Tells both; the answer is that of the one that made the last choice."""
         changed = self._partitioner.on_new_batch(topic, partition)
         default_changed = self._default.on_new_batch(topic, partition)
-        # Both are told, but only the one that decided may have the question put again: the other would count it twice.
+        # Only the one that decided may be asked again: the other would count its choice twice.
         return default_changed if self._defaulted else changed
 
     def on_acknowledged(self, partition: int, seconds: float) -> None:
+        """Tells both."""
         self._partitioner.on_acknowledged(partition, seconds)
         self._default.on_acknowledged(partition, seconds)
 
     def choices(self) -> Mapping[str, int]:
-        """`sticky` and `switch` are the default's; what it was left to decide is no_opinion + invalid."""
+        """`sticky` and `switch` are the default's, which decided no_opinion + invalid times."""
         own = {"chosen": self.chosen, "no_opinion": self.no_opinions, "invalid": self.invalid}
         return {**self._default.choices(), **own}

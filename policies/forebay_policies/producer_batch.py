@@ -1,12 +1,12 @@
 """One record batch on its way to one partition: who owns which of its records, and the memory that holds them.
 
 In: checked client batches (codecs.record_batch.ClientBatch). Out: the buffers of a v2 record batch.
-The first part is kept as it came, header and all: alone, it is sent byte for byte (*adopted*). A second part turns
-the batch into a merged one: records are appended with their offset and timestamp deltas renumbered, and a header is
-written at drain. The first part's records stand unchanged in both cases, since it sets the base timestamp.
+The first run is kept as it came, header included: if it stays alone, it is sent byte for byte (*adopted*). A second
+run turns the batch into a merged one: its records are appended with offset and timestamp deltas renumbered, and a
+header is written at drain. The first run's records need no change either way, since it sets the base timestamp.
 
-Memory (KIP-782) grows by chunks of `batch.initial.size`, chained, never copied; the batch is ready at `batch.size`
-and grows on to `batch.max.size` until it is drained:
+Memory (KIP-782) grows by chained chunks of `batch.initial.size` and is never copied; the batch is ready at `batch.size`
+and keeps growing up to `batch.max.size` until it is drained:
     4096 → 8192 → 12288 → 16384 (ready) → … → 262144 (closed)
 """
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from forebay_policies.buffer_pool import BufferPool
 
 _MAX_TIMESTAMP_SHIFT = 1 << 48
-"""Milliseconds between two parts of one batch; far beyond any clock, well within an int64."""
+"""In ms, between two runs of one batch: far beyond any clock, well within an int64."""
 
 
 class Lane(NamedTuple):
     """What records must have in common to share a batch.
 
-    `movable`: records without a key whose partition the partitioner chose; they may be sent elsewhere when their
-    broker fails, so they do not mix with records that must stay. `principal` is who the broker takes the client for.
+    `movable`: records without a key whose partition the partitioner chose. They may be sent elsewhere if their broker
+    fails, so they do not mix with records that must stay. `principal` is whom the broker takes the client for.
     """
 
     acks: int
@@ -41,42 +41,42 @@ class Lane(NamedTuple):
 
 
 class Owner(Protocol):
-    """Whoever waits for the fate of a part: one client request. Each part is told once."""
+    """Whoever waits for the fate of a run: one client request. It is told exactly once of each of its runs."""
 
     @property
     def done(self) -> bool:
-        """Answered already, because its time was up."""
+        """The request has been answered already, because its timeout has passed."""
 
     @property
     def client(self) -> Hashable:
-        """Who sent the records: those of one client that stay on a partition leave in the order in which they came."""
+        """Who sent the records. A client's records that stay on a partition leave in the order in which they came."""
 
     @property
     def timeout_ms(self) -> int:
-        """How long the client lets the broker wait for its followers."""
+        """The request's timeout: how long the broker may wait for its followers."""
 
-    def acknowledged(self, part: Part, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
-        """The batch that holds `part` was appended at `base_offset`. Times in ms, −1 where there is none."""
+    def acknowledged(self, run: RecordRun, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
+        """The batch that holds `run` was appended, its first record at `base_offset`. Time in ms; −1 for none."""
 
     def failed(
-        self, part: Part, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
+        self, run: RecordRun, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
     ) -> None:
-        """`record_errors` are (number in the client's batch, message)."""
+        """`run` was not acknowledged. `record_errors` are (index in the client's batch, message)."""
 
     def throttle(self, throttle_time_ms: int) -> None:
-        """The broker wants its client to be slower."""
+        """The broker asks the client to slow down."""
 
 
-class Part:
-    """A run of records of one client batch, [first, first + record_count) of the batch that holds it.
+class RecordRun:
+    """A run of records of one client batch that stay together: [first, first + record_count) of the batch holding them.
 
-    `slot` is the owner's own number for it; `moved`: the partition is not the client's. `partition` is where it was
-    last put; `base_offset` the broker's for its first record, once it is acknowledged, else −1.
+    `slot` is the owner's number for it; `whole`: it is all of its client batch; `moved`: its partition is not the
+    client's choice. `partition` is where it was put last; `base_offset` its first record's once acknowledged, else −1.
     """
 
     __slots__ = ("base_offset", "first", "moved", "owner", "partition", "record_count", "slot", "whole")
 
-    def __init__(self, owner: Owner, slot: int, record_count: int, moved: bool, whole: bool) -> None:
+    def __init__(self, owner: Owner, slot: int, record_count: int, *, moved: bool, whole: bool) -> None:
         self.owner = owner
         self.slot = slot
         self.record_count = record_count
@@ -88,7 +88,11 @@ class Part:
 
 
 class ProducerBatch:
-    """See the module. `size` is the bytes in memory, `opened_at` seconds of the caller's clock."""
+    """Holds records of one lane for one partition and encodes them in the order in which they were appended.
+
+    `size` is the bytes in memory; it is `ready` at `ready_size`, and `max_size` bounds its uncompressed records.
+    `opened_at` is in seconds of the caller's clock.
+    """
 
     __slots__ = (
         "_came_header",
@@ -105,9 +109,9 @@ class ProducerBatch:
         "number",
         "opened_at",
         "partition",
-        "parts",
         "ready_size",
         "record_count",
+        "runs",
         "section_size",
         "sent_at",
         "sent_to",
@@ -124,9 +128,9 @@ class ProducerBatch:
         self.ready_size = ready_size
         self.max_size = max_size
         self.opened_at = now
-        self.parts: list[Part] = []
+        self.runs: list[RecordRun] = []
         self.clients: set[Hashable] = set()
-        """Whose records it holds, where their order counts: in lanes that are not movable."""
+        """Whose records it holds; only in lanes that are not movable, where their order counts."""
         self.chunks: list[memoryview] = []
         self.size = 0
         self.section_size = 0
@@ -135,29 +139,30 @@ class ProducerBatch:
         self.base_timestamp = 0
         self.max_timestamp = 0
         self.due = False
-        """Its flush has come."""
+        """Its linger is over."""
         self.closed = False
         """Takes no more records."""
         self.tries = 0
         self.sent_at = now
         self.sent_to = -1
-        """Node id of the broker, once it was sent, and `load` the bytes of its partition then, its own among them."""
+        """The broker's node id, once sent; `load` is what its partition had queued and in flight then, this too."""
         self.load = 0
         self._pool = pool
         self._came_header = b""
 
     @property
     def ready(self) -> bool:
+        """It may be sent."""
         return self.due or self.closed or self.size >= self.ready_size
 
     @property
     def as_it_came(self) -> bool:
-        """Holds one client batch and will be sent byte for byte as the client sent it."""
+        """It holds a single client batch and will be sent byte for byte as that came."""
         return self._came_header != b""
 
     @property
     def flush_reason(self) -> FlushReason:
-        """Why it left, or would leave now; known until `release`."""
+        """Why it left, or would leave now; valid until `release`."""
         if self._came_header:
             return "adopted"
         if self.size >= self.ready_size:
@@ -167,9 +172,10 @@ class ProducerBatch:
     @property
     def abandoned(self) -> bool:
         """Nobody waits for any of its records any more."""
-        return all(part.owner.done for part in self.parts)
+        return all(run.owner.done for run in self.runs)
 
     def has_room(self, batch: ClientBatch) -> bool:
+        """Whether `batch` may be appended."""
         return (
             not self.closed
             and self.section_size + len(batch.section) <= self.max_size
@@ -177,10 +183,13 @@ class ProducerBatch:
             and self._can_be_opened_up()
         )
 
-    def append(self, part: Part, batch: ClientBatch) -> None:
-        """Add a part: the first as it came, later ones merged. The caller saw that there is room."""
-        part.first = self.record_count
-        if not self.parts:
+    def append(self, run: RecordRun, batch: ClientBatch) -> None:
+        """Add the records of `run`, which are `batch`: the first as they came, later ones merged.
+
+        The caller has asked `has_room`.
+        """
+        run.first = self.record_count
+        if not self.runs:
             self._came_header = batch.header
             self.base_timestamp = batch.base_timestamp
             self.max_timestamp = batch.max_timestamp
@@ -195,24 +204,24 @@ class ProducerBatch:
             self._write(section)
             if batch.max_timestamp > self.max_timestamp:
                 self.max_timestamp = batch.max_timestamp
-        self._add(part)
-        self.record_count += part.record_count
+        self._add(run)
+        self.record_count += run.record_count
         if self.section_size >= self.max_size:
             self.closed = True
 
     def _can_be_opened_up(self) -> bool:
-        """Whether there is memory to merge into it: decompressed, records may take a hundred times what they took."""
+        """Whether there is memory to merge into it: decompressed, records may take a hundred times as much."""
         if not self._came_header or self.lane.codec == compression.NONE:
             return True
         return self.section_size <= self._pool.available
 
-    def _add(self, part: Part) -> None:
-        self.parts.append(part)
+    def _add(self, run: RecordRun) -> None:
+        self.runs.append(run)
         if not self.lane.movable:
-            self.clients.add(part.owner.client)
+            self.clients.add(run.owner.client)
 
     def _open_up(self) -> None:
-        """Turn a batch that was to be sent as it came into one that others can join."""
+        """Turn a batch that was to be sent as it came into one that more records can join."""
         self._came_header = b""
         if self.lane.codec != compression.NONE:
             section = compression.decompress(self.lane.codec, b"".join(self.buffers()), self.section_size)
@@ -239,7 +248,7 @@ class ProducerBatch:
         self.size = size
 
     def buffers(self) -> list[memoryview]:
-        """What stands in memory: whole chunks, and the used part of the last."""
+        """The bytes in memory: whole chunks, and the used part of the last."""
         tail = self.size % self._pool.chunk_size
         if not tail:
             return list(self.chunks)
@@ -260,42 +269,63 @@ class ProducerBatch:
         return len(header) + size, [header, *body]
 
     def sent(self, node_id: int, load: int, now: float) -> None:
-        """It leaves for its broker; `load` is what its partition has queued and away, this among it."""
+        """It leaves for its broker; `load` is what its partition has queued and in flight, this included."""
         self.sent_to = node_id
         self.load = load
         self.sent_at = now
 
     def release(self) -> None:
-        """Give the memory back; the batch is gone."""
+        """Give the memory back; the batch must not be used afterwards."""
         chunks = self.chunks
         self.chunks = []
         self.size = 0
         self._pool.give_back(chunks)
 
     def halves(self, numbers: tuple[int, int], now: float) -> tuple[ProducerBatch, ProducerBatch]:
-        """The batch as two, cut between parts: what a broker refused as a whole is tried again in halves.
+        """Two batches with these `numbers`, cut between runs, to retry what a broker refused as a whole.
 
-        Only for batches of two parts or more. The halves hold their own memory; this one keeps its own.
+        Needs at least two runs. The halves have memory of their own; this batch keeps its own until `release`.
         """
         section = b"".join(self.buffers())
-        middle = len(self.parts) // 2
-        first = self._piece(numbers[0], section, self.parts[:middle], now)
-        return first, self._piece(numbers[1], section, self.parts[middle:], now)
+        middle = len(self.runs) // 2
+        first = self._piece(numbers[0], section, self.runs[:middle], now)
+        return first, self._piece(numbers[1], section, self.runs[middle:], now)
 
-    def _piece(self, number: int, section: bytes, parts: list[Part], now: float) -> ProducerBatch:
+    def without_done(self, number: int) -> ProducerBatch:
+        """The batch without the runs whose owners are done, of which there are some, but not only those.
+
+        It holds its own memory; this one keeps its own.
+        """
+        section = b"".join(self.buffers())
+        rest = self._piece(number, section, [run for run in self.runs if not run.owner.done], self.opened_at)
+        rest.tries = self.tries
+        return rest
+
+    def _piece(self, number: int, section: bytes, runs: list[RecordRun], now: float) -> ProducerBatch:
+        """`runs`, in their order, as a batch that takes no more; one after the other or with gaps between them."""
         piece = ProducerBatch(number, self.lane, self.partition, self._pool, self.ready_size, self.max_size, now)
-        count = sum(part.record_count for part in parts)
-        taken, max_delta = records.take(section, 0, len(section), parts[0].first, count)
         piece.base_timestamp = self.base_timestamp
-        piece.max_timestamp = self.base_timestamp + max_delta
-        piece._write(taken)
-        piece.section_size = len(taken)
-        for part in parts:
-            piece._add(part)
-        piece.record_count = count
+        newest = 0
+        at = 0
+        while at < len(runs):
+            end = at + 1
+            count = runs[at].record_count
+            while end < len(runs) and runs[end].first == runs[at].first + count:
+                count += runs[end].record_count
+                end += 1
+            taken, max_delta = records.take(section, 0, len(section), runs[at].first, count)
+            if piece.record_count:
+                taken = records.renumber(taken, 0, len(taken), piece.record_count, 0)
+            newest = max(newest, max_delta) if at else max_delta
+            piece._write(taken)
+            piece.section_size += len(taken)
+            first = piece.record_count
+            for run in runs[at:end]:
+                run.first = first
+                first += run.record_count
+                piece._add(run)
+            piece.record_count += count
+            at = end
+        piece.max_timestamp = self.base_timestamp + newest
         piece.closed = True
-        first = 0
-        for part in parts:
-            part.first = first
-            first += part.record_count
         return piece

@@ -1,7 +1,7 @@
-"""Turns: one partition for as many bytes as `partitioner.sticky.batch.size` says, then the next, drawn at random.
+"""Turns: one partition for `partitioner.sticky.batch.size` bytes, then the next, drawn at random.
 
-Partitions without a usable leader are left out; while no partition has one, all of them may be chosen, and the
-records wait for whichever leader comes back. A sticky partition that loses its leader is left at once.
+Partitions without a usable leader are left out; while none has one, all of them may be chosen, and records wait for
+whichever leader comes back. A sticky partition that loses its leader is left at once.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from forebay_policies.partitioner import BasePartitioner, Rng, TopicView
 
 
 def position_of(available: Sequence[int], partition: int) -> int:
-    """Where `partition` stands in `available`, or -1."""
-    # With a leader for every partition, which is how it mostly is, partition n stands at n.
+    """The index of `partition` in `available`, which is ascending; -1 if it is not there."""
+    # Usually every partition has a leader, so that partition n is at n.
     if partition < len(available) and available[partition] == partition:
         return partition
     position = bisect_left(available, partition)
@@ -22,12 +22,13 @@ def position_of(available: Sequence[int], partition: int) -> int:
 
 
 def any_partition(topic: TopicView, rng: Rng) -> int:
+    """A random available partition; any partition of the topic if none is available."""
     available = topic.available
     return available[rng.randrange(len(available))] if available else rng.randrange(topic.partition_count)
 
 
-class Stuck(BasePartitioner):
-    """A current partition, and whether it may still be used."""
+class StickyState(BasePartitioner):
+    """The state of a sticky choice: the current partition, kept only while it may be used."""
 
     __slots__ = ("_current", "_rng", "_seen")
 
@@ -35,7 +36,7 @@ class Stuck(BasePartitioner):
         super().__init__()
         self._rng = rng
         self._current = -1
-        # The `available` in which the current partition was last found: while it is the same object, no search.
+        # The `available` in which the current partition was last found: no search while it is the same object.
         self._seen: Sequence[int] | None = None
 
     def _may_stay(self, topic: TopicView) -> bool:
@@ -58,15 +59,15 @@ class Stuck(BasePartitioner):
             self.on_switch(topic, partition)
 
 
-class UniformPartitioner(Stuck):
-    """KIP-794: the bytes that went to a partition end its turn, whatever its batches do.
+class UniformPartitioner(StickyState):
+    """KIP-794: a partition's turn ends after `sticky_batch_size` bytes, whatever happens to its batches.
 
-    With 16 KB: after 16 KB to partition 1 it switches to 42, after 16 KB to 42 it switches to 3. A run of
-    records is not cut, so a turn takes up to one run more. The next partition may by chance be the same one.
+    With 16 KB: after 16 KB to partition 1 it switches to 42, after 16 KB to 42 it switches to 3. Runs of records are
+    not cut, so a turn may take up to one run more. By chance the next partition may be the same one.
 
-    A turn that ends while a batch lingers goes on until the batch is ready, or until as many bytes again have gone
-    (KAFKA-14156): else the rest of each turn, a few records, would wait out the linger, and hold up their clients'
-    answers behind them.
+    A turn that is over while a batch lingers goes on until that batch is ready, or for as many bytes again
+    (KAFKA-14156): otherwise the rest of each turn, a few records, would wait out the linger and delay their clients'
+    responses.
     """
 
     __slots__ = ("_left", "_turn")
@@ -77,6 +78,7 @@ class UniformPartitioner(Stuck):
         self._left = 0
 
     def partition(self, topic: TopicView, size: int, now: float) -> int:
+        """The partition of the current turn, or of a new one."""
         stays = self._left > 0 or (self._left > -self._turn and topic.lingers(self._current))
         if stays and (topic.available is self._seen or self._may_stay(topic)):
             self.sticky_hits += 1
@@ -87,12 +89,12 @@ class UniformPartitioner(Stuck):
         return self._current
 
     def _next(self, topic: TopicView, now: float) -> int:
-        """The partition of the next turn; may make `_left`, the bytes of the turn, fewer: −turn is one run only."""
+        """The partition of the next turn. May reduce `_left`, the turn's bytes; −turn ends it after one run."""
         return any_partition(topic, self._rng)
 
 
 def shut(topic: TopicView, loads: Mapping[int, int], availability_timeout_s: float, now: float) -> set[int]:
-    """Partitions whose ready batch has waited for its broker for longer than the timeout; none, where all have."""
+    """Available partitions whose ready batch has waited longer than the timeout for its broker; none if all have."""
     if availability_timeout_s <= 0:
         return set()
     earliest = now - availability_timeout_s

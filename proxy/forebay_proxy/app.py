@@ -19,15 +19,15 @@ from typing import Final
 from forebay_policies.accumulator import Accumulator
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.eligibility import Eligibility
-from forebay_policies.intake import Intake
+from forebay_policies.inbound_memory import InboundMemory
 from forebay_policies.metadata_cache import Ages, MetadataCache
 from forebay_policies.uniform_partitioner import UniformPartitioner
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.brokers.reachability import BrokerAddresses, Reachability
-from forebay_proxy.clients.client_connection import ClientConnection, Shared
-from forebay_proxy.clients.connections import Connections
+from forebay_proxy.clients.client_connection import ClientConnection, ConnectionContext
+from forebay_proxy.clients.connections import ConnectionRegistry
 from forebay_proxy.clients.descriptors import raise_limit
 from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.listener import Listeners
@@ -37,15 +37,15 @@ from forebay_proxy.journal.files import JournalFiles
 from forebay_proxy.journal.gauges import gauge_row
 from forebay_proxy.journal.recorder import Journal, Sink
 from forebay_proxy.logs import RateLimited, get_logger
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.metrics.traffic import TrafficMetrics
+from forebay_proxy.produce.classifier import BatchClassifier
 from forebay_proxy.produce.deadlines import Deadlines
 from forebay_proxy.produce.delivery import Delivery
 from forebay_proxy.produce.dispatcher import Dispatcher
 from forebay_proxy.produce.handler import ProduceHandler
 from forebay_proxy.produce.journal_topic import JournalTopic
 from forebay_proxy.produce.ledger import Ledger
-from forebay_proxy.produce.sorting import Sorter
 from forebay_proxy.produce.topic_partitioners import TopicPartitioners
 
 log = get_logger()
@@ -59,7 +59,7 @@ DRAIN_STEP: Final = 0.02
 class App:
     """Serves clients from `start` on; after `drain` nothing acknowledged or accepted is left undelivered in it."""
 
-    def __init__(self, settings: Settings, stats: Stats, worker: int = 0, rng: Random | None = None) -> None:
+    def __init__(self, settings: Settings, stats: MetricRegistry, worker: int = 0, rng: Random | None = None) -> None:
         rng = rng or Random()
         self._settings = settings
         self._stats = stats
@@ -107,7 +107,13 @@ class App:
         )
         self._handler = ProduceHandler(
             self._accumulator,
-            Sorter(eligibility, self._cluster.is_internal, settings.max_decompressed_bytes, stats),
+            BatchClassifier(
+                eligibility,
+                self._cluster.is_internal,
+                self._cluster.has_choice,
+                settings.max_decompressed_bytes,
+                stats,
+            ),
             partitioners.of,
             self._cluster,
             self._updater,
@@ -129,27 +135,27 @@ class App:
             reachability,
             self._listeners,
         )
-        intake = Intake(settings.queued_max_request_bytes, settings.socket_request_timeout_ms / 1000)
-        context = Shared(
+        inbound_memory = InboundMemory(settings.queued_max_request_bytes, settings.socket_request_timeout_ms / 1000)
+        context = ConnectionContext(
             gateway,
             self._handler,
             MetadataHandler(cache, self._updater, settings.request_timeout_ms / 1000, stats),
             metrics,
             self._log,
-            intake,
+            inbound_memory,
             settings.socket_request_max_bytes,
             settings.client_max_in_flight_requests,
             str(settings.admin) if settings.admin is not None else "",
         )
-        self._connections = Connections(
+        self._connections = ConnectionRegistry(
             settings,
             raise_limit(settings.max_connections),
-            intake,
+            inbound_memory,
             metrics,
             self._log,
             partial(ClientConnection, context),
         )
-        stats.gauge("forebay_queued_request_bytes", lambda: intake.total)
+        stats.gauge("forebay_queued_request_bytes", lambda: inbound_memory.total)
         stats.gauge("forebay_upstream_connections", lambda: sum(c.has_upstream for c in self._connections))
         stats.gauge("forebay_tasks", lambda: len(asyncio.all_tasks()))
 

@@ -1,7 +1,7 @@
-"""Logs: one event, one line, with keys, to stderr; never a payload.
+"""Logs: one line per event, with keys, to stderr; never a payload.
 
-For people (a terminal) coloured lines, otherwise JSON; `log.format` decides otherwise. Events are short phrases, what
-varies stands in keys: `log.warning("upstream connection lost", node=1)`.
+On a terminal the lines are coloured text, elsewhere JSON, unless `log.format` says otherwise. An event is a short fixed
+phrase; what varies goes into keys: `log.warning("upstream connection lost", node=1)`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ LEVELS: Final = {
 
 
 def configure(level: str, form: str, stream: TextIO | None = None) -> None:
-    """Set up logging for this process. `form` is auto, console or json; `stream` is stderr unless told otherwise."""
+    """Set up logging for this process.
+
+    `level` is a key of LEVELS; `form` is auto, console or json; `stream` is stderr by default.
+    """
     out = stream if stream is not None else sys.stderr
     console = form == "console" or (form == "auto" and out.isatty())
     common: list[Processor] = [
@@ -32,7 +35,7 @@ def configure(level: str, form: str, stream: TextIO | None = None) -> None:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=not console),
     ]
-    # Neither renderer shows a traceback's local variables: payloads would stand among them.
+    # Neither renderer shows the local variables of a traceback: they may hold payloads.
     if console:
         last: list[Processor] = [
             structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback)
@@ -49,7 +52,7 @@ def configure(level: str, form: str, stream: TextIO | None = None) -> None:
 
 
 def _adopt_standard_library(out: TextIO, common: list[Processor], last: list[Processor]) -> None:
-    """What asyncio and aiohttp have to say (unhandled exceptions, mostly) takes the same form."""
+    """Messages of asyncio and aiohttp (mainly unhandled exceptions) take the same form."""
     handler = logging.StreamHandler(out)
     remove_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=common, processors=[remove_meta, *last]))
@@ -64,25 +67,25 @@ def get_logger(**keys: object) -> FilteringBoundLogger:
 
 
 class RateLimited:
-    """At most `most` events of one kind in each `window` seconds; then one line that says how many were left out.
+    """Logs at most `max_events` events of one kind per `window_s` seconds, so that thousands
+    of failing connections do not flood the log.
 
-    Example, most 2: five failing clients within a window log 2 lines; before the first one after the window stands a
-    line with left_out=3. So thousands of failing connections do not flood the log. `flush`, called now and then, says
-    what is still unsaid when no other event of its kind comes.
+    Example, max_events 2: of five failing clients in one window 2 are logged; the first one after the window follows a
+    line with left_out=3. If no other event of its kind comes, `flush`, to be called now and then, logs that line.
 
-    Kinds are told apart by the event's phrase, so a phrase never holds what varies.
+    An event's kind is its phrase, so a phrase never holds what varies.
     """
 
     def __init__(
         self,
         log: FilteringBoundLogger,
-        most: int = 5,
-        window: float = 10.0,
+        max_events: int = 5,
+        window_s: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._log = log
-        self._most = most
-        self._window = window
+        self._max_events = max_events
+        self._window_s = window_s
         self._clock = clock
         self._kinds: dict[str, _Kind] = {}
 
@@ -99,22 +102,22 @@ class RateLimited:
             self._log.error(event, **keys)
 
     def flush(self) -> None:
-        """Say what was left out in windows that are over."""
+        """Log what was left out in windows that have ended."""
         now = self._clock()
         for event, kind in list(self._kinds.items()):
-            if now - kind.began >= self._window:
+            if now - kind.began >= self._window_s:
                 del self._kinds[event]
                 self._tell(event, kind)
 
     def _admit(self, event: str) -> bool:
         now = self._clock()
         kind = self._kinds.get(event)
-        if kind is None or now - kind.began >= self._window:
+        if kind is None or now - kind.began >= self._window_s:
             self._kinds[event] = _Kind(now)
             if kind is not None:
                 self._tell(event, kind)
             return True
-        if kind.seen < self._most:
+        if kind.seen < self._max_events:
             kind.seen += 1
             return True
         kind.left_out += 1
@@ -122,7 +125,7 @@ class RateLimited:
 
     def _tell(self, event: str, kind: _Kind) -> None:
         if kind.left_out:
-            self._log.warning("similar events left out", of=event, left_out=kind.left_out, within_s=self._window)
+            self._log.warning("similar events left out", of=event, left_out=kind.left_out, within_s=self._window_s)
 
 
 class _Kind:

@@ -18,6 +18,25 @@ FAULTS: tuple[Fault, ...] = (
     *FOREBAY_FAULTS,
     *CLIENTS_FAULTS,
 )
+LIKE_ANOTHER = frozenset(
+    {
+        "latency, one broker 300 ms",  # like jitter
+        "half-open, requests to one broker vanish",  # like its answers
+        "half-open, all brokers' answers vanish",  # like all brokers killed
+        "bandwidth, 8 KB/s to one broker",
+        "slicer, brokers, 40 bytes",
+        "slow_close by 2 s, one broker killed",  # like SIGKILL, as the next one
+        "one broker refuses connections",
+        "jitter, clients 50 ± 50 ms",
+        "half-open, responses to clients vanish",  # like clients' connections reset
+        "bandwidth, 8 KB/s from a client",
+        "slicer, clients, 40 bytes",
+        "SIGSTOP of a broker, then SIGCONT",  # like its answers vanishing
+        "another topic deleted in mid-flow",  # like deleted and made again
+        "20 clients never read",
+    }
+)
+"""The names of those that `make test` leaves to `make test-all` and `make chaos`."""
 _FIRST, _LAST = 0, 2
 
 

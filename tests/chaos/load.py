@@ -41,8 +41,8 @@ from tests.kit.spec import Ack, ProduceSpec
 RATE = 100
 """Records a second of each client: enough to have requests away at any time, and far below what the machine can do."""
 
-MOST_RECORDS = 200_000
-MOST_SECONDS = 200
+MAX_RECORDS = 200_000
+MAX_SECONDS = 200
 _FLUSH_SECONDS = 30
 
 Produce = Callable[[str, Tally, "Stop"], None]
@@ -84,7 +84,7 @@ class Loader:
         spec = ProduceSpec(
             topic=topic,
             name=self.name,
-            count=MOST_RECORDS,
+            count=MAX_RECORDS,
             keys="mixed",
             idempotence=self.idempotence,
             size=100,
@@ -143,7 +143,7 @@ def patient(jvms: Mapping[str, JavaClient]) -> Sequence[Loader]:
 
 def _java(jvm: JavaClient, props: Mapping[str, str], idempotence: bool = False) -> Loader:
     def produce(bootstrap: str, tally: Tally, stop: Stop) -> None:
-        for line in jvm.produce_live(bootstrap, tally.spec, stop.file, MOST_SECONDS):
+        for line in jvm.produce_live(bootstrap, tally.spec, stop.file, MAX_SECONDS):
             if "error" in line:
                 tally.refused(line["seq"], line["error"])
             elif "seq" in line:
@@ -208,7 +208,7 @@ class Load:
         """Every client sends no more and settles what is outstanding."""
         self._stop.set()
         for carrier in self._carriers:
-            carrier.thread.join(MOST_SECONDS)
+            carrier.thread.join(MAX_SECONDS)
             if carrier.error is not None or carrier.thread.is_alive():
                 raise AssertionError(f"{carrier.tally.name} did not come to its end") from carrier.error
         return self.tallies

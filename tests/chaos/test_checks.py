@@ -11,7 +11,7 @@ import pytest
 
 from tests.chaos.bystander import DIRECT, THROUGH, Latency, Post, Wait, Waits
 from tests.chaos.fault import median, worst
-from tests.chaos.faults import pair
+from tests.chaos.faults import FAULTS, LIKE_ANOTHER, pair
 from tests.chaos.neighbour_faults import LONG, NEIGHBOUR_FAULTS
 from tests.chaos.reconcile import Findings, reconcile
 from tests.chaos.report import BEGIN, END, keep, table
@@ -163,7 +163,8 @@ def test_the_table_says_why_a_target_is_missed() -> None:
     ]
 
 
-def test_what_is_left_to_longer_runs_is_there() -> None:
+def test_what_is_left_to_the_whole_run_is_there() -> None:
+    assert {fault.name for fault in FAULTS} > LIKE_ANOTHER
     assert {fault.name for fault in NEIGHBOUR_FAULTS} > LONG
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.chaos.bystander import DIRECT, THROUGH, Latency
 from tests.chaos.fault import NONE, Fault, toxic
-from tests.chaos.faults import FAULTS, pair
+from tests.chaos.faults import FAULTS, LIKE_ANOTHER, pair
 from tests.chaos.run import run
 from tests.chaos.seed import SEED
 from tests.chaos.stage import SHORT, Stage
@@ -50,7 +50,10 @@ def test_no_fault(stage: Stage) -> None:
     run(stage, [NONE])
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(it, id=it.name, marks=[pytest.mark.whole] if it.name in LIKE_ANOTHER else []) for it in FAULTS],
+)
 def test_fault(stage: Stage, fault: Fault) -> None:
     run(stage, [fault])
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from forebay_codecs.compression import NONE
 from forebay_codecs.record_batch import ClientBatch
 from forebay_policies.buffer_pool import BufferPool
-from forebay_policies.producer_batch import Lane, Part, ProducerBatch
+from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 
 
 class Nobody:
@@ -17,10 +17,10 @@ class Nobody:
     done = False
     timeout_ms = 0
 
-    def acknowledged(self, part: Part, base_offset: int, log_append_time: int, log_start_offset: int) -> None: ...
+    def acknowledged(self, run: RecordRun, base_offset: int, log_append_time: int, log_start_offset: int) -> None: ...
 
     def failed(
-        self, part: Part, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
+        self, run: RecordRun, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
     ) -> None: ...
 
     def throttle(self, throttle_time_ms: int) -> None: ...
@@ -29,11 +29,11 @@ class Nobody:
 def merged(batches: Iterable[ClientBatch], codec: int = NONE, chunk_size: int = 64) -> ProducerBatch:
     """Small chunks, so that records lie across them."""
     pool = BufferPool(1 << 26, chunk_size, 1024)
-    merge = ProducerBatch(1, Lane(1, codec, False), 0, pool, 1 << 20, 1 << 24, 0.0)
+    merge = ProducerBatch(1, Lane(1, codec, movable=False), 0, pool, 1 << 20, 1 << 24, 0.0)
     for batch in batches:
-        if merge.parts:
+        if merge.runs:
             assert merge.has_room(batch)
-        merge.append(Part(Nobody(), 0, batch.record_count, False, True), batch)
+        merge.append(RecordRun(Nobody(), 0, batch.record_count, moved=False, whole=True), batch)
     return merge
 
 

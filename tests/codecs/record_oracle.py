@@ -28,6 +28,8 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
+    """A record to be written, or as it was read. Timestamp in ms."""
+
     key: bytes | None = None
     value: bytes | None = b"v"
     headers: Headers = ()
@@ -141,14 +143,18 @@ def seal(
 
 
 def _written_by_aiokafka(batch: Sequence[Record], codec: int) -> bytes:
-    builder = aio.DefaultRecordBatchBuilder(2, codec, False, -1, -1, -1, 1 << 20)
+    builder = aio.DefaultRecordBatchBuilder(
+        2, codec, is_transactional=False, producer_id=-1, producer_epoch=-1, base_sequence=-1, batch_size=1 << 20
+    )
     for number, record in enumerate(batch):
         builder.append(number, record.timestamp, record.key, record.value, list(record.headers))
     return bytes(builder.build())
 
 
 def _written_by_kafka_python(batch: Sequence[Record], codec: int) -> bytes:
-    builder = kp.DefaultRecordBatchBuilder(2, codec, False, -1, -1, -1, 1 << 20)
+    builder = kp.DefaultRecordBatchBuilder(
+        2, codec, is_transactional=False, producer_id=-1, producer_epoch=-1, base_sequence=-1, batch_size=1 << 20
+    )
     for number, record in enumerate(batch):
         builder.append(number, record.timestamp, record.key, record.value, list(record.headers))
     return bytes(builder.build())

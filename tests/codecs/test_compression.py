@@ -241,7 +241,7 @@ def zstd_frame(*blocks: bytes, descriptor: int = 0) -> bytes:
     return b"\x28\xb5\x2f\xfd" + bytes([descriptor, 0x00]) + b"".join(blocks)
 
 
-def zstd_block(kind: int, size: int, body: bytes, last: bool = True) -> bytes:
+def zstd_block(kind: int, size: int, body: bytes, *, last: bool = True) -> bytes:
     return (int(last) | kind << 1 | size << 3).to_bytes(3, "little") + body
 
 

@@ -112,8 +112,8 @@ def test_any_frames_any_chunks(frames: list[bytes], collected: list[bool], sizes
     assert transcript(chunks, collected.__getitem__) == expected(frames, collected.__getitem__)
 
 
-@given(st.lists(st.binary(max_size=30), max_size=10), st.booleans())
-def test_noise_is_frames_or_malformed(chunks: list[bytes], collected: bool) -> None:
+@given(chunks=st.lists(st.binary(max_size=30), max_size=10), collected=st.booleans())
+def test_noise_is_frames_or_malformed(*, chunks: list[bytes], collected: bool) -> None:
     try:
         lines = transcript(chunks, lambda _: collected)
     except Malformed:
@@ -156,7 +156,7 @@ def test_a_head_wants_an_answer() -> None:
 def test_a_frame_may_be_empty_where_no_head_is_wanted() -> None:
     splitter = FrameSplitter(0, LIMIT)
     assert list(events(splitter, [framed(b"")], lambda _: True)) == [Head(0, b""), Frame(b"")]
-    assert list(events(splitter, [framed(b"")], lambda _: False)) == [Head(0, b""), Run(bytes(4), True)]
+    assert list(events(splitter, [framed(b"")], lambda _: False)) == [Head(0, b""), Run(bytes(4), last=True)]
 
 
 def test_knows_how_much_it_holds() -> None:
@@ -168,9 +168,9 @@ def test_knows_how_much_it_holds() -> None:
     assert splitter.next_event() == Head(8, FRAMES[0])
     splitter.cut_through()
     assert splitter.buffered == 12
-    assert splitter.next_event() == Run(STREAM[:5], False)
+    assert splitter.next_event() == Run(STREAM[:5], last=False)
     assert (splitter.between_frames, splitter.buffered) == (False, 7)
-    assert splitter.next_event() == Run(STREAM[5:12], True)
+    assert splitter.next_event() == Run(STREAM[5:12], last=True)
     assert (splitter.between_frames, splitter.buffered) == (True, 0)
     splitter.feed(b"")
     assert splitter.between_frames

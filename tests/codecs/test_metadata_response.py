@@ -16,7 +16,11 @@ from tests.codecs.kio_oracle import CORRELATION_ID, decode_response, encode_resp
 VERSIONS = range(14)
 BROKERS = {0: Broker("localhost", 9093, None), 7: Broker("localhost", 9100, "r1")}
 TOPIC = Topic(
-    NONE, "zähler", bytes(range(16)), True, (Partition(NONE, 3, 7, 12, (7, 0), (7,), (0,)), Partition(5, 4, -1, 2))
+    NONE,
+    "zähler",
+    bytes(range(16)),
+    is_internal=True,
+    partitions=(Partition(NONE, 3, 7, 12, (7, 0), (7,), (0,)), Partition(5, 4, -1, 2)),
 )
 
 
@@ -70,13 +74,15 @@ def test_versions_of_one_layout_have_the_same_bytes(version: int) -> None:
 
 
 def test_a_nameless_topic_stands_by_its_id_in_v12() -> None:
-    unknown = Topic(100, None, bytes(range(16)), False, ())
+    unknown = Topic(100, None, bytes(range(16)), is_internal=False, partitions=())
     (topic,) = parse_metadata_response(response(12, [unknown]), 12).topics
     assert topic == unknown
 
 
 def test_v0_knows_no_replicas_that_are_not_there() -> None:
-    topic = Topic(NONE, "orders", NO_TOPIC_ID, False, (Partition(NONE, 0, 7, 1, (7, 0, 3), (7, 3), ()),))
+    topic = Topic(
+        NONE, "orders", NO_TOPIC_ID, is_internal=False, partitions=(Partition(NONE, 0, 7, 1, (7, 0, 3), (7, 3), ()),)
+    )
     (partition,) = parse_metadata_response(response(0, [topic]), 0).topics[0].partitions
     assert partition == Partition(REPLICA_NOT_AVAILABLE, 0, 7, -1, (7, 0), (7,), ())
     (partition,) = parse_metadata_response(response(1, [topic]), 1).topics[0].partitions
@@ -85,6 +91,6 @@ def test_v0_knows_no_replicas_that_are_not_there() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_listener_not_found_is_told_to_those_who_know_it(version: int) -> None:
-    topic = Topic(NONE, "orders", NO_TOPIC_ID, False, (Partition(LISTENER_NOT_FOUND, 0, -1, 1),))
+    topic = Topic(NONE, "orders", NO_TOPIC_ID, is_internal=False, partitions=(Partition(LISTENER_NOT_FOUND, 0, -1, 1),))
     (partition,) = parse_metadata_response(response(version, [topic]), version).topics[0].partitions
     assert partition.error_code == (LISTENER_NOT_FOUND if version >= 6 else LEADER_NOT_AVAILABLE)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from forebay_codecs.errors import Malformed
-from forebay_codecs.primitives import Reader, Writer
+from forebay_codecs.primitives import FLEXIBLE, Reader, Writer
 
 
-def written(size: int, flexible: bool) -> Reader:
+def written(size: int, *, flexible: bool) -> Reader:
     """A string of `size` bytes, behind whatever size is written for it."""
     writer = Writer()
     if flexible:
@@ -20,8 +20,8 @@ def written(size: int, flexible: bool) -> Reader:
 
 
 @pytest.mark.parametrize("flexible", [False, True])
-def test_a_string_may_take_as_many_bytes_as_an_int16_counts(flexible: bool) -> None:
-    assert written(32_767, flexible).string(flexible) == "x" * 32_767
+def test_a_string_may_take_as_many_bytes_as_an_int16_counts(*, flexible: bool) -> None:
+    assert written(32_767, flexible=flexible).string(flexible) == "x" * 32_767
 
 
 @pytest.mark.parametrize("size", [32_768, 40_000])
@@ -29,4 +29,4 @@ def test_not_more_where_its_size_is_a_varint(size: int) -> None:
     """What is read in a flexible version may have to be written in one that is not."""
     for read in (Reader.string, Reader.nullable_string):
         with pytest.raises(Malformed):
-            read(written(size, True), True)
+            read(written(size, flexible=True), FLEXIBLE)

@@ -116,7 +116,7 @@ def test_a_merge_holds_the_records_of_all(parts: list[tuple[int, list[Record]]],
     assert found.first_timestamp == batches[0].base_timestamp
     obeys_the_producers_rules(found, codec)
     firsts = itertools.accumulate((len(records) for _, records in parts), initial=0)
-    assert [part.first for part in merge.parts] == list(firsts)[:-1]
+    assert [run.first for run in merge.runs] == list(firsts)[:-1]
     assert merge.record_count == len(found.records)
 
 
@@ -145,12 +145,12 @@ def test_halves_of_a_merge_hold_its_records_in_order(parts: list[list[Record]], 
     for half, wanted in zip(merge.halves((2, 3), 0.0), (parts[:middle], parts[middle:]), strict=True):
         found = decode_batch(encoded(half))
         assert found.records == list(itertools.chain.from_iterable(wanted))
-        assert [part.record_count for part in half.parts] == [len(records) for records in wanted]
-        assert [part.first for part in half.parts] == [
+        assert [run.record_count for run in half.runs] == [len(records) for records in wanted]
+        assert [run.first for run in half.runs] == [
             sum(len(records) for records in wanted[:number]) for number in range(len(wanted))
         ]
         obeys_the_producers_rules(found, codec)
-        if len(half.parts) > 1:  # and on, as often as a broker refuses
+        if len(half.runs) > 1:  # and on, as often as a broker refuses
             quarters = half.halves((4, 5), 0.0)
             found_again = [record for quarter in quarters for record in decode_batch(encoded(quarter)).records]
             assert found_again == found.records

@@ -85,7 +85,7 @@ def main() -> int:
                 target.name,
                 options.seed,
                 options.seconds * options.jobs * target.share / all_shares,
-                options.guided,
+                by_coverage=options.guided,
             )
             for target in sorted(chosen, key=lambda target: -target.share)
         ]

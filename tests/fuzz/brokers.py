@@ -67,6 +67,8 @@ class Brokers:
 
 
 class Connection(asyncio.Protocol):
+    """A broker's end of one connection; closes it on requests that make no sense."""
+
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
         self._buffer = bytearray()
@@ -100,7 +102,7 @@ class Connection(asyncio.Protocol):
         correlation_id = frame[4:8]
         own = frame[8:17] == b"\0\7forebay"
         if key == PRODUCE:
-            response = self._produced(frame, version, own)
+            response = self._produced(frame, version, own=own)
         elif key == API_VERSIONS:
             response = b"\0\0\0\0" + self._api_versions(version)
         elif key == METADATA:
@@ -130,7 +132,7 @@ class Connection(asyncio.Protocol):
             writer.tags()
         return writer.getvalue()
 
-    def _produced(self, frame: bytes, version: int, own: bool) -> bytes | None:
+    def _produced(self, frame: bytes, version: int, *, own: bool) -> bytes | None:
         if version < 3 and not own:
             size = max(0, int.from_bytes(frame[8:10], "big", signed=True))
             return b"\0\0\0\0old" if any(frame[10 + size : 12 + size]) else b""
@@ -143,13 +145,13 @@ class Connection(asyncio.Protocol):
         for topic in request["topic_data"]:
             answers = []
             for partition in topic["partition_data"]:
-                answers.append(self._append(topic["name"], partition["index"], partition["records"] or b"", own))
+                answers.append(self._append(topic["name"], partition["index"], partition["records"] or b"", own=own))
             topics.append((topic["name"], answers))
         if request["acks"] == 0:
             return b""
         return produce_response.encode(version, 0, topics, 0)[4:]
 
-    def _append(self, topic: str, partition: int, records: bytes, own: bool) -> PartitionResponse:
+    def _append(self, topic: str, partition: int, records: bytes, *, own: bool) -> PartitionResponse:
         brokers = self._brokers
         try:
             if not 0 <= partition < TOPICS.get(topic, 0):
@@ -191,7 +193,7 @@ def _metadata(version: int) -> bytes:
         if version >= 10:
             writer.raw(bytes(16))
         if version >= 1:
-            writer.boolean(False)
+            writer.boolean(value=False)
         writer.array(count, flexible)
         for index in range(count):
             writer.i16(0)

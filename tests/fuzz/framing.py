@@ -70,10 +70,10 @@ def check_headers(data: bytes) -> bool:
         return False
     header.peek(data, 0)
     try:
-        size = header.response_header_size(data, flexible)
+        size = header.response_header_size(data, flexible=flexible)
         assert 4 <= size <= len(data)
         reader = Reader(data, header.PEEK_SIZE)
-        header.read_client_id(reader, flexible)
+        header.read_client_id(reader, flexible=flexible)
         assert header.PEEK_SIZE < reader.pos <= len(data)
     except Malformed:
         return False

@@ -18,14 +18,14 @@ KEPT: Final = CACHE / "fuzz"
 ADDRESS_SPACE: Final = 4 << 30
 """No length is believed that leads beyond this."""
 
-MOST_FINDINGS: Final = 5
+MAX_FINDINGS: Final = 5
 
 UNGUIDED: Final = ("client", "broker")
 
 
-def run(name: str, seed: int, seconds: float, by_coverage: bool) -> Tally:
+def run(name: str, seed: int, seconds: float, *, by_coverage: bool) -> Tally:
     os.nice(5)
     if by_coverage and name not in UNGUIDED and available():
         return guided(name, seed, seconds, KEPT)
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
-    return fuzz.run(targets()[name], seed, seconds=seconds, most_findings=MOST_FINDINGS)
+    return fuzz.run(targets()[name], seed, seconds=seconds, most_findings=MAX_FINDINGS)

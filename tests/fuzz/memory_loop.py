@@ -35,6 +35,8 @@ class _Selector(selectors.DefaultSelector):
 
 
 class MemoryTransport(asyncio.Transport):
+    """One end of a connection: delivers in order what its peer wrote, in a later turn, unless reading is paused."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop, protocol: asyncio.Protocol) -> None:
         super().__init__({"sockname": ("127.0.0.1", 9092), "peername": ("127.0.0.1", 40_000)})
         self._loop = loop
@@ -124,11 +126,16 @@ class MemoryTransport(asyncio.Transport):
 
 
 class _NoServer:
+    """What stands for a listening socket."""
+
     def close(self) -> None: ...
 
 
 class MemoryLoop(asyncio.SelectorEventLoop):
-    """See the module."""
+    """Opens no socket, never really waits, and does the same for the same input.
+
+    `accept` stands for the network; `escaped` collects exceptions that nobody caught.
+    """
 
     def __init__(self) -> None:
         self._virtual = _Selector()

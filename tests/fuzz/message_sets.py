@@ -39,7 +39,7 @@ def message_sets() -> tuple[bytes, ...]:
     return (messages(_RECORDS, 0), messages(_RECORDS, 1), wrapped[-2], *wrapped, wrapped[0] + messages(_RECORDS, 0))
 
 
-def read(data: bytes, wrapped_in: int | None = None, stamps: bool = False) -> list[Record]:
+def read(data: bytes, wrapped_in: int | None = None, *, stamps: bool = False) -> list[Record]:
     """The records in a sound message set."""
     found: list[Record] = []
     while data:
@@ -67,7 +67,7 @@ def read(data: bytes, wrapped_in: int | None = None, stamps: bool = False) -> li
         assert value is not None
         if codec == 3 and magic == 0:
             value = _mended(value)
-        found += read(UNPACKERS[codec](value), magic, unstamped)
+        found += read(UNPACKERS[codec](value), magic, stamps=unstamped)
     return found
 
 

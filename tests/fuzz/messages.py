@@ -292,7 +292,12 @@ def check_metadata_request(data: bytes) -> bool:
         names_or_all = None if found.all_topics else found.names
         again = parse_metadata_request(
             encode_metadata_request(
-                1, found.client_id, version, names_or_all, found.allow_auto_topic_creation, ids if names_or_all else []
+                1,
+                found.client_id,
+                version,
+                names_or_all,
+                ids if names_or_all else [],
+                allow_auto_topic_creation=found.allow_auto_topic_creation,
             )
         )
         assert (again.names, again.all_topics) == (found.names, found.all_topics)

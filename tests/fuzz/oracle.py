@@ -28,6 +28,8 @@ class Fields(NamedTuple):
 
 
 class _Bytes:
+    """Reads forward through bytes. ValueError at their end."""
+
     def __init__(self, data: bytes) -> None:
         self.rest = data
 

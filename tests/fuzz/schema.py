@@ -18,6 +18,8 @@ Message = dict[str, Any]
 
 
 class _Cursor:
+    """Reads forward through a message. ValueError at its end."""
+
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
@@ -40,7 +42,7 @@ class _Cursor:
                 return number
         raise ValueError("a varint without an end")
 
-    def size(self, flexible: bool, width: int) -> int:
+    def size(self, width: int, *, flexible: bool) -> int:
         """Of a string, bytes or an array; −1 for null."""
         size = self.unsigned_varint() - 1 if flexible else self.signed(width)
         if size < -1 or size > len(self.data) - self.at:
@@ -61,7 +63,7 @@ _WIDTHS: Final = {
 }
 
 
-def _scalar(kind: str, nullable: bool, flexible: bool) -> _Read:
+def _scalar(kind: str, *, nullable: bool, flexible: bool) -> _Read:
     if kind in _WIDTHS:
         return lambda cursor: cursor.signed(_WIDTHS[kind])
     if kind == "bool":
@@ -72,7 +74,7 @@ def _scalar(kind: str, nullable: bool, flexible: bool) -> _Read:
         raise NotImplementedError(kind)
 
     def sized(cursor: _Cursor) -> str | bytes | None:
-        size = cursor.size(flexible, 2 if kind == "string" else 4)
+        size = cursor.size(2 if kind == "string" else 4, flexible=flexible)
         if size == -1 and not nullable:
             raise ValueError("null where a value must stand")
         found = cursor.take(size) if size >= 0 else None
@@ -81,16 +83,16 @@ def _scalar(kind: str, nullable: bool, flexible: bool) -> _Read:
     return sized
 
 
-def _field(hint: Any, kind: str | None, nullable: bool, flexible: bool) -> _Read:
+def _field(hint: Any, kind: str | None, *, nullable: bool, flexible: bool) -> _Read:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is types.UnionType or origin is typing.Union:
         inner = next(argument for argument in arguments if argument is not types.NoneType)
-        return _field(inner, kind, True, flexible)
+        return _field(inner, kind, nullable=True, flexible=flexible)
     if origin is tuple:
-        element = _field(arguments[0], kind, False, flexible)
+        element = _field(arguments[0], kind, nullable=False, flexible=flexible)
 
         def elements(cursor: _Cursor) -> list[Any] | None:
-            size = cursor.size(flexible, 4)
+            size = cursor.size(4, flexible=flexible)
             if size == -1 and not nullable:
                 raise ValueError("null where an array must stand")
             return [element(cursor) for _ in range(size)] if size >= 0 else None
@@ -99,7 +101,7 @@ def _field(hint: Any, kind: str | None, nullable: bool, flexible: bool) -> _Read
     if dataclasses.is_dataclass(hint):
         return _struct(typing.cast(Any, hint))
     assert kind is not None
-    return _scalar(kind, nullable, flexible)
+    return _scalar(kind, nullable=nullable, flexible=flexible)
 
 
 @cache
@@ -109,7 +111,7 @@ def _struct(cls: Any) -> _Read:
     for field in dataclasses.fields(cls):
         # A request's client_id is never compact, so that a broker can read it whatever the version.
         flexible = cls.__flexible__ and field.name != "client_id"
-        read = _field(field.type, field.metadata.get("kafka_type"), False, flexible)
+        read = _field(field.type, field.metadata.get("kafka_type"), nullable=False, flexible=flexible)
         if "tag" in field.metadata:
             tagged[field.metadata["tag"]] = field.name, read
         else:

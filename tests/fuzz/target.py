@@ -34,6 +34,8 @@ CORPUS: Final = 400
 
 @dataclass(frozen=True)
 class Target:
+    """Something to fuzz: see above for `check` and `mutate`. `seeds` are the first inputs."""
+
     name: str
     seeds: Sequence[bytes]
     check: Callable[[bytes], bool]

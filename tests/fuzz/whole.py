@@ -20,7 +20,7 @@ from forebay_codecs import produce_response
 from forebay_codecs.produce_request import RECORD_BATCHES_FROM
 from forebay_proxy.app import App
 from forebay_proxy.config.settings import HostPort, Settings
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from tests.codecs.kio_oracle import message
 from tests.fuzz import message_sets
 from tests.fuzz.batches import LIMIT, contents_of
@@ -39,6 +39,8 @@ LINGERS: Final = (-1, 0, 5)
 
 
 class Client(asyncio.Protocol):
+    """A client's end of one connection; keeps all that it receives."""
+
     def __init__(self) -> None:
         self.received = bytearray()
         self.closed = False
@@ -98,8 +100,8 @@ class World:
             socket_request_max_bytes=MOST,
             client_max_in_flight_requests=20,
         )
-        self.app = App(settings, Stats(), rng=Random(1))
-        self.app._handler.sorter._now_ms = lambda: message_sets.RECEIVED
+        self.app = App(settings, MetricRegistry(), rng=Random(1))
+        self.app._handler.classifier._now_ms = lambda: message_sets.RECEIVED
         self.app._connections._clock = loop.time  # a default argument took the clock before it could be changed
 
     async def start(self) -> None:

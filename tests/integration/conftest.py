@@ -25,6 +25,8 @@ __all__ = ["spark"]
 # What these assert is told with its values, as if it stood in a test.
 pytest.register_assert_rewrite("tests.integration.checks")
 
+# Tests send records of 1970, too, which brokers would delete every five minutes.
+SETTINGS = {"log.retention.ms": "-1"}
 DIRECT = os.environ.get("FOREBAY_TEST_DIRECT") == "1"
 
 
@@ -36,7 +38,7 @@ def open_route() -> Iterator[Callable[[str], Route]]:
 
         def open_route(version: str) -> Route:
             if version not in routes:
-                cluster = stack.enter_context(KafkaCluster(version))
+                cluster = stack.enter_context(KafkaCluster(version, settings=SETTINGS))
                 log = stack.enter_context(TopicLog(cluster.internal))
                 forebay = None
                 if not DIRECT:

@@ -13,16 +13,17 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import cycle
+from itertools import cycle, product
 
 import pytest
 
-from forebay_codecs import api_versions, kafka_4
+from forebay_codecs import api_versions, version_support
 from forebay_codecs.apis import APIS, FETCH, PRODUCE
 from tests.integration.route import Route
 from tests.kit.ancient import PROGRAMS, AncientProgram
 from tests.kit.clients import Client
 from tests.kit.java import AncientJavaClient
+from tests.kit.matrix import pairs, part_of, values
 from tests.kit.paths import ANCIENT_CLIENT_VERSIONS, BROKER_VERSIONS
 from tests.kit.ports import LOOPBACK
 from tests.kit.spec import Acks, Codec, ConsumedRecord, Keys, ProduceResult, ProduceSpec
@@ -102,10 +103,10 @@ def spec_of(route: Route, whom: str, count: int, codec: Codec, acks: Acks, keys:
     )
 
 
-@pytest.mark.parametrize("kafka", BROKER_VERSIONS)
-@pytest.mark.parametrize("acks", ACKS)
-@pytest.mark.parametrize("codec", OLD_CODECS)
-@pytest.mark.parametrize("version", ANCIENT_CLIENT_VERSIONS)
+@pytest.mark.parametrize(
+    ("version", "codec", "acks", "kafka"),
+    part_of(product(ANCIENT_CLIENT_VERSIONS, OLD_CODECS, ACKS, BROKER_VERSIONS), pairs),
+)
 def test_java(
     open_route: Callable[[str], Route],
     ancient: Callable[[str], AncientJavaClient],
@@ -119,14 +120,17 @@ def test_java(
         produced(route, ancient(version), spec_of(route, version, RECORDS, codec, acks, keys))
 
 
-@pytest.mark.parametrize("kafka", BROKER_VERSIONS)
 @pytest.mark.parametrize(
-    ("version", "codec", "acks"),
-    [
-        (version, codec, acks)
-        for version in ANCIENT_CLIENT_VERSIONS
-        for codec, acks in zip(OLD_CODECS, cycle(reversed(ACKS)))
-    ],
+    ("version", "codec", "acks", "kafka"),
+    part_of(
+        [
+            (version, codec, acks, kafka)
+            for kafka in BROKER_VERSIONS
+            for version in ANCIENT_CLIENT_VERSIONS
+            for codec, acks in zip(OLD_CODECS, cycle(reversed(ACKS)))
+        ],
+        values,
+    ),
 )
 def test_a_hundred_thousand_records(
     open_route: Callable[[str], Route],
@@ -140,17 +144,25 @@ def test_a_hundred_thousand_records(
     produced(route, ancient(version), spec_of(route, version, MANY, codec, acks, "mixed"))
 
 
-def program_cases() -> Iterator[object]:
+def program_cases() -> Iterator[tuple[AncientProgram, Codec, Acks, str]]:
     for program in PROGRAMS:
         for codec in OLD_CODECS:
             spec = ProduceSpec("", "", compression=codec, keys="keyed")
             if program.can(spec):
-                for acks in ("1", "all"):
-                    yield pytest.param(program, codec, acks, id=f"{program.name}-{codec}-{acks}")
+                some: tuple[Acks, ...] = ("1", "all")
+                for acks, kafka in product(some, BROKER_VERSIONS):
+                    yield program, codec, acks, kafka
 
 
-@pytest.mark.parametrize("kafka", BROKER_VERSIONS)
-@pytest.mark.parametrize(("program", "codec", "acks"), list(program_cases()))
+@pytest.mark.parametrize(
+    ("program", "codec", "acks", "kafka"),
+    part_of(
+        program_cases(),
+        pairs,
+        key=lambda case: (case[0].name, *case[1:]),
+        name=lambda case: "-".join((case[0].name, *case[1:])),
+    ),
+)
 def test_other_families(
     open_route: Callable[[str], Route], program: AncientProgram, codec: Codec, acks: Acks, kafka: str
 ) -> None:
@@ -199,7 +211,7 @@ def test_what_kafka_4_takes_is_what_it_says(route: Route) -> None:
         answer = answers.read(int.from_bytes(answers.read(4), "big"))
     offered = api_versions.parse_api_versions(answer, 0)
     lowest = {key: low for key, (low, _) in offered.items() if low and key in APIS}
-    assert lowest | {PRODUCE: 3} == dict(kafka_4.LOWEST)
+    assert lowest | {PRODUCE: 3} == dict(version_support.LOWEST)
 
 
 def test_an_old_consumer_is_closed_and_the_log_says_once_why(route: Route) -> None:

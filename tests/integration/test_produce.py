@@ -10,6 +10,7 @@ import pytest
 from tests.integration.checks import produce_and_check
 from tests.integration.route import Route
 from tests.kit.clients import CLIENT_NAMES, Client, make_client
+from tests.kit.matrix import Features, pairs, part_of, values
 from tests.kit.spec import CODECS, Keys, ProduceSpec
 
 pytestmark = pytest.mark.integration
@@ -46,10 +47,17 @@ def able(name: str, spec: ProduceSpec) -> ProduceSpec | None:
     return next(filter(client.can, variants), None)
 
 
-def cases(names: tuple[str, ...], specs: Iterator[ProduceSpec]) -> list[object]:
+def cases(names: tuple[str, ...], specs: Iterator[ProduceSpec], features: Features) -> list[object]:
     wanted = [(name, able(name, spec)) for spec in specs for name in names]
     wanted.sort(key=lambda case: names.index(case[0]))
-    return [pytest.param(name, spec, id=f"{name}-{spec.name}") for name, spec in wanted if spec is not None]
+    possible = [(name, spec) for name, spec in wanted if spec is not None]
+    return part_of(possible, features, key=what_counts, name=lambda case: f"{case[0]}-{case[1].name}")
+
+
+def what_counts(case: tuple[str, ProduceSpec]) -> tuple[str, str, str]:
+    """(client, codec or mode, keys)"""
+    name, spec = case
+    return name, spec.name.removesuffix(f"-{spec.keys}"), spec.keys
 
 
 def run(route: Route, client: Client, spec: ProduceSpec) -> None:
@@ -59,12 +67,12 @@ def run(route: Route, client: Client, spec: ProduceSpec) -> None:
     produce_and_check(route, client, spec)
 
 
-@pytest.mark.parametrize(("name", "spec"), cases(CLIENT_NAMES, codec_specs()))
+@pytest.mark.parametrize(("name", "spec"), cases(CLIENT_NAMES, codec_specs(), pairs))
 def test_every_codec(route: Route, get_client: Callable[[str], Client], name: str, spec: ProduceSpec) -> None:
     run(route, get_client(name), spec)
 
 
-@pytest.mark.parametrize(("name", "spec"), cases(CLIENT_NAMES, mode_specs()))
+@pytest.mark.parametrize(("name", "spec"), cases(CLIENT_NAMES, mode_specs(), pairs))
 def test_every_mode(route: Route, get_client: Callable[[str], Client], name: str, spec: ProduceSpec) -> None:
     run(route, get_client(name), spec)
 
@@ -77,7 +85,7 @@ def older_kafka_specs() -> Iterator[ProduceSpec]:
     yield from (spec for spec in mode_specs() if spec.keys == "mixed")
 
 
-@pytest.mark.parametrize(("name", "spec"), cases(OLDER_KAFKA_CLIENTS, older_kafka_specs()))
+@pytest.mark.parametrize(("name", "spec"), cases(OLDER_KAFKA_CLIENTS, older_kafka_specs(), values))
 def test_on_kafka_3_9(
     open_route: Callable[[str], Route], get_client: Callable[[str], Client], name: str, spec: ProduceSpec
 ) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from forebay_proxy.app import App
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.metrics.clients_seen import SeenClient
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from tests.kit.event_loop import turns, until
 from tests.kit.ports import LOOPBACK, free_run
 from tests.kit.wire import WireClient
@@ -33,7 +33,7 @@ QUICK = {
 
 
 class Running:
-    def __init__(self, app: App, stats: Stats, port: int) -> None:
+    def __init__(self, app: App, stats: MetricRegistry, port: int) -> None:
         self.app = app
         self.port = port
         self._stats = stats
@@ -69,7 +69,7 @@ def settings(bootstrap: tuple[HostPort, ...], port: int, **changed: Any) -> Sett
 async def running(bootstrap: tuple[HostPort, ...], **changed: Any) -> AsyncIterator[Running]:
     """Started, and told of the cluster by a broker."""
     port = free_run(1 + NODES)
-    stats = Stats()
+    stats = MetricRegistry()
     app = App(settings(bootstrap, port, **changed), stats, rng=Random(1))
     forebay = Running(app, stats, port)
     await app.start()

@@ -11,7 +11,7 @@ from forebay_codecs.metadata import NO_TOPIC_ID, Broker, Metadata, Partition, To
 from forebay_codecs.record_batch import ClientBatch, open_batch, read_header
 from forebay_policies.accumulator import Accumulator, PartitionQueue
 from forebay_policies.buffer_pool import BufferPool
-from forebay_policies.producer_batch import Lane, Part, ProducerBatch
+from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 from forebay_proxy.brokers.cluster import Cluster
 from tests.codecs.record_oracle import Record, decode_batch
 from tests.kit.wire import batch
@@ -29,11 +29,11 @@ class FakeOwner:
         self.done = False
         self.told: list[tuple[object, ...]] = []
 
-    def acknowledged(self, part: Part, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
-        self.told.append(("acknowledged", base_offset + part.first, part.moved))
+    def acknowledged(self, run: RecordRun, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
+        self.told.append(("acknowledged", base_offset + run.first, run.moved))
 
     def failed(
-        self, part: Part, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
+        self, run: RecordRun, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
     ) -> None:
         self.told.append(("failed", error_code, record_errors))
 
@@ -57,8 +57,8 @@ def append(
     to: Accumulator, queue: PartitionQueue, records: list[Record], movable: bool = False, whole: bool = True
 ) -> FakeOwner:
     owner = FakeOwner()
-    part = Part(owner, 0, len(records), False, whole)
-    to.append(queue, Lane(1, 0, movable), part, client_batch(records), 0.0)
+    run = RecordRun(owner, 0, len(records), moved=False, whole=whole)
+    to.append(queue, Lane(1, 0, movable), run, client_batch(records), 0.0)
     return owner
 
 
@@ -66,7 +66,7 @@ def flush(queue: PartitionQueue, to: Accumulator) -> None:
     """Whatever lingers is due."""
     for waiting in queue.batches:
         waiting.due = True
-    to.refresh(queue, 0.0)
+    to.update_readiness(queue, 0.0)
 
 
 def drain(to: Accumulator, queue: PartitionQueue) -> ProducerBatch:

@@ -89,6 +89,10 @@ class JavaClient:
         """An operation of java/admin/Admin.java; version 3.2.3 and newer."""
         return next(self._ask("Admin", {"bootstrap": bootstrap, "op": op, "name": name, **arguments}))["result"]
 
+    def parity(self, bootstrap: str, of: str, **arguments: object) -> Any:
+        """The outcome of a scenario of java/parity, or their names; version 3.9.2 and newer."""
+        return next(self._ask("Parity", {"bootstrap": bootstrap, "of": of, **arguments}))["result"]
+
     @property
     def pid(self) -> int | None:
         return self._session.pid if self._session is not None else None

@@ -75,7 +75,7 @@ class KafkaCluster:
     """`advertised` maps a node to the port that its CLIENT listener advertises instead of its own.
 
     `ports` gives nodes' CLIENT ports, for a toxiproxy that had to be told its upstreams first. `settings` are broker
-    settings over the kit's own.
+    settings over the kit's own. Nodes' ids count from `first_node`.
     """
 
     def __init__(
@@ -86,9 +86,10 @@ class KafkaCluster:
         ports: Mapping[int, int] | None = None,
         advertised: Mapping[int, int] | None = None,
         settings: Mapping[str, str] | None = None,
+        first_node: int = 0,
     ) -> None:
         self.version = version
-        self.nodes = range(brokers)
+        self.nodes = range(first_node, first_node + brokers)
         given = ports or {}
         self.ports = {node: given.get(node) or free_port() for node in self.nodes}
         self.advertised = {**self.ports, **(advertised or {})}
@@ -160,10 +161,14 @@ class KafkaCluster:
         *,
         assignment: Sequence[Sequence[int]] | None = None,
         config: Mapping[str, str] | None = None,
+        over: str | None = None,
     ) -> None:
-        """Creates and waits until it can be written; partition i is led by node i unless `assignment` says else."""
+        """Creates and waits until it can be written; partition i is led by node i unless `assignment` says else.
+
+        `over` are the bootstrap servers to ask for it, `internal` by default.
+        """
         replicas = assignment or [[self.nodes[index % len(self.nodes)]] for index in range(partitions)]
-        admin = AdminClient({"bootstrap.servers": self.internal})
+        admin = AdminClient({"bootstrap.servers": over or self.internal})
         topic = NewTopic(
             name,
             num_partitions=len(replicas),

@@ -2,17 +2,28 @@
 
 A port asked from the kernel (bind to 0) may be lent to somebody's outgoing connection before the server that it is
 meant for binds it; one from this range can only be lost to another server. Ports once given are not given again by
-this process.
+this process, and pytest's workers, which run side by side, each have a part of the range to themselves.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 
 LOOPBACK = "127.0.0.1"
-_RANGE = range(12_000, 30_000)
+
+
+def _share_of(ports: range) -> range:
+    """gw0 and gw1 of two workers: a half each."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    size = len(ports) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return ports[worker * size : (worker + 1) * size]
+
+
+_RANGE = _share_of(range(12_000, 30_000))
 _given: set[int] = set()
+_rng = random.Random()  # of its own: Hypothesis seeds the shared one, the same in all workers
 
 
 def free_port() -> int:
@@ -26,7 +37,7 @@ def free_ports(count: int) -> list[int]:
 def free_run(count: int) -> int:
     """The first of `count` consecutive free ports."""
     for _ in range(1_000):
-        first = random.choice(_RANGE)
+        first = _rng.choice(_RANGE)
         run = range(first, first + count)
         if _given.isdisjoint(run) and all(map(_is_free, run)):
             _given.update(run)

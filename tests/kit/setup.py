@@ -49,7 +49,14 @@ GO_PROGRAMS = {
 }
 OLD_KAFKA_PYTHON_VERSION = "kafka-python==2.0.6"
 # Each folder is compiled against the oldest client that has what it calls, and run with that one and all newer.
-COMPILED_AGAINST = {"produce_consume": "1.1.1", "ancient": "0.8.2.2", "admin": "3.2.3", "share": "4.3.1"}
+COMPILED_AGAINST = {
+    "produce_consume": "1.1.1",
+    "ancient": "0.8.2.2",
+    "admin": "3.2.3",
+    "share": "4.3.1",
+    "parity": "3.9.2",
+    "parity_newest": "4.3.1",
+}
 
 
 class SetupFailed(Exception):

@@ -111,7 +111,9 @@ def echo(correlation_id: int, body: bytes = b"") -> bytes:
 
 
 def metadata(correlation_id: int, *topics: str) -> bytes:
-    return framed(encode_metadata_request(correlation_id, CLIENT_ID, METADATA_VERSION, topics, True))
+    return framed(
+        encode_metadata_request(correlation_id, CLIENT_ID, METADATA_VERSION, topics, allow_auto_topic_creation=True)
+    )
 
 
 def produce(

@@ -6,6 +6,7 @@ import datetime
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import zstandard
@@ -24,6 +25,8 @@ from forebay_policies.journal_rows import (
 START_US = 1_795_000_000_000_000
 """A moment in November 2026, where tests begin."""
 
+R = TypeVar("R", bound=msgspec.Struct)
+
 _encoder = msgspec.json.Encoder()
 
 
@@ -32,93 +35,81 @@ def _process(given: dict[str, object]) -> str:
     return f"here-{given.get('worker', 0)}-{given.get('started_us', START_US)}"
 
 
+def _row(kind: type[R], given: dict[str, object], **plausible: object) -> R:
+    return kind(**{"time_us": START_US, "worker": 0, "process": _process(given), **plausible, **given})
+
+
 def batch_row(**given: object) -> BatchRow:
-    return BatchRow(
-        **{
-            "time_us": START_US,
-            "worker": 0,
-            "process": _process(given),
-            "topic": "t",
-            "partition": 0,
-            "leader": 0,
-            "reason": "linger",
-            "records": 10,
-            "bytes": 1000,
-            "runs": 2,
-            "acks": 1,
-            "codec": 0,
-            "movable": True,
-            "tries": 0,
-            "linger_us": 500,
-            "upstream_us": 1500,
-            "load": 1000,
-            "fate": "acknowledged",
-            "error_code": 0,
-            "base_offset": 0,
-            **given,
-        }  # type: ignore[arg-type]
+    return _row(
+        BatchRow,
+        given,
+        topic="t",
+        partition=0,
+        leader=0,
+        reason="linger",
+        records=10,
+        bytes=1000,
+        runs=2,
+        acks=1,
+        codec=0,
+        movable=True,
+        tries=0,
+        linger_us=500,
+        upstream_us=1500,
+        load=1000,
+        fate="acknowledged",
+        error_code=0,
+        base_offset=0,
     )
 
 
 def choice_row(**given: object) -> ChoiceRow:
-    return ChoiceRow(
-        **{
-            "time_us": START_US,
-            "worker": 0,
-            "process": _process(given),
-            "topic": "t",
-            "partition": 0,
-            "partitions": 3,
-            "available": 3,
-            "loaded": 0,
-            "loaded_partitions": [],
-            "loads": [],
-            **given,
-        }  # type: ignore[arg-type]
+    return _row(
+        ChoiceRow,
+        given,
+        topic="t",
+        partition=0,
+        partitions=3,
+        available=3,
+        loaded=0,
+        loaded_partitions=[],
+        loads=[],
     )
 
 
 def metadata_row(**given: object) -> MetadataRow:
-    return MetadataRow(
-        **{
-            "time_us": START_US,
-            "worker": 0,
-            "process": _process(given),
-            "topics": 1,
-            "ids": 0,
-            "creates": False,
-            "took_us": 2000,
-            "request_bytes": 40,
-            "response_bytes": 200,
-            "error": "",
-            **given,
-        }  # type: ignore[arg-type]
+    return _row(
+        MetadataRow,
+        given,
+        topics=1,
+        ids=0,
+        creates=False,
+        took_us=2000,
+        request_bytes=40,
+        response_bytes=200,
+        error="",
     )
 
 
 def gauge_row(**given: object) -> GaugeRow:
-    return GaugeRow(
-        **{
-            "time_us": START_US,
-            "worker": 0,
-            "process": _process(given),
-            "started_us": START_US - 1_000_000,
-            "pool_bytes": 33_554_432,
-            "pool_available_bytes": 33_554_432,
-            "pool_waiters": 0,
-            "queued_bytes": 0,
-            "queued_batches": 0,
-            "queued_request_bytes": 0,
-            "in_flight_requests": 0,
-            "client_connections": 1,
-            "upstream_connections": 3,
-            "pool_waits_total": 0,
-            "metadata_hits_total": 0,
-            "metadata_misses_total": 0,
-            "metadata_waits_total": 0,
-            "rows_dropped_total": 0,
-            **given,
-        }  # type: ignore[arg-type]
+    return _row(
+        GaugeRow,
+        given,
+        started_us=START_US - 1_000_000,
+        pool_bytes=33_554_432,
+        pool_available_bytes=33_554_432,
+        pool_waiters=0,
+        queued_bytes=0,
+        queued_batches=0,
+        queued_request_bytes=0,
+        in_flight_requests=0,
+        client_connections=1,
+        upstream_connections=3,
+        pool_waits_total=0,
+        metadata_hits_total=0,
+        metadata_misses_total=0,
+        metadata_waits_total=0,
+        rows_dropped_total=0,
     )
 
 
@@ -149,29 +140,42 @@ def ledger_part(records: Sequence[tuple[bytes | None, bytes | None]], **given: o
     )
 
 
+def sized_part(
+    records: int, size: int, partition: int = 0, *, movable: bool = True, base_offset: int = -1
+) -> LedgerPart:
+    """A part of so many records and bytes, whose content nobody looks at."""
+    return LedgerPart(
+        partition=partition,
+        base_offset=base_offset,
+        records=records,
+        bytes=size,
+        movable=movable,
+        crc=0,
+        first_crc=0,
+    )
+
+
 def ledger_row(parts: list[LedgerPart], **given: object) -> LedgerRow:
-    return LedgerRow(
-        **{
-            "time_us": START_US + 2000,
-            "worker": 0,
-            "process": "here-1",
-            "number": 0,
-            "received_us": START_US,
-            "connection": 0,
-            "client_id": "producer-1",
-            "host": "127.0.0.1",
-            "version": 3,
-            "topic": "t",
-            "partition": parts[0].partition if parts else 0,
-            "acks": 1,
-            "reason": "null_key",
-            "records": sum(part.records for part in parts),
-            "stamped": 0,
-            "parts": parts,
-            "base_offset": -1,
-            "error_code": 0,
-            **given,
-        }  # type: ignore[arg-type]
+    return _row(
+        LedgerRow,
+        given,
+        time_us=START_US + 2000,
+        process="here-1",
+        number=0,
+        received_us=START_US,
+        connection=0,
+        client_id="producer-1",
+        host="127.0.0.1",
+        version=3,
+        topic="t",
+        partition=parts[0].partition if parts else 0,
+        acks=1,
+        reason="null_key",
+        records=sum(part.records for part in parts),
+        stamped=0,
+        parts=parts,
+        base_offset=-1,
+        error_code=0,
     )
 
 

@@ -119,8 +119,8 @@ def test_the_command(journal: Path, tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["--journal", "nowhere"], "There is no journal in nowhere: no such folder."),
-        ([], "one of --journal and --journal-topic says where the journal is"),
-        (["--journal-topic", "j"], "--journal-topic needs --bootstrap-servers"),
+        ([], "give either --journal or --journal-topic"),
+        (["--journal-topic", "j"], "--journal-topic requires --bootstrap-servers"),
         (["--journal", ".", "--conf", "a"], "--conf a: must be KEY=VALUE"),
         (["--journal", ".", "--jars", "nowhere"], "There are no jars in nowhere."),
     ],

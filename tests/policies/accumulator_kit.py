@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from forebay_policies.accumulator import Accumulator, PartitionQueue
 from forebay_policies.buffer_pool import BufferPool
-from forebay_policies.producer_batch import Lane, Part, ProducerBatch
-from tests.policies.batches import MOVABLE, FakeOwner, client_batch, part_of, sent
+from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
+from tests.policies.batches import MOVABLE, FakeOwner, client_batch, run_of, sent
 
 KIB = 1024
 PLENTY = 1 << 20
@@ -47,11 +47,11 @@ class Bench:
         lane: Lane = MOVABLE,
         owner: FakeOwner | None = None,
         timestamps: list[int] | None = None,
-    ) -> Part:
+    ) -> RecordRun:
         batch = client_batch(*values, codec=lane.codec, timestamps=timestamps)
-        part = part_of(batch, owner)
-        self.accumulator.append(self.queue(partition), lane, part, batch, self.now)
-        return part
+        run = run_of(batch, owner)
+        self.accumulator.append(self.queue(partition), lane, run, batch, self.now)
+        return run
 
     def flush(self) -> None:
         """All flushes that were scheduled come, in their order."""
@@ -59,11 +59,11 @@ class Bench:
         for queue, batch, number in flushes:
             self.accumulator.flush(queue, batch, number, self.now)
 
-    def put(self, partition: int, *values: bytes, lane: Lane = MOVABLE, owner: FakeOwner | None = None) -> Part:
+    def put(self, partition: int, *values: bytes, lane: Lane = MOVABLE, owner: FakeOwner | None = None) -> RecordRun:
         """Append, and due at once."""
-        part = self.append(partition, *values, lane=lane, owner=owner)
+        run = self.append(partition, *values, lane=lane, owner=owner)
         self.flush()
-        return part
+        return run
 
     def drain(self, leader: int, max_size: int = PLENTY) -> list[tuple[PartitionQueue, ProducerBatch]]:
         return self.accumulator.drain(leader, max_size, self.now)
@@ -75,10 +75,10 @@ class Bench:
     def complete(self, partition: int, batch: ProducerBatch) -> None:
         self.accumulator.completed(self.queue(partition), batch, self.now)
 
-    def back(self, partition: int, batch: ProducerBatch, paused: bool = False) -> None:
+    def back(self, partition: int, batch: ProducerBatch, *, paused: bool = False) -> None:
         """The batch was not taken by its broker and waits for another try."""
-        self.accumulator.landed(self.queue(partition), batch)
-        self.accumulator.send_back(self.queue(partition), (batch,), paused, self.now)
+        self.accumulator.clear_in_flight(self.queue(partition), batch)
+        self.accumulator.send_back(self.queue(partition), (batch,), self.now, paused=paused)
 
     def send_all(self, leader: int) -> list[list[bytes | None]]:
         """Everything that leaves for `leader`, one batch after another, each acknowledged before the next."""

@@ -1,8 +1,8 @@
 """Random lives of records in an accumulator, against a simple model.
 
-The model is a list of parts, each with what it holds and where it is: waiting for memory, held (queued or away), or
-told. After every step the accumulator's own accounts must be what the batches in it add up to, every part that is not
-told must stand in exactly one batch, and the kept parts of a lane must stand in the order in which they came.
+The model is a list of runs, each with what it holds and where it is: waiting for memory, held (queued or away), or
+told. After every step the accumulator's own accounts must be what the batches in it add up to, every run that is not
+told must stand in exactly one batch, and the kept runs of a lane must stand in the order in which they came.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from forebay_codecs import compression
 from forebay_codecs.record_batch import ClientBatch
 from forebay_policies.accumulator import NO_LEADER, PartitionQueue
 from forebay_policies.buffer_pool import Waiter
-from forebay_policies.producer_batch import Lane, Part, ProducerBatch
+from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 from tests.policies.accumulator_kit import Bench
 from tests.policies.batches import FakeOwner, client_batch, sent, split_off
 
@@ -35,7 +35,7 @@ Away = tuple[PartitionQueue, ProducerBatch]
 
 
 class Request(NamedTuple):
-    """A part as it was handed in. `number` counts them."""
+    """A run as it was handed in. `number` counts them."""
 
     number: int
     lane: Lane
@@ -44,13 +44,15 @@ class Request(NamedTuple):
 
 
 class AccumulatorMachine(RuleBasedStateMachine):
+    """Everything that may happen to an accumulator, in any order; invariants hold after every step."""
+
     def __init__(self) -> None:
         super().__init__()
         self.bench = Bench(PARTITIONS, memory=40 * 64, chunk=64, batch_size=256, max_size=1024)
         self.bench.lead(1, 2, 1)
         self.accumulator = self.bench.accumulator
         self.queues = [self.bench.queue(index) for index in range(PARTITIONS)]
-        self.requests: dict[Part, Request] = {}
+        self.requests: dict[RecordRun, Request] = {}
         self.waiters: list[tuple[FakeOwner, Waiter]] = []
         self.count = 0
         self.appended: list[int] = []
@@ -95,10 +97,10 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     def _append(self, partition: int, request: Request, came: ClientBatch) -> None:
         assert not request.owner.done, "let in though it has left"
-        part = Part(request.owner, 0, came.record_count, moved=False, whole=True)
-        self.requests[part] = request
+        run = RecordRun(request.owner, 0, came.record_count, moved=False, whole=True)
+        self.requests[run] = request
         self.appended.append(request.number)
-        self.accumulator.append(self.queues[partition], request.lane, part, came, self.bench.now)
+        self.accumulator.append(self.queues[partition], request.lane, run, came, self.bench.now)
 
     @precondition(lambda self: self.bench.opened)
     @rule(data=st.data())
@@ -159,13 +161,13 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     def _check_bytes(self, batch: ProducerBatch) -> None:
         found = sent(batch)
-        expected = [value for part in batch.parts for value in self.requests[part].values]
+        expected = [value for run in batch.runs for value in self.requests[run].values]
         assert found.values == expected
         assert found.codec == batch.lane.codec
-        for part in batch.parts:
-            request = self.requests[part]
+        for run in batch.runs:
+            request = self.requests[run]
             assert request.lane == batch.lane
-            assert found.values[part.first : part.first + part.record_count] == request.values
+            assert found.values[run.first : run.first + run.record_count] == request.values
 
     def _away(self) -> list[Away]:
         return [(queue, queue.in_flight) for queue in self.queues if queue.in_flight is not None]
@@ -174,12 +176,12 @@ class AccumulatorMachine(RuleBasedStateMachine):
         return data.draw(st.sampled_from(self._away()))
 
     def _tell(self, queue: PartitionQueue, batch: ProducerBatch, error_code: int) -> None:
-        for part in batch.parts:
-            request = self.requests[part]
+        for run in batch.runs:
+            request = self.requests[run]
             if error_code:
-                request.owner.failed(part, error_code, None, [])
+                request.owner.failed(run, error_code, None, [])
                 continue
-            request.owner.acknowledged(part, 100, -1, 0)
+            request.owner.acknowledged(run, 100, -1, 0)
             if not batch.lane.movable:
                 self.acknowledged.setdefault((queue.index, batch.lane), []).append(request.number)
         self.accumulator.completed(queue, batch, self.bench.now)
@@ -191,9 +193,9 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self._away())
     @rule(data=st.data(), paused=st.booleans())
-    def sent_back(self, data: st.DataObject, paused: bool) -> None:
+    def sent_back(self, data: st.DataObject, *, paused: bool) -> None:
         queue, batch = self._draw_away(data)
-        self.bench.back(queue.index, batch, paused)
+        self.bench.back(queue.index, batch, paused=paused)
         if paused:
             self.paused.add(queue.index)
 
@@ -204,10 +206,10 @@ class AccumulatorMachine(RuleBasedStateMachine):
         self.paused.discard(index)
         self.accumulator.resume(self.queues[index], self.bench.now)
 
-    @precondition(lambda self: any(len(batch.parts) > 1 for _, batch in self._away()))
+    @precondition(lambda self: any(len(batch.runs) > 1 for _, batch in self._away()))
     @rule(data=st.data())
     def refused_whole(self, data: st.DataObject) -> None:
-        away = [(queue, batch) for queue, batch in self._away() if len(batch.parts) > 1]
+        away = [(queue, batch) for queue, batch in self._away() if len(batch.runs) > 1]
         queue, batch = data.draw(st.sampled_from(away))
         numbers = self.accumulator.next_number(), self.accumulator.next_number()
         self.accumulator.replace(queue, batch, batch.halves(numbers, self.bench.now), self.bench.now)
@@ -221,7 +223,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
             queue, batch = data.draw(st.sampled_from(found))
             target = self.queues[(queue.index + step) % PARTITIONS]
             self.accumulator.move(batch, queue, target, self.bench.now)
-            assert all(part.moved for part in batch.parts)
+            assert all(run.moved for run in batch.runs)
 
     @rule()
     def sweep(self) -> None:
@@ -230,6 +232,12 @@ class AccumulatorMachine(RuleBasedStateMachine):
             first = queue.first_ready()
             if first is not None and queue.in_flight is None and not queue.paused:
                 assert not first.abandoned
+
+    @rule()
+    def what_is_done_is_dropped(self) -> None:
+        self.accumulator.drop_done(self.bench.now)
+        for queue in self.queues:
+            assert not any(run.owner.done for batch in queue.batches for run in batch.runs)
 
     @rule(partition=st.integers(0, PARTITIONS - 1))
     def partition_is_gone(self, partition: int) -> None:
@@ -257,20 +265,20 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_part_is_held_or_told_once(self) -> None:
-        held = Counter(part for _, batches in self._held() for batch in batches for part in batch.parts)
-        for part, request in self.requests.items():
-            told = sum(entry[0] is part for entry in request.owner.told)
-            if told + held[part] == 0:
+        held = Counter(run for _, batches in self._held() for batch in batches for run in batch.runs)
+        for run, request in self.requests.items():
+            told = sum(entry[0] is run for entry in request.owner.told)
+            if told + held[run] == 0:
                 assert request.owner.done, "lost"
             else:
-                assert told + held[part] == 1, "twice"
+                assert told + held[run] == 1, "twice"
         assert len(self.appended) == len(set(self.appended))
 
     @invariant()
     def kept_parts_stand_in_their_order(self) -> None:
         for queue, batches in self._held():
             for lane in [lane for lane in LANES if not lane.movable]:
-                numbers = [self.requests[p].number for b in batches if b.lane == lane for p in b.parts]
+                numbers = [self.requests[p].number for b in batches if b.lane == lane for p in b.runs]
                 mine = [n for n in self.appended if n in set(numbers)]
                 assert numbers == mine
                 done = self.acknowledged.get((queue.index, lane), [])

@@ -15,7 +15,7 @@ from aiokafka.record.default_records import (  # type: ignore[import-untyped]
 
 from forebay_codecs.compression import NONE
 from forebay_codecs.record_batch import ClientBatch, open_batch, read_header
-from forebay_policies.producer_batch import Lane, Part, ProducerBatch
+from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 
 KEPT = Lane(acks=1, codec=NONE, movable=False)
 MOVABLE = Lane(acks=1, codec=NONE, movable=True)
@@ -24,6 +24,8 @@ Buffers = Iterable[bytes | memoryview]
 
 
 class Record(NamedTuple):
+    """A record as aiokafka reads it. Timestamp in ms."""
+
     offset: int
     timestamp: int
     key: bytes | None
@@ -98,7 +100,7 @@ def sized(size: int, codec: int = NONE, fill: bytes = b"x", timestamp: int = 100
 
 
 def split_off(batch: ClientBatch) -> ClientBatch:
-    """The same records as a part of a mixed batch, which has no header of its own."""
+    """The same records as split off a mixed batch, which has no header of its own."""
     return batch._replace(header=b"", records=batch.section)
 
 
@@ -132,26 +134,26 @@ def sent(batch: ProducerBatch) -> Sent:
 
 
 class FakeOwner:
-    """A client request: remembers each thing it is told of its parts."""
+    """A client request: remembers each thing it is told of its runs."""
 
     def __init__(self, timeout_ms: int = 1500, client: Hashable = None) -> None:
         self.client = client if client is not None else self
         self.done = False
         self.timeout_ms = timeout_ms
-        self.told: list[tuple[Part, int, int]] = []
-        """(part, error code, offset of the part's first record)."""
+        self.told: list[tuple[RecordRun, int, int]] = []
+        """(run, error code, offset of the run's first record)."""
 
-    def acknowledged(self, part: Part, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
-        self.told.append((part, 0, base_offset + part.first))
+    def acknowledged(self, run: RecordRun, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
+        self.told.append((run, 0, base_offset + run.first))
 
     def failed(
-        self, part: Part, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
+        self, run: RecordRun, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
     ) -> None:
-        self.told.append((part, error_code, -1))
+        self.told.append((run, error_code, -1))
 
     def throttle(self, throttle_time_ms: int) -> None:
         pass
 
 
-def part_of(batch: ClientBatch, owner: FakeOwner | None = None, slot: int = 0) -> Part:
-    return Part(owner or FakeOwner(), slot, batch.record_count, moved=False, whole=True)
+def run_of(batch: ClientBatch, owner: FakeOwner | None = None, slot: int = 0) -> RecordRun:
+    return RecordRun(owner or FakeOwner(), slot, batch.record_count, moved=False, whole=True)

@@ -36,6 +36,8 @@ class Run:
 
 @dataclass
 class _Queue:
+    """A partition: runs that wait, and those in flight."""
+
     waiting: list[Run] = field(default_factory=list)
     away: list[Run] = field(default_factory=list)
 

@@ -30,7 +30,7 @@ def test_a_batch_is_adopted_only_while_it_is_alone() -> None:
 @pytest.mark.parametrize("codec", range(1, len(compression.NAMES)))
 def test_behind_a_backlog_compressed_batches_are_merged_in_the_lanes_codec(codec: int) -> None:
     bench = Bench()
-    lane = Lane(1, codec, True)
+    lane = Lane(1, codec, movable=True)
     for value in (b"a" * 500, b"b" * 500, b"c" * 500):
         bench.put(0, value, lane=lane)
 
@@ -219,7 +219,7 @@ def test_loads_count_what_waits_and_what_is_away() -> None:
 
 def test_loads_follow_a_compressed_batch_that_is_opened_up() -> None:
     bench = Bench()
-    lane = Lane(1, compression.GZIP, True)
+    lane = Lane(1, compression.GZIP, movable=True)
     bench.put(0, bytes(50_000), lane=lane)
     assert 0 < bench.topic.loads()[0] < 1000
 
@@ -356,7 +356,7 @@ def test_a_batch_that_nobody_waits_for_is_dropped_when_its_turn_comes() -> None:
 
     left = bench.drain_one(1)
 
-    assert left.parts[0].owner is owners[2]
+    assert left.runs[0].owner is owners[2]
     assert bench.pool.used == 1
     assert bench.topic.loads() == {0: left.size}
     bench.complete(0, left)

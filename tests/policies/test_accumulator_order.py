@@ -177,11 +177,11 @@ def test_a_partition_that_pauses_while_it_was_ready_is_not_drained() -> None:
     bench = Bench(partitions=1)
     bench.put(0, b"a", lane=KEPT)
     away = bench.drain_one(1)
-    bench.accumulator.landed(bench.queue(0), away)
+    bench.accumulator.clear_in_flight(bench.queue(0), away)
     bench.put(0, b"b", lane=KEPT)
     assert bench.accumulator.has_ready(1)
 
-    bench.accumulator.send_back(bench.queue(0), (away,), True, bench.now)
+    bench.accumulator.send_back(bench.queue(0), (away,), bench.now, paused=True)
 
     assert not bench.accumulator.has_ready(1)
     assert bench.drain(1) == []
@@ -202,14 +202,63 @@ def test_the_end_of_a_backoff_with_nothing_left_does_nothing() -> None:
     bench.assert_empty()
 
 
+# What its client was told of already
+
+
+@pytest.mark.parametrize("codec", [compression.NONE, compression.ZSTD])
+@pytest.mark.parametrize("done", ["a", "b", "d", "ad", "bc", "abd"])
+def test_what_was_told_as_failed_before_it_left_never_leaves(codec: int, done: str) -> None:
+    bench = Bench(partitions=1)
+    lane = Lane(1, codec, movable=False)
+    bench.put(0, b"away", lane=lane)
+    bench.drain_one(1)
+    owners = {value: FakeOwner() for value in "abcd"}
+    runs = [bench.append(0, value.encode(), value.encode() * 2, lane=lane, owner=owners[value]) for value in "abcd"]
+    for value in done:
+        owners[value].done = True
+
+    bench.accumulator.drop_done(bench.now)
+    bench.put(0, b"e", lane=lane)
+
+    left = [value for value in "abcd" if value not in done]
+    assert [run.first for run in runs if run.owner in [owners[value] for value in left]] == [
+        2 * number for number in range(len(left))
+    ]
+    assert bench.topic.loads()[0] == bench.accumulator.in_flight_bytes + sum(b.size for b in bench.queue(0).batches)
+    away = bench.queue(0).in_flight
+    assert away is not None
+    bench.complete(0, away)
+    assert [v for values in bench.send_all(1) for v in values] == [
+        v for value in left for v in (value.encode(), value.encode() * 2)
+    ] + [b"e"]
+    bench.assert_empty()
+
+
+def test_a_batch_of_which_all_is_told_gives_its_memory_to_who_waits() -> None:
+    bench = Bench(partitions=1, memory=8 * KIB)
+    owner = FakeOwner()
+    bench.append(0, b"a" * 6 * KIB, lane=KEPT, owner=owner)
+
+    def granted() -> None:
+        bench.put(0, b"next", lane=KEPT)
+
+    bench.pool.wait(6 * KIB, granted)
+    owner.done = True
+
+    bench.accumulator.drop_done(bench.now)
+
+    assert bench.send_all(1) == [[b"next"]]
+    bench.assert_empty()
+
+
 # Halves
 
 
 @pytest.mark.parametrize("codec", [compression.NONE, compression.ZSTD])
 def test_halves_take_the_place_of_what_was_refused(codec: int) -> None:
     bench = Bench(partitions=1)
-    lane = Lane(1, codec, False)
-    parts = [bench.append(0, value, lane=lane) for value in (b"a", b"b", b"c")]
+    lane = Lane(1, codec, movable=False)
+    runs = [bench.append(0, value, lane=lane) for value in (b"a", b"b", b"c")]
     bench.flush()
     refused = bench.drain_one(1)
     bench.put(0, b"d", lane=lane)
@@ -219,7 +268,7 @@ def test_halves_take_the_place_of_what_was_refused(codec: int) -> None:
 
     assert bench.topic.loads()[0] == sum(batch.size for batch in bench.queue(0).batches)
     assert bench.pool.used == 3
-    assert [part.first for part in parts] == [0, 0, 1]
+    assert [run.first for run in runs] == [0, 0, 1]
     assert bench.send_all(1) == [[b"a"], [b"b", b"c"], [b"d"]]
     bench.assert_empty()
 
@@ -250,12 +299,12 @@ def test_who_is_let_in_by_a_refused_batchs_memory_stands_behind_its_halves() -> 
 
 def test_a_batch_that_came_back_moves_as_it_is() -> None:
     bench = Bench()
-    part = bench.put(0, b"a")
+    run = bench.put(0, b"a")
     away = bench.drain_one(1)
 
     bench.accumulator.move(away, bench.queue(0), bench.queue(1), bench.now)
 
-    assert part.moved
+    assert run.moved
     assert (away.partition, bench.queue(0).in_flight, bench.accumulator.in_flight_bytes) == (1, None, 0)
     assert bench.topic.loads() == {1: away.size}
     assert (bench.send_all(1), bench.send_all(2)) == ([], [[b"a"]])
@@ -277,13 +326,13 @@ def test_a_batch_that_still_waits_moves_while_another_is_away() -> None:
     bench = Bench()
     bench.put(0, b"a", lane=KEPT)
     away = bench.drain_one(1)
-    part = bench.put(0, b"b")
+    run = bench.put(0, b"b")
     [waiting] = bench.queue(0).batches
 
     bench.accumulator.move(waiting, bench.queue(0), bench.queue(1), bench.now)
     bench.put(0, b"c")
 
-    assert part.moved
+    assert run.moved
     assert bench.topic.loads() == {0: away.size + waiting.size, 1: waiting.size}
     assert bench.accumulator.in_flight_bytes == away.size
     assert bench.send_all(2) == [[b"b"]]

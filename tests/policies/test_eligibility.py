@@ -46,35 +46,35 @@ def test_a_client_without_an_id_has_the_empty_one() -> None:
 def test_exclude_wins_over_include() -> None:
     rules = make(topics_include=("orders", "audit.*"), topics_exclude=("audit.raw*",))
 
-    assert rules.topic("orders", False) is None
-    assert rules.topic("audit.clean", False) is None
-    assert rules.topic("audit.raw", False) is Reason.TOPIC_EXCLUDED
-    assert rules.topic("payments", False) is Reason.TOPIC_EXCLUDED
+    assert rules.topic("orders", internal=False) is None
+    assert rules.topic("audit.clean", internal=False) is None
+    assert rules.topic("audit.raw", internal=False) is Reason.TOPIC_EXCLUDED
+    assert rules.topic("payments", internal=False) is Reason.TOPIC_EXCLUDED
 
 
 def test_nothing_included_means_nothing_is_touched() -> None:
-    assert make(topics_include=()).topic("orders", False) is Reason.TOPIC_EXCLUDED
+    assert make(topics_include=()).topic("orders", internal=False) is Reason.TOPIC_EXCLUDED
 
 
 def test_patterns_are_case_sensitive_and_cover_the_whole_name() -> None:
     rules = make(topics_include=("Orders.[a-c]?",))
 
-    assert rules.topic("Orders.b1", False) is None
+    assert rules.topic("Orders.b1", internal=False) is None
     for name in ["orders.b1", "Orders.d1", "Orders.b", "Orders.b12", "x.Orders.b1", "Orders.b1\n"]:
-        assert rules.topic(name, False) is Reason.TOPIC_EXCLUDED
+        assert rules.topic(name, internal=False) is Reason.TOPIC_EXCLUDED
 
 
 @pytest.mark.parametrize(
     "name", ["__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"]
 )
 def test_internal_topics_are_never_touched(name: str) -> None:
-    assert make(topics_include=("*", name)).topic(name, False) is Reason.INTERNAL_TOPIC
+    assert make(topics_include=("*", name)).topic(name, internal=False) is Reason.INTERNAL_TOPIC
 
 
 def test_a_topic_that_the_broker_calls_internal_is_never_touched() -> None:
     rules = make()
-    assert rules.topic("own-internal", True) is Reason.INTERNAL_TOPIC
-    assert rules.topic("own-internal", False) is None
+    assert rules.topic("own-internal", internal=True) is Reason.INTERNAL_TOPIC
+    assert rules.topic("own-internal", internal=False) is None
 
 
 # the memo
@@ -109,7 +109,7 @@ def test_patterns_mean_what_fnmatch_means(include: list[str], exclude: list[str]
     for name in names + names:
         included = any(fnmatch.fnmatchcase(name, pattern) for pattern in include)
         excluded = any(fnmatch.fnmatchcase(name, pattern) for pattern in exclude)
-        assert (rules.topic(name, False) is None) is (included and not excluded)
+        assert (rules.topic(name, internal=False) is None) is (included and not excluded)
 
 
 # batches

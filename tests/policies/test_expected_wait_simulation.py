@@ -31,7 +31,7 @@ def slow_until(seconds: float) -> Service:
     return lambda broker, size, now: SLOW if broker == 0 and now < seconds else FAST
 
 
-def milliseconds(runs: Iterable[Run], answered: bool = False) -> tuple[float, float]:
+def milliseconds(runs: Iterable[Run], *, answered: bool = False) -> tuple[float, float]:
     """Average and p99, to the acknowledgement, or to the answer in the order of the client's connection."""
     waits = [1000 * ((run.answered_at if answered else run.acknowledged_at) - run.at) for run in runs if run.at >= 2]
     return fmean(waits), quantiles(waits, n=100)[98]

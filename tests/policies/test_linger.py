@@ -8,11 +8,11 @@ from forebay_policies.accumulator import Accumulator, PartitionQueue
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.linger import ADAPTIVE, BUSY_S, Linger
 from forebay_policies.producer_batch import ProducerBatch
-from tests.policies.batches import MOVABLE, client_batch, part_of, sent
+from tests.policies.batches import MOVABLE, client_batch, run_of, sent
 
 
 @pytest.mark.parametrize(("linger_ms", "adaptive", "delay"), [(-1, True, 0.0), (0, False, 0.0), (5, False, 0.005)])
-def test_linger_ms(linger_ms: int, adaptive: bool, delay: float) -> None:
+def test_linger_ms(*, linger_ms: int, adaptive: bool, delay: float) -> None:
     linger = Linger(linger_ms)
 
     assert linger.adaptive is adaptive
@@ -50,7 +50,7 @@ class EventLoop:
             call = self._calls.pop(0)
             if isinstance(call, bytes):
                 batch = client_batch(call)
-                self.accumulator.append(self.queue, MOVABLE, part_of(batch), batch, 0.0)
+                self.accumulator.append(self.queue, MOVABLE, run_of(batch), batch, 0.0)
             else:
                 self.accumulator.flush(self.queue, *call, 0.0)
             self.drain()
@@ -83,7 +83,7 @@ def test_adaptive_a_batch_that_left_full_leaves_an_orphan_that_does_not_cut_the_
         call = loop._calls.pop(0)
         assert isinstance(call, bytes)
         batch = client_batch(call)
-        loop.accumulator.append(loop.queue, MOVABLE, part_of(batch), batch, 0.0)
+        loop.accumulator.append(loop.queue, MOVABLE, run_of(batch), batch, 0.0)
         loop.drain()
     orphan, flush = loop._calls
     assert loop.left == [[full]]

@@ -25,7 +25,7 @@ def topic(name: str, *leaders: int, epoch: int = 0, topic_id: bytes = NO_TOPIC_I
     partitions = tuple(
         Partition(NONE, index, leader, epoch, (leader,), (leader,)) for index, leader in enumerate(leaders)
     )
-    return Topic(error, name, topic_id, False, partitions)
+    return Topic(error, name, topic_id, is_internal=False, partitions=partitions)
 
 
 def told(*topics: Topic, nodes: tuple[int, ...] = (0, 1), controller: int = 0) -> Metadata:

@@ -74,7 +74,7 @@ def test_hooks_reach_both() -> None:
 
 
 @pytest.mark.parametrize("foreign_changes", [False, True])
-def test_only_the_one_that_decided_may_have_the_question_put_again(foreign_changes: bool) -> None:
+def test_only_the_one_that_decided_may_have_the_question_put_again(*, foreign_changes: bool) -> None:
     topic = FakeTopic(3)
     foreign, default = Says(0, NO_OPINION, 0, changes=foreign_changes), Says(1, changes=not foreign_changes)
     partitioner = WithDefault(foreign, default, lambda message: None)

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from forebay_codecs import compression
 from forebay_codecs.record_batch import ClientBatch
 from forebay_policies.buffer_pool import BufferPool
-from forebay_policies.producer_batch import Lane, Part, ProducerBatch
+from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 from tests.policies.batches import (
     FakeOwner,
     batch_bytes,
     client_batch,
     encoded,
-    part_of,
     read_sent,
+    run_of,
     sent,
     sized,
     split_off,
@@ -33,14 +33,14 @@ def make(
     max_size: int = 256 * KIB,
 ) -> ProducerBatch:
     pool = pool or BufferPool(1024 * KIB, 4 * KIB, 16 * KIB)
-    return ProducerBatch(7, Lane(1, codec, True), 3, pool, ready_size, max_size, 5.0)
+    return ProducerBatch(7, Lane(1, codec, movable=True), 3, pool, ready_size, max_size, 5.0)
 
 
-def add(batch: ProducerBatch, came: ClientBatch, owner: FakeOwner | None = None) -> Part:
+def add(batch: ProducerBatch, came: ClientBatch, owner: FakeOwner | None = None) -> RecordRun:
     assert batch.has_room(came)
-    part = part_of(came, owner)
-    batch.append(part, came)
-    return part
+    run = run_of(came, owner)
+    batch.append(run, came)
+    return run
 
 
 # Alone: as it came
@@ -74,7 +74,7 @@ def test_alone_it_takes_as_much_memory_as_it_came_with(codec: int) -> None:
 def test_whatever_its_size_a_first_batch_is_taken_and_one_at_the_cap_is_closed() -> None:
     large, full, small = make(), make(), make()
     for batch, size in ((large, 300 * KIB), (full, 256 * KIB), (small, 256 * KIB - 1)):
-        batch.append(part_of(sized(size)), sized(size))
+        batch.append(run_of(sized(size)), sized(size))
 
     assert (large.closed, full.closed, small.closed) == (True, True, False)
     assert large.as_it_came
@@ -96,11 +96,11 @@ def test_a_part_split_off_is_written_anew_and_compressed(codec: int) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("first_split_off", [False, True])
-def test_a_second_part_makes_one_batch_of_both_in_the_lanes_codec(codec: int, first_split_off: bool) -> None:
+def test_a_second_part_makes_one_batch_of_both_in_the_lanes_codec(codec: int, *, first_split_off: bool) -> None:
     batch = make(codec)
     first = client_batch(b"a", b"b" * 5000, codec=codec, timestamps=[1000, 990], key=b"k")
     second = client_batch(b"c" * 3000, b"d", codec=codec, timestamps=[400, 70_000], headers=[("h", b"1")])
-    parts = [add(batch, split_off(first) if first_split_off else first), add(batch, second)]
+    runs = [add(batch, split_off(first) if first_split_off else first), add(batch, second)]
 
     found = sent(batch)
     assert not batch.as_it_came
@@ -110,7 +110,7 @@ def test_a_second_part_makes_one_batch_of_both_in_the_lanes_codec(codec: int, fi
     assert [record.key for record in found.records] == [b"k", b"k", None, None]
     assert [record.headers for record in found.records] == [[], [], [("h", b"1")], [("h", b"1")]]
     assert (found.base_timestamp, found.max_timestamp) == (1000, 70_000)
-    assert [part.first for part in parts] == [0, 2]
+    assert [run.first for run in runs] == [0, 2]
     assert batch.record_count == 4
 
 
@@ -125,7 +125,7 @@ def test_the_first_part_stands_unchanged_in_the_merged_batch() -> None:
     assert records[len(first.section) :] != second.section, "the second is renumbered"
 
 
-def test_the_greatest_timestamp_may_be_the_first_parts() -> None:
+def test_the_greatest_timestamp_may_be_the_first_runs() -> None:
     batch = make()
     add(batch, client_batch(b"a", timestamps=[9000]))
     add(batch, client_batch(b"b", timestamps=[8000]))
@@ -288,7 +288,7 @@ def test_no_room_for_records_of_another_age_of_the_world() -> None:
 
 
 @pytest.mark.parametrize(("size", "ready"), [(16 * KIB - 1, False), (16 * KIB, True)])
-def test_ready_at_batch_size_to_the_byte(size: int, ready: bool) -> None:
+def test_ready_at_batch_size_to_the_byte(size: int, *, ready: bool) -> None:
     batch = make()
     add(batch, sized(size))
 
@@ -331,43 +331,43 @@ def test_halves_hold_each_part_whole_and_in_order(codec: int) -> None:
     times = [[9000, 50], [7000], [100, 8000, 3]]
     for values, stamps in zip(contents, times, strict=True):
         add(batch, client_batch(*values, codec=codec, timestamps=stamps))
-    parts = list(batch.parts)
+    runs = list(batch.runs)
     whole = sent(batch)
 
     first, second = batch.halves((8, 9), 6.0)
 
     assert (first.number, second.number) == (8, 9)
-    assert first.parts + second.parts == parts
-    assert first.parts
-    assert second.parts
+    assert first.runs + second.runs == runs
+    assert first.runs
+    assert second.runs
     assert [record[1:] for half in (first, second) for record in sent(half).records] == [
         record[1:] for record in whole.records
     ]
     for half in (first, second):
         assert (half.lane, half.partition, half.closed, half.ready) == (batch.lane, 3, True, True)
-        assert half.record_count == sum(part.record_count for part in half.parts)
+        assert half.record_count == sum(run.record_count for run in half.runs)
         found = sent(half).values
-        for part in half.parts:
-            assert found[part.first : part.first + part.record_count] == contents[parts.index(part)]
+        for run in half.runs:
+            assert found[run.first : run.first + run.record_count] == contents[runs.index(run)]
     batch.release()
     assert sent(first).codec == codec, "the halves hold memory of their own"
     assert pool.used == len(first.chunks) + len(second.chunks)
 
 
-def test_halves_of_halves_end_at_single_parts() -> None:
+def test_halves_of_halves_end_at_single_runs() -> None:
     batch = make()
     for value in (b"a", b"b", b"c", b"d", b"e"):
         add(batch, client_batch(value))
     todo, singles = [batch], []
     while todo:
         piece = todo.pop(0)
-        if len(piece.parts) == 1:
+        if len(piece.runs) == 1:
             singles.append(piece)
         else:
             todo = [*piece.halves((0, 0), 0.0), *todo]
 
     assert [sent(single).values for single in singles] == [[b"a"], [b"b"], [b"c"], [b"d"], [b"e"]]
-    assert [single.parts[0].first for single in singles] == [0] * 5
+    assert [single.runs[0].first for single in singles] == [0] * 5
 
 
 def test_a_broker_reads_a_batch_that_fills_its_last_chunk_exactly() -> None:

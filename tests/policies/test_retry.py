@@ -29,23 +29,23 @@ REFUSED_WHOLE = [
 EVERY_CODE = range(-1, 135)
 
 
-@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("runs", [1, 2])
 @pytest.mark.parametrize("base_offset", [NOT_APPENDED, 0, 7])
-def test_no_error_is_an_acknowledgement_even_without_an_offset(base_offset: int, parts: int) -> None:
-    assert judge(codes.NONE, base_offset, parts) is Verdict.ACKNOWLEDGED
+def test_no_error_is_an_acknowledgement_even_without_an_offset(base_offset: int, runs: int) -> None:
+    assert judge(codes.NONE, base_offset, runs) is Verdict.ACKNOWLEDGED
 
 
-@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("runs", [1, 2])
 @pytest.mark.parametrize("code", NOT_LEADER)
-def test_what_the_wrong_broker_refused_is_retried(code: int, parts: int) -> None:
-    assert judge(code, NOT_APPENDED, parts) is Verdict.RETRY
+def test_what_the_wrong_broker_refused_is_retried(code: int, runs: int) -> None:
+    assert judge(code, NOT_APPENDED, runs) is Verdict.RETRY
 
 
-@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("runs", [1, 2])
 @pytest.mark.parametrize("base_offset", [0, 7])
-def test_an_error_with_an_offset_may_have_been_appended(base_offset: int, parts: int) -> None:
+def test_an_error_with_an_offset_may_have_been_appended(base_offset: int, runs: int) -> None:
     """With acks=all a leader that loses its office while it waits for followers has appended: no second copy."""
-    verdicts = {code: judge(code, base_offset, parts) for code in EVERY_CODE if code != codes.NONE}
+    verdicts = {code: judge(code, base_offset, runs) for code in EVERY_CODE if code != codes.NONE}
 
     assert {verdicts.pop(code) for code in NOT_LEADER} == {Verdict.UNKNOWN}
     assert set(verdicts.values()) == {Verdict.ANSWER}
@@ -57,14 +57,14 @@ def test_a_merged_batch_that_was_refused_as_a_whole_is_tried_in_halves(code: int
     assert judge(code, NOT_APPENDED, 1) is Verdict.ANSWER
 
 
-@pytest.mark.parametrize("parts", [1, 2])
-def test_everything_else_is_the_clients_to_know(parts: int) -> None:
+@pytest.mark.parametrize("runs", [1, 2])
+def test_everything_else_is_the_clients_to_know(runs: int) -> None:
     """REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND above all: they may have been appended."""
     known = {codes.NONE, *NOT_LEADER, *REFUSED_WHOLE}
     others = [code for code in EVERY_CODE if code not in known]
 
     assert {codes.REQUEST_TIMED_OUT, codes.NOT_ENOUGH_REPLICAS, codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND} <= set(others)
-    assert {judge(code, NOT_APPENDED, parts) for code in others} == {Verdict.ANSWER}
+    assert {judge(code, NOT_APPENDED, runs) for code in others} == {Verdict.ANSWER}
 
 
 class Middle:

@@ -7,7 +7,7 @@ from forebay_policies.partitioner import Partitioner
 from tests.policies.fakes import FakeTopic, Scripted, asked
 
 
-def placed(partitioner: Partitioner, topic: FakeTopic, opens_batch: bool) -> int:
+def placed(partitioner: Partitioner, topic: FakeTopic, *, opens_batch: bool) -> int:
     """Place a run as the contract of partitioner.py says."""
     partition = partitioner.partition(topic, 1, 0.0)
     if opens_batch and partitioner.on_new_batch(topic, partition):
@@ -21,7 +21,7 @@ def test_sticky_stays_until_a_batch_opens_then_takes_another() -> None:
     opens = [True, False, False, True, False, True]
 
     # Draws: 1 of 0 1 2; 0 of the others 0 2; 1 of 1 2 is 2; 1 of 0 1 is 1.
-    assert [placed(partitioner, topic, opening) for opening in opens] == [0, 0, 0, 2, 2, 1]
+    assert [placed(partitioner, topic, opens_batch=opening) for opening in opens] == [0, 0, 0, 2, 2, 1]
 
 
 def test_sticky_ignores_batches_of_other_partitions() -> None:
@@ -49,7 +49,7 @@ def test_sticky_with_one_available_partition_stays() -> None:
     partitioner = StickyPartitioner(Scripted([0]))
     topic = FakeTopic(3, available=(1,))
 
-    assert [placed(partitioner, topic, True) for _ in range(3)] == [1, 1, 1]
+    assert [placed(partitioner, topic, opens_batch=True) for _ in range(3)] == [1, 1, 1]
 
 
 def test_sticky_does_not_count_bytes() -> None:
@@ -80,4 +80,4 @@ def test_round_robin_is_not_moved_by_new_batches() -> None:
     """Kafka's own skips a partition with every new batch, because it is asked twice."""
     topic = FakeTopic(4)
     partitioner = RoundRobinPartitioner(Scripted([0]))
-    assert [placed(partitioner, topic, True) for _ in range(5)] == [0, 1, 2, 3, 0]
+    assert [placed(partitioner, topic, opens_batch=True) for _ in range(5)] == [0, 1, 2, 3, 0]

@@ -14,7 +14,7 @@ from forebay_proxy import app as app_module
 from forebay_proxy.app import App
 from forebay_proxy.clients.opaque_connection import MAX_HELD
 from forebay_proxy.errors import StartError
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.dispatcher import Dispatcher
 from forebay_proxy.produce.sender import Sender
 from tests.kit.app import Running, running, settings
@@ -152,7 +152,7 @@ class TestListeners:
 
 
 async def _start_on(cluster: FakeCluster, port: int) -> None:
-    await App(settings(cluster.bootstrap, port), Stats()).start()
+    await App(settings(cluster.bootstrap, port), MetricRegistry()).start()
 
 
 async def _first_answer(cluster: FakeCluster) -> bool:

@@ -97,7 +97,7 @@ class TestRateLimited:
     def test_a_flood_of_one_kind_is_cut_short_and_counted(self) -> None:
         out, clock = io.StringIO(), Clock()
         configure("info", "json", out)
-        log = RateLimited(get_logger(), most=2, window=10, clock=clock)
+        log = RateLimited(get_logger(), max_events=2, window_s=10, clock=clock)
         for client in range(5):
             log.warning("connection lost", client=client)
         log.warning("another kind")
@@ -111,7 +111,7 @@ class TestRateLimited:
     def test_within_the_limit_nothing_is_added(self) -> None:
         out, clock = io.StringIO(), Clock()
         configure("info", "json", out)
-        log = RateLimited(get_logger(), most=2, window=10, clock=clock)
+        log = RateLimited(get_logger(), max_events=2, window_s=10, clock=clock)
         log.info("a")
         clock.now += 10
         log.error("a")
@@ -121,7 +121,7 @@ class TestRateLimited:
     def test_flush_tells_of_windows_that_are_over_only(self) -> None:
         out, clock = io.StringIO(), Clock()
         configure("info", "json", out)
-        log = RateLimited(get_logger(), most=1, window=10, clock=clock)
+        log = RateLimited(get_logger(), max_events=1, window_s=10, clock=clock)
         for _ in range(4):
             log.info("a")
         log.flush()

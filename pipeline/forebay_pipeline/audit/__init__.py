@@ -1,1 +1,1 @@
-"""The job `audit`: is everything that was acknowledged in the topics?"""
+"""The job `audit`: is every acknowledged record in its topic?"""

@@ -1,13 +1,13 @@
-"""Are the records where the ledger says they are, as it says, and in order?
+"""Checks that records are where the ledger says, unaltered and in order.
 
-In: parts of the ledger, the ranges, and the topics' records in them. Out: claims, what stands at each claimed offset,
-a verdict on each claim, and findings as DataFrames with the columns of FINDING_COLUMNS. Nothing is raised.
+In: the ledger's parts (ledger.parts), the ranges (RANGE_COLUMNS), the topics' records in them (RECORD_COLUMNS). Out:
+claims, what is at each claimed offset, a verdict on each claim, and findings as DataFrames with FINDING_COLUMNS.
 
-The join: each claim is opened to its single offsets, which join the records by place and offset. That is linear in
-both, whatever the sizes of the claims, and one hot partition is spread over all tasks, since the offset is in the key.
-A join by ranges would compare each record of a partition with each of its claims.
+The join: each claim is exploded into its offsets, which join the records by place and offset. That is linear in both,
+whatever the sizes of the claims, and spreads one hot partition over all tasks, because the offset is part of the key. A
+range join would compare each record of a partition with each of its claims.
 
-Sizes: a record is 28 bytes from here on (place, offset, CRC, part), its key and value go no further.
+Sizes: from here on a record is 28 bytes (place, offset, CRC, part); its key and value go no further.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NULL: Final = "FFFFFFFF"
 
 
 def record_crc() -> Column:
-    """Of `key` and `value`, as journal_rows.LedgerPart says."""
+    """The CRC-32 of a record's `key` and `value`, as journal_rows.LedgerPart defines it."""
     return F.crc32(F.concat(*(piece for name in ("key", "value") for piece in _framed(F.col(name)))))
 
 
@@ -36,13 +36,13 @@ def _framed(field: Column) -> tuple[Column, Column]:
 
 
 def part_crc(records: Column) -> Column:
-    """Of an array of structs (offset, crc) of its records, in any order."""
+    """A part's CRC-32, as journal_rows.LedgerPart defines it, from an array of structs (offset, crc) in any order."""
     in_order = F.transform(F.sort_array(records), lambda record: F.lpad(F.hex(record["crc"]), 8, "0"))
     return F.crc32(F.unhex(F.array_join(in_order, "")))
 
 
 def content(records: DataFrame, ranges: DataFrame) -> DataFrame:
-    """The records of the ranges as place, offset and crc."""
+    """The records within the ranges: place, offset, crc."""
     inside = records.join(F.broadcast(ranges), ["topic", "partition"]).where(
         (F.col("offset") >= F.col("read_first")) & (F.col("offset") < F.col("read_end"))
     )
@@ -50,9 +50,10 @@ def content(records: DataFrame, ranges: DataFrame) -> DataFrame:
 
 
 def claims(parts: DataFrame, ranges: DataFrame) -> DataFrame:
-    """Parts that were acknowledged, and how much of each can be in its topic still: [inside_first, inside_end).
+    """The acknowledged parts with their ranges' columns, and how many of their records can still be in the topic.
 
-    Of 100 … 109, where the topic has 103 … 107: 3 expired, 2 are cut off, 103 … 107 are inside.
+    Columns added: `expired` and `cut`, records before the start and after the end of the log; [inside_first,
+    inside_end), the offsets in between. Of 100 … 109 in a log of 103 … 107: 3 expired, 2 cut, 103 … 107 inside.
     """
     base, end, records, gone = F.col("base_offset"), F.col("end_offset"), F.col("records"), F.col("gone")
 
@@ -71,20 +72,26 @@ def claims(parts: DataFrame, ranges: DataFrame) -> DataFrame:
 
 
 def match(content: DataFrame, claims: DataFrame) -> DataFrame:
-    """Each offset that is claimed or has a record: place, offset, its record's crc (null: it has none), `claimed`
-    (null: by nobody), and `part`, where the claim is to be checked."""
+    """A row for each claim of an offset, and for each unclaimed record.
+
+    Columns: place, offset, crc (null without a record), claimed (true, or null for an unclaimed record), and part (null
+    unless the claim is to be checked).
+    """
     offsets = F.sequence(F.col("inside_first"), F.col("inside_end") - 1)
     claimed = claims.where("inside_first < inside_end").select(
         "place",
         F.explode(offsets).alias("offset"),
         F.when(F.col("checked"), F.col("part")).alias("part"),
-        F.lit(True).alias("claimed"),
+        F.expr("true").alias("claimed"),
     )
     return content.join(claimed, ["place", "offset"], "full_outer")
 
 
 def verdicts(claims: DataFrame, matched: DataFrame) -> DataFrame:
-    """The claims to be checked, and how many of their records are what: see audit_result.Counts."""
+    """The claims to be checked, each with its number of records that are present, missing and so on.
+
+    The columns are named as in result.Counts, but for `compacted_away`: `compacted` is the topic's policy.
+    """
     absent = F.when(F.col("crc").isNull(), F.col("offset"))
     seen = (
         matched.where(F.col("part").isNotNull())
@@ -114,6 +121,7 @@ def verdicts(claims: DataFrame, matched: DataFrame) -> DataFrame:
 
 
 def missing(judged: DataFrame) -> DataFrame:
+    """Findings: claims with records that are not in their topic, though it should still have them."""
     cut, end = F.col("cut") > 0, F.col("end_offset")
     absent_inside = ~F.col("compacted")
     return as_findings(
@@ -121,16 +129,18 @@ def missing(judged: DataFrame) -> DataFrame:
         first=F.least(F.when(absent_inside, F.col("first_absent")), F.when(cut, end - F.col("cut"))),
         last=F.when(cut, end - 1).otherwise(F.col("last_absent")),
         records=F.col("missing"),
-        note=F.when(cut, F.concat(F.lit("the log ends at "), F.col("latest"))).otherwise("the log goes on after it"),
+        note=F.when(cut, F.concat(F.lit("the log ends at "), F.col("latest"))).otherwise("later offsets exist"),
     )
 
 
 def topic_gone(judged: DataFrame) -> DataFrame:
-    return _whole(judged.where("topic_gone > 0"), "the topic does not exist any more")
+    """Findings: claims in topics that no longer exist."""
+    return _whole(judged.where("topic_gone > 0"), "the topic no longer exists")
 
 
 def altered(judged: DataFrame) -> DataFrame:
-    return _whole(judged.where("altered > 0"), "its keys or values are not those that were received")
+    """Findings: claims whose records are all present, but not with the content that was received."""
+    return _whole(judged.where("altered > 0"), "keys, values or their order differ from what was received")
 
 
 def _whole(judged: DataFrame, note: str) -> DataFrame:
@@ -138,7 +148,7 @@ def _whole(judged: DataFrame, note: str) -> DataFrame:
 
 
 def overlapping(claims: DataFrame) -> DataFrame:
-    """Claims that begin before an earlier one ends, where one of the two is to be checked."""
+    """Findings: claims that begin before an earlier one ends, if one of the two is to be checked."""
     before = Window.partitionBy("place").orderBy("base_offset", "part").rowsBetween(Window.unboundedPreceding, -1)
     base, end, reached, checked = F.col("base_offset"), F.col("end_offset"), F.col("reached"), F.col("checked")
     twice = claims.withColumns(
@@ -148,14 +158,14 @@ def overlapping(claims: DataFrame) -> DataFrame:
         }
     ).where((checked & (base < reached)) | (base < F.col("reached_checked")))
     last = F.least(end, reached) - 1
-    return as_findings(twice, base, last, last - base + 1, F.lit("told for an earlier part, too"))
+    return as_findings(twice, base, last, last - base + 1, F.lit("also claimed by an earlier part"))
 
 
 def out_of_order(parts: DataFrame) -> DataFrame:
-    """Parts that were kept in the client's partition, but stand before what its connection had sent earlier.
+    """Findings: parts that stayed in the client's partition, but precede what their connection had sent earlier.
 
-    Requests 1, 2, 3 at offsets 10, 30, 20: the third. Order is that of requests on a connection, as the client sent
-    them; what was answered with an error and sent again is a later request.
+    Requests 1, 2, 3 at offsets 10, 30, 20: the third. The order is that of requests on a connection; a retry of a
+    request that failed is a later request.
     """
     kept = parts.where(
         (F.col("fate") == ACKNOWLEDGED)
@@ -171,11 +181,12 @@ def out_of_order(parts: DataFrame) -> DataFrame:
     behind = kept.withColumn("highest", F.max("base_offset").over(earlier)).where(
         F.col("checked") & (F.col("base_offset") < F.col("highest"))
     )
-    note = F.concat(F.lit("sent after what stands at "), F.col("highest"))
+    note = F.concat(F.lit("sent after the records at "), F.col("highest"))
     return as_findings(behind, F.col("base_offset"), F.col("end_offset") - 1, F.col("records"), note)
 
 
 def as_findings(found: DataFrame, first: Column, last: Column, records: Column, note: Column) -> DataFrame:
+    """FINDING_COLUMNS of each row: offsets `first` to `last`, both inclusive, and of how many records."""
     return found.withColumns({"first_offset": first, "last_offset": last, "of_records": records, "note": note}).select(
         *(F.col("of_records").alias(name) if name == "records" else F.col(name) for name in FINDING_COLUMNS)
     )

@@ -1,8 +1,8 @@
-"""Job `audit`: is everything that was acknowledged in the topics, once, unchanged and in order?
+"""Job `audit`: is every acknowledged record in its topic, once, unchanged and in order?
 
-In: the journal with its ledger (`journal.ledger`), and the topics, read from the brokers directly. Out: tables;
-`--output` with the same as JSON (audit_result.AuditResult); `--state`, with which the next audit looks only at what
-is new. Exit codes: 0 clean, 1 findings, 2 it could not run.
+In: the journal with its ledger (`journal.ledger`), and the topics, read directly from the brokers. Out: tables; with
+`--output` the same as JSON (result.AuditResult); with `--state` a file that lets the next audit look only at new rows.
+Exit codes: 0 clean, 1 findings, 2 it could not run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from forebay_pipeline.audit.state import read_state, write_state
 from forebay_pipeline.audit.text import as_text
 from forebay_pipeline.audit.topics import KafkaTopics
 from forebay_pipeline.jobs.options import OpenSpark, checked_span, job, journal_options, session_options, span_options
-from forebay_pipeline.jobs.output_file import write
+from forebay_pipeline.jobs.output_file import output_option, write
 from forebay_pipeline.jobs.text_table import terminal_width
 from forebay_pipeline.journal.source import JournalPlace, Span, read_rows
 
@@ -27,12 +27,14 @@ from forebay_pipeline.journal.source import JournalPlace, Span, read_rows
 @click.command()
 @journal_options
 @span_options
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this one; several times. Else all.")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC", help="Audit only this topic; may be repeated. Default: all."
+)
 @click.option(
     "--state",
     "state_path",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where the last audit came to, and where this one will; --from and --to win over it.",
+    help="File that records how far audits have come; --from and --to override it.",
 )
 @click.option(
     "--settle",
@@ -40,9 +42,9 @@ from forebay_pipeline.journal.source import JournalPlace, Span, read_rows
     default=600,
     show_default=True,
     metavar="SECONDS",
-    help="With --state, younger rows are left to the next audit: at least twice the proxy's journal.roll.ms.",
+    help="With --state, leave younger rows to the next audit. At least twice the proxy's journal.roll.ms.",
 )
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="The result as JSON, to this file.")
+@output_option
 @session_options
 @job
 def command(
@@ -54,9 +56,12 @@ def command(
     output: Path | None,
     spark: OpenSpark,
 ) -> int:
-    """Whether all that was acknowledged is in the topics: once, unchanged and in order."""
+    """Check that no acknowledged record was lost.
+
+    Each must be in its topic once, unchanged and in order. Exit codes: 0 clean, 1 findings, 2 it could not run.
+    """
     if place.bootstrap_servers is None:
-        raise click.UsageError("--bootstrap-servers says where the topics are")
+        raise click.UsageError("audit requires --bootstrap-servers: it reads the topics themselves")
     if state_path is not None and span.last is None:
         span = checked_span(span.first, int((time.time() - settle) * 1_000_000))
     state = read_state(state_path, list(topics)) if state_path is not None else None

@@ -1,16 +1,17 @@
-"""Which records that nobody claims are copies of what a client sent?
+"""Finds copies of what clients sent among the records that no part claims.
 
-In: what stands at each offset (audit_claims.match), parts of the ledger, the ranges. Out: runs of unclaimed records
-that are, one after the other, those of a part of the same topic, and what that means. Nothing is raised.
+In: what is at each offset (claims.match), the ledger's parts, the ranges. Out: runs of unclaimed records whose content
+is that of a part of the same topic, and what that means.
 
-Plan: the content of a part is known by the CRC of its first record, its length and its CRC. An unclaimed record whose
-CRC is a first one is where a copy may begin. They are looked through in the order of offsets, partition by partition,
-and compared with the parts that begin so. A record belongs to one copy; where several fit, the choice is that which
-explains the most records.
+Plan: a part's content is identified by the CRC of its first record, its number of records and its CRC. An unclaimed
+record with the CRC of a first record may begin a copy. Each partition's unclaimed records are scanned in the order of
+their offsets and compared with the parts that begin so. A record belongs to one copy at most; of several ways to assign
+them, the one that explains the most records is chosen.
 
-What it means depends on what became of the part. If it was acknowledged elsewhere, it is there twice. If it was only
-ever answered with an error, it is there although the client was told that it may not be: `unconfirmed`. Unless each of
-its records stands at a claimed offset, too: then the client sent them again, in other batches.
+What a copy means depends on what became of the part. If it was acknowledged elsewhere, its records are there twice. If
+it was only ever answered with an error, they are there although the client could not know: `unconfirmed`. Unless each
+of its records is at a claimed offset as well: then the client sent them again in other batches, and they are there
+twice.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from forebay_pipeline.audit.claims import as_findings
 from forebay_pipeline.audit.ledger import ACKNOWLEDGED, UNACKNOWLEDGED
 
-MOST_VARIANTS: Final = 16
-"""Parts that begin with the same record and are compared with it, the longest ones. There are more only where clients
-send the same record again and again; nobody can tell then which is a copy."""
+MAX_VARIANTS: Final = 16
+"""Parts that begin with the same record and are compared; the longest ones. There are more only if clients send the
+same record again and again, and then nobody can tell which one is a copy."""
 
-MOST_OVERLAPPING: Final = 10_000
-"""Copies among which is chosen at once; there are more only of such records, too."""
+MAX_OVERLAPPING: Final = 10_000
+"""Overlapping copies among which `choose` chooses at once; there are more only of such records, too."""
 
 RETRIED: Final = "retried by the client"
 UNEXPLAINED: Final = "unexplained"
@@ -43,19 +44,19 @@ _ORIGIN: Final = ("time_us", "process", "connection", "number", "client_id", "pa
 
 
 def unclaimed(matched: DataFrame, ranges: DataFrame) -> DataFrame:
-    """Topic, place, offset and crc of records that nobody claims; `fresh`: no earlier audit has seen them."""
+    """The records that no part claims: topic, place, offset, crc, and `fresh`, whether no earlier audit has seen it."""
     placed = matched.where(F.col("claimed").isNull()).join(F.broadcast(ranges), "place")
     return placed.select("topic", "place", "offset", "crc", (F.col("offset") >= F.col("settled")).alias("fresh"))
 
 
 def find(unclaimed: DataFrame, parts: DataFrame) -> DataFrame:
-    """Copies of parts: place, offset, and the content's topic, records and crc."""
+    """The copies: place, the offset of the first record, and the content's topic, records and crc."""
     variant = F.struct("records", F.col("crc").alias("whole"), (F.col("unacknowledged") > 0).alias("refused"))
     beginnings = (
         _contents(parts)
         .groupBy("topic", F.col("first_crc").alias("crc"))
-        .agg(F.sort_array(F.collect_list(variant), False).alias("variants"))
-        .withColumn("variants", F.slice("variants", 1, MOST_VARIANTS))
+        .agg(F.sort_array(F.collect_list(variant), asc=False).alias("variants"))
+        .withColumn("variants", F.slice("variants", 1, MAX_VARIANTS))
     )
     in_order = (
         unclaimed.join(beginnings, ["topic", "crc"], "left")
@@ -67,7 +68,12 @@ def find(unclaimed: DataFrame, parts: DataFrame) -> DataFrame:
 
 
 def judge(found: DataFrame, parts: DataFrame, matched: DataFrame, ranges: DataFrame) -> DataFrame:
-    """What copies mean: `duplicated`, else they are unconfirmed, `fresh_records`, `told`; and whose they are."""
+    """The copies, and what they mean.
+
+    Columns: topic, partition, offset, records; `duplicated`, or else unconfirmed; `fresh_records`, how many no earlier
+    audit has seen; `told`, the note for people; and the request that first sent the content (time_us, process,
+    connection, number, client_id).
+    """
     places = F.broadcast(ranges.select("place", F.col("partition").alias("found_in"), "settled"))
     fresh = F.col("offset") >= F.col("settled")
     known = found.join(places, "place").join(_contents(parts), _CONTENT).where(fresh | F.col("checked"))
@@ -94,13 +100,13 @@ def judge(found: DataFrame, parts: DataFrame, matched: DataFrame, ranges: DataFr
 
 
 def duplicated(judged: DataFrame) -> DataFrame:
-    """As findings."""
+    """Findings: the copies that are duplicates."""
     first, records = F.col("offset"), F.col("records")
     return as_findings(judged.where("duplicated"), first, first + records - 1, records, F.col("told"))
 
 
 def _contents(parts: DataFrame) -> DataFrame:
-    """Each content that was sent to a topic, once: how often it was acknowledged or not, and by whom it was first."""
+    """Each content that was sent to a topic, once: how often it was acknowledged and refused, and who sent it first."""
     acknowledged, unacknowledged = F.col("fate") == ACKNOWLEDGED, F.col("fate") == UNACKNOWLEDGED
     known = parts.where(F.col("crc").isNotNull() & (F.col("records") > 0) & (acknowledged | unacknowledged))
     return known.groupBy(*_CONTENT).agg(
@@ -113,7 +119,7 @@ def _contents(parts: DataFrame) -> DataFrame:
 
 
 def _sent_again(copies: DataFrame, matched: DataFrame, ranges: DataFrame) -> DataFrame:
-    """How many records of each copy (place, offset) stand at claimed offsets of their topic, too: `again`."""
+    """How many records of each copy (place, offset) are at claimed offsets of their topic as well: `again`."""
     ends = F.col("offset") + F.col("records") - 1
     opened = copies.select(
         "topic", "place", F.col("offset").alias("begin"), F.explode(F.sequence(F.col("offset"), ends)).alias("offset")
@@ -132,26 +138,29 @@ def _sent_again(copies: DataFrame, matched: DataFrame, ranges: DataFrame) -> Dat
 # --- the search, in Python ---------------------------------------------------------------------------------------
 
 Variants = Sequence[tuple[int, int, bool]]
-"""Records and crc of the parts that begin with one record, the longest first, and whether one was refused."""
+"""(records, crc, refused) of the parts that begin with one record, the longest first."""
 
 
 class Copy(NamedTuple):
+    """Consecutive unclaimed records with the content of a part."""
+
     offset: int
     records: int
     crc: int
     refused: bool = False
-    """A client was answered with an error when it sent this."""
+    """A client that sent this content received an error."""
 
     @property
     def end(self) -> int:
+        """The offset after its last record."""
         return self.offset + self.records
 
 
 class Run:
-    """Records at consecutive offsets. Copies are told as soon as nothing that follows can change them.
+    """Finds copies among records at consecutive offsets, and reports each as soon as no later record can change it.
 
-    What is held are the CRCs from the first undecided beginning on, so at most as many as the longest part has, and
-    copies that overlap one another.
+    Memory: the CRCs from the first undecided beginning on, at most as many as the longest part has records; and copies
+    that overlap one another, at most MAX_OVERLAPPING and those of one beginning.
     """
 
     def __init__(self, place: int, offset: int) -> None:
@@ -161,11 +170,12 @@ class Run:
         self._beginnings: deque[tuple[int, Variants]] = deque()
         self._overlapping: list[Copy] = []
         self._reached = offset
-        """Where they end."""
+        """Where the overlapping copies end."""
         self._free = offset
-        """Records before it belong to a copy that was told."""
+        """Records before this offset belong to a copy that was reported."""
 
     def add(self, crc: int, variants: Variants | None) -> list[Copy]:
+        """Take the record at the next offset, and the parts that begin with it; the copies decided now."""
         if variants:
             self._beginnings.append((self.next, variants))
         if self._beginnings:
@@ -174,10 +184,10 @@ class Run:
         return self._decided(whole=False) if self._beginnings else []
 
     def close(self) -> list[Copy]:
-        """No more records follow."""
+        """End the run; the remaining copies."""
         return self._decided(whole=True) + self._told()
 
-    def _decided(self, whole: bool) -> list[Copy]:
+    def _decided(self, *, whole: bool) -> list[Copy]:
         told: list[Copy] = []
         while self._beginnings:
             begin, variants = self._beginnings[0]
@@ -185,7 +195,7 @@ class Run:
             if not whole and self.next - begin < longest:
                 break
             self._beginnings.popleft()
-            if begin >= self._reached or len(self._overlapping) >= MOST_OVERLAPPING:
+            if begin >= self._reached or len(self._overlapping) >= MAX_OVERLAPPING:
                 told += self._told()
             for copy in self._copies(begin, variants) if begin >= self._free else ():
                 self._overlapping.append(copy)
@@ -200,17 +210,17 @@ class Run:
                 yield Copy(begin, records, crc, refused)
 
     def _told(self) -> list[Copy]:
-        told, self._overlapping = most_records(self._overlapping), []
+        told, self._overlapping = choose(self._overlapping), []
         if told:
             self._free = told[-1].end
         return told
 
 
-def most_records(copies: Sequence[Copy]) -> list[Copy]:
-    """Those that together have the most records and do not overlap; of refused parts, where there is a choice.
+def choose(copies: Sequence[Copy]) -> list[Copy]:
+    """The copies that do not overlap and together have the most records; on a tie, the most records of refused parts.
 
-    a b c, where parts a, a b and b c were sent: a and b c, though a b is the longer one at the beginning. a b, where
-    a and b were refused, and a b was acknowledged later: a and b, for that is how they came here.
+    Records a b c, and parts a, a b and b c: a and b c, although a b is longer than a. Records a b, parts a and b that
+    were refused, and a b that was acknowledged later: a and b, because that is how the records got here.
     """
     if len(copies) < 2:
         return list(copies)
@@ -219,16 +229,16 @@ def most_records(copies: Sequence[Copy]) -> list[Copy]:
         by_beginning.setdefault(copy.offset, []).append(copy)
     end = max(copy.end for copy in copies)
     first = min(by_beginning)
-    most = [(0, 0)] * (end - first + 1)
-    """Records, and those of refused parts, of the best choice from each offset on."""
+    best = [(0, 0)] * (end - first + 1)
+    """(records, records of refused parts) of the best choice from each offset on."""
     chosen: dict[int, Copy] = {}
     for offset in range(end - 1, first - 1, -1):
-        most[offset - first] = most[offset - first + 1]
+        best[offset - first] = best[offset - first + 1]
         for copy in by_beginning.get(offset, ()):
-            records, refused = most[copy.end - first]
+            records, refused = best[copy.end - first]
             with_it = records + copy.records, refused + copy.records * copy.refused
-            if with_it > most[offset - first]:
-                most[offset - first], chosen[offset] = with_it, copy
+            if with_it > best[offset - first]:
+                best[offset - first], chosen[offset] = with_it, copy
     told, offset = [], first
     while offset < end:
         if offset in chosen:
@@ -240,7 +250,7 @@ def most_records(copies: Sequence[Copy]) -> list[Copy]:
 
 
 def _search(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Records in order → copies among them."""
+    """Unclaimed records in the order of place and offset → copies among them, in _FOUND."""
     run = Run(-1, 0)
     topic = ""
     for batch in batches:

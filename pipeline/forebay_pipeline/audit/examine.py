@@ -1,7 +1,7 @@
-"""Everything that is counted and found, in one go.
+"""Runs all checks of an audit and counts what they find.
 
-In: parts of the ledger, Ranges, and the topics' records. Out: Examined, on the driver: totals, a line for each client
-and topic, and examples. Nothing is raised.
+In: the ledger's parts, Ranges, and the topics' records (RECORD_COLUMNS). Out: Examined: totals, a line for each topic
+and client, and examples; small, whatever the size of the topics.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from forebay_pipeline.audit import copies as audit_copies
 from forebay_pipeline.audit.ledger import ACKNOWLEDGED, NOT_FOLLOWED, UNACKNOWLEDGED
 from forebay_pipeline.audit.ranges import RANGE_COLUMNS, Range
 from forebay_pipeline.audit.result import (
-    MOST_CLIENTS,
-    MOST_FINDINGS,
+    MAX_CLIENTS,
+    MAX_FINDINGS,
     ClientLine,
     Counts,
     Finding,
@@ -34,6 +34,8 @@ _COUNTS: Final = Counts.__struct_fields__
 
 
 class Examined(NamedTuple):
+    """What all checks found."""
+
     totals: Counts
     clients: list[ClientLine]
     clients_left_out: int
@@ -43,7 +45,7 @@ class Examined(NamedTuple):
 
 @contextmanager
 def keep(frame: DataFrame) -> Iterator[DataFrame]:
-    """Computed once, when it is first needed, and on disk: memory is for what is being computed."""
+    """Keep what is computed of `frame` on disk while the context lasts: memory is for what is being computed."""
     frame.persist(StorageLevel.DISK_ONLY)
     try:
         yield frame
@@ -52,6 +54,7 @@ def keep(frame: DataFrame) -> Iterator[DataFrame]:
 
 
 def examine(parts: DataFrame, ranges: Sequence[Range], records: DataFrame) -> Examined:
+    """Check the ledger's parts against the records of the ranges; records outside of them are ignored."""
     table = parts.sparkSession.createDataFrame(list(ranges), RANGE_COLUMNS)
     claims = audit_claims.claims(parts, table)
     with ExitStack() as stack:
@@ -79,16 +82,16 @@ def examine(parts: DataFrame, ranges: Sequence[Range], records: DataFrame) -> Ex
         totals, count = _totals(lines)
         clients = _clients(lines)
         return Examined(
-            totals,
-            clients,
-            count - len(clients),
-            _topics(ranges, counts),
-            [finding for kind in Kind if getattr(totals, kind) for finding in _examples(kind, found[kind])],
+            totals=totals,
+            clients=clients,
+            clients_left_out=count - len(clients),
+            topics=_topics(ranges, counts),
+            findings=[finding for kind in Kind if getattr(totals, kind) for finding in _examples(kind, found[kind])],
         )
 
 
 def _lines(parts: DataFrame, judged: DataFrame, found: Mapping[Kind, DataFrame], copies: DataFrame | None) -> DataFrame:
-    """All counts by topic and client."""
+    """A row for each topic and client, with the fields of Counts."""
     fates = {
         name: F.when(F.col("fate") == name, F.col("records")) for name in (ACKNOWLEDGED, UNACKNOWLEDGED, NOT_FOLLOWED)
     }
@@ -114,7 +117,7 @@ def _lines(parts: DataFrame, judged: DataFrame, found: Mapping[Kind, DataFrame],
 
 
 def _totals(lines: DataFrame) -> tuple[Counts, int]:
-    """Also how many lines there are."""
+    """The sums over all lines, and how many lines there are."""
     sums = (F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in _COUNTS)
     (found,) = lines.agg(F.count("*"), *sums).collect()
     count, *totals = found
@@ -123,17 +126,17 @@ def _totals(lines: DataFrame) -> tuple[Counts, int]:
 
 def _clients(lines: DataFrame) -> list[ClientLine]:
     findings = reduce(lambda some, more: some + more, (F.col(kind) for kind in Kind))
-    shown = lines.orderBy(findings.desc(), F.desc("acknowledged"), "topic", "client_id").limit(MOST_CLIENTS)
+    shown = lines.orderBy(findings.desc(), F.desc("acknowledged"), "topic", "client_id").limit(MAX_CLIENTS)
     return [ClientLine(**line.asDict()) for line in shown.collect()]
 
 
 def _unclaimed(unclaimed: DataFrame) -> Counter[str]:
-    """Topic → records that nobody claims and no earlier audit has seen; the topic is there also if it saw them all."""
+    """Topic → unclaimed records that no earlier audit has seen; 0 for a topic of whose unclaimed ones all were seen."""
     return Counter(dict(unclaimed.groupBy("topic").agg(F.count_if("fresh")).collect()))
 
 
 def _copied(copies: DataFrame) -> dict[str, int]:
-    """Those among them that are copies."""
+    """Topic → those among them that are copies."""
     return dict(copies.groupBy("topic").agg(F.sum("fresh_records")).collect())
 
 
@@ -146,5 +149,5 @@ def _topics(ranges: Sequence[Range], unclaimed: Counter[str]) -> list[TopicLine]
 
 
 def _examples(kind: Kind, found: DataFrame) -> list[Finding]:
-    shown = found.orderBy("topic", "partition", "first_offset").limit(MOST_FINDINGS)
+    shown = found.orderBy("topic", "partition", "first_offset").limit(MAX_FINDINGS)
     return [Finding(kind=kind, **row.asDict()) for row in shown.collect()]

@@ -1,8 +1,7 @@
-"""The ledger as an audit looks at it: a line for each part of a client's request, its fate, and whether it is to be
-checked now or only stands around what is.
+"""The ledger as an audit sees it: a row for each part of a client's request, its fate, and whether to check it.
 
-In: rows of the journal (all kinds) and what is wanted. Out: `parts`; what they claim of the topics; how far each
-process's rows are audited with them; what the journal itself lost. Nothing is raised.
+In: rows of the journal (all kinds, SPARK_SCHEMA) and what is wanted. Out: `parts`; what they claim of the topics; how
+far each process's rows are audited; what the journal itself lost.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ UNACKNOWLEDGED: Final = "unacknowledged"
 NOT_FOLLOWED: Final = "not_followed"
 
 AROUND_US: Final = 15 * 60 * 1_000_000
-"""Rows so much before and after what is audited tell who claims its neighbours, what was sent before and sent again.
-Clients give up a record after two minutes, by default."""
+"""Rows this long before and after what is audited are read as well: they tell who claims its neighbours, what was sent
+before, and what was sent again. By default, clients give up on a record after two minutes."""
 
 
 class Wanted(NamedTuple):
-    """What is to be audited. A span that begins somewhere wins over the state, which else says where to begin."""
+    """What to audit. The state says where to begin, unless the span does."""
 
     span: Span = Span()
     topics: tuple[str, ...] = ()
@@ -37,30 +36,36 @@ class Wanted(NamedTuple):
 
     @property
     def before(self) -> AuditState | None:
-        """The audits that this one carries on."""
+        """The state that this audit continues from; None if the span says where to begin."""
         return self.state if self.span.first is None else None
 
     @property
     def earliest_us(self) -> int | None:
-        """Rows from then on may have to be checked."""
+        """No row before this time is checked, in microseconds since 1970; None is no limit."""
         if self.before is None or self.before.newest_us is None:
             return self.span.first
         return self.before.newest_us - HORIZON_US
 
     @property
     def to_be_checked(self) -> Span:
-        """Of the rows that may have to be checked."""
+        """The span of the rows that may have to be checked."""
         return Span(self.earliest_us, self.span.last)
 
     @property
     def around(self) -> Span:
-        """Of the rows that are looked at."""
+        """The span of the rows to read."""
         first, last = self.to_be_checked
         return Span(first - AROUND_US if first is not None else None, last + AROUND_US if last is not None else None)
 
 
 def parts(rows: DataFrame, wanted: Wanted) -> DataFrame:
-    """A line for each part; an untouched request is one whose content is not known. `checked`: it is to be audited."""
+    """A row for each part of a request; a request passed on untouched is one part without CRCs.
+
+    Columns: process, number, connection, client_id, time_us, topic, client_partition (the client's choice), partition
+    (where the records went), base_offset, end_offset, records, crc, first_crc, movable, fate (ACKNOWLEDGED,
+    UNACKNOWLEDGED or NOT_FOLLOWED), part (an id), first_of_row (each ledger row has one), row_key (its id within the
+    process and time), checked (whether this audit is to check it).
+    """
     ledger = of_kind(rows, LedgerRow)
     if wanted.topics:
         ledger = ledger.where(F.col("topic").isin(list(wanted.topics)))
@@ -80,9 +85,9 @@ def parts(rows: DataFrame, wanted: Wanted) -> DataFrame:
         records.alias("records"),
         F.col("sent.crc").alias("crc"),
         F.col("sent.first_crc").alias("first_crc"),
-        F.coalesce("sent.movable", F.lit(False)).alias("movable"),
+        F.coalesce("sent.movable", F.expr("false")).alias("movable"),
         _fate(base).alias("fate"),
-        # Among a million parts, two share it once in thirty million audits.
+        # With a million parts, two of them share an id in one of thirty million audits.
         F.xxhash64("process", "number", "topic", "partition", "position").alias("part"),
         (F.coalesce("position", F.lit(0)) == 0).alias("first_of_row"),
         F.concat_ws("/", "number", "partition", "topic").alias("row_key"),
@@ -91,7 +96,7 @@ def parts(rows: DataFrame, wanted: Wanted) -> DataFrame:
 
 
 def _of_part(name: str) -> Column:
-    """What the part says, or, where nothing was touched, the row."""
+    """The part's field, or the row's if the request was passed on untouched."""
     return F.coalesce(F.col(f"sent.{name}"), F.col(name))
 
 
@@ -117,13 +122,13 @@ def _with_checked(lines: DataFrame, wanted: Wanted) -> DataFrame:
     audited = (time < marked) | ((time == marked) & F.array_contains("marked_rows", F.col("row_key")))
     return (
         lines.join(F.broadcast(marks), "process", "left")
-        .withColumn("checked", checked & ~F.coalesce(audited, F.lit(False)))
+        .withColumn("checked", checked & ~F.coalesce(audited, F.expr("false")))
         .drop("marked_us", "marked_rows")
     )
 
 
 class Survey(NamedTuple):
-    """Of the rows to be checked: how many there are, from when to when, and what they claim of each partition."""
+    """The rows to be checked: how many, their first and last time, and the offsets they claim of each partition."""
 
     rows: int
     first_us: int
@@ -132,7 +137,7 @@ class Survey(NamedTuple):
 
 
 def survey(parts: DataFrame) -> Survey | None:
-    """None: there are no rows to be checked."""
+    """None if there are no rows to be checked."""
     claims = (F.col("fate") == ACKNOWLEDGED) & (F.col("records") > 0)
     found = (
         parts.where("checked")
@@ -157,7 +162,7 @@ def survey(parts: DataFrame) -> Survey | None:
 
 
 def marks(parts: DataFrame) -> dict[str, ProcessMark]:
-    """How far the rows of each process are audited with these."""
+    """Process → how far its rows are audited once `parts` are."""
     checked = parts.where("checked")
     last = checked.groupBy("process").agg(F.max("time_us").alias("time_us"))
     found = (
@@ -169,21 +174,24 @@ def marks(parts: DataFrame) -> dict[str, ProcessMark]:
 
 
 class Losses(NamedTuple):
-    """What the journal does not tell, although it should."""
+    """What the journal itself lost."""
 
     dropped: int
+    """Rows that the proxy dropped in the span."""
     totals: Mapping[str, int]
-    """Process → rows that it had dropped in the end."""
+    """Process → rows that it had dropped since its start, at the end of the span."""
     torn: int
+    """Unreadable lines and files, whatever their time."""
 
 
 def losses(rows: DataFrame, wanted: Wanted) -> Losses:
+    """Counted from gauge and torn rows."""
     gauge = (F.col(KIND) == kind_of(GaugeRow)) & wanted.to_be_checked.holds
     dropped = F.col("rows_dropped_total")
     found = (
         rows.where(gauge | (F.col(KIND) == TORN))
         .groupBy(KIND, "process", "started_us")
-        .agg(F.min(dropped).alias("least"), F.max(dropped).alias("most"), F.count("*").alias("rows"))
+        .agg(F.min(dropped).alias("min_dropped"), F.max(dropped).alias("max_dropped"), F.count("*").alias("rows"))
         .collect()
     )
     known = wanted.before.dropped if wanted.before is not None else {}
@@ -193,6 +201,6 @@ def losses(rows: DataFrame, wanted: Wanted) -> Losses:
             torn += each.rows
             continue
         within = wanted.earliest_us is None or each.started_us >= wanted.earliest_us
-        lost += each.most - known.get(each.process, 0 if within else each.least)
-        totals[each.process] = each.most
+        lost += each.max_dropped - known.get(each.process, 0 if within else each.min_dropped)
+        totals[each.process] = each.max_dropped
     return Losses(lost, totals, torn)

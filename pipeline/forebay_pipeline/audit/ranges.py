@@ -1,14 +1,14 @@
-"""Which offsets an audit has to look at: arithmetic over partitions, on the driver.
+"""Which offsets an audit has to read: arithmetic over partitions, on the driver.
 
-In: what the ledger claims of each partition, what there is of it now, how far earlier audits came. Out: a Range for
-each partition. Nothing is raised.
+In: what the ledger claims of each partition, what the partition has now, how far earlier audits came. Out: a Range for
+each partition.
 
     the ledger claims        100 … 499
-    audited before           up to 80, so that what lies between is looked at, too
+    audited before           up to 80, so the offsets in between are read as well
     the topic has             90 … 449
     read                      90 … 449       80 … 89 have expired, 450 … 499 are missing
 
-Nothing after the last claimed offset is read: what came later stands in files of the journal that are not closed yet.
+Nothing after the last claimed offset is read: later records are in journal files that are not closed yet.
 """
 
 from __future__ import annotations
@@ -18,19 +18,23 @@ from typing import Final, NamedTuple
 
 
 class Ends(NamedTuple):
-    """[earliest, latest): what a partition has now."""
+    """[earliest, latest): the offsets that a partition has now."""
 
     earliest: int
     latest: int
 
 
 class TopicNow(NamedTuple):
+    """What the brokers say of a topic now."""
+
     ends: Mapping[int, Ends]
+    """By partition."""
     compacted: bool = False
+    """Its cleanup.policy includes `compact`."""
 
 
 class Claimed(NamedTuple):
-    """[first, end): from the lowest to after the highest offset that was acknowledged."""
+    """[first, end): all offsets of a partition that the ledger claims are within it."""
 
     topic: str
     partition: int
@@ -39,7 +43,7 @@ class Claimed(NamedTuple):
 
 
 class Range(NamedTuple):
-    """[first, end) is to be read. `place` stands for topic and partition in joins, being shorter."""
+    """[first, end) of a partition is to be read. `place` stands for topic and partition in joins, being shorter."""
 
     place: int
     topic: str
@@ -49,10 +53,10 @@ class Range(NamedTuple):
     first: int
     end: int
     settled: int
-    """Below it, earlier audits looked for what nobody claims."""
+    """Earlier audits have reported unclaimed records below this offset."""
     compacted: bool
     gone: bool
-    """The topic does not exist any more."""
+    """The topic no longer exists."""
 
 
 RANGE_COLUMNS: Final = (
@@ -65,6 +69,7 @@ Audited = Mapping[str, Mapping[int, int]]
 
 
 def ranges(claimed: Iterable[Claimed], topics: Mapping[str, TopicNow], audited: Audited) -> list[Range]:
+    """A Range for each claimed partition, by topic and partition. `topics` are those that exist."""
     return [
         _range(place, claim, topics.get(claim.topic), audited.get(claim.topic, {}).get(claim.partition))
         for place, claim in enumerate(sorted(claimed))
@@ -72,7 +77,7 @@ def ranges(claimed: Iterable[Claimed], topics: Mapping[str, TopicNow], audited: 
 
 
 def _range(place: int, claimed: Claimed, topic: TopicNow | None, audited: int | None) -> Range:
-    # A partition that is not there has lost all that was in it.
+    # A partition that does not exist has lost everything.
     ends = topic.ends.get(claimed.partition, Ends(0, 0)) if topic is not None else Ends(0, 0)
     lowest = claimed.first if audited is None else min(claimed.first, audited)
     first = max(lowest, ends.earliest)
@@ -91,7 +96,7 @@ def _range(place: int, claimed: Claimed, topic: TopicNow | None, audited: int | 
 
 
 def begun_anew(audited: Audited, topics: Mapping[str, TopicNow]) -> dict[str, str]:
-    """Topics that end before what was audited of them, and a sentence about each."""
+    """Topic → a sentence, for topics that now end before the offset up to which they were audited."""
     sentences = {}
     for name, offsets in audited.items():
         now = topics.get(name)
@@ -102,14 +107,14 @@ def begun_anew(audited: Audited, topics: Mapping[str, TopicNow]) -> dict[str, st
             if latest < offset:
                 sentences[name] = (
                     f"{name} was audited up to offset {offset} of partition {partition}, which now ends at {latest}: "
-                    "it was deleted and made again, or its log was cut, so it is audited anew."
+                    "it was deleted and created again, or its log was truncated, so it is audited from the start."
                 )
                 break
     return sentences
 
 
 def expired_meanwhile(before: Iterable[Range], topics: Mapping[str, TopicNow]) -> bool:
-    """Whether retention took something of what was to be read."""
+    """Whether retention has deleted records of the ranges since."""
     return any(
         each.earliest < topics[each.topic].ends.get(each.partition, Ends(0, 0)).earliest
         for each in before

@@ -1,6 +1,6 @@
-"""What an audit says: how many records of which topic and client, the findings themselves, and what it could not see.
+"""The result of an audit: counts by topic and client, the findings, and what the audit could not see.
 
-All numbers are of records, unless their name says otherwise. The JSON of `--output` is an AuditResult.
+Numbers count records unless their name says otherwise. The JSON of `--output` is an AuditResult.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import msgspec
 
 from forebay_pipeline.errors import CLEAN, FINDINGS
 
-MOST_FINDINGS: Final = 100
-"""Examples shown of each kind. Whoever has more needs no more."""
-MOST_CLIENTS: Final = 1000
-"""Lines, those with findings first. Some clients make up a new id whenever they start."""
+MAX_FINDINGS: Final = 100
+"""Examples of each kind; more would not tell more."""
+MAX_CLIENTS: Final = 1000
+"""Lines, those with findings first. Some clients use a new id whenever they start."""
 
 
 class Kind(enum.StrEnum):
-    """What makes an audit end with FINDINGS. Each is the name of a count, too."""
+    """What makes an audit end with FINDINGS; each is also the name of a field of Counts."""
 
     MISSING = "missing"
     TOPIC_GONE = "topic_gone"
@@ -30,53 +30,61 @@ class Kind(enum.StrEnum):
 
 
 class Counts(msgspec.Struct, kw_only=True):
+    """How many records became what."""
+
     acknowledged: int = 0
-    """To the client, and by a broker, which told where they are."""
+    """Acknowledged to the client, and by a broker that said where they are."""
     present: int = 0
+    """Acknowledged, and at their offsets."""
     missing: int = 0
     """Acknowledged, but not in the topic, which should still have them."""
     expired: int = 0
-    """Acknowledged, but below the earliest offset: retention's doing, or somebody's who deleted records."""
+    """Acknowledged, but below the earliest offset: deleted by retention or by somebody."""
     compacted: int = 0
-    """Acknowledged, but not in the topic, which keeps the last record of a key only."""
+    """Acknowledged, but not in the topic, which keeps only the last record of each key."""
     topic_gone: int = 0
-    """Acknowledged, in a topic that does not exist any more."""
+    """Acknowledged, in a topic that no longer exists."""
     altered: int = 0
-    """In parts that are there whole, with other keys or values than were received."""
+    """In parts that are all present, but with other keys or values than were received."""
     duplicated: int = 0
-    """Beyond those acknowledged, with the same content."""
+    """Present in addition to acknowledged ones with the same content."""
     overlapping: int = 0
-    """At places that were told twice."""
+    """At offsets that two parts claim."""
     out_of_order: int = 0
-    """In parts before ones that the same connection had sent earlier."""
+    """In parts that precede what the same connection had sent earlier."""
     unacknowledged: int = 0
-    """Answered with an error: not looked for."""
+    """Answered with an error; not looked for."""
     unconfirmed: int = 0
-    """Answered with an error, but in the topic; and nowhere else, as far as is known here."""
+    """Answered with an error, but in the topic, and not sent again as far as the ledger tells."""
     not_followed: int = 0
-    """Passed on untouched: what became of them is not known here."""
+    """Passed on untouched, so what became of them is not known."""
 
     @property
     def findings(self) -> int:
+        """Records with a finding of any Kind."""
         return sum(getattr(self, kind) for kind in Kind)
 
 
 class ClientLine(Counts, kw_only=True):
-    """What one client sent to one topic."""
+    """What became of one client's records in one topic."""
 
     topic: str
     client_id: str
 
 
 class TopicLine(msgspec.Struct):
+    """What a topic has besides what the ledger claims."""
+
     topic: str
     unclaimed: int
-    """In the ranges read, but in nobody's books: of producers that do not use the proxy, or untouched."""
+    """In the ranges read, but claimed by no part: from producers that bypass the proxy, or passed on untouched."""
     later: int
     """Offsets after the last one that was audited."""
 
 
 class Finding(msgspec.Struct):
+    """Consecutive records with a problem, and the request that sent them; offsets are inclusive."""
+
     kind: Kind
     topic: str
     partition: int
@@ -85,7 +93,7 @@ class Finding(msgspec.Struct):
     records: int
     client_id: str
     process: str
-    """Which process of the proxy wrote it down; connection and request number are its own."""
+    """The proxy's process; numbers of connections and requests are its own."""
     connection: int
     number: int
     time_us: int
@@ -94,24 +102,28 @@ class Finding(msgspec.Struct):
 
 
 class AuditResult(msgspec.Struct, kw_only=True):
+    """All that one audit found."""
+
     first_us: int | None
-    """Of the rows audited; None where there were none."""
+    """Time of the first row audited; None if there were none."""
     last_us: int | None
     rows: int
-    """Client requests times partitions, as in the ledger."""
+    """Ledger rows: one for each request and partition."""
     totals: Counts
     clients: list[ClientLine]
     clients_left_out: int
-    """Beyond MOST_CLIENTS; in the totals they are."""
+    """Lines beyond MAX_CLIENTS; the totals include them."""
     topics: list[TopicLine]
     findings: list[Finding]
-    """At most MOST_FINDINGS of each kind."""
+    """At most MAX_FINDINGS of each kind."""
     rows_dropped: int
-    """By the proxy, in this time."""
+    """Journal rows that the proxy dropped in this time."""
     lines_torn: int
-    """Lines or files of the journal that could not be read, of whatever time."""
+    """Unreadable lines and files of the journal, whatever their time."""
     notes: list[str]
+    """Sentences for people about what is no finding."""
 
     @property
     def exit_code(self) -> int:
+        """FINDINGS or CLEAN."""
         return FINDINGS if self.totals.findings else CLEAN

@@ -1,8 +1,4 @@
-"""An audit from the journal's rows to its result, and to the state with which the next one carries on.
-
-In: rows, the topics (audit_topics.Topics), what is wanted. Out: AuditResult and AuditState. Wrong: CannotRun, where
-the ledger has nothing of the span, or all of it has expired.
-"""
+"""An audit, from the journal's rows to its result and to the state from which the next one continues."""
 
 from __future__ import annotations
 
@@ -22,10 +18,14 @@ from forebay_pipeline.audit.topics import Topics
 from forebay_pipeline.errors import CannotRun
 
 _TRIES: Final = 3
-"""Retention may delete what is being read: then it is looked at again."""
+"""Retention may delete records while they are read; then the audit is tried again."""
 
 
 def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) -> tuple[AuditResult, AuditState]:
+    """Audit `rows` (all kinds, SPARK_SCHEMA) against the topics; the result, and the state after it.
+
+    Raises CannotRun if the ledger has no rows of the span, if all their records have expired, or as `topics` does.
+    """
     rows = wanted.around.of(rows)
     with keep(ledger.parts(rows, wanted)) as parts:
         survey = ledger.survey(parts)
@@ -40,7 +40,7 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
     if examined.totals.acknowledged and examined.totals.expired == examined.totals.acknowledged:
         raise CannotRun(
             f"All {examined.totals.expired:,} records that were acknowledged in that span have expired: "
-            "the topics do not have them any more."
+            "there is nothing left to audit."
         )
     result = AuditResult(
         first_us=survey.first_us,
@@ -61,13 +61,13 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
 def _examined(
     spark: SparkSession, parts: DataFrame, claimed: list[Claimed], audited: Audited, topics: Topics
 ) -> tuple[Examined, list[Range], dict[str, str]]:
-    """Also the ranges that were read, and a sentence about each topic that begins anew."""
+    """What was found, the ranges that were read, and a sentence for each topic that is audited from the start."""
     names = {claim.topic for claim in claimed}
     for _ in range(_TRIES):
         now = topics.now(names)
         anew = begun_anew({name: offsets for name, offsets in audited.items() if name in names}, now)
         read = ranges(claimed, now, {name: offsets for name, offsets in audited.items() if name not in anew})
-        # What was audited of a topic before it began anew claims nothing of it now.
+        # Rows audited before a topic was created again claim nothing of it now.
         claiming = parts.where(F.col("checked") | ~F.col("topic").isin(list(anew)))
         examined = examine(claiming, read, topics.records(spark, read))
         if not examined.totals.missing or not expired_meanwhile(read, topics.now(names)):
@@ -77,8 +77,8 @@ def _examined(
 
 def _nothing_new(losses: Losses, wanted: Wanted) -> AuditResult:
     if wanted.before is None or not wanted.before.processes:
-        unread = f" {losses.torn:,} lines or files of it cannot be read." if losses.torn else ""
-        raise CannotRun(f"The journal has no ledger rows of that span: was journal.ledger on?{unread}")
+        unread = f" Unreadable lines or files: {losses.torn:,}." if losses.torn else ""
+        raise CannotRun(f"The journal has no ledger rows in that span: was journal.ledger on?{unread}")
     return AuditResult(
         first_us=None,
         last_us=None,
@@ -90,31 +90,31 @@ def _nothing_new(losses: Losses, wanted: Wanted) -> AuditResult:
         findings=[],
         rows_dropped=losses.dropped,
         lines_torn=losses.torn,
-        notes=["Nothing was added to the ledger since the last audit.", *_notes(Counts(), losses)],
+        notes=["The ledger has no new rows since the last audit.", *_notes(Counts(), losses)],
     )
 
 
 def _notes(totals: Counts, losses: Losses) -> Iterator[str]:
     if losses.dropped:
         yield (
-            f"The audit is incomplete: the proxy dropped {losses.dropped:,} rows of its journal, because the disk was "
-            "slow or full. What they told is not audited, and their records count as unclaimed."
+            f"The audit is incomplete: the proxy dropped {losses.dropped:,} journal rows because the disk was slow or "
+            "full. The records of those rows are not audited and count as unclaimed."
         )
     if losses.torn:
-        yield f"The audit is incomplete: {losses.torn:,} lines or files of the journal cannot be read."
+        yield f"The audit is incomplete: unreadable lines or files in the journal: {losses.torn:,}."
     if totals.topic_gone:
-        yield f"{totals.topic_gone:,} acknowledged records were in topics that do not exist any more."
+        yield f"{totals.topic_gone:,} acknowledged records were in topics that no longer exist."
     if totals.expired:
-        yield f"{totals.expired:,} records have expired since they were acknowledged: that is no loss, but not audited."
+        yield f"{totals.expired:,} acknowledged records have expired since: they are not lost, but not audited either."
     if totals.unconfirmed:
         yield (
-            f"{totals.unconfirmed:,} records are there although their clients were answered with an error: "
-            "a client that gave up on them does not know it."
+            f"{totals.unconfirmed:,} records are in their topics although their clients were answered with an error: "
+            "a client that gave up on them does not know."
         )
 
 
 def _offsets(before: Audited, anew: Mapping[str, str], read: list[Range]) -> dict[str, dict[int, int]]:
-    """How far each partition is audited now."""
+    """Topic → partition → the offset up to which it is audited now."""
     offsets = {topic: dict(partitions) for topic, partitions in before.items() if topic not in anew}
     for each in read:
         if each.gone:

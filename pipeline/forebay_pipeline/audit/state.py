@@ -1,7 +1,4 @@
-"""How far the audits before came, in a JSON file: what the next one need not look at again.
-
-`read_state` raises CannotRun where the file is something else. `write_state` replaces it as a whole or not at all.
-"""
+"""How far earlier audits have come, in a JSON file, so that the next one looks only at what is new."""
 
 from __future__ import annotations
 
@@ -18,36 +15,39 @@ from forebay_pipeline.errors import CannotRun
 VERSION: Final = 1
 
 HORIZON_US: Final = 24 * 3600 * 1_000_000
-"""Rows so much older than the newest audited one are not looked for any more. A process that crashed leaves a file
-open that the next one on its machine closes, so rows may turn up late; but the journal of a year need not be read."""
+"""Rows this much older than the newest audited one are ignored. Rows may turn up late: a process that crashes leaves an
+open file, which the next one on its machine closes. But the journal of a year need not be read."""
 
 
 class ProcessMark(msgspec.Struct, frozen=True):
-    """The last rows of a process that were audited: a process writes its rows in the order of their times."""
+    """Up to where the rows of a process are audited; a process writes its rows in the order of their times."""
 
     time_us: int
     rows: list[str]
-    """Of that very microsecond, by ledger.row_key."""
+    """The audited rows of that very microsecond: column `row_key` of ledger.parts."""
 
 
 class AuditState(msgspec.Struct):
+    """What the file holds. Never changed in place: `moved_on` makes the next one."""
+
     only: list[str] = []
-    """The topics that are audited; empty: all."""
+    """The topics audited; empty for all."""
     processes: dict[str, ProcessMark] = {}
     offsets: dict[str, dict[int, int]] = {}
     """Topic → partition → the offset up to which it was audited."""
     dropped: dict[str, int] = {}
-    """Process → rows that it had dropped."""
+    """Process → journal rows that it had dropped."""
     v: int = VERSION
 
     @property
     def newest_us(self) -> int | None:
+        """Time of the newest audited row; None if there is none."""
         return max((mark.time_us for mark in self.processes.values()), default=None)
 
     def moved_on(
         self, marks: Mapping[str, ProcessMark], offsets: dict[str, dict[int, int]], dropped: Mapping[str, int]
     ) -> AuditState:
-        """This, and what was audited now. It moves forward only."""
+        """The state after an audit that came this far. Marks never move back."""
         processes = dict(self.processes)
         for process, mark in marks.items():
             known = processes.get(process)
@@ -65,21 +65,24 @@ class AuditState(msgspec.Struct):
 
 
 def read_state(path: Path, only: list[str]) -> AuditState:
-    """What an earlier audit of these topics left there; where there is nothing, a state that knows nothing."""
+    """The state that an earlier audit of the topics `only` left at `path`; an empty one if there is no file.
+
+    Raises CannotRun if the file cannot be read, is no state, or is that of other topics.
+    """
     try:
         state = msgspec.json.decode(path.read_bytes(), type=AuditState)
     except FileNotFoundError:
         return AuditState(only=sorted(only))
     except OSError as error:
-        raise CannotRun(f"The state in {path} cannot be read: {error.strerror}.") from error
+        raise CannotRun(f"Cannot read the state in {path}: {error.strerror}.") from error
     except msgspec.DecodeError as error:
         raise CannotRun(f"{path} is not the state of an audit: {error}.") from error
     if state.v != VERSION:
-        raise CannotRun(f"The state in {path} is of version {state.v}, not {VERSION}.")
+        raise CannotRun(f"The state in {path} has version {state.v}, not {VERSION}.")
     if state.only != sorted(only):
         raise CannotRun(
-            f"The state in {path} is that of auditing {_topics(state.only)}, not {_topics(only)}: "
-            "each choice of topics needs a file of its own."
+            f"The state in {path} is for {_topics(state.only)}, not for {_topics(only)}: "
+            "each choice of topics needs its own file."
         )
     return state
 
@@ -89,6 +92,7 @@ def _topics(only: list[str]) -> str:
 
 
 def write_state(path: Path, state: AuditState) -> None:
+    """Replace the file atomically: as a whole or not at all. Raises CannotRun if it cannot be written."""
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
             try:
@@ -100,4 +104,4 @@ def write_state(path: Path, state: AuditState) -> None:
                 os.unlink(file.name)
                 raise
     except OSError as error:
-        raise CannotRun(f"The state cannot be written to {path}: {error.strerror}.") from error
+        raise CannotRun(f"Cannot write the state to {path}: {error.strerror}.") from error

@@ -1,7 +1,4 @@
-"""An AuditResult as text: a line for each topic and client, the findings, and one sentence at the end.
-
-In: an AuditResult, and the width of a terminal; None: not one, a row is one line. Out: text.
-"""
+"""An AuditResult as text: a line for each topic and client, the findings, and a verdict at the end."""
 
 from __future__ import annotations
 
@@ -13,13 +10,14 @@ from forebay_pipeline.audit.result import AuditResult, Counts, Finding, Kind
 from forebay_pipeline.jobs.text_table import text_table
 
 _SHOWN: Final = 10
-"""Findings of each kind; the others are in the JSON."""
+"""Findings of each kind; the JSON has more."""
 
 _ALWAYS: Final = ("acknowledged", "present", "missing", "duplicated", "altered", "out_of_order")
-"""Columns that are there also where all is well; others, where there is something to see."""
+"""Columns that are always shown; others only if one of their cells is not 0."""
 
 
 def as_text(result: AuditResult, width: int | None) -> str:
+    """The whole result. `width` is the terminal's; with None every row of a table is one line."""
     return "\n\n".join(_blocks(result, width))
 
 

@@ -1,7 +1,6 @@
-"""The topics themselves: what there is of them now, and their records in given ranges of offsets.
+"""The topics themselves: their offsets now, and their records in given ranges of offsets.
 
-In: brokers, names of topics, Ranges. Out: a TopicNow for each topic that exists; records as a DataFrame. Wrong:
-CannotRun, where no broker answers, or one does not tell what is asked. Nothing is asked for longer than a minute.
+Raises CannotRun if no broker answers, or if one does not answer a question within a minute.
 """
 
 from __future__ import annotations
@@ -23,24 +22,28 @@ RECORD_COLUMNS: Final = "topic string, partition int, offset bigint, key binary,
 
 _ANSWER_S: Final = 60
 _A_TASK: Final = 250_000
-"""Offsets that one task reads, so that a partition is not one task's."""
+"""Offsets that one task reads, so that a large partition is shared by several tasks."""
 
 
 class Topics(Protocol):
-    def now(self, names: Collection[str]) -> dict[str, TopicNow]: ...
+    """Where an audit finds out what topics hold."""
+
+    def now(self, names: Collection[str]) -> dict[str, TopicNow]:
+        """A TopicNow for each of the topics that exists."""
 
     def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
-        """Those of the ranges, in RECORD_COLUMNS; records beside them may be among them."""
+        """The records of the ranges in RECORD_COLUMNS; it may have others, too."""
 
 
 class KafkaTopics:
-    """Topics at brokers, asked directly."""
+    """Topics in a cluster. Asks the brokers directly, not through the proxy."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._admin = brokers.admin(bootstrap_servers)
 
     def now(self, names: Collection[str]) -> dict[str, TopicNow]:
+        """A TopicNow for each of the topics that exists. Raises CannotRun without answers."""
         known = brokers.topics(self._admin, self._bootstrap_servers)
         found = {name: sorted(known[name].partitions) for name in names if name in known}
         partitions = [TopicPartition(name, partition) for name, numbers in found.items() for partition in numbers]
@@ -75,6 +78,7 @@ class KafkaTopics:
         }
 
     def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
+        """The records of the ranges in RECORD_COLUMNS; expired ones are silently missing."""
         wanted = [each for each in ranges if each.first < each.end]
         if not wanted:
             return spark.createDataFrame([], RECORD_COLUMNS)
@@ -83,7 +87,7 @@ class KafkaTopics:
             "assign": _by_topic(wanted, lambda topic: [each.partition for each in topic]),
             "startingOffsets": _by_topic(wanted, lambda topic: {str(each.partition): each.first for each in topic}),
             "endingOffsets": _by_topic(wanted, lambda topic: {str(each.partition): each.end for each in topic}),
-            # What expires meanwhile is found out afterwards, by audit_run.
+            # Records that expire meanwhile are noticed afterwards (run.audit).
             "failOnDataLoss": "false",
             "minPartitions": str(max(len(wanted), sum(each.end - each.first for each in wanted) // _A_TASK)),
         }
@@ -101,4 +105,4 @@ def _answer(future: Future[Any], what: str) -> Any:
     try:
         return future.result(_ANSWER_S)
     except (KafkaException, TimeoutError) as error:
-        raise CannotRun(f"The brokers do not tell of {what}: {brokers.reason(error)}.") from error
+        raise CannotRun(f"The brokers gave no answer about {what}: {brokers.reason(error)}.") from error

@@ -1,1 +1,1 @@
-"""What all jobs share: options, the Spark session, streaming queries, output."""
+"""Shared by all jobs: options, the Spark session, streaming queries, output."""

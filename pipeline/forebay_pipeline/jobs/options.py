@@ -1,4 +1,7 @@
-"""What all jobs can be told, and how a job runs: options in, exit code out, never a traceback for a user's mistake."""
+"""Options that all jobs share, and the decorator that turns a job into a command.
+
+Options in, exit code out; a user's mistake never ends in a traceback.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,17 @@ T = TypeVar("T")
 
 
 class OpenSpark(Protocol):
-    """Opens the session that the command line asked for. `settings`: KEY=VALUE, over which --conf wins."""
+    """Opens the Spark session that the command line asks for; a job calls it once its other options are checked.
 
-    def __call__(self, job: str, kafka: bool = False, settings: tuple[str, ...] = ()) -> SparkSession: ...
+    `job` names the Spark application, `kafka` adds the Kafka connector. `settings` are KEY=VALUE pairs; --conf
+    overrides them. Raises CannotRun as open_session does.
+    """
+
+    def __call__(self, job: str, *, kafka: bool = False, settings: tuple[str, ...] = ()) -> SparkSession: ...
 
 
 class _Instant(click.ParamType[int]):
-    """A point in time as ISO 8601 → microseconds since 1970. Without an offset it is UTC."""
+    """ISO 8601 to microseconds since 1970; UTC unless the text has an offset."""
 
     name = "TIME"
 
@@ -46,18 +53,18 @@ class _Instant(click.ParamType[int]):
 
 
 def journal_flags(command: F) -> F:
-    """--journal, or --journal-topic with --bootstrap-servers: `journal_place` makes a JournalPlace of them."""
+    """Adds --journal, --journal-topic and --bootstrap-servers, unchecked: `journal_place` checks them."""
     for option in (
-        click.option("--bootstrap-servers", metavar="HOST:PORT,…", help="The brokers."),
-        click.option("--journal-topic", metavar="TOPIC", help="The topic with the journal's rows (journal.topic)."),
-        click.option("--journal", metavar="FOLDER", help="The proxy's journal.dir, or what `compact` made of it."),
+        click.option("--bootstrap-servers", metavar="HOST:PORT,…", help="Brokers to connect to."),
+        click.option("--journal-topic", metavar="TOPIC", help="Topic that holds the journal (journal.topic)."),
+        click.option("--journal", metavar="FOLDER", help="The proxy's journal.dir, or the output of `compact`."),
     ):
         command = option(command)
     return command
 
 
 def journal_options(command: Callable[..., T]) -> Callable[..., T]:
-    """The same, already made one: `place`."""
+    """Adds the same options, passed to the job as one checked argument: `place`, a JournalPlace."""
 
     @functools.wraps(command)
     def gathered(journal: str | None, journal_topic: str | None, bootstrap_servers: str | None, **others: Any) -> T:
@@ -67,48 +74,55 @@ def journal_options(command: Callable[..., T]) -> Callable[..., T]:
 
 
 def journal_place(journal: str | None, journal_topic: str | None, bootstrap_servers: str | None) -> JournalPlace:
+    """Where the journal is. Raises click.UsageError unless the options name exactly one place."""
     if (journal is None) == (journal_topic is None):
-        raise click.UsageError("one of --journal and --journal-topic says where the journal is")
+        raise click.UsageError("give either --journal or --journal-topic")
     if journal_topic is not None and bootstrap_servers is None:
-        raise click.UsageError("--journal-topic needs --bootstrap-servers")
+        raise click.UsageError("--journal-topic requires --bootstrap-servers")
     return JournalPlace(journal, journal_topic, bootstrap_servers)
 
 
 def span_options(command: Callable[..., T]) -> Callable[..., T]:
-    """--from and --to: `span`."""
+    """Adds --from and --to, passed to the job as one argument: `span`, a Span."""
 
     @functools.wraps(command)
     def gathered(first: int | None, last: int | None, **others: Any) -> T:
         return command(span=checked_span(first, last), **others)
 
-    for name, option, what in (("last", "--to", "before"), ("first", "--from", "from")):
-        gathered = click.option(option, name, type=_Instant(), help=f"Rows {what} this time (ISO 8601, UTC).")(gathered)
+    for name, option, which in (("last", "--to", "before this time"), ("first", "--from", "from this time on")):
+        text = f"Only rows {which} (ISO 8601; UTC without an offset)."
+        gathered = click.option(option, name, type=_Instant(), help=text)(gathered)
     return gathered
 
 
 def checked_span(first: int | None, last: int | None) -> Span:
+    """[first, last) in microseconds since 1970. Raises click.UsageError if it is empty."""
     if first is not None and last is not None and first >= last:
         raise click.UsageError("--from must be before --to")
     return Span(first, last)
 
 
 def session_options(command: Callable[..., T]) -> Callable[..., T]:
-    """--master, --jars and --conf: `spark`, an OpenSpark."""
+    """Adds --master, --jars and --conf, passed to the job as one argument: `spark`, an OpenSpark."""
 
     @functools.wraps(command)
     def gathered(master: str | None, jars: str | None, conf: tuple[str, ...], **others: Any) -> T:
-        def spark(job: str, kafka: bool = False, settings: tuple[str, ...] = ()) -> SparkSession:
-            session = open_session(job, master, kafka, jars, _pairs((*settings, *conf)))
-            # Spark's own handler puts a question to the JVM in the middle of another one: tracebacks.
+        def spark(job: str, *, kafka: bool = False, settings: tuple[str, ...] = ()) -> SparkSession:
+            session = open_session(job, master, kafka=kafka, jars=jars, settings=_pairs((*settings, *conf)))
+            # Spark's own handler calls into the JVM in the middle of another call, which ends in tracebacks.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             return session
 
         return command(spark=spark, **others)
 
     for option in (
-        click.option("--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; several times."),
-        click.option("--jars", metavar="FOLDER", help="Spark's Kafka connector and what it needs, instead of Maven."),
-        click.option("--master", help="Spark's master; local[*] unless spark-submit says otherwise."),
+        click.option("--conf", "conf", multiple=True, metavar="KEY=VALUE", help="Spark setting; may be repeated."),
+        click.option(
+            "--jars",
+            metavar="FOLDER",
+            help="Folder with Spark's Kafka connector and its dependencies; else Maven Central.",
+        ),
+        click.option("--master", metavar="URL", help="Spark master; local[*] unless under spark-submit."),
     ):
         gathered = option(gathered)
     return gathered
@@ -125,7 +139,10 @@ def _pairs(conf: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def job(command: Callable[..., int]) -> Callable[..., None]:
-    """A job's function, which returns its exit code, as a command's: what it cannot do is one sentence."""
+    """Makes a command of a function that returns an exit code.
+
+    CannotRun and Spark's errors become one sentence on standard error and COULD_NOT_RUN.
+    """
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -136,7 +153,7 @@ def job(command: Callable[..., int]) -> Callable[..., None]:
             click.echo(f"forebay-pipeline: {error}", err=True)
             code = COULD_NOT_RUN
         except (PySparkException, Py4JError) as error:
-            click.echo(f"forebay-pipeline: Spark could not do it: {first_line(error)}", err=True)
+            click.echo(f"forebay-pipeline: Spark failed: {first_line(error)}", err=True)
             code = COULD_NOT_RUN
         finally:
             signal.signal(signal.SIGINT, on_interrupt)

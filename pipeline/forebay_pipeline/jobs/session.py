@@ -1,7 +1,4 @@
-"""A Spark session for a job, with the least ceremony: a laptop by default, a cluster by `--master` or spark-submit.
-
-Out: a SparkSession. Wrong: CannotRun, where there is no Java, or Spark does not start.
-"""
+"""The Spark session of a job: on this machine by default, on a cluster with `--master` or under spark-submit."""
 
 from __future__ import annotations
 
@@ -18,43 +15,48 @@ from pyspark.sql import SparkSession
 from forebay_pipeline.errors import CannotRun
 
 KAFKA_CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
-"""The newest of its kind all of whose parts can be had."""
+"""The newest version whose dependencies can all be resolved."""
 
-# Spark brings these itself; leaving them out of what is resolved halves the time that it takes.
+# Spark ships these; excluding them halves the time to resolve the connector.
 _HAS: Final = "org.slf4j:slf4j-api,org.xerial.snappy:snappy-java,org.lz4:lz4-java,org.apache.hadoop:hadoop-client-api"
 
 _LOCAL: Final = "local[*]"
 _LOCAL_SHUFFLES: Final = "16"
-"""Spark's 200 are for a cluster: on a few cores most of the time would go into tasks that have nothing to do."""
+"""Spark's default of 200 suits a cluster: on a few cores, empty tasks would take most of the time."""
 
 _SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
-    # A journal file is a row of the source that reads it: what one task takes in at once is bounded by this.
+    # A journal file is read as one row: this bounds how much one task takes in at once.
     "spark.sql.files.maxPartitionBytes": "32m",
-    # Topics that look like numbers are still names.
+    # A topic whose name looks like a number is still a name.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-    # journal.retention.bytes may delete a file that was just listed.
+    # journal.retention.bytes may delete a file between listing and reading it.
     "spark.sql.files.ignoreMissingFiles": "true",
     "spark.ui.showConsoleProgress": "false",
-    # Of pandas, about what Spark does with it.
+    # pandas warns about how Spark uses it.
     "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
 }
 
 
 def submitted() -> bool:
-    """Whether spark-submit started this process: then it decides about master and jars."""
+    """Whether spark-submit started this process; if so, it decides on master and jars."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def open_session(
     name: str,
     master: str | None = None,
+    *,
     kafka: bool = False,
     jars: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """`kafka`: with the connector, from the folder `jars` where that is given, else from Maven Central."""
+    """Open, or reuse, this process's Spark session.
+
+    With `kafka` it has the Kafka connector, from Maven Central unless the folder `jars` holds it. `settings` override
+    the ones above. Raises CannotRun without Java, without jars in `jars`, or if Spark does not start.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if not submitted() and not _java():
         raise CannotRun("Spark needs Java 17 or newer: none was found in JAVA_HOME or on the PATH.")
@@ -90,4 +92,5 @@ def _jars(folder: str) -> list[Path]:
 
 
 def first_line(error: BaseException) -> str:
+    """The first line of its message that is not blank, else the name of its type: Spark's messages run to pages."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,8 +1,7 @@
-"""A streaming query from its start to its end: how often it looks, and how it is told to stop.
+"""When a streaming query is triggered, and how it stops.
 
-In: a query, or its writer. Out: when it has ended, because all is read, or because SIGINT or SIGTERM said so. What was
-under way then is done again by the next run: what is written counts only once its checkpoint says so. Wrong:
-StreamingQueryException, where the query fails.
+SIGINT and SIGTERM stop a query at any time: a batch that was under way is not committed to the checkpoint, and the next
+run does it again.
 """
 
 from __future__ import annotations
@@ -18,12 +17,13 @@ _LOOK_S: Final = 0.2
 
 
 def triggered(writer: DataStreamWriter, every: int | None) -> DataStreamWriter:
-    """`every`: seconds between two looks for what is new; None: what is there now, then it ends."""
+    """Trigger every `every` seconds; with None, process what is there now and end."""
     return writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=f"{every} seconds")
 
 
 def await_end(query: StreamingQuery) -> None:
-    """Not by awaitTermination: a signal would find it in the middle of a question to the JVM, and ask another one."""
+    """Wait until the query ends, or stop it on SIGINT or SIGTERM. Raises StreamingQueryException if the query fails."""
+    # Not by awaitTermination alone: its signal handler would call into the JVM in the middle of another call.
     asked = threading.Event()
     before = {number: signal.signal(number, lambda *_: asked.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -1,4 +1,4 @@
-"""A job's tables for people, and how wide they may be."""
+"""Tables for the terminal."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ _UNFOLDED: Final = 1000
 
 
 def terminal_width() -> int | None:
-    """None: not a terminal, where a row is one line."""
+    """Columns of the terminal; None if standard output is not one."""
     return os.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def text_table(
     header: Sequence[str], numeric: Sequence[bool], rows: Iterable[Sequence[str]], width: int | None
 ) -> list[str]:
-    """Its lines; numbers stand on the right."""
+    """The table's lines, with `numeric` columns aligned right.
+
+    Cells wider than `width` allows are folded; with None every row is one line. Cells are plain text: markup in them
+    is printed as it is.
+    """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name, number in zip(header, numeric, strict=True):
         table.add_column(name, justify="right" if number else "left", overflow="fold")

@@ -1,7 +1,4 @@
-"""Brokers, asked directly from the driver, before Spark is: it waits for ever where a person wants a sentence.
-
-In: bootstrap servers. Out: an AdminClient, and the topics that there are. Wrong: CannotRun, where no broker answers.
-"""
+"""Asks the brokers directly from the driver, before Spark does: Spark would wait for ever if none answers."""
 
 from __future__ import annotations
 
@@ -17,12 +14,12 @@ CONNECT_S: Final = 10
 
 
 def admin(bootstrap_servers: str) -> AdminClient:
-    """It says nothing by itself: what it would log is in its exceptions, too."""
+    """A client that does not log: its exceptions say the same."""
     return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
 
 
 def topics(client: AdminClient, bootstrap_servers: str) -> Mapping[str, TopicMetadata]:
-    """All of them, since asking for one by name may create it."""
+    """All topics by name: asking for a single one may create it. Raises CannotRun if no broker answers."""
     try:
         return client.list_topics(timeout=CONNECT_S).topics
     except KafkaException as error:
@@ -30,4 +27,5 @@ def topics(client: AdminClient, bootstrap_servers: str) -> Mapping[str, TopicMet
 
 
 def reason(error: BaseException) -> str:
+    """What went wrong, for people; a timeout has no text of its own."""
     return error.args[0].str() if isinstance(error, KafkaException) else str(error) or "no answer in time"

@@ -1,7 +1,7 @@
-"""The journal's schema for Arrow and Spark, derived from policies.journal_rows: nothing is written twice.
+"""The journal's schema for Arrow and Spark, derived from forebay_policies.journal_rows.
 
-Rows of all kinds share one flat table, so that they can share files, topics and streams. A column that a kind does not
-have is null in its rows.
+Rows of all kinds share one flat table, because they share files, topics and streams. Columns that a kind does not have
+are null in its rows. Raises TypeError on import if two kinds disagree about a column.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _SCALARS: Final[dict[object, pa.DataType]] = {
 
 
 def kind_of(row: type[msgspec.Struct]) -> str:
+    """What its rows have in the column KIND: `batch` for BatchRow."""
     tag = row.__struct_config__.tag
     assert isinstance(tag, str)
     return tag
@@ -54,7 +55,7 @@ def _fields(struct: type[msgspec.Struct]) -> list[pa.Field[Any]]:
 
 
 def columns_of(row: type[msgspec.Struct]) -> list[str]:
-    """The columns of one kind, `kind` first."""
+    """The columns of one kind of row, KIND first, then in the order of its fields."""
     return [KIND, *(field.encode_name for field in msgspec.structs.fields(row))]
 
 

@@ -1,11 +1,11 @@
-"""The journal as a DataFrame, wherever it is: files as the proxy writes them, a topic, or what `compact` made of them.
+"""The journal as a DataFrame, wherever it is: the proxy's files, a topic, or the output of `compact`.
 
-In: a JournalPlace and a Span. Out: rows of all kinds in the columns of schema.SPARK_SCHEMA, batch or stream;
-`of_kind` picks one kind and its columns. Wrong: CannotRun, where there is no journal or its columns are others'.
+In: a JournalPlace and a Span. Out: rows of all kinds in the columns of schema.SPARK_SCHEMA, as a batch or a stream;
+`of_kind` picks one kind and its columns. Raises CannotRun if there is no journal, or Parquet has other columns.
 
-What cannot be read costs that line, or that file, and is not kept quiet: it becomes a row of kind TORN (`error` says
-where) that `torn` counts and of_kind leaves out. A row that lacks what its kind must have is torn, too; columns that
-are not known are ignored, and those that came later are null in older rows.
+An unreadable line or file costs only itself, and is reported: it becomes a row of kind TORN whose `error` says where it
+is. A row without a field that its kind requires is torn as well. Unknown columns are ignored; columns added later are
+null in older rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TORN: Final = "_torn"
 _FILE: Final = "path string, modificationTime timestamp, length long, content binary"
 _HOUR_US: Final = 3_600_000_000
 _BLOCK: Final = 4 << 20
-"""Bytes of lines that are decoded at once: some 15,000 rows."""
+"""Bytes of lines decoded at once: some 15,000 rows."""
 
 _REQUIRED: Final = {
     kind_of(row): [field.encode_name for field in msgspec.structs.fields(row) if field.required] for row in ROWS
@@ -42,15 +42,15 @@ _REQUIRED: Final = {
 
 
 class Span(NamedTuple):
-    """[first, last) in microseconds since 1970; None: without an end."""
+    """[first, last) in microseconds since 1970; None leaves that end open."""
 
     first: int | None = None
     last: int | None = None
 
     @property
     def holds(self) -> Column:
-        """Whether a row is of the span."""
-        within = F.lit(True)
+        """Whether a row's `time_us` is within the span."""
+        within = F.expr("true")
         if self.first is not None:
             within &= F.col("time_us") >= self.first
         if self.last is not None:
@@ -58,7 +58,7 @@ class Span(NamedTuple):
         return within
 
     def of(self, rows: DataFrame) -> DataFrame:
-        """The rows of the span, and what could not be read: that has no time."""
+        """The rows of the span, and all torn ones: those have no time."""
         return rows.where(self.holds | (F.col(KIND) == TORN))
 
 
@@ -66,7 +66,7 @@ ALL_TIME: Final = Span()
 
 
 class JournalPlace(NamedTuple):
-    """A folder (the proxy's `journal.dir`, or the output of `compact`), or a topic."""
+    """Where a journal is: either `folder` (the proxy's journal.dir, or the output of `compact`), or `topic`."""
 
     folder: str | None = None
     topic: str | None = None
@@ -74,6 +74,7 @@ class JournalPlace(NamedTuple):
 
     @property
     def in_kafka(self) -> bool:
+        """Whether reading it takes the Kafka connector."""
         return self.topic is not None
 
     def __str__(self) -> str:
@@ -81,7 +82,10 @@ class JournalPlace(NamedTuple):
 
 
 def read_rows(spark: SparkSession, place: JournalPlace, span: Span = ALL_TIME) -> DataFrame:
-    """All rows of the span, once; of files that cannot be read those of its hours."""
+    """Every row of the span exactly once, and torn rows of the files around it, in SPARK_SCHEMA.
+
+    Raises CannotRun if there is no journal at `place`.
+    """
     if place.in_kafka:
         records = spark.read.format("kafka").options(**_kafka(place)).load()
         return span.of(_decoded(records.select("value")))
@@ -96,9 +100,13 @@ def read_rows(spark: SparkSession, place: JournalPlace, span: Span = ALL_TIME) -
 
 
 def stream_rows(
-    spark: SparkSession, place: JournalPlace, files_a_trigger: int = 64, skip_expired: bool = False
+    spark: SparkSession, place: JournalPlace, files_a_trigger: int = 64, *, skip_expired: bool = False
 ) -> DataFrame:
-    """The same as a stream of what is new. `skip_expired`: what a topic lost before it was read is no reason to end."""
+    """New rows as a stream, in SPARK_SCHEMA; not of what `compact` wrote.
+
+    At most `files_a_trigger` files are read at once. Rows that a topic lost before they were read fail the query unless
+    `skip_expired`. Raises CannotRun if there is no journal at `place`.
+    """
     if place.in_kafka:
         options = {**_kafka(place), "maxOffsetsPerTrigger": "1000000", "failOnDataLoss": str(not skip_expired)}
         return _decoded(spark.readStream.format("kafka").options(**options).load().select("value"))
@@ -113,12 +121,12 @@ def stream_rows(
 
 
 def of_kind(rows: DataFrame, row: type[msgspec.Struct]) -> DataFrame:
-    """The rows of one kind, with its columns only."""
+    """The rows of one kind, with only its columns (schema.columns_of)."""
     return rows.where(F.col(KIND) == kind_of(row)).select(columns_of(row))
 
 
 def torn(rows: DataFrame) -> DataFrame:
-    """What could not be read: a row with `error` for each line or file."""
+    """One row for each unreadable line or file, with one column: `error`."""
     return rows.where(F.col(KIND) == TORN).select("error")
 
 
@@ -132,8 +140,10 @@ def _checked(folder: str | None) -> Path:
 
 
 def _may_hold(hour: Path, span: Span) -> bool:
-    """Whether files that were begun in that hour may have rows of the span: a row is written when its batch or request
-    is over, and then waits for the disk."""
+    """Whether files begun in that hour may have rows of the span.
+
+    With an hour's margin on one side, two on the other: a file spans some minutes, and a row may wait for the disk.
+    """
     try:
         began = datetime.datetime.fromisoformat(f"{hour.parent.name[3:]}T{hour.name[5:]}:00+00:00")
     except ValueError:
@@ -149,8 +159,8 @@ def _parquet(spark: SparkSession, folder: str) -> DataFrame:
         raise CannotRun(f"There is no journal in {folder}: {error.getMessage()}") from error
     missing = sorted({name for required in _REQUIRED.values() for name in required}.difference(found.columns))
     if missing:
-        raise CannotRun(f"The columns {', '.join(missing)} are missing in {folder}: it was not made by `compact`.")
-    # Said, not inferred: older files lack what came later.
+        raise CannotRun(f"{folder} was not written by `compact`: it lacks the columns {', '.join(missing)}.")
+    # Not inferred: older files lack columns that were added later.
     return spark.read.schema(SPARK_SCHEMA).parquet(folder).select(SPARK_SCHEMA.names)
 
 
@@ -184,7 +194,7 @@ def _decode_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def _blocks(compressed: pa.Buffer) -> Iterator[bytes]:
-    """Whole lines; the last one may be torn."""
+    """Blocks of whole lines; the last line may be torn."""
     rest = b""
     reader = zstandard.ZstdDecompressor().stream_reader(compressed, read_across_frames=True)
     while piece := reader.read(_BLOCK):
@@ -206,7 +216,7 @@ def _decode_values(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def decode_lines(lines: bytes, where: str) -> Iterator[pa.RecordBatch]:
-    """JSON lines as rows; those that are not whole as torn ones."""
+    """JSON lines as rows in ARROW_SCHEMA, unreadable ones as torn rows; `where` goes into their `error`."""
     try:
         yield from _parsed(lines, where)
     except pa.ArrowInvalid:
@@ -240,17 +250,17 @@ def _parsed(lines: bytes, where: str) -> Iterator[pa.RecordBatch]:
     whole = _whole(table)
     lacking = pc.sum(pc.invert(whole)).as_py() or 0
     if lacking:
-        yield _torn([f"{where}: a line without what its kind must have"] * lacking)
+        yield _torn([f"{where}: a line without a required field"] * lacking)
         table = table.filter(whole)
     yield from table.to_batches()
 
 
 def _whole(table: pa.Table) -> Any:
-    """Which rows have a kind, and what that kind must have. Kinds that came later than this program pass."""
+    """A mask of the rows that have a kind and all its required fields. Kinds that this version does not know pass."""
     kinds = table[KIND]
     whole = pc.is_valid(kinds)
     for kind, required in _REQUIRED.items():
-        of_it = pc.fill_null(pc.equal(kinds, kind), False)
+        of_it = pc.fill_null(pc.equal(kinds, kind), fill_value=False)
         if pc.any(of_it).as_py():
             for column in required:
                 whole = pc.and_(whole, pc.or_(pc.invert(of_it), pc.is_valid(table[column])))

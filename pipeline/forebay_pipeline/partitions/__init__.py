@@ -1,1 +1,1 @@
-"""The jobs `partitions` and `runaways`: who got what, and whether a partition runs away."""
+"""The jobs `partitions` and `runaways`: load and latency by partition, and partitions that run away."""

@@ -1,7 +1,7 @@
-"""KIP-794's table, skew, reasons and fates, from batch rows.
+"""KIP-794's table, skew, reasons and fates.
 
-In: batch rows (journal_rows.BatchRow). Out: values of summary.py. Spark counts; what comes to the driver is what
-is shown: `most` groups and topics at most, those with the most bytes.
+In: batch rows (the columns of journal_rows.BatchRow). Out: the structs of summary.py. Spark does the counting; only
+rows to be shown reach the driver.
 """
 
 from __future__ import annotations
@@ -17,35 +17,39 @@ from forebay_pipeline.partitions.summary import ACCURACY, Fate, Group, Percentil
 _LEVELS: Final = [0.5, 0.99, 0.999]
 _TIMES: Final = {"minute": "yyyy-MM-dd'T'HH:mm", "hour": "yyyy-MM-dd'T'HH", "date": "yyyy-MM-dd"}
 KEYS: Final = ("topic", "partition", "leader", "worker", "reason", *_TIMES)
-"""What batches can be grouped by."""
+"""Keys that batches can be grouped by."""
 _WHOLES: Final = ("topic", *_TIMES)
-"""What a share is a share of."""
+"""Keys that divide the whole: shares are of the topic's bytes in that time."""
 
 
 def percentiles(column: str) -> Column:
-    """p50, p99 and p999 as an array."""
+    """An aggregate: an array of p50, p99 and p999, null over no rows."""
     return F.percentile_approx(column, _LEVELS, ACCURACY)
 
 
 def as_percentiles(values: Sequence[int]) -> Percentiles:
+    """From the array that `percentiles` collects."""
     return Percentiles(*map(int, values))
 
 
 def total(batches: DataFrame) -> Group | None:
-    """All of them; None where there are none."""
+    """All batches as one group; None if there are none."""
     (row,) = _measured(batches, []).collect()
     return _group(row, [], 1.0) if row["batches"] else None
 
 
-def groups(batches: DataFrame, by: Sequence[str], whole_bytes: int, most: int) -> tuple[list[Group], int]:
-    """In the order of their keys, and how many were left out. `whole_bytes`: those of all batches."""
+def groups(batches: DataFrame, by: Sequence[str], whole_bytes: int, max_groups: int) -> tuple[list[Group], int]:
+    """The groups with the most bytes, in the order of their keys, and how many were left out.
+
+    `by` are some of KEYS; `whole_bytes` are the bytes of all batches.
+    """
     keyed = batches
     for name in by:
         if name in _TIMES:
             keyed = keyed.withColumn(name, F.date_format(F.timestamp_micros("time_us"), _TIMES[name]))
     measured = _measured(keyed, by).withColumn("share", F.col("bytes") / _whole(by, whole_bytes)).persist()
     try:
-        found = measured.orderBy(F.desc("bytes"), *by).limit(most).collect()
+        found = measured.orderBy(F.desc("bytes"), *by).limit(max_groups).collect()
         left_out = measured.count() - len(found)
     finally:
         measured.unpersist()
@@ -88,15 +92,15 @@ def _group(row: Row, by: Sequence[str], share: float) -> Group:
 
 
 def partition_bytes(batches: DataFrame) -> DataFrame:
-    """topic, partition, batches, bytes."""
+    """A row for each partition: topic, partition, batches, bytes."""
     return batches.groupBy("topic", "partition").agg(F.count("*").alias("batches"), F.sum("bytes").alias("bytes"))
 
 
 def skew(partitions: DataFrame) -> DataFrame:
-    """From partition_bytes: the fields of TopicSkew.
+    """A row for each topic with the fields of TopicSkew, from the rows of partition_bytes.
 
-    Gini, of x in ascending order, i from 1: 2 Σ i·x / (n Σ x) - (n + 1) / n. Of 0, 1 and 3 bytes:
-    2 · (1·0 + 2·1 + 3·3) / (3 · 4) - 4/3 = 0.5. Partitions without a batch come first, so they only move i.
+    Gini of x in ascending order, i from 1: 2 Σ i·x / (n Σ x) - (n + 1) / n. Of 0, 1 and 3 bytes:
+    2 · (1·0 + 2·1 + 3·3) / (3 · 4) - 4/3 = 0.5. Partitions without a batch come first, so they only shift i.
     """
     ascending = Window.partitionBy("topic").orderBy("bytes", F.desc("partition"))
     highest = Window.partitionBy("topic")
@@ -111,39 +115,41 @@ def skew(partitions: DataFrame) -> DataFrame:
             F.sum("batches").alias("batches"),
             F.sum("bytes").alias("bytes"),
             F.max_by("partition", "i").alias("largest"),
-            F.max("bytes").alias("most"),
+            F.max("bytes").alias("max_bytes"),
             F.sum(F.col("i") * F.col("bytes").cast("double")).alias("weighted"),
         )
-        .withColumn("largest_share", F.col("most") / everything)
-        .withColumn("max_to_mean", F.col("most") * n / everything)
+        .withColumn("largest_share", F.col("max_bytes") / everything)
+        .withColumn("max_to_mean", F.col("max_bytes") * n / everything)
         .withColumn("gini", 2 * F.col("weighted") / (n * everything) - (n + 1) / n)
         .select(*TopicSkew.__struct_fields__)
     )
 
 
-def topics(batches: DataFrame, most: int) -> tuple[list[TopicSkew], int]:
-    """Those with the most bytes, and how many were left out."""
+def topics(batches: DataFrame, max_topics: int) -> tuple[list[TopicSkew], int]:
+    """The topics with the most bytes, and how many were left out."""
     skewed = skew(partition_bytes(batches)).persist()
     try:
-        found = skewed.orderBy(F.desc("bytes"), "topic").limit(most).collect()
+        found = skewed.orderBy(F.desc("bytes"), "topic").limit(max_topics).collect()
         return [TopicSkew(**row.asDict()) for row in found], skewed.count() - len(found)
     finally:
         skewed.unpersist()
 
 
 def reasons(batches: DataFrame) -> list[Reason]:
+    """Why batches were sent, the most frequent reason first."""
     counted = batches.groupBy("reason").agg(
         F.count("*").alias("batches"), F.sum("bytes").alias("bytes"), F.sum("records").alias("records")
     )
-    return [Reason(**row.asDict()) for row in _most_batches_first(counted, "reason")]
+    return [Reason(**row.asDict()) for row in _largest_first(counted, "reason")]
 
 
 def fates(batches: DataFrame) -> list[Fate]:
+    """What became of batches, the most frequent outcome first."""
     counted = batches.groupBy("fate", "error_code").agg(
         F.count("*").alias("batches"), F.sum("records").alias("records")
     )
-    return [Fate(**row.asDict()) for row in _most_batches_first(counted, "fate", "error_code")]
+    return [Fate(**row.asDict()) for row in _largest_first(counted, "fate", "error_code")]
 
 
-def _most_batches_first(counted: DataFrame, *keys: str) -> list[Any]:
+def _largest_first(counted: DataFrame, *keys: str) -> list[Any]:
     return counted.orderBy(F.desc("batches"), *keys).collect()

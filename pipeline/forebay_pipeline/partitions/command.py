@@ -1,6 +1,6 @@
-"""Job `partitions`: who got what, how long it took, and whether a partition runs away.
+"""Job `partitions`: load, latency and skew by partition, and partitions that ran away.
 
-In: the journal. Out: tables, and `--output` with the same as JSON (partitions_summary.Summary).
+In: the journal. Out: tables; with `--output` the same as JSON (summary.Summary).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 from forebay_pipeline.errors import CLEAN
 from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options, span_options
-from forebay_pipeline.jobs.output_file import write
+from forebay_pipeline.jobs.output_file import output_option, write
 from forebay_pipeline.jobs.text_table import terminal_width
 from forebay_pipeline.journal.source import JournalPlace, Span
 from forebay_pipeline.partitions.batches import KEYS
@@ -23,11 +23,11 @@ from forebay_pipeline.partitions.text import as_text
 
 
 def grouping(by: str) -> list[str]:
-    """topic,partition → [topic, partition]. UsageError where one is not of KEYS."""
+    """`topic, partition` → [topic, partition]. Raises click.UsageError unless all are in KEYS."""
     names = [name.strip() for name in by.split(",") if name.strip()]
     unknown = [name for name in names if name not in KEYS]
     if unknown or not names:
-        raise click.UsageError(f"--by {by}: must be some of {', '.join(KEYS)}, with commas between")
+        raise click.UsageError(f"--by {by}: must be a comma-separated list of {', '.join(KEYS)}")
     return list(dict.fromkeys(names))
 
 
@@ -35,28 +35,36 @@ def grouping(by: str) -> list[str]:
 @journal_options
 @span_options
 @click.option(
-    "--by", default="topic,partition", show_default=True, metavar="KEY,…", help=f"Groups: any of {', '.join(KEYS)}."
+    "--by", default="topic,partition", show_default=True, metavar="KEY,…", help=f"Group by any of {', '.join(KEYS)}."
 )
 @click.option(
-    "--most", type=click.IntRange(1, 100_000), default=500, show_default=True, help="Groups and topics shown at most."
+    "--most",
+    "max_rows",
+    type=click.IntRange(1, 100_000),
+    default=500,
+    show_default=True,
+    help="Show at most this many groups, and this many topics.",
 )
 @runaway_options
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="The same as JSON, to this file.")
+@output_option
 @session_options
 @job
 def command(
     place: JournalPlace,
     span: Span,
     by: str,
-    most: int,
+    max_rows: int,
     window: int,
     limits: Thresholds,
     output: Path | None,
     spark: OpenSpark,
 ) -> int:
-    """Who got what, how long it took, and whether a partition runs away."""
-    questions = Questions(grouping(by), most, window * 1_000_000, limits)
-    with kept_rows(spark("partitions", place.in_kafka), place, span) as rows:
+    """Show load, latency and skew by partition.
+
+    Also why batches were sent and what became of them, partitions that ran away, metadata lookups and memory pressure.
+    """
+    questions = Questions(grouping(by), max_rows, window_us=window * 1_000_000, thresholds=limits)
+    with kept_rows(spark("partitions", kafka=place.in_kafka), place, span) as rows:
         summary = summarize(rows, place, span, questions)
     click.echo(as_text(summary, terminal_width()))
     if output is not None:

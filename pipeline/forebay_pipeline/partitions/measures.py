@@ -1,11 +1,10 @@
-"""All that `partitions` asks of a span of the journal, put together.
+"""Computes the Summary of a span of the journal.
 
-In: a span of a journal, and Questions. Out: a Summary. Wrong: CannotRun, where the span holds no batches.
+In: a span of a journal, and Questions. Out: a Summary. Raises CannotRun if the span has no batches.
 """
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -14,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.jobs.time_text import within
 from forebay_pipeline.journal.schema import KIND, columns_of, kind_of
 from forebay_pipeline.journal.source import TORN, JournalPlace, Span, of_kind, read_rows, torn
 from forebay_pipeline.partitions import batches as partitions_batches
@@ -24,32 +24,41 @@ from forebay_pipeline.partitions.summary import Summary
 from forebay_policies.journal_rows import BatchRow, GaugeRow, MetadataRow
 
 _KINDS: Final = (BatchRow, GaugeRow, MetadataRow)
-MOST_CHANGES: Final = 1000
-"""Beginnings and ends of runaways that are shown, the earliest."""
+MAX_CHANGES: Final = 1000
+"""Beginnings and ends of runaways to show; the earliest ones."""
 
 
 class Questions(NamedTuple):
+    """What the Summary is to contain."""
+
     by: Sequence[str] = ("topic", "partition")
-    most: int = 500
-    """Groups and topics that are shown."""
+    """Some of batches.KEYS."""
+    max_rows: int = 500
+    """Groups, and topics, to show."""
     window_us: int = 10_000_000
+    """Width of the runaway detector's windows."""
     thresholds: Thresholds = Thresholds()
 
 
 class Rows(NamedTuple):
-    """Of a span, by kind."""
+    """The rows of a span, by kind."""
 
     batches: DataFrame
+    """BatchRow."""
     gauges: DataFrame
+    """GaugeRow."""
     requests: DataFrame
-    """For metadata."""
+    """MetadataRow."""
     torn: int
-    """Lines and files that cannot be read."""
+    """Unreadable lines and files."""
 
 
 @contextmanager
 def kept_rows(spark: SparkSession, place: JournalPlace, span: Span) -> Iterator[Rows]:
-    """Read and decoded once for all questions: in memory, or on disk where it does not fit."""
+    """The rows of a span, read once while the context lasts and kept in memory, or on disk if they do not fit.
+
+    Raises CannotRun if there is no journal.
+    """
     columns = dict.fromkeys(column for kind in _KINDS for column in columns_of(kind))
     kinds = [TORN, *(kind_of(kind) for kind in _KINDS)]
     narrow = read_rows(spark, place, span).where(F.col(KIND).isin(kinds)).select(*columns).persist()
@@ -61,14 +70,15 @@ def kept_rows(spark: SparkSession, place: JournalPlace, span: Span) -> Iterator[
 
 
 def summarize(rows: Rows, place: JournalPlace, span: Span, questions: Questions) -> Summary:
+    """The Summary of `rows`, which are those of `span` at `place`. Raises CannotRun if there are no batches."""
     batches = rows.batches
     total = partitions_batches.total(batches)
     if total is None:
-        unread = f" (lines or files of it that cannot be read: {rows.torn:,})" if rows.torn else ""
-        raise CannotRun(f"There are no batches {_between(span)}in {place}{unread}.")
+        unread = f" (unreadable lines or files: {rows.torn:,})" if rows.torn else ""
+        raise CannotRun(f"There are no batches{within(span)} in {place}{unread}.")
     (times,) = batches.agg(F.min("time_us"), F.max("time_us")).collect()
-    groups, groups_left_out = partitions_batches.groups(batches, questions.by, total.bytes, questions.most)
-    topics, topics_left_out = partitions_batches.topics(batches, questions.most)
+    groups, groups_left_out = partitions_batches.groups(batches, questions.by, total.bytes, questions.max_rows)
+    topics, topics_left_out = partitions_batches.topics(batches, questions.max_rows)
     runaways, changes_left_out = _runaways(batches, questions)
     return Summary(
         journal=str(place),
@@ -93,20 +103,7 @@ def summarize(rows: Rows, place: JournalPlace, span: Span, questions: Questions)
 def _runaways(batches: DataFrame, questions: Questions) -> tuple[list[Episode], int]:
     found = changes(topic_windows(batches, questions.window_us), questions.thresholds).persist()
     try:
-        first = found.orderBy("window_us", "topic", "partition", "event").limit(MOST_CHANGES).collect()
+        first = found.orderBy("window_us", "topic", "partition", "event").limit(MAX_CHANGES).collect()
         return episodes(row.asDict() for row in first), found.count() - len(first)
     finally:
         found.unpersist()
-
-
-def instant(time_us: int) -> str:
-    """2026-11-21T14:00:05Z"""
-    return datetime.datetime.fromtimestamp(time_us // 1_000_000, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _between(span: Span) -> str:
-    if span.first is not None and span.last is not None:
-        return f"between {instant(span.first)} and {instant(span.last)} "
-    if span.first is not None:
-        return f"from {instant(span.first)} on "
-    return f"before {instant(span.last)} " if span.last is not None else ""

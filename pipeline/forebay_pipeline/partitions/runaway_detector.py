@@ -1,26 +1,26 @@
-"""Whether a partition runs away: it is slow, and gets more for it. Pure; the same for a span and for a stream.
+"""Detects runaway partitions: those that get more because they are slow. Pure; the same for a span and for a stream.
 
-In: a topic's windows, one after the other: what each partition got in it, and how long its batches waited. Out: a
-Change where a partition begins to run away, and one where that is over. Nothing is raised.
+In: a topic's windows in order, each with what every partition got and how long its batches waited. Out: a Change when a
+partition begins to run away, and one when it recovers.
 
-KIP-794 tells of such a partition. Of its three, with waits as a slow broker makes them:
+KIP-794 describes such a partition. Its three, with the waits that a slow broker causes:
 
     partition                       0          1          2
-    bytes                  25,953,200  7,836,878  7,546,212     of 41,336,290, a third each would be fair
+    bytes                  25,953,200  7,836,878  7,546,212     of 41,336,290; a third each would be fair
     times its fair share         1.88       0.57       0.55
     average wait                40 ms       2 ms       2 ms
     times the others'              20          1          1     of two others the faster one
 
-In a window a partition strains its topic, where
+In a window a partition strains its topic if
 
-1. it is slow: its batches wait (linger and upstream) on average `wait` times as long as the topic's others do;
-2. it gets much: `share` times what would be fair, an equal part for each partition;
-3. it gets more than before: `rise` times what it got while it was not slow. Where it never was otherwise, as at the
-   beginning of a journal, 1 and 2 will do.
+1. it is slow: its batches wait (linger and upstream) on average `wait` times as long as those of the topic's others;
+2. it gets much: `share` times its fair share, which is the same for each partition;
+3. it gets more than before: `rise` times what it got while it was not slow. If it was never anything else, as at the
+   beginning of a journal, 1 and 2 suffice.
 
-`windows` of these in a row, and it is a runaway; as many others in a row, and it has recovered. So a partition that is
-merely popular is none, since it is as fast as the others; nor one whose broker is merely slow, since it gets no more;
-nor one that always was popular, when its broker becomes slow.
+After `windows` of these in a row it is a runaway; after as many others in a row it has recovered. So a popular
+partition is no runaway, because it is as fast as the others; nor is one whose broker is slow, because it gets no more;
+nor is one that was always popular when its broker becomes slow.
 """
 
 from __future__ import annotations
@@ -32,31 +32,35 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-LEAST_WAIT_US: Final = 1000
-"""The others' wait counts as this at least: whether 0.4 or 0.8 ms is the scheduler's doing."""
+MIN_WAIT_US: Final = 1000
+"""Lower bound of the others' wait: between 0.4 and 0.8 ms it is the scheduler that makes the difference."""
 
 SMOOTHING: Final = 0.2
 """Weight of a window in what a partition usually gets: the last ten make up nine tenths of it."""
 
 
 class Thresholds(NamedTuple):
+    """When a partition counts as a runaway; the module's docstring has the rule."""
+
     share: float = 1.5
-    """KIP-794's own runaway got 1.9 times its fair share; a partition that is slow under `uniform` gets its share."""
+    """KIP-794's runaway got 1.9 times its fair share; under `uniform`, a slow partition still gets just its share."""
     wait: float = 2.0
     rise: float = 1.2
     windows: int = 3
-    """In a row: one slow answer is none."""
+    """Consecutive ones: a single slow answer does not count."""
     batches: int = 20
-    """A topic's window with fewer is passed over: its shares are chance."""
+    """A topic's windows with fewer are ignored: their shares are chance."""
     quiet_us: int = 600_000_000
-    """A topic without such a window for so long is forgotten, its runaways as well."""
+    """After this long without a window that counts, a topic is forgotten with its runaways."""
 
 
 class Event(enum.StrEnum):
+    """What happened to a partition."""
+
     RUNAWAY = "runaway"
     RECOVERED = "recovered"
     QUIET = "quiet"
-    """It was a runaway when its topic went quiet."""
+    """Its topic went quiet while it was a runaway."""
 
 
 class Portion(NamedTuple):
@@ -66,43 +70,51 @@ class Portion(NamedTuple):
     batches: int
     bytes: int
     wait_us: int
-    """Of its batches together."""
+    """Sum over its batches."""
 
 
 class Change(msgspec.Struct, frozen=True):
+    """A partition became a runaway, or ceased to be one."""
+
     partition: int
     event: Event
     since_us: int
-    """Beginning of the first of the windows that tell it."""
+    """Start of the first of the consecutive windows that decided it."""
     window_us: int
-    """And of the last. Where the topic went quiet, of the last one that it had."""
+    """Start of the last of them; for QUIET, of the topic's last window."""
     share: float
     """Of the topic's bytes in that last window."""
     times_fair: float
+    """The same as a multiple of its fair share."""
     wait_us: float
-    """Average of its batches; 0 where it had none."""
+    """Average of its batches; 0 if it had none."""
     others_wait_us: float
+    """What is usual among the topic's other partitions; 0 if they had no batches."""
 
 
 class _Partition(msgspec.Struct, omit_defaults=True):
+    """What is remembered of a partition from window to window."""
+
     usual: float | None = None
-    """Times its fair share, while it was not slow; smoothed."""
+    """What it got while it was not slow, as a multiple of its fair share; smoothed."""
     runaway: bool = False
     against: int = 0
-    """Windows in a row that tell otherwise."""
+    """Consecutive windows that contradict `runaway`."""
     since_us: int = 0
+    """Start of the first of those."""
 
 
 class TopicWatch(msgspec.Struct, omit_defaults=True):
-    """What has to be remembered of a topic from window to window. A Struct, so that it can be put away in between."""
+    """The detector's state for one topic: all that windows to come depend on. A Struct, so that it can be stored."""
 
     partitions: dict[int, _Partition] = {}
     count: int = 0
-    """How many partitions there are: the highest number seen, plus one."""
+    """Number of partitions: the highest index seen, plus one."""
     last_us: int = 0
+    """Start of the last window that counted; 0 if there was none."""
 
     def window(self, start_us: int, portions: Sequence[Portion], thresholds: Thresholds) -> list[Change]:
-        """The changes that a window brings which began at `start_us`, after all those before it."""
+        """The changes that the window starting at `start_us` brings. Windows must come in order."""
         changes = self.quiet() if self.quiet_at(thresholds) <= start_us else []
         total = sum(portion.bytes for portion in portions)
         if not total or sum(portion.batches for portion in portions) < thresholds.batches:
@@ -120,14 +132,23 @@ class TopicWatch(msgspec.Struct, omit_defaults=True):
         return changes
 
     def quiet_at(self, thresholds: Thresholds) -> int:
-        """When it will be forgotten, unless there is another window."""
+        """When the topic will be forgotten unless another window comes, in microseconds since 1970."""
         return self.last_us + thresholds.quiet_us
 
     def quiet(self) -> list[Change]:
-        """Forgets the topic."""
+        """Forget the topic; a QUIET change for each of its runaways."""
         last = self.last_us
         changes = [
-            Change(number, Event.QUIET, last, last, 0.0, 0.0, 0.0, 0.0)
+            Change(
+                partition=number,
+                event=Event.QUIET,
+                since_us=last,
+                window_us=last,
+                share=0.0,
+                times_fair=0.0,
+                wait_us=0.0,
+                others_wait_us=0.0,
+            )
             for number, partition in sorted(self.partitions.items())
             if partition.runaway
         ]
@@ -139,7 +160,7 @@ class TopicWatch(msgspec.Struct, omit_defaults=True):
     ) -> Change | None:
         partition = self.partitions.setdefault(number, _Partition())
         times_fair = share * self.count
-        slow = bool(others_wait) and wait >= thresholds.wait * max(others_wait, LEAST_WAIT_US)
+        slow = bool(others_wait) and wait >= thresholds.wait * max(others_wait, MIN_WAIT_US)
         strains = slow and times_fair >= max(thresholds.share, thresholds.rise * (partition.usual or 0.0))
         if wait and not slow:
             usual = times_fair if partition.usual is None else partition.usual
@@ -154,14 +175,23 @@ class TopicWatch(msgspec.Struct, omit_defaults=True):
             return None
         partition.runaway, partition.against = strains, 0
         event = Event.RUNAWAY if strains else Event.RECOVERED
-        return Change(number, event, partition.since_us, start_us, share, times_fair, wait, others_wait)
+        return Change(
+            partition=number,
+            event=event,
+            since_us=partition.since_us,
+            window_us=start_us,
+            share=share,
+            times_fair=times_fair,
+            wait_us=wait,
+            others_wait_us=others_wait,
+        )
 
 
 class _Waits:
-    """Average waits of partitions, and what is usual among the others: the middle, the lower one of two.
+    """Average waits of partitions, and what is usual among the others: their median, the lower one of two.
 
-    Of 40, 2 and 3 ms: 2 among the others of the first, 3 and 2 among those of the others. Averages would not do: a
-    second slow partition would hide the first.
+    Of 40, 2 and 3 ms: the others of the first have 2; those of the second 3, those of the third 2. A mean would not do:
+    a second slow partition would hide the first.
     """
 
     def __init__(self, portions: Sequence[Portion]) -> None:
@@ -169,10 +199,11 @@ class _Waits:
 
     @staticmethod
     def of(portion: Portion) -> float:
+        """In microseconds; 0 without batches."""
         return portion.wait_us / portion.batches if portion.batches else 0.0
 
     def of_others(self, portion: Portion) -> float:
-        """0 where there are none."""
+        """In microseconds; 0 if no other partition had batches."""
         waits = self._sorted
         others = len(waits) - bool(portion.batches)
         if not others:

@@ -1,8 +1,8 @@
-"""The runaway detector over a span of the journal: windows of each topic, counted by Spark, judged one after the other.
+"""The runaway detector over a span of the journal: Spark counts each topic's windows, the detector judges them.
 
-In: batch rows. Out: `topic_windows`, what each partition got in each window; `changes`, those of runaway_detector with
-their topics; `episodes`, from where a partition ran away until it had recovered. A topic's windows pass through one
-task in their order, a row at a time, so that neither spans nor topics have to fit into its memory.
+In: batch rows. Out: `topic_windows`, what each partition got in each window; `changes`, the detector's, with their
+topics; `episodes`, each from when a partition ran away until it recovered. A topic's windows pass through one task in
+order, a row at a time, so neither a span nor a topic has to fit into memory.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _ARROW: Final = pa.schema(
     ]
 )
 CHANGES: Final[StructType] = from_arrow_schema(_ARROW)
-"""A topic, and the fields of a Change."""
+"""The topic, and the fields of a Change."""
 
 
 class Episode(msgspec.Struct, frozen=True):
-    """A partition that ran away, as it stood when that was certain."""
+    """A partition that ran away; numbers are those of the window that decided it."""
 
     topic: str
     partition: int
     since_us: int
     until_us: int | None
-    """Beginning of the first window in which it did not; None: at the end of the span it still does."""
+    """Start of the first window in which it did not; None if it still does at the end of the span."""
     share: float
     times_fair: float
     wait_us: float
@@ -53,24 +53,24 @@ class Episode(msgspec.Struct, frozen=True):
 
 
 def window_start(width_us: int) -> Column:
-    """Of a row, by its `time_us`."""
+    """The start of the window that a row's `time_us` is in, in microseconds since 1970."""
     return F.col("time_us") - F.pmod("time_us", F.lit(width_us))
 
 
 def wait() -> Column:
-    """How long a batch row's records waited on this side: until it was sent, and until its fate was known."""
+    """How long a batch took from its first record until its fate was known: linger and upstream, in microseconds."""
     return F.col("linger_us") + F.col("upstream_us")
 
 
 def topic_windows(batches: DataFrame, width_us: int) -> DataFrame:
-    """topic, window_us, partition, and the other fields of a Portion."""
+    """A row for each window and partition that got a batch: topic, window_us, and the fields of a Portion."""
     return batches.groupBy("topic", window_start(width_us).alias("window_us"), "partition").agg(
         F.count("*").alias("batches"), F.sum("bytes").alias("bytes"), F.sum(wait()).alias("wait_us")
     )
 
 
 def changes(windows: DataFrame, thresholds: Thresholds) -> DataFrame:
-    """`windows` as of topic_windows; out: CHANGES."""
+    """The detector's changes in the columns of CHANGES, from the rows of topic_windows."""
 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         for topic, rows in groupby(_rows(batches), key=itemgetter(0)):
@@ -82,12 +82,12 @@ def changes(windows: DataFrame, thresholds: Thresholds) -> DataFrame:
 
 
 def change_row(topic: str, change: Change) -> dict[str, Any]:
-    """In CHANGES."""
+    """A Change as a row of CHANGES."""
     return {"topic": topic, **msgspec.to_builtins(change)}
 
 
 def episodes(found: Iterable[dict[str, Any]]) -> list[Episode]:
-    """Rows of CHANGES, the earlier first, as episodes in the order in which they began."""
+    """Episodes in the order in which they began, from rows of CHANGES in the order of time."""
     known: dict[tuple[str, int], Episode] = {}
     ended = []
     for row in found:

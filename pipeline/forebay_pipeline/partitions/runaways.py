@@ -1,7 +1,7 @@
-"""Job `runaways`: tells of runaway partitions as the journal grows.
+"""Job `runaways`: reports runaway partitions while the journal grows.
 
-In: the journal's files or topic. Out: a line where a partition begins to run away, and one where that is over; with
---output, JSON lines in a folder instead, each once, also over restarts with the same --checkpoint.
+In: the journal's files or topic. Out: a sentence when a partition begins to run away, and one when it recovers; with
+--output JSON lines instead, each exactly once, across restarts with the same --checkpoint too.
 """
 
 from __future__ import annotations
@@ -15,24 +15,28 @@ from pyspark.sql.streaming.query import StreamingQuery
 from forebay_pipeline.errors import CLEAN, CannotRun
 from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options
 from forebay_pipeline.jobs.streams import await_end, triggered
+from forebay_pipeline.jobs.time_text import instant
 from forebay_pipeline.journal.schema import KIND
 from forebay_pipeline.journal.source import JournalPlace, stream_rows
-from forebay_pipeline.partitions.measures import instant
 from forebay_pipeline.partitions.runaway_detector import Event, Thresholds
 from forebay_pipeline.partitions.runaway_options import runaway_options
 from forebay_pipeline.partitions.runaways_stream import Watching, stream_changes
 
 LATE_FILES_S = 360
-"""A journal's file is closed, and so seen, up to journal.roll.ms after its first row: 300 s unless told otherwise."""
+"""A file is read once it is closed, up to journal.roll.ms (300 s by default) after its first row."""
 LATE_TOPIC_S = 30
 FILES_A_TRIGGER = 16
-"""Rows of as many files are open windows at once, when there is much to catch up with."""
+"""Bounds the open windows while there is a backlog to catch up with."""
 _STORES = "spark.sql.shuffle.partitions=8"
-"""Each has its own store of states, and is a task in every trigger; topics are few."""
+"""Each is a state store and a task in every trigger, and topics are few."""
 
 
 def start(changes: DataFrame, output: str | None, checkpoint: str | None, every: int | None) -> StreamingQuery:
-    """`every`: seconds between two looks for what is new; None: what is there now, then it ends."""
+    """Start a query that reports `changes` (in CHANGES) as JSON lines in the folder `output`, or as sentences.
+
+    `checkpoint` defaults to `output`/_checkpoint. `every` is the number of seconds between checks for new rows; with
+    None the query ends when it has judged what is there now.
+    """
     writer = changes.coalesce(1).writeStream.outputMode("append")
     if output is not None:
         checkpoint = checkpoint or f"{output.rstrip('/')}/_checkpoint"
@@ -49,21 +53,21 @@ def _tell(changes: DataFrame, _: int) -> None:
         click.echo(sentence(row))
 
 
-def sentence(told: Row) -> str:
-    """`told`: of CHANGES."""
-    place = f"{instant(told.window_us)} {told.topic} partition {told.partition}"
-    if told.event == Event.QUIET:
-        return f"{place} is not watched any more: its topic is quiet"
-    what = "runs away" if told.event == Event.RUNAWAY else "has recovered"
+def sentence(change: Row) -> str:
+    """A row of CHANGES for people."""
+    place = f"{instant(change.window_us)} {change.topic} partition {change.partition}"
+    if change.event == Event.QUIET:
+        return f"{place} is no longer watched: its topic went quiet"
+    what = "has been running away since" if change.event == Event.RUNAWAY else "recovered at"
     return (
-        f"{place} {what} since {instant(told.since_us)}: {100 * told.share:.1f} % of the bytes, "
-        f"{told.times_fair:.2f} × its fair share; waits {told.wait_us / 1000:,.1f} ms, "
-        f"the others {told.others_wait_us / 1000:,.1f} ms"
+        f"{place} {what} {instant(change.since_us)}: {100 * change.share:.1f} % of the bytes, "
+        f"{change.times_fair:.2f} × its fair share; waits {change.wait_us / 1000:,.1f} ms, "
+        f"the others {change.others_wait_us / 1000:,.1f} ms"
     )
 
 
 def too_late(query: StreamingQuery) -> int:
-    """Rows that came for windows which had been judged, as far as it is remembered."""
+    """Rows dropped because their windows had been judged, in the triggers that the query still remembers."""
     return sum(
         operator["numRowsDroppedByWatermark"]
         for progress in query.recentProgress
@@ -73,19 +77,22 @@ def too_late(query: StreamingQuery) -> int:
 
 @click.command()
 @journal_options
-@click.option("--once", is_flag=True, help="What is there now, then end; without it: go on until stopped.")
-@click.option("--every", type=click.IntRange(1), default=10, show_default=True, help="Seconds between two looks.")
+@click.option("--once", is_flag=True, help="Judge what is there now and exit; otherwise run until stopped.")
+@click.option(
+    "--every", type=click.IntRange(1), default=10, show_default=True, help="Seconds between checks for new rows."
+)
 @click.option(
     "--late",
     type=click.IntRange(1),
-    help=f"Seconds by which a row may come later than others; {LATE_FILES_S} for files, {LATE_TOPIC_S} for a topic.",
+    help=f"Seconds to wait for late rows; by default {LATE_FILES_S} for files, {LATE_TOPIC_S} for a topic.",
 )
 @runaway_options
-@click.option("--output", metavar="FOLDER", help="JSON lines, here; without it: sentences, to standard output.")
-@click.option("--checkpoint", metavar="FOLDER", help="Where it goes on from; OUTPUT/_checkpoint where there is one.")
+@click.option("--output", metavar="FOLDER", help="Write JSON lines to this folder instead of printing sentences.")
+@click.option("--checkpoint", metavar="FOLDER", help="Folder that records progress; OUTPUT/_checkpoint with --output.")
 @session_options
 @job
 def command(
+    *,
     place: JournalPlace,
     once: bool,
     every: int,
@@ -96,24 +103,16 @@ def command(
     checkpoint: str | None,
     spark: OpenSpark,
 ) -> int:
-    """Tell of runaway partitions as the journal grows."""
+    """Report runaway partitions as they happen."""
     if place.folder is not None and any(Path(place.folder).glob(f"{KIND}=*")):
-        raise CannotRun(f"{place} is what `compact` made: runaways reads what the proxy writes (dt=…/hour=…).")
-    watching = Watching(
-        window,
-        late or (LATE_TOPIC_S if place.in_kafka else LATE_FILES_S),
-        limits,
-    )
-    session = spark("runaways", place.in_kafka, (_STORES,))
-    # What expired before it was read is past: who runs away now is told all the same.
+        raise CannotRun(f"{place} was written by `compact`; runaways reads what the proxy writes (dt=…/hour=…).")
+    late_s = late or (LATE_TOPIC_S if place.in_kafka else LATE_FILES_S)
+    watching = Watching(window_s=window, late_s=late_s, thresholds=limits)
+    session = spark("runaways", kafka=place.in_kafka, settings=(_STORES,))
+    # Rows that expired unread are history; who runs away now can be told without them.
     rows = stream_rows(session, place, FILES_A_TRIGGER, skip_expired=True)
-    query = start(
-        stream_changes(rows, watching),
-        output,
-        checkpoint,
-        None if once else every,
-    )
+    query = start(stream_changes(rows, watching), output, checkpoint, None if once else every)
     await_end(query)
     if dropped := too_late(query):
-        click.echo(f"{dropped:,} rows came too late to be judged: see --late.", err=True)
+        click.echo(f"{dropped:,} rows came too late to be judged; a larger --late waits for them.", err=True)
     return CLEAN

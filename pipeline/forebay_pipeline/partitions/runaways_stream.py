@@ -1,16 +1,16 @@
-"""The runaway detector over the journal as a stream: a query with state, kept in its checkpoint.
+"""The runaway detector over the journal as a stream: a stateful query, with its state in the checkpoint.
 
-In: rows as a stream. Out: CHANGES (runaway_windows) as they become certain, each once. The same detector as over a
-span; here it has to be known when a window is whole:
+In: rows as a stream. Out: changes in the columns of runaway_windows.CHANGES, each exactly once, when it is certain. The
+detector is the same as over a span, but here a window must be known to be complete:
 
-    event time      the beginning of a row's window
-    watermark       the latest of them seen, less `late_s`: how much later than others a row may be read
-    judged          windows that began at the watermark or before; Spark drops rows that come for them later
+    event time      the start of a row's window
+    watermark       the latest event time seen, less `late_s`: how much later than others a row may be read
+    judged          windows that start at the watermark or before; Spark drops later rows of theirs
 
-State is one string a topic: its open windows and its TopicWatch. Fair shares are about a topic, so a topic is what has
-state, with its partitions in it. What bounds it: windows close as the watermark moves, and a topic that is quiet for
-`thresholds.quiet_us` is forgotten, also by timeout, when no rows of it come. Gauge rows, one a second, are of no topic
-and have no state, but the watermark moves with them: time goes on while nothing is sent.
+The state of a topic is one string: its open windows and its TopicWatch. It is kept by topic because fair shares are.
+It is bounded: windows close as the watermark moves, and a topic that is quiet for `thresholds.quiet_us` is forgotten,
+by timeout if it has no more rows. Gauge rows, one a second, have no topic and no state, but they move the watermark:
+time passes while nothing is sent.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Function = Callable[[Any, Iterable[pd.DataFrame], GroupState], Iterable[pd.Data
 
 
 class Watching(NamedTuple):
-    """Widths and times in whole seconds."""
+    """How the stream is watched; whole seconds."""
 
     window_s: int = 10
     late_s: int = 30
@@ -42,7 +42,7 @@ class Watching(NamedTuple):
 
 
 def stream_changes(rows: DataFrame, watching: Watching) -> DataFrame:
-    """`rows` as of journal.source.stream_rows; out: CHANGES."""
+    """The detector's changes in the columns of CHANGES, from the rows of journal.source.stream_rows."""
     start = window_start(watching.window_s * 1_000_000)
     kinds = [kind_of(BatchRow), kind_of(GaugeRow)]
     portions = (
@@ -67,16 +67,17 @@ class TopicState(msgspec.Struct):
 
     watch: TopicWatch
     open: dict[int, dict[int, Portion]]
-    """By the window's beginning, then by partition."""
+    """Start of the window → partition → what it got so far."""
 
     def add(self, window_us: int, portion: Portion) -> None:
+        """Add to what a partition got in the window that starts at `window_us`."""
         window = self.open.setdefault(window_us, {})
         number, batches, size, wait_us = portion
         known = window.get(number, Portion(number, 0, 0, 0))
         window[number] = Portion(number, known.batches + batches, known.bytes + size, known.wait_us + wait_us)
 
     def judge(self, watermark_us: int, thresholds: Thresholds) -> list[Change]:
-        """Of the windows that are whole now."""
+        """Close the windows that are complete at this watermark; the changes that they bring."""
         changes = []
         for start_us in sorted(start_us for start_us in self.open if start_us <= watermark_us):
             changes += self.watch.window(start_us, list(self.open.pop(start_us).values()), thresholds)
@@ -85,7 +86,7 @@ class TopicState(msgspec.Struct):
         return changes
 
     def due_us(self, thresholds: Thresholds) -> int | None:
-        """The watermark at which there is something to judge, or to forget; None: nothing is remembered."""
+        """The watermark at which there is something to judge or to forget; None if the state is empty."""
         if self.open:
             return min(self.open)
         return self.watch.quiet_at(thresholds) if self.watch.last_us else None
@@ -115,7 +116,7 @@ def _put_away(known: TopicState, state: GroupState, watermark_ms: int, threshold
         state.remove()
         return
     state.update((msgspec.json.encode(known).decode(),))
-    # A timeout comes when the watermark is beyond it, and must not be behind it.
+    # A timeout fires when the watermark has passed it, and must not be set behind the watermark.
     state.setTimeoutTimestamp(max(due_us // 1000 - 1, watermark_ms + 1))
 
 

@@ -1,7 +1,7 @@
-"""What `partitions` finds out about a span, as a value: the contents of its --output, and what `report` shows.
+"""The result of `partitions`: the content of its --output, and what `report` shows.
 
-Times end in `_us` and are microseconds, points in time since 1970; shares and rates are parts of 1; None where there is
-nothing to tell them from. All was counted over what was sent: a batch that was sent again counts again.
+`_us` are microseconds, points in time since 1970. Shares and rates are fractions of 1, and None without anything to
+compute them from. Counts are of what was sent: a batch that was sent again counts again.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import msgspec
 from forebay_pipeline.partitions.runaway_windows import Episode
 
 ACCURACY: Final = 10_000
-"""Percentiles are approximate: p99 lies between p98.99 and p99.01, as all others within 1 / ACCURACY of the batches."""
+"""Percentiles are within 1 / ACCURACY of the batches: p99 lies between p98.99 and p99.01."""
 
 
 class Percentiles(msgspec.Struct, frozen=True):
-    """Of the batches."""
+    """Percentiles over batches."""
 
     p50_us: int
     p99_us: int
@@ -25,26 +25,27 @@ class Percentiles(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """KIP-794's line: batches that are alike in what they were grouped by."""
+    """A row of KIP-794's table: the batches that have `key` in common."""
 
     key: dict[str, str | int]
+    """Name → value of each key that was grouped by."""
     batches: int
     bytes: int
     records: int
     bytes_per_batch: float
     records_per_batch: float
     share: float
-    """Of the bytes of its topic and time, as far as they are in the key and something else is; else of all."""
+    """Of the bytes of the key's topic and time; of all bytes if the key has neither, or nothing else."""
     failed: int
     """Batches that were not acknowledged."""
     linger_us: Percentiles
-    """From a batch's first record to its sending."""
+    """From a batch's first record until it was sent."""
     upstream_us: Percentiles
-    """From there to its fate."""
+    """From then until its fate was known."""
 
 
 class TopicSkew(msgspec.Struct, frozen=True):
-    """How evenly a topic's bytes are spread over its partitions; those without a batch count, up to the highest."""
+    """How evenly a topic's bytes are spread over its partitions: all up to the highest that got a batch."""
 
     topic: str
     partitions: int
@@ -54,12 +55,14 @@ class TopicSkew(msgspec.Struct, frozen=True):
     """The partition with the most bytes."""
     largest_share: float
     max_to_mean: float
-    """1: even. The number of partitions: everything in one."""
+    """1 is even; the number of partitions: all in one."""
     gini: float
-    """0: even. Towards 1: everything in one of many."""
+    """0 is even; close to 1: all in one of many."""
 
 
 class Reason(msgspec.Struct, frozen=True):
+    """How many batches were sent for one reason."""
+
     reason: str
     batches: int
     bytes: int
@@ -67,6 +70,8 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Fate(msgspec.Struct, frozen=True):
+    """How many batches had one outcome."""
+
     fate: str
     error_code: int
     batches: int
@@ -74,7 +79,7 @@ class Fate(msgspec.Struct, frozen=True):
 
 
 class MetadataUse(msgspec.Struct, frozen=True):
-    """Topics that clients asked for, and what it took to know them."""
+    """The metadata cache: topics that clients asked for, and requests to brokers."""
 
     hits: int
     misses: int
@@ -83,19 +88,20 @@ class MetadataUse(msgspec.Struct, frozen=True):
     requests: int
     """To brokers."""
     failed: int
+    """Requests to brokers without an answer."""
     took_us: Percentiles | None
     request_bytes: int
     response_bytes: int
 
 
 class WorkerUse(msgspec.Struct, frozen=True):
-    """How one worker stood over its seconds: each is a gauge row."""
+    """Memory and queues of one worker, from its gauge rows, one a second."""
 
     worker: int
     starts: int
     seconds: int
     seconds_waited: int
-    """In which a client waited for memory."""
+    """Seconds in which a client waited for memory."""
     pool_waits: int
     pool_bytes: int
     least_available_bytes: int
@@ -106,17 +112,19 @@ class WorkerUse(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
+    """All results of `partitions`, over the batches of one span."""
+
     journal: str
     first_us: int
-    """Of the batches' times."""
+    """Time of the first batch."""
     last_us: int
     by: list[str]
     total: Group
     groups: list[Group]
     groups_left_out: int
-    """Those with fewer bytes than all that are there."""
+    """Groups with fewer bytes than those in `groups`."""
     topics: list[TopicSkew]
-    """The one with the most bytes first."""
+    """Most bytes first."""
     topics_left_out: int
     reasons: list[Reason]
     fates: list[Fate]
@@ -125,14 +133,15 @@ class Summary(msgspec.Struct, frozen=True):
     metadata: MetadataUse
     workers: list[WorkerUse]
     torn: int
-    """Lines and files of the journal that could not be read, of any time."""
+    """Unreadable lines and files of the journal, whatever their time."""
 
     @property
     def seconds_waited(self) -> float | None:
-        """The part of all workers' seconds in which a client waited for memory."""
+        """The fraction of all workers' seconds in which a client waited for memory; None without gauge rows."""
         seconds = sum(worker.seconds for worker in self.workers)
         return sum(worker.seconds_waited for worker in self.workers) / seconds if seconds else None
 
     @property
     def rows_dropped(self) -> int:
+        """Journal rows that the proxy dropped."""
         return sum(worker.rows_dropped for worker in self.workers)

@@ -1,4 +1,4 @@
-"""A Summary as tables and sentences, for the terminal and for the report. In: a Summary. Out: text in cells."""
+"""A Summary as tables and sentences, for the terminal and for the report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from forebay_codecs import error_codes
-from forebay_pipeline.partitions.measures import instant
+from forebay_pipeline.jobs.time_text import instant
 from forebay_pipeline.partitions.summary import Group, Percentiles, Summary
 
 _ERRORS: Final = {code: name for name, code in vars(error_codes).items() if name.isupper()}
@@ -14,26 +14,28 @@ _LEVELS: Final = ("p50", "p99", "p999")
 
 
 class Table(NamedTuple):
+    """A table of text; every row has as many cells as the header."""
+
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     left_out: int = 0
-    """Rows beyond those."""
+    """Further rows that are not shown."""
 
     def numeric(self) -> list[bool]:
-        """Which columns hold numbers, and stand on the right."""
+        """Which columns hold only numbers, and so are aligned right."""
         columns = zip(*self.rows, strict=True)
         return [all(not cell or cell[0].isdigit() for cell in column) for column in columns]
 
 
 def table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]], left_out: int = 0) -> Table:
-    """Whole numbers get their commas; what counts nothing is to be given as text."""
+    """A Table of `rows`; integers get thousands separators, so numbers that count nothing are to be given as text."""
     cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows]
     return Table(title, header, cells, left_out)
 
 
 def sizes(summary: Summary) -> Table:
-    """KIP-794's own."""
+    """KIP-794's table: batches, bytes and records by group."""
     header = [*summary.by, "batches", "bytes", "records", "bytes/batch", "records/batch", "share %", "failed"]
     return table("Batches", header, map(_size, _keyed(summary), summary.groups), summary.groups_left_out)
 
@@ -44,6 +46,7 @@ def _size(key: Sequence[str], group: Group) -> Sequence[object]:
 
 
 def times(summary: Summary) -> Table:
+    """Percentiles of linger and upstream times by group."""
     header = [*summary.by, *(f"linger {level}" for level in _LEVELS), *(f"upstream {level}" for level in _LEVELS)]
     rows = [
         (*key, *_levels(group.linger_us), *_levels(group.upstream_us))
@@ -61,6 +64,7 @@ def _levels(values: Percentiles) -> Iterator[str]:
 
 
 def skew(summary: Summary) -> Table:
+    """How evenly each topic's bytes are spread."""
     header = ["topic", "partitions", "bytes", "largest", "its share %", "max/mean", "Gini"]
     rows = [
         (
@@ -74,17 +78,18 @@ def skew(summary: Summary) -> Table:
         )
         for one in summary.topics
     ]
-    return table("Skew over the partitions of a topic", header, rows, summary.topics_left_out)
+    return table("Skew across partitions", header, rows, summary.topics_left_out)
 
 
 def runaways(summary: Summary) -> Table:
+    """The partitions that ran away, and for how long."""
     header = ["topic", "partition", "since", "until", "share %", "× fair", "wait ms", "others' ms"]
     rows = [
         (
             one.topic,
             str(one.partition),
             instant(one.since_us),
-            "the end" if one.until_us is None else instant(one.until_us),
+            "ongoing" if one.until_us is None else instant(one.until_us),
             percent(one.share),
             f"{one.times_fair:.2f}",
             ms(one.wait_us),
@@ -96,27 +101,30 @@ def runaways(summary: Summary) -> Table:
 
 
 def reasons(summary: Summary) -> Table:
+    """Why batches were sent."""
     rows = [(one.reason, one.batches, one.bytes, one.records) for one in summary.reasons]
-    return table("Why batches left", ["reason", "batches", "bytes", "records"], rows)
+    return table("Why batches were sent", ["reason", "batches", "bytes", "records"], rows)
 
 
 def fates(summary: Summary) -> Table:
+    """What became of batches, with the names of errors."""
     rows = [(one.fate, error_name(one.error_code), one.batches, one.records) for one in summary.fates]
     return table("What became of batches", ["fate", "error", "batches", "records"], rows)
 
 
 def workers(summary: Summary) -> Table:
+    """Memory and queues of each worker."""
     header = [
         "worker",
         "starts",
         "seconds",
-        "with waiters %",
+        "waiting %",
         "waits",
         "pool bytes",
-        "least free",
-        "most queued",
-        "most batches",
-        "most in flight",
+        "min free",
+        "max queued",
+        "max batches",
+        "max in flight",
         "rows dropped",
     ]
     rows = [
@@ -139,6 +147,7 @@ def workers(summary: Summary) -> Table:
 
 
 def totals(summary: Summary) -> str:
+    """All batches of the span in one sentence."""
     total = summary.total
     return (
         f"{total.batches:,} batches, {total.records:,} records, {total.bytes:,} bytes; ms p50 / p99 / p999: "
@@ -147,31 +156,34 @@ def totals(summary: Summary) -> str:
 
 
 def metadata(summary: Summary) -> str:
-    """Empty where nobody asked."""
+    """The metadata cache in one sentence; empty if no client asked for topics."""
     use = summary.metadata
     if use.hit_rate is None:
         return ""
     return (
-        f"Metadata: {percent(use.hit_rate)} % of {use.hits + use.misses:,} topics asked for were known; "
-        f"{use.waits:,} waits; {use.requests:,} requests to brokers, {use.failed:,} of them failed."
+        f"Metadata: {percent(use.hit_rate)} % of {use.hits + use.misses:,} topic lookups were cached; "
+        f"{use.waits:,} waits; {use.requests:,} requests to brokers, {use.failed:,} failed."
     )
 
 
 def warnings(summary: Summary) -> Iterator[str]:
-    """What makes the numbers less than the truth."""
+    """A sentence for each reason why the numbers are incomplete."""
     if summary.rows_dropped:
-        yield f"Rows of the journal that were dropped, since where they go was slow or full: {summary.rows_dropped:,}."
+        yield f"Journal rows dropped because the disk or the topic was slow or full: {summary.rows_dropped:,}."
     if summary.torn:
-        yield f"Lines or files of the journal that cannot be read: {summary.torn:,}."
+        yield f"Unreadable lines or files in the journal: {summary.torn:,}."
 
 
 def error_name(code: int) -> str:
+    """Kafka's name for an error code, or the number if the name is not known."""
     return _ERRORS.get(code, str(code))
 
 
 def percent(share: float) -> str:
+    """0.628 → 62.8"""
     return f"{100 * share:.1f}"
 
 
 def ms(time_us: float) -> str:
+    """Microseconds as milliseconds: 1234567 → 1,234.6"""
     return f"{time_us / 1000:,.1f}"

@@ -1,7 +1,4 @@
-"""A Summary as text: a table for each question, KIP-794's own first.
-
-In: a Summary, and the width of a terminal; None: not one, a row is one line. Out: text.
-"""
+"""A Summary as text: a table for each question, KIP-794's first."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from forebay_pipeline.jobs.text_table import text_table
+from forebay_pipeline.jobs.time_text import instant
 from forebay_pipeline.partitions import tables
-from forebay_pipeline.partitions.measures import instant
 from forebay_pipeline.partitions.summary import Summary
 
 _TABLES: Final = (
@@ -25,6 +22,7 @@ _TABLES: Final = (
 
 
 def as_text(summary: Summary, width: int | None) -> str:
+    """The whole Summary. `width` is the terminal's; with None every row of a table is one line."""
     return "\n\n".join(_blocks(summary, width))
 
 

@@ -1,9 +1,9 @@
-"""Metadata hit rate, pool pressure and dropped rows, from gauge and metadata rows.
+"""Metadata cache, memory pressure and dropped rows.
 
-In: rows of those kinds. Out: values of summary.py, a line a worker at most.
+In: gauge and metadata rows (the columns of journal_rows.GaugeRow and MetadataRow). Out: the structs of summary.py.
 
-Gauge rows carry totals that count from the start of their process. What a span holds of them is, for each process, the
-last total less the first; or the last total, where the process began in the span:
+Gauge rows carry totals that count from the start of their process. A span's part of them is, for each process, the last
+total less the first; or the last total, if the process began in the span:
 
     worker 0, started at 09:00:00    hits 0 … 120     at 09:00:01 … 09:10:00    120
     worker 0, started at 09:10:03    hits 7 … 40      at 09:10:04 … 09:15:00     40
@@ -21,7 +21,7 @@ from forebay_pipeline.partitions.batches import as_percentiles, percentiles
 from forebay_pipeline.partitions.summary import MetadataUse, WorkerUse
 
 FIRST_ROW_US: Final = 5_000_000
-"""A process began in the span where its first row there is no older than this; it writes one a second."""
+"""A process began in the span if its first row there came within this time of its start; it writes one a second."""
 
 TOTALS: Final = (
     "pool_waits_total",
@@ -33,7 +33,7 @@ TOTALS: Final = (
 
 
 def counted(gauges: DataFrame) -> DataFrame:
-    """A row for each process, with what it counted in the span: TOTALS."""
+    """A row for each process: worker, started_us, and the columns TOTALS with what it counted in the span."""
     extremes = [F.max(name).alias(name) for name in TOTALS] + [F.min(name).alias(f"first_{name}") for name in TOTALS]
     processes = gauges.groupBy("process", "worker", "started_us").agg(F.min("time_us").alias("first_us"), *extremes)
     began = F.col("first_us") - F.col("started_us") <= FIRST_ROW_US
@@ -42,6 +42,7 @@ def counted(gauges: DataFrame) -> DataFrame:
 
 
 def workers(gauges: DataFrame) -> list[WorkerUse]:
+    """Memory and queues of each worker, in the order of their numbers."""
     counts = (
         counted(gauges)
         .groupBy("worker")
@@ -65,7 +66,7 @@ def workers(gauges: DataFrame) -> list[WorkerUse]:
 
 
 def metadata(gauges: DataFrame, requests: DataFrame) -> MetadataUse:
-    """`requests`: journal_rows.MetadataRow."""
+    """Use of the metadata cache; zeros without any rows."""
     sums = {name: F.sum(f"metadata_{name}_total") for name in ("hits", "misses", "waits")}
     (asked,) = counted(gauges).agg(*(F.coalesce(sums[name], F.lit(0)).alias(name) for name in sums)).collect()
     (sent,) = requests.agg(

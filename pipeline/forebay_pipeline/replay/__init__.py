@@ -1,1 +1,1 @@
-"""The job `replay`: recorded traffic, simulated with other settings."""
+"""The job `replay`: simulates recorded traffic with other settings."""

@@ -1,11 +1,10 @@
-"""What is replayed: runs of records with the times at which they came, as a DataFrame.
+"""What is replayed: runs of records with their times of arrival, as a DataFrame.
 
-In: the journal's ledger rows; or its batches, where no ledger was kept; or a Load that describes traffic nobody sent.
-Out: a row for each run of records that stayed together, in the columns of SCHEMA. Nothing is raised; a span without
-arrivals gives no rows.
+In: the journal's ledger rows; its batch rows, if there is no ledger; or a Load that describes made-up traffic. Out: a
+row for each run of records that stayed together, in the columns of SCHEMA.
 
-A process (of the proxy) is a world of its own: it has its own pool, accumulator, partitioners and connections. Rows of
-one (process, number) came in one Produce request, and are answered together.
+Each process of the proxy is independent: it has its own pool, accumulator, partitioners and connections. Rows with the
+same (process, number) came in one Produce request and are answered together.
 """
 
 from __future__ import annotations
@@ -36,14 +35,15 @@ ARROW_SCHEMA: Final = pa.schema(
     ]
 )
 SCHEMA: Final[StructType] = from_arrow_schema(ARROW_SCHEMA)
-"""`partition` is the client's own choice; `place` orders the runs of one client batch, `number` is the request's."""
+"""`at_us` is in microseconds since 1970 (since the start, for a Load), `number` the request's, `partition` the client's
+choice, `place` the run's place in its client batch; `bytes` are uncompressed."""
 
 ORDER: Final = ("at_us", "number", "topic", "partition", "place")
-"""In which rows of one process came."""
+"""The columns that order the rows of one process."""
 
 
 def of_ledger(ledger: DataFrame) -> DataFrame:
-    """Exactly what came. Requests that were passed on untouched are not in it: they have no parts."""
+    """Exactly what arrived, except requests that were passed on untouched: the ledger has no parts of them."""
     parts = ledger.select(
         "process",
         "connection",
@@ -70,10 +70,10 @@ def of_ledger(ledger: DataFrame) -> DataFrame:
 
 
 def of_batches(batches: DataFrame) -> DataFrame:
-    """About what came: each batch's runs are alike, and came evenly from its opening to its sending.
+    """Approximately what arrived: a batch's runs are taken to be alike, and spread evenly over its linger.
 
-    A batch of 4 runs that was opened at 100 µs and sent at 140: runs at 100, 110, 120 and 130. Each is a request of its
-    own, of a connection of its own, and came for the partition that it went to. Only first tries count.
+    A batch of 4 runs that was opened at 100 µs and sent at 140: runs at 100, 110, 120 and 130. Each is a request on a
+    connection of its own, for the partition that it went to. Retries are left out.
     """
     opened = F.col("time_us") - F.col("upstream_us") - F.col("linger_us")
     number = F.xxhash64("process", "topic", "partition", "time_us", "base_offset", "place")
@@ -95,14 +95,14 @@ def of_batches(batches: DataFrame) -> DataFrame:
 
 
 def _dealt(column: str, among: Column) -> Column:
-    """7 among 3: 3, 2, 2."""
+    """The value of `column` divided among so many places: 7 among 3 is 3, 2, 2."""
     whole = F.col(column)
     return F.floor(whole / among) + (F.col("place") < whole % among).cast("long")
 
 
 class Load(NamedTuple):
-    """Traffic nobody sent: clients without keys, at random times, to one topic whose partition i is on broker i modulo
-    the brokers. `slow_ms`: broker 0 takes so long for each request instead of `service_ms`."""
+    """Made-up traffic: records without keys, at random times, to one topic whose partition i is led by broker i modulo
+    `brokers`."""
 
     records_per_s: float = 2048.0
     record_bytes: int = 512
@@ -111,11 +111,14 @@ class Load(NamedTuple):
     partitions: int = 3
     brokers: int = 3
     service_ms: float = 0.6
+    """What a broker takes for a request."""
     slow_ms: float = 20.5
+    """What broker 0 takes instead."""
     seconds: float = 60.0
 
     @property
     def leaders(self) -> list[int]:
+        """The leader of each partition."""
         return [partition % self.brokers for partition in range(self.partitions)]
 
 
@@ -123,12 +126,14 @@ SYNTHETIC: Final = "synthetic"
 """The topic of a Load."""
 
 _BLOCK_S: Final = 10.0
-"""What is drawn from one seed: the same arrivals, however they are spread over tasks and slices."""
+"""Each block has a seed of its own, so arrivals do not depend on how they are spread over tasks and slices."""
 
 _ROWS: Final = 50_000
+"""Rows of one Arrow batch."""
 
 
 def of_load(spark: SparkSession, load: Load, seed: int) -> DataFrame:
+    """The arrivals of a Load; the same for the same seed."""
     blocks = max(1, -int(-load.seconds // _BLOCK_S))
     numbers = spark.range(blocks).repartition(min(blocks, 64), "id")
     return numbers.mapInArrow(_generator(load, seed), SCHEMA)
@@ -144,7 +149,8 @@ def _generator(load: Load, seed: int) -> Callable[[Iterable[pa.RecordBatch]], It
 
 
 def _block(load: Load, seed: int, block: int) -> Iterator[pa.RecordBatch]:
-    """Poisson arrivals have no memory, so blocks do not need to know of each other."""
+    """Arrivals of the block that starts at `block` * _BLOCK_S; Poisson arrivals have no memory, so blocks are
+    independent."""
     rng = Random(f"{seed}/arrivals/{block}")
     runs_per_s = load.records_per_s / load.records_a_run
     end = min(load.seconds, (block + 1) * _BLOCK_S)
@@ -178,7 +184,7 @@ def _rows(load: Load, number: int, times: list[int], connections: list[int]) -> 
         "topic": pa.repeat(pa.scalar(SYNTHETIC), count),
         "partition": same(0),
         "place": same(0),
-        "movable": pa.repeat(pa.scalar(True), count),
+        "movable": pa.repeat(pa.scalar(value=True), count),
         "records": same(load.records_a_run),
         "bytes": same(load.records_a_run * load.record_bytes),
         "acks": same(1),

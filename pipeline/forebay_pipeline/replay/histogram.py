@@ -1,7 +1,8 @@
-"""Times in buckets 2 % wide: those of slices and brokers add up, and percentiles of the sum are right to 1 %.
+"""Histograms of times with buckets 2 % wide; percentiles from them are within 1 %.
 
-Averages of percentiles are not percentiles; sums of counts are counts. Times are in microseconds; one and less is the
-first bucket. 1,000 µs is in bucket 348, ln 1000 / ln 1.02 rounded down, which goes from 984 to 1,003.
+Histograms of slices and brokers can be added up: an average of percentiles is no percentile, but a sum of counts is a
+count. Times are in microseconds; the first bucket is 1 µs and less. 1,000 µs is in bucket 348, which is ln 1000 /
+ln 1.02 rounded down and spans 984 to 1,003.
 """
 
 from __future__ import annotations
@@ -18,21 +19,25 @@ _SCALE: Final = 1 / log(GROWTH)
 
 
 def bucket_of(us: float) -> int:
+    """The bucket of a time."""
     return int(log(us) * _SCALE) if us > 1 else 0
 
 
 def bucket_column(us: Column) -> Column:
-    """The same in Spark."""
+    """The bucket of a time, in Spark."""
     return F.floor(F.log(F.greatest(us.cast("double"), F.lit(1.0))) * F.lit(_SCALE)).cast("int")
 
 
 def start_of(bucket: int) -> float:
-    """Where it begins; it ends where the next one does."""
+    """The shortest time in a bucket."""
     return GROWTH**bucket
 
 
 def percentile(counts: Mapping[int, int], share: float) -> float:
-    """The time that `share` of all that was counted do not exceed; evenly spread within a bucket. 0.0 of nothing."""
+    """The time that a `share` of the counts does not exceed; 0.0 without counts.
+
+    `counts` are by bucket, and taken to be spread evenly within it.
+    """
     wanted = share * sum(counts.values())
     seen = 0
     for bucket in sorted(counts):

@@ -1,6 +1,6 @@
-"""What the proxy itself takes: a turn of its event loop, and a request's way to its batch and back.
+"""The time that the proxy itself takes: for a turn of its event loop, and for a request's way to its batch and back.
 
-In: BatchRows and the linger.ms with which they came about, LedgerRows. Out: how long they took, to be drawn from.
+In: batch rows and the linger.ms they were made with, ledger rows. Out: Times to draw from.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from forebay_pipeline.replay.histogram import bucket_column
 from forebay_pipeline.replay.service_times import FEW, Constant, Empirical, Times
 
 TURN: Final = Constant(0.0001)
-"""Where nothing is known of it: about what a proxy with little to do takes."""
+"""The turn of an idle proxy, if the journal does not tell."""
 
 NO_WAY: Final = Constant(0.0)
+"""The way, if the journal does not tell."""
 
-_LONGEST_US: Final = 50_000
-"""Longer ones are not the proxy's: a broker was connected to, or had no room for a request."""
+_MAX_US: Final = 50_000
+"""Longer times are not the proxy's: it was connecting to a broker, or had as many requests in flight as allowed."""
 
 _SAMPLE: Final = 50_000
-"""Batches that are looked up in the ledger; more would say the same."""
+"""Batches to look up in the ledger; more would say the same."""
 
 
 def fit_turn(batches: DataFrame, linger_ms: int) -> Times:
-    """By how much batches outstay `linger_ms` that nothing held up: from being due to being sent.
+    """How long batches take from being due to being sent, if nothing holds them up; TURN if too few tell.
 
-    Nothing did where the partition's batch before was answered by the time it was opened. Columns as in BatchRow.
-    Where the loop was so busy that a batch waited for another turn (policies.linger), that turn is in it.
+    Nothing holds a batch up if its partition's previous batch was answered before it was opened. If the loop was so
+    busy that a batch waited for another turn (forebay_policies.linger), that turn is included.
     """
     opened = F.col("time_us") - F.col("upstream_us") - F.col("linger_us")
     in_turn = Window.partitionBy("process", "topic", "partition").orderBy("time_us")
@@ -39,10 +40,10 @@ def fit_turn(batches: DataFrame, linger_ms: int) -> Times:
 
 
 def fit_way(ledger: DataFrame, batches: DataFrame) -> Times:
-    """How much longer than its batch a request of one part took that opened one.
+    """How much longer requests take than their batches, for requests of one part that opened one; NO_WAY if too few do.
 
-    Both have the same topic, partition and base offset. A request that took 1.8 ms, whose batch waited 0.2 ms to leave
-    and 1.4 for its answer, spent 0.2 ms on its way from the client's socket to the batch and back.
+    The two have the same topic, partition and base offset. A request that took 1.8 ms, whose batch lingered for 0.2 ms
+    and was answered after 1.4 ms, spent 0.2 ms on its way from the client's socket to the batch and back.
     """
     place = ("topic", "partition", "base_offset")
     every = F.lit(max(1, batches.count() // _SAMPLE))
@@ -60,8 +61,8 @@ def fit_way(ledger: DataFrame, batches: DataFrame) -> Times:
 
 
 def _spread(rows: DataFrame, us: Column) -> Times | None:
-    """None of few."""
-    taken = rows.select(us.alias("us")).where((F.col("us") > 0) & (F.col("us") <= _LONGEST_US))
+    """The distribution of `us`; None if there are too few."""
+    taken = rows.select(us.alias("us")).where((F.col("us") > 0) & (F.col("us") <= _MAX_US))
     counted = taken.groupBy(bucket_column(F.col("us")).alias("bucket")).count().collect()
     times = Empirical({row["bucket"]: row["count"] for row in counted})
     return times if times.count >= FEW else None

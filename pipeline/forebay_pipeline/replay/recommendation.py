@@ -1,11 +1,8 @@
-"""Which of the replayed settings to take: the rule, the words for it, and the TOML file with its evidence.
+"""Which of the replayed settings to use: the rule, the reason, and a TOML file with the evidence.
 
-In: the Results of a replay, and which of them the present settings are. Out: an index with a reason; a text that
-`forebay config --config FILE` accepts. Nothing is raised.
-
-The rule. Of the settings whose average latency is within NEAR of the best average, that with the lowest p99; of those
-that share it (to the width of a bucket, 2 %), the one with the fewest requests to brokers. The present settings stay
-unless it is clearly better: its average or its p99 lower by CLEARLY, and neither of them higher by as much.
+The rule. Of the settings whose average latency is within NEAR of the best average, take the one with the lowest p99; of
+those that share it (to the width of a bucket, 2 %), the one with the fewest requests to brokers. The present settings
+stay unless that one is clearly better: average or p99 lower by CLEARLY, and neither higher by as much.
 
     setting     average   p99       best average 5.0, within a tenth: b, c
     a present     8.0      20
@@ -25,20 +22,25 @@ from forebay_pipeline.replay.settings import Variant, toml_value
 NEAR: Final = 0.10
 CLEARLY: Final = 0.10
 
-_MOST_LINES: Final = 20
+_MAX_LINES: Final = 20
 
 
 class Recommendation(NamedTuple):
+    """Which settings to use, and why."""
+
     chosen: int
+    """Index of the result."""
     reason: str
+    """A sentence."""
 
 
 def recommend(results: Sequence[Result], present: int) -> Recommendation:
+    """Apply the rule; `present` is the index of the present settings' result."""
     best_average = min(result.average_ms for result in results)
     near = [index for index, result in enumerate(results) if result.average_ms <= best_average * (1 + NEAR)]
     least_p99 = min(results[index].p99_ms for index in near)
     level = [index for index in near if results[index].p99_ms <= least_p99 * GROWTH]
-    # Where even that is the same, the present settings, then what comes first in the grid.
+    # If even that is the same, the present settings, then the first in the grid.
     found = min(level, key=lambda index: (results[index].requests, index != present, index))
     if found == present:
         return Recommendation(present, "The present settings are the best of those tried.")
@@ -47,12 +49,13 @@ def recommend(results: Sequence[Result], present: int) -> Recommendation:
         return Recommendation(
             found,
             f"Average {_change(old.average_ms, new.average_ms)}, p99 {_change(old.p99_ms, new.p99_ms)}:"
-            f" the lowest p99 of those whose average is within {NEAR:.0%} of the best.",
+            f" the lowest p99 among settings whose average is within {NEAR:.0%} of the best.",
         )
     return Recommendation(
         present,
-        f"The present settings stay: the best of the others has average {_change(old.average_ms, new.average_ms)},"
-        f" p99 {_change(old.p99_ms, new.p99_ms)}, which is not better by {CLEARLY:.0%} without being worse as much.",
+        f"The present settings stay: with the best others, average {_change(old.average_ms, new.average_ms)} and p99"
+        f" {_change(old.p99_ms, new.p99_ms)}, which is not {CLEARLY:.0%} better in one without being as much worse in"
+        " the other.",
     )
 
 
@@ -68,13 +71,16 @@ def _change(old: float, new: float) -> str:
 
 
 def as_toml(report: ReplayReport, variants: Sequence[Variant]) -> str:
-    """The recommended values of what was tried or given, and why, in comments."""
+    """A file for `forebay config --config`: the recommended values of all settings given or tried, why in comments.
+
+    `variants` are those of the report's results, in the same order.
+    """
     chosen = report.results[report.recommended]
     settings = variants[report.recommended].settings
     comments = [
         "Recommended by `forebay-pipeline replay`; `forebay config --config FILE` checks it.",
         f"Evidence: {report.records:,} records ({report.source}, {report.seconds:,.0f} s), replayed with"
-        f" {len(report.results)} settings, seed {report.seed}. Simulated from receive to acknowledgement, ms:",
+        f" {len(report.results)} settings, seed {report.seed}. Simulated latency, receive to acknowledgement, in ms:",
         *_table(report),
         report.reason,
         *(f"Assumed: {line}" for line in report.assumed),
@@ -87,16 +93,16 @@ def as_toml(report: ReplayReport, variants: Sequence[Variant]) -> str:
 
 
 def _table(report: ReplayReport) -> list[str]:
-    """The best by average, the present and the recommended ones among them."""
+    """The best by average, and the present and the recommended settings in any case."""
     order = sorted(range(len(report.results)), key=lambda index: report.results[index].average_ms)
-    shown = order[:_MOST_LINES] + [i for i in (report.present, report.recommended) if i not in order[:_MOST_LINES]]
+    shown = order[:_MAX_LINES] + [i for i in (report.present, report.recommended) if i not in order[:_MAX_LINES]]
     return [_line(report, index) for index in dict.fromkeys(shown)]
 
 
 def _line(report: ReplayReport, index: int) -> str:
     result = report.results[index]
-    marks = [name for name in ("recommended", "present") if getattr(report, name) == index]
     words = " ".join(f"{name}={value}" for name, value in result.settings.items())
+    marks = report.marks(index)
     tail = f"  <- {', '.join(marks)}" if marks else ""
     return (
         f"  average {result.average_ms:.2f}, p50 {result.p50_ms:.2f}, p99 {result.p99_ms:.2f},"

@@ -1,7 +1,7 @@
-"""Client batches to simulate with: of a given size and number of records, with nothing in them.
+"""Client batches for the simulation: of a given size and number of records, with no content.
 
-One record stands for all of a run's: what batches do with records is then done once a run, and their sizes are right
-to the few bytes by which numbers grow. Such a batch counts as many records as it is said to have, and is never encoded.
+One record stands for all records of a run, so a simulated batch does its work once per run; sizes are right to the few
+bytes by which varints grow. Such a batch counts the records that it is said to have, and is never encoded.
 """
 
 from __future__ import annotations
@@ -17,9 +17,18 @@ from forebay_codecs.records import append_record
 
 @lru_cache(maxsize=128)
 def records_of(size: int, count: int) -> ClientBatch:
-    """Records without a key, `size` bytes of them, or a byte less where no record has that length. At least 7."""
+    """`count` records without a key, `size` bytes together (at least 7), or a byte less if no record has that size."""
     section = _record(size)
-    return ClientBatch(b"", section, section, compression.NONE, count, count, 0, 0)
+    return ClientBatch(
+        header=b"",
+        records=section,
+        section=section,
+        codec=compression.NONE,
+        record_count=count,
+        null_keys=count,
+        base_timestamp=0,
+        max_timestamp=0,
+    )
 
 
 def _record(size: int) -> bytes:

@@ -1,7 +1,7 @@
-"""What a replay found: the outcomes of all slices added up, for each variant, and what the journal itself measured.
+"""The result of a replay: the outcomes of all slices summed for each variant, and what the journal itself measured.
 
-In: a DataFrame of outcomes (replay_slices.OUTCOMES), or ledger rows. Out: Results, Measured; small, whatever the
-journal's size. The file that `--output` writes holds a ReplayReport. Nothing is raised.
+In: outcomes (slices.OUTCOMES), or ledger rows. Out: Result, Measured, ReplayReport; small, whatever the journal's size.
+`--output` writes a ReplayReport.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from forebay_pipeline.replay.settings import Variant
 
 
 class Result(msgspec.Struct, frozen=True):
-    """One variant. Latencies from receive to acknowledgement, over records; skew over partitions."""
+    """One variant. Latencies are from receive to acknowledgement, over records; skew and Gini over partitions."""
 
     settings: dict[str, str]
+    """Name → value of each setting that was given or tried."""
     average_ms: float
     p50_ms: float
     p99_ms: float
@@ -28,15 +29,16 @@ class Result(msgspec.Struct, frozen=True):
     batch_records: float
     requests: int
     skew: float
-    """Greatest partition's records ÷ the mean partition's: 1 is even."""
+    """Records of the largest partition ÷ those of the mean: 1 is even."""
     gini: float
-    """0 is even, 1 is all on one of very many."""
+    """0 is even; close to 1: all in one of many."""
     pool_peak_bytes: int
+    """The most memory that was held at once."""
     records: int
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """The same latencies as the proxy had them."""
+    """The same latencies as the proxy recorded them."""
 
     average_ms: float
     p50_ms: float
@@ -45,7 +47,7 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 class ReplayReport(msgspec.Struct, frozen=True):
-    """`present` and `recommended` are indexes into `results`."""
+    """All results of a replay. `present` and `recommended` are indexes into `results`."""
 
     source: str
     """recorded or synthetic."""
@@ -54,14 +56,22 @@ class ReplayReport(msgspec.Struct, frozen=True):
     recommended: int
     reason: str
     assumed: list[str]
+    """How the simulation differs from reality."""
     measured: Measured | None
+    """None without a ledger."""
     records: int
     seconds: float
     """From the first arrival to the last."""
     seed: int
 
+    def marks(self, index: int) -> list[str]:
+        """Whether that result is the `present` one, the `recommended` one, or both."""
+        return [name for name in ("present", "recommended") if getattr(self, name) == index]
+
 
 class _Latencies(NamedTuple):
+    """Of so many records."""
+
     records: int
     average_ms: float
     p50_ms: float
@@ -69,7 +79,7 @@ class _Latencies(NamedTuple):
 
 
 def measured(ledger: DataFrame) -> Measured | None:
-    """From receive to answer, of what was touched and acknowledged; None of nothing. Columns as in LedgerRow."""
+    """Latencies of the ledger's acknowledged requests, except those passed on untouched; None without any."""
     took = (F.col("time_us") - F.col("received_us")).alias("took_us")
     rows = ledger.where((F.size("parts") > 0) & (F.col("error_code") == 0)).select("records", took)
     counted = rows.groupBy(bucket_column(F.col("took_us")).alias("bucket")).agg(
@@ -84,7 +94,7 @@ def measured(ledger: DataFrame) -> Measured | None:
 
 
 def results_of(outcomes: DataFrame, variants: Sequence[Variant]) -> list[Result]:
-    """One for each variant, in their order. `outcomes` is read three times: keep it."""
+    """A Result for each variant, in the same order. Reads `outcomes` three times: persist it."""
     sums = ("records", "latency_us", "requests", "batches", "batch_bytes", "batch_records")
     totals = outcomes.groupBy("variant").agg(
         *(F.sum(name).alias(name) for name in sums), F.max("pool_peak").alias("pool_peak")
@@ -132,7 +142,7 @@ def _buckets(outcomes: DataFrame) -> DataFrame:
 
 
 def _skews(outcomes: DataFrame) -> DataFrame:
-    """variant, skew, gini: the mean over topics, each as important as its records are many.
+    """A row for each variant: variant, skew, gini; the mean over topics, weighted by their records.
 
     Gini of 1, 2 and 6 records: ((2·1 - 4)·1 + (2·2 - 4)·2 + (2·3 - 4)·6) / (3·9) = 10/27 = 0.37.
     """
@@ -149,13 +159,13 @@ def _skews(outcomes: DataFrame) -> DataFrame:
     topics = ranked.groupBy("variant", "topic").agg(
         F.sum("records").alias("total"),
         F.first("count").alias("count"),
-        F.max("records").alias("most"),
+        F.max("records").alias("max_records"),
         F.sum((2 * F.col("rank") - F.col("count") - 1) * F.col("records")).alias("spread"),
     )
     total, count = F.col("total"), F.col("count")
     return (
         topics.where(total > 0)
-        .withColumn("skew", F.col("most") * count / total)
+        .withColumn("skew", F.col("max_records") * count / total)
         .withColumn("gini", F.col("spread") / (count * total))
         .groupBy("variant")
         .agg(

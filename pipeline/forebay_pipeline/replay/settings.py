@@ -1,9 +1,9 @@
-"""The settings that a simulation knows, and the grid of them that is tried.
+"""The settings that the simulation knows, and the grid to try.
 
-In: texts as people write them, `linger.ms=5` or `linger.ms=-1,5`, and the proxy's own TOML file. Out: Variants, the
-present settings first. Wrong: CannotRun, which names the setting, the value and what is allowed.
+In: texts as people write them, `linger.ms=5` or `linger.ms=-1,5`, and the proxy's TOML file. Out: Variants, the present
+settings first. Raises CannotRun, naming the setting, the value and what is allowed.
 
-Names, defaults and bounds are the proxy's. Its other settings do not matter here: in a TOML file they are passed over.
+Names, defaults and bounds are the proxy's. The simulation does not depend on its other settings, and ignores them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from forebay_pipeline.errors import CannotRun
 from forebay_policies.builtin_partitioners import BUILT_IN
 
 _INT_MAX: Final = 2**31 - 1
-MOST_VARIANTS: Final = 1_000
+MAX_VARIANTS: Final = 1_000
 """A larger grid is a mistake: each variant replays all arrivals."""
 
 DEFAULT_GRID: Final = "partitioner=adaptive,expected_wait,uniform linger.ms=-1,5"
@@ -35,7 +35,7 @@ def _dotted(attribute: str) -> str:
 
 
 class Simulated(msgspec.Struct, frozen=True, kw_only=True, rename=_dotted):
-    """What the policies are made from."""
+    """The proxy's settings that its policies depend on, with the proxy's defaults and bounds."""
 
     partitioner: Annotated[str, Meta(pattern="^(" + "|".join(BUILT_IN) + ")$")] = "adaptive"
     partitioner_adaptive_partitioning_enable: Annotated[bool, Meta()] = True
@@ -55,25 +55,28 @@ _FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(S
 NAMES: Final = tuple(_FIELDS)
 
 Texts = Mapping[str, str]
-"""Values by their settings' names, as written."""
+"""Name of a setting → its value as text."""
 
 
 class Variant(NamedTuple):
-    """One point of the grid; `named` are the settings that are given anywhere in it, with their values here."""
+    """One point of the grid; `named` are the settings given or tried anywhere, with their values here."""
 
     named: Texts
     settings: Simulated
 
 
 def variants(present: Texts, grid: Mapping[str, Sequence[str]]) -> list[Variant]:
-    """The present settings, then every combination of the grid's values on top of them, each once."""
+    """The present settings, then every combination of the grid's values on top of them, without repetition.
+
+    Raises CannotRun if there are more than MAX_VARIANTS, or if the settings of one contradict each other.
+    """
     axes = [[(name, value) for value in values] for name, values in grid.items()]
     names = sorted({*present, *grid}, key=NAMES.index)
     size = 1
     for axis in axes:
         size *= len(axis)
-    if size > MOST_VARIANTS:
-        raise CannotRun(f"The grid has {size:,} combinations; at most {MOST_VARIANTS:,} are replayed at once.")
+    if size > MAX_VARIANTS:
+        raise CannotRun(f"The grid has {size:,} combinations; at most {MAX_VARIANTS:,} are replayed at once.")
     found: dict[Simulated, Variant] = {}
     for chosen in [(), *itertools.product(*axes)]:
         settings = _made({**present, **dict(chosen)})
@@ -82,18 +85,22 @@ def variants(present: Texts, grid: Mapping[str, Sequence[str]]) -> list[Variant]
 
 
 def text_of(settings: Simulated, name: str) -> str:
-    """A value as one would write it."""
+    """The value of a setting as people write it."""
     value = getattr(settings, _FIELDS[name].name)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def toml_value(settings: Simulated, name: str) -> str:
+    """The value of a setting as TOML."""
     text = text_of(settings, name)
     return f'"{text}"' if isinstance(getattr(settings, _FIELDS[name].name), str) else text
 
 
 def read_grid(written: Iterable[str]) -> dict[str, list[str]]:
-    """`partitioner=adaptive,uniform linger.ms=-1,5`, in one text or in several."""
+    """Name → values, from `partitioner=adaptive,uniform linger.ms=-1,5` in one text or several.
+
+    Raises CannotRun for an unknown setting, one that is given twice, or a value out of bounds.
+    """
     grid: dict[str, list[str]] = {}
     for word in itertools.chain.from_iterable(text.split() for text in written):
         name, values = _assignment(word, "NAME=VALUE,VALUE…")
@@ -104,7 +111,10 @@ def read_grid(written: Iterable[str]) -> dict[str, list[str]]:
 
 
 def read_present(config: str | None, assignments: Iterable[str]) -> dict[str, str]:
-    """What the proxy's TOML file says of NAMES, and over it `name=value` texts."""
+    """Name → value, from the proxy's TOML file `config`, overridden by `name=value` texts.
+
+    Raises CannotRun if the file cannot be read, or as read_grid does.
+    """
     present = dict(_of_file(Path(config))) if config else {}
     for word in assignments:
         name, value = _assignment(word, "NAME=VALUE")
@@ -121,7 +131,7 @@ def _assignment(word: str, form: str) -> tuple[str, str]:
 
 def _known(name: str) -> str:
     if name not in _FIELDS:
-        raise CannotRun(f"{name} is no setting that can be replayed; those are {', '.join(NAMES)}.")
+        raise CannotRun(f"{name} is not a setting that can be replayed; those are {', '.join(NAMES)}.")
     return name
 
 
@@ -129,7 +139,7 @@ def _of_file(path: Path) -> Iterator[tuple[str, str]]:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise CannotRun(f"{path} cannot be read: {error.strerror}.") from error
+        raise CannotRun(f"Cannot read {path}: {error.strerror}.") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise CannotRun(f"{path} is not TOML: {error}.") from error
     for name, value in _flattened(table, ""):
@@ -163,7 +173,7 @@ def _allowed(name: str) -> str:
 
 
 def _made(texts: Texts) -> Simulated:
-    """Values that were checked each for itself; raises CannotRun where two of them contradict each other."""
+    """Settings from values that are valid by themselves. Raises CannotRun if two of them contradict each other."""
     settings = msgspec.convert(dict(texts), Simulated, strict=False)
     chunk = settings.batch_initial_size
     for smaller, larger in (

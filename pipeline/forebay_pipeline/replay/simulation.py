@@ -1,14 +1,14 @@
 """Forebay's produce path without I/O or clock: the real policies, event by event.
 
-In: Produce requests with their times, the settings, who leads what, how long the brokers take. Out: an Outcome.
-Partitioners, linger, accumulator, batches and buffer pool are forebay_policies' own. What the proxy does around them
-is here, and as short as it can be: a request is let in (or waits for memory, and its connection with it), its records
-are placed; a batch's flush comes; a broker is sent what is ready, at most so many requests at a time; its answer is
-told to the records' requests, the accumulator and the partitioner.
+In: Produce requests with their times, the settings, the partitions' leaders, the brokers' service times. Out: an
+Outcome. Partitioners, linger, accumulator, batches and buffer pool are those of forebay_policies. What the proxy does
+around them is here, as briefly as possible: a request is let in (or waits for memory, and its connection with it); its
+records are placed; a batch is flushed; a broker is sent what is ready, with a limit on requests in flight; its answer
+goes to the records' requests, the accumulator and the partitioner.
 
-What the event loop does later (a flush, the sender's turn) comes a turn later. A broker serves one request of the
-connection after the other. Nothing fails, no leader changes, requests come when they come, whatever became of those
-before them. Times in seconds from the start, sizes in bytes. All chance comes from the generator that is given.
+What the event loop does later (a flush, a sender's turn) happens one turn later. A broker serves the requests of a
+connection one after the other. Nothing fails, no leader changes, and requests arrive at their given times, whatever
+became of earlier ones. Times are seconds from the start, sizes bytes. All randomness comes from the given generator.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.builtin_partitioners import make_partitioner
 from forebay_policies.linger import Linger
 from forebay_policies.partitioner import Partitioner
-from forebay_policies.producer_batch import Lane, Part, ProducerBatch
+from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 
 
 class Run(NamedTuple):
-    """Records of one client batch that stay together; `partition` is the client's own choice."""
+    """Records of one client batch that stay together; `partition` is the client's choice, `size` is in bytes."""
 
     topic: str
     partition: int
@@ -44,7 +44,7 @@ class Run(NamedTuple):
 
 
 class Request:
-    """What one client sent at `at`. Its connection's next one waits while this one waits for memory."""
+    """What one client sent at `at`. Its connection's next request waits while this one waits for memory."""
 
     __slots__ = ("at", "connection", "records", "runs", "size")
 
@@ -57,25 +57,25 @@ class Request:
 
 
 @cache
-def lane_of(acks: int, movable: bool) -> Lane:
+def lane_of(acks: int, *, movable: bool) -> Lane:
+    """The lane of uncompressed records; the same object for the same arguments."""
     return Lane(acks, compression.NONE, movable)
 
 
 class World(NamedTuple):
-    """What stays as it is, whatever the settings: the leader of each partition, the brokers', the proxy's own times.
-
-    `turn` is from a batch's being due to its sending, `way` a request's way from the client to its batch and back, on
-    top of what the batch takes.
-    """
+    """What does not depend on the settings."""
 
     leaders: Mapping[str, Sequence[int]]
+    """Topic → the leader of each partition."""
     brokers: Mapping[int, BrokerTimes]
     turn: Times
+    """From when a batch is due until it is sent."""
     way: Times
+    """A request's way from the client to its batch and back, in addition to the batch's time."""
 
 
 class Outcome:
-    """What became of the requests that count: those from `counted_from` on, and batches opened from then on."""
+    """Totals of the requests that arrive, and of the batches that are opened, from `counted_from` on."""
 
     __slots__ = (
         "batch_bytes",
@@ -94,20 +94,21 @@ class Outcome:
         self.counted_from = counted_from
         self.records = 0
         self.latency_us = 0
-        """Of all records together."""
+        """Sum over all records."""
         self.latencies: dict[int, int] = {}
-        """Records by bucket (replay_histogram)."""
+        """Bucket (of histogram) → records."""
         self.requests = 0
         """To brokers."""
         self.batches = 0
         self.batch_bytes = 0
         self.batch_records = 0
         self.shares = {topic: [0] * len(partitions) for topic, partitions in leaders.items()}
-        """Records by partition."""
+        """Topic → records of each partition."""
         self.pool_peak = 0
-        """Bytes of chunks."""
+        """The most bytes held at once, in whole chunks."""
 
     def answered(self, records: int, seconds: float) -> None:
+        """A request with so many records was answered after that time."""
         us = round(seconds * 1e6)
         self.records += records
         self.latency_us += us * records
@@ -115,6 +116,7 @@ class Outcome:
         self.latencies[bucket] = self.latencies.get(bucket, 0) + records
 
     def sent(self, batches: Iterable[ProducerBatch]) -> None:
+        """A request with these batches was sent to a broker."""
         counted = [batch for batch in batches if batch.opened_at >= self.counted_from]
         self.requests += bool(counted)
         self.batches += len(counted)
@@ -124,9 +126,9 @@ class Outcome:
 
 
 class _Client:
-    """Who waits for the answer to one request (producer_batch.Owner)."""
+    """The owner of one request's parts (producer_batch.Owner): answers the request with the last of them."""
 
-    __slots__ = ("_request", "_simulation", "client", "done", "open_parts", "timeout_ms")
+    __slots__ = ("_request", "_simulation", "client", "done", "open_runs", "timeout_ms")
 
     def __init__(self, request: Request, simulation: Simulation) -> None:
         self._request = request
@@ -134,25 +136,25 @@ class _Client:
         self.client = request.connection
         self.done = False
         self.timeout_ms = 0
-        self.open_parts = len(request.runs)
+        self.open_runs = len(request.runs)
 
-    def acknowledged(self, part: Part, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
-        self.open_parts -= 1
-        if not self.open_parts:
+    def acknowledged(self, run: RecordRun, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
+        self.open_runs -= 1
+        if not self.open_runs:
             self.done = True
             self._simulation.answered(self._request)
 
     def failed(
-        self, part: Part, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
+        self, run: RecordRun, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
     ) -> None:
-        raise AssertionError("nothing fails here")
+        raise AssertionError("nothing fails in a simulation")
 
     def throttle(self, throttle_time_ms: int) -> None:
-        raise AssertionError("nobody is throttled here")
+        raise AssertionError("nobody is throttled in a simulation")
 
 
 class _Broker:
-    """The connection to one broker."""
+    """The connection to one broker, which serves its requests one after the other."""
 
     __slots__ = ("_free_at", "_rng", "_times", "in_flight", "leader", "scheduled")
 
@@ -160,21 +162,24 @@ class _Broker:
         self.leader = leader
         self.in_flight = 0
         self.scheduled = False
-        """It was woken, and looks a turn later."""
+        """Its sender was woken and runs in the next turn."""
         self._times = times
         self._rng = rng
         self._free_at = 0.0
 
     def serve(self, size: int, now: float) -> float:
-        """A request of that size is sent now; when its answer comes."""
+        """Send a request of `size` bytes; the time at which it is answered."""
         begins = max(now, self._free_at)
         self.in_flight += 1
-        self._free_at = begins + self._times.draw(size, begins > now, self._rng)
+        self._free_at = begins + self._times.draw(size, self._rng, queued=begins > now)
         return self._free_at
 
 
 class Simulation:
-    """See the module. `run` is called once."""
+    """One run of the produce path with one set of settings. The same arguments give the same Outcome.
+
+    `run` may be called once. Requests before `counted_from` (seconds) warm it up and do not count.
+    """
 
     def __init__(self, settings: Simulated, world: World, rng: Random, counted_from: float = 0.0) -> None:
         self.now = 0.0
@@ -184,7 +189,7 @@ class Simulation:
         self._turn = world.turn
         self._way = world.way
         self._rng = rng
-        self._most_in_flight = settings.max_in_flight_requests_per_connection
+        self._max_in_flight = settings.max_in_flight_requests_per_connection
         self._max_request = settings.max_request_size
         self._linger = Linger(settings.linger_ms)
         self._opened: list[tuple[PartitionQueue, ProducerBatch, int]] = []
@@ -192,7 +197,7 @@ class Simulation:
         self._accumulator = Accumulator(self._pool, settings.batch_size, settings.batch_max_size)
         self._accumulator.observe(opened=self._batch_opened, ready=self._wake)
         self._held: dict[int, deque[Request]] = {}
-        """Connections that are not read, and what they sent meanwhile."""
+        """Connections that are not read because a request waits for memory, and what they sent meanwhile."""
         self._brokers = {leader: _Broker(leader, times, rng) for leader, times in world.brokers.items()}
         self._topics: dict[str, tuple[TopicQueues, Partitioner]] = {}
         for name, leaders in world.leaders.items():
@@ -202,7 +207,7 @@ class Simulation:
             self._topics[name] = topic, _partitioner(settings, rng)
 
     def run(self, requests: Iterable[Request]) -> Outcome:
-        """`requests` by their times. Ends when the last one is answered."""
+        """Simulate until the last of `requests`, which come in the order of time, is answered."""
         for request in requests:
             self._until(request.at)
             self.now = request.at
@@ -211,10 +216,11 @@ class Simulation:
         return self.outcome
 
     def answered(self, request: Request) -> None:
+        """All records of a request are acknowledged."""
         if request.at >= self.outcome.counted_from:
             self.outcome.answered(request.records, self.now - request.at + self._way.draw(self._rng))
 
-    # Events
+    # Events.
 
     def _until(self, end: float) -> None:
         events = self._events
@@ -227,10 +233,10 @@ class Simulation:
         heapq.heappush(self._events, (when, self._numbers, act))
 
     def _soon(self, act: Callable[[], None]) -> None:
-        """In the loop's next turn."""
+        """In the event loop's next turn."""
         self._at(self.now + self._turn.draw(self._rng), act)
 
-    # Requests come (proxy: produce/handler.py)
+    # Requests arrive. In the proxy: produce/handler.py.
 
     def _received(self, request: Request) -> None:
         held = self._held.get(request.connection)
@@ -263,7 +269,7 @@ class Simulation:
             self.outcome.pool_peak = max(self.outcome.pool_peak, self._pool.used * self._pool.chunk_size)
 
     def _place(self, run: Run, client: _Client) -> int:
-        """The partition that it got."""
+        """Append a run; the partition that it got."""
         topic, partitioner = self._topics[run.topic]
         accumulator, now = self._accumulator, self.now
         _, partition, lane, records, size = run
@@ -276,11 +282,11 @@ class Simulation:
                 partition = partitioner.partition(topic, size, now)
         elif not accumulator.has_room(topic.queue(partition), lane, batch):
             partitioner.on_new_batch(topic, partition)
-        part = Part(client, 0, records, partition != run.partition, True)
-        accumulator.append(topic.queue(partition), lane, part, batch, now)
+        sent = RecordRun(client, slot=0, record_count=records, moved=partition != run.partition, whole=True)
+        accumulator.append(topic.queue(partition), lane, sent, batch, now)
         return partition
 
-    # Batches open and are due (proxy: app)
+    # Batches are opened and become due.
 
     def _batch_opened(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         if self._pool.exhausted:
@@ -301,11 +307,11 @@ class Simulation:
         opened, self._opened = self._opened, []
         for queue, batch, number in opened:
             self._accumulator.flush(queue, batch, number, self.now)
-        for broker in self._brokers.values():  # of a busy loop, the turn is that much longer as it is
+        for broker in self._brokers.values():  # no further turn: if the loop was busy, this one was longer already
             if broker.scheduled:
                 self._send_ready(broker)
 
-    # Brokers are sent to and answer (proxy: sender, delivery)
+    # Brokers are sent requests and answer. In the proxy: produce/sender.py, produce/delivery.py.
 
     def _wake(self, leader: int) -> None:
         broker = self._brokers[leader]
@@ -317,7 +323,7 @@ class Simulation:
         broker.scheduled = False
         if not self._accumulator.has_ready(broker.leader):
             return
-        while broker.in_flight < self._most_in_flight:
+        while broker.in_flight < self._max_in_flight:
             drained = self._accumulator.drain(broker.leader, self._max_request, self.now)
             if not drained:
                 return
@@ -328,8 +334,8 @@ class Simulation:
     def _answer(self, broker: _Broker, drained: Sequence[tuple[PartitionQueue, ProducerBatch]]) -> None:
         broker.in_flight -= 1
         for queue, batch in drained:
-            for part in batch.parts:
-                part.owner.acknowledged(part, -1, -1, -1)
+            for run in batch.runs:
+                run.owner.acknowledged(run, -1, -1, -1)
             self._accumulator.completed(queue, batch, self.now)
             self._topics[queue.topic.name][1].on_acknowledged(queue.index, self.now - batch.opened_at)
         self._wake(broker.leader)

@@ -1,13 +1,13 @@
-"""The simulation, spread over Spark: each group of topics and each slice of time is simulated by itself.
+"""The simulation spread over Spark: each process, group of topics and slice of time is simulated by itself.
 
-In: arrivals, a World, the variants of the settings. Out: a row for each variant and slice in the columns of OUTCOMES,
-to be added up. Nothing is raised.
+In: arrivals, a World, the variants of the settings. Out: a row for each of these and each variant in the columns of
+OUTCOMES, to be added up.
 
-A slice begins with the arrivals of WARM_UP_S before it, which do not count: partitioners have measured by then, and
-queues are about as long as they would be. What is lost is a backlog older than that, and what partitioners knew of
-brokers for longer. At its end everything is answered without anything coming after it.
+A slice starts WARM_UP_S early, and arrivals before it do not count: by then partitioners have measured, and queues are
+about as long as they would be. What is lost is an older backlog, and what partitioners had learned before. At the end
+of a slice everything is answered, with no arrivals to follow.
 
-All chance is drawn from (seed, process, group, slice, variant): how the work is spread changes nothing.
+All randomness comes from (seed, process, group, slice, variant): how the work is spread changes nothing.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _ARROW_OUTCOMES: Final = pa.schema(
     ]
 )
 OUTCOMES: Final[StructType] = from_arrow_schema(_ARROW_OUTCOMES)
-"""`latency_us` is of all records together, `latencies` in buckets (replay_histogram)."""
+"""`latency_us` is the sum over all records; `latencies` has records by bucket (histogram)."""
 
 
 class Slices(NamedTuple):
-    """Time in slices of `seconds` from `first_us` on, `number` of them."""
+    """Time from `first_us` on, in `number` slices of `seconds` each."""
 
     first_us: int
     seconds: float
@@ -57,31 +57,36 @@ class Slices(NamedTuple):
 
     @classmethod
     def over(cls, first_us: int, last_us: int, seconds: float) -> Slices:
-        """Such that both moments are in it."""
+        """As many as it takes to contain both times."""
         return cls(first_us, seconds, int((last_us - first_us) // (seconds * 1e6)) + 1)
 
     @property
     def length_us(self) -> int:
+        """Of one slice."""
         return round(self.seconds * 1e6)
 
     @property
     def warm_up_us(self) -> int:
+        """How much earlier than a slice its simulation starts; at most one slice."""
         return min(self.length_us, round(WARM_UP_S * 1e6))
 
 
 class Task(NamedTuple):
-    """What each task needs; sent to all of them."""
+    """What is sent to every task."""
 
     world: World
     variants: Sequence[Simulated]
     stripes: int
-    """Variants are dealt out to so many tasks a slice."""
+    """Tasks that share the variants of a slice."""
     slices: Slices
     seed: int
 
 
 def simulated(arrivals: DataFrame, groups: Mapping[str, str], task: Task) -> DataFrame:
-    """`groups` as replay_topics makes them; arrivals of other topics are left out."""
+    """Simulate `arrivals` (arrivals.SCHEMA); rows in OUTCOMES.
+
+    `groups` are those of topics.groups_of; arrivals of topics without a group are left out.
+    """
     spark = arrivals.sparkSession
     named = spark.createDataFrame(sorted(groups.items()), "topic string, group string")
     grouped = arrivals.join(F.broadcast(named), "topic")
@@ -89,13 +94,13 @@ def simulated(arrivals: DataFrame, groups: Mapping[str, str], task: Task) -> Dat
     striped = sliced(grouped, task.slices).withColumn(
         "stripe", F.explode(F.sequence(F.lit(0), F.lit(task.stripes - 1)))
     )
-    # Asked for by number, so that Spark does not make one task of several because their rows are few: each is long.
+    # With an explicit number, Spark does not merge tasks that have few rows: each takes long.
     tasks = min(2_000, 2 * task.slices.number * task.stripes)
     return striped.repartition(tasks, *keys).groupBy(*keys).applyInArrow(_simulator(task), OUTCOMES)
 
 
 def sliced(arrivals: DataFrame, slices: Slices) -> DataFrame:
-    """Every row with its `slice`, and once more with the next one where it is part of that one's warm-up."""
+    """Each row with its number of `slice`, and once more with the next one's if it belongs to that one's warm-up."""
     since = F.col("at_us") - slices.first_us
     number = F.floor(since / slices.length_us).cast("int")
     warms_up = (since % slices.length_us >= slices.length_us - slices.warm_up_us) & (number + 1 < slices.number)
@@ -123,14 +128,14 @@ def _simulator(task: Task) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
 
 
 _CHUNK: Final = 10_000
-"""Rows that are Python's objects at a time: of the rest Arrow's memory is a tenth."""
+"""Rows that are Python objects at a time; in Arrow they take a tenth of the memory."""
 
 
 def requests_of(ordered: pa.Table, zero_us: int) -> Iterator[Request]:
-    """The rows of arrivals (columns as in arrivals.SCHEMA) of one process, in ORDER, as requests."""
+    """The arrivals of one process as requests, with times counted from `zero_us`; `ordered` by arrivals.ORDER."""
     for (at_us, _, connection), rows in groupby(_rows(ordered), lambda row: row[:3]):
         runs = [
-            Run(topic, partition, lane_of(acks, movable), records, size)
+            Run(topic, partition, lane_of(acks, movable=movable), records, size)
             for _, _, _, topic, partition, acks, movable, records, size in rows
         ]
         yield Request((at_us - zero_us) / 1e6, connection, runs)

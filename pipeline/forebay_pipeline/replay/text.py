@@ -1,4 +1,4 @@
-"""A replay's report for people: what was replayed, a line for each of the settings, the recommendation."""
+"""A ReplayReport as text: what was replayed, a line for each of the settings, the recommendation."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from forebay_pipeline.jobs.text_table import text_table
 from forebay_pipeline.replay.results import ReplayReport
 
 FAR: Final = 0.25
-"""Simulated latencies that are off by more do not tell much."""
+"""A simulation that is off by more than this does not tell much."""
 
 
 def as_text(report: ReplayReport) -> str:
+    """The whole report."""
     lines = [
-        f"{report.records:,} records, {report.source}, {report.seconds:,.1f} s; latencies in ms from receive to"
+        f"{report.records:,} records, {report.source}, {report.seconds:,.1f} s; latencies in ms, from receive to"
         " acknowledgement, over records.",
         "",
         _table(report),
@@ -34,10 +35,10 @@ def _words(settings: dict[str, str]) -> str:
 
 def _table(report: ReplayReport) -> str:
     names = list(report.results[0].settings)
-    numbers = ("average", "p50", "p99", "bytes a batch", "records a batch", "requests", "skew", "gini", "pool peak")
+    numbers = ("average", "p50", "p99", "bytes/batch", "records/batch", "requests", "skew", "Gini", "pool peak")
     rows = [
         (
-            _mark(report, index),
+            " ".join(report.marks(index)),
             *(result.settings[name] for name in names),
             f"{result.average_ms:.2f}",
             f"{result.p50_ms:.2f}",
@@ -56,12 +57,8 @@ def _table(report: ReplayReport) -> str:
     return "\n".join(text_table(header, numeric, rows, None))
 
 
-def _mark(report: ReplayReport, index: int) -> str:
-    return " ".join(name for name in ("present", "recommended") if getattr(report, name) == index)
-
-
 def _checked(report: ReplayReport) -> list[str]:
-    """How the simulation of the present settings compares with what was measured."""
+    """How the simulation of the present settings compares with what the proxy recorded."""
     if report.measured is None:
         return []
     had, made = report.measured, report.results[report.present]
@@ -73,7 +70,5 @@ def _checked(report: ReplayReport) -> list[str]:
         f" Simulated with the present settings ÷ measured: {shown}."
     ]
     if any(abs(ratio - 1) > FAR for name, ratio in ratios.items() if name != "average"):
-        lines.append(
-            f"They differ by more than {FAR:.0%}: are these the settings with which it was recorded (--config, --set)?"
-        )
+        lines.append(f"They differ by more than {FAR:.0%}: was it recorded with these settings (--config, --set)?")
     return [*lines, ""]

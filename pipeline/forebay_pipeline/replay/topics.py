@@ -1,10 +1,7 @@
-"""Who leads which partition, and which topics must be simulated together.
+"""Which broker leads which partition, and which topics must be simulated together.
 
-In: the journal's batches and choices, the arrivals. Out: for each topic the leaders of its partitions; a group for
-each topic. Nothing is raised.
-
-Topics that have a broker in common share its requests, its time, and memory: they are one group, also where they share
-it by way of a third topic. Simulated apart, each of them would have all of that for itself.
+Topics that have a broker in common share its requests, its time and the memory, so they are one group, even if they
+share it only by way of a third topic. Simulated apart, each would have all of that to itself.
 """
 
 from __future__ import annotations
@@ -20,9 +17,10 @@ Leaders = Mapping[str, Sequence[int]]
 def leaders_of(
     batches: DataFrame, choices: DataFrame, arrivals: DataFrame, brokers: Iterable[int]
 ) -> dict[str, list[int]]:
-    """The last broker to which each partition's batches went.
+    """Topic → the leader of each partition: the last broker that its batches went to.
 
-    Partitions without a batch are dealt out to the leaders of the topic's others; topics without any, to all brokers.
+    Takes batch rows, choice rows, arrivals (arrivals.SCHEMA), and all brokers. Partitions without batches are dealt to
+    the leaders of the topic's other partitions; those of topics without any batches, to all brokers.
     """
     last = F.max_by("leader", "time_us").alias("leader")
     led: dict[str, dict[int, int]] = {}
@@ -39,8 +37,8 @@ def leaders_of(
     return leaders
 
 
-def groups_of(leaders: Leaders, apart: bool = False) -> dict[str, str]:
-    """The group of each topic, called by the first topic in it. `apart`: each topic is one by itself."""
+def groups_of(leaders: Leaders, *, apart: bool = False) -> dict[str, str]:
+    """Topic → its group, named after the first topic in it; with `apart` each topic is a group by itself."""
     if apart:
         return {topic: topic for topic in leaders}
     groups: list[tuple[set[int], list[str]]] = []

@@ -1,7 +1,7 @@
-"""Job `report`: what the other jobs found out, on one HTML page with plots.
+"""Job `report`: the other jobs' results on one HTML page with plots.
 
-In: the journal; what `audit --output` and `replay --output` wrote, where they did. Out: a page to open in a browser,
-or to send to somebody.
+In: the journal; optionally the files of `audit --output` and `replay --output`. Out: a page to open in a browser, or to
+send to somebody.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from forebay_pipeline.journal.source import JournalPlace, Span
 from forebay_pipeline.partitions.measures import Questions, Rows, kept_rows, summarize
 from forebay_pipeline.replay.results import ReplayReport
 from forebay_pipeline.report.page import page
-from forebay_pipeline.report.sections import MOST_ROWS, Known
+from forebay_pipeline.report.sections import MAX_ROWS, Known
 from forebay_pipeline.report.series import series
 
 T = TypeVar("T")
 
-MOST_TOPICS: Final = 5
-"""Each is up to a tenth of the page."""
+MAX_TOPICS: Final = 5
+"""Each takes up to a tenth of the page."""
 
 
 def known(
@@ -37,38 +37,47 @@ def known(
     audit: AuditResult | None = None,
     replay: ReplayReport | None = None,
 ) -> Known:
-    """`topics`: how many have a plot, those with the most bytes."""
-    summary = summarize(rows, place, span, Questions(most=MOST_ROWS))
+    """All that the page shows of the rows of `span` at `place`; plots of the `topics` topics with the most bytes.
+
+    Raises CannotRun if there are no batches.
+    """
+    summary = summarize(rows, place, span, Questions(max_rows=MAX_ROWS))
     names = [topic.topic for topic in summary.topics[:topics]]
     found = series(rows.batches, rows.gauges, summary.first_us, summary.last_us, names)
     return Known(summary, found, audit, replay)
 
 
 def read_result(path: Path | None, kind: type[T], made_by: str) -> T | None:
-    """What another job wrote; CannotRun where it did not."""
+    """The result in a file that `made_by` wrote, None without a path. Raises CannotRun if it holds something else."""
     if path is None:
         return None
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except OSError as error:
-        raise CannotRun(f"{path} cannot be read: {error.strerror}.") from error
+        raise CannotRun(f"Cannot read {path}: {error.strerror}.") from error
     except msgspec.DecodeError as error:
-        raise CannotRun(f"{path} is not what `{made_by}` writes: {error}.") from error
+        raise CannotRun(f"{path} was not written by `{made_by}`: {error}.") from error
 
 
 @click.command()
 @journal_options
 @span_options
-@click.option("--audit", type=click.Path(path_type=Path), metavar="FILE.json", help="The --output of `audit`.")
-@click.option("--replay", type=click.Path(path_type=Path), metavar="FILE.json", help="The --output of `replay`.")
+@click.option("--audit", type=click.Path(path_type=Path), metavar="FILE.json", help="Include this output of `audit`.")
+@click.option("--replay", type=click.Path(path_type=Path), metavar="FILE.json", help="Include this output of `replay`.")
 @click.option(
     "--topics",
-    type=click.IntRange(1, MOST_TOPICS),
+    type=click.IntRange(1, MAX_TOPICS),
     default=3,
     show_default=True,
-    help="Topics whose shares are plotted, those with the most bytes.",
+    help="Plot the shares of partitions for this many topics, those with the most bytes.",
 )
-@click.option("--output", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="PAGE.html")
+@click.option(
+    "--output",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="PAGE.html",
+    help="Write the page to this file.",
+)
 @session_options
 @job
 def command(
@@ -80,10 +89,10 @@ def command(
     output: Path,
     spark: OpenSpark,
 ) -> int:
-    """What the other jobs found out, on one HTML page with plots."""
+    """Put all results on one HTML page with plots."""
     audited = read_result(audit, AuditResult, "audit --output")
     replayed = read_result(replay, ReplayReport, "replay --output")
-    with kept_rows(spark("report", place.in_kafka), place, span) as rows:
+    with kept_rows(spark("report", kafka=place.in_kafka), place, span) as rows:
         html = page(known(rows, place, span, topics, audited, replayed)).encode()
     write(output, html)
     click.echo(f"{output}: {len(html) / 1000:,.0f} kB")

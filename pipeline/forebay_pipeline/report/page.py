@@ -1,7 +1,7 @@
-"""The report as one HTML page that needs nothing else: no network, no scripts, styles and plots in it.
+"""The report as one self-contained HTML page: styles and plots inline, no scripts, no network.
 
-In: what is Known. Out: HTML. What others wrote (names of topics, client ids, messages) is text in it, whatever it
-holds: jinja2 escapes it, and the page forbids scripts and everything from elsewhere.
+Text from others (topic names, client ids, messages) stays text, whatever it contains: jinja2 escapes it, and the page's
+Content-Security-Policy forbids scripts and external resources.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import jinja2
 from markupsafe import Markup
 
+from forebay_pipeline.jobs.time_text import instant
 from forebay_pipeline.partitions import tables
-from forebay_pipeline.partitions.measures import instant
 from forebay_pipeline.report.sections import Known, headlines, sections
 
 
 def page(known: Known) -> str:
+    """The page as HTML."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("forebay_pipeline.report"),
         autoescape=True,
@@ -22,7 +23,7 @@ def page(known: Known) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    # matplotlib escapes the text that it draws.
+    # `drawn` does not escape: matplotlib has escaped the text that it draws.
     environment.filters.update(instant=instant, drawn=Markup, number="{:,}".format)
     return environment.get_template("report.html").render(
         summary=known.summary,

@@ -1,7 +1,6 @@
-"""What the report's plots show.
+"""The report's plots.
 
-In: series over time, an audit's counts, a replay's results. Out: Plots, each with a description that tells its numbers
-to whoever does not see it.
+Each has a description with its numbers for readers who cannot see it. Series over time must not be empty.
 """
 
 from __future__ import annotations
@@ -28,6 +27,8 @@ _TEN_MINUTES: Final = 10 / 1440
 
 
 class _Scale(NamedTuple):
+    """A y axis; if `logarithmic`, then only for values that are far apart."""
+
     label: str
     formatter: Callable[[], Formatter]
     logarithmic: bool
@@ -41,13 +42,13 @@ def _size() -> Formatter:
     return EngFormatter(unit="B", places=0)
 
 
-_MS: Final = _Scale("ms", _plain, True)
-_SIZE: Final = _Scale("a batch", _size, True)
-_MEMORY: Final = _Scale("at most", _size, False)
+_MS: Final = _Scale("ms", _plain, logarithmic=True)
+_SIZE: Final = _Scale("a batch", _size, logarithmic=True)
+_MEMORY: Final = _Scale("at most", _size, logarithmic=False)
 
 
 class _Timeline:
-    """The buckets from the first to the last, those in which nothing was among them."""
+    """All buckets from the first to the last, including empty ones."""
 
     def __init__(self, times: Sequence[int], width_us: int) -> None:
         self.buckets = range(times[0], times[-1] + 1, width_us)
@@ -57,7 +58,7 @@ class _Timeline:
         return [_days(bucket + self._width_us // 2) for bucket in self.buckets]
 
     def edges(self) -> list[float]:
-        """Beginning and end of each."""
+        """Start and end of each bucket."""
         return [_days(edge) for bucket in self.buckets for edge in (bucket, bucket + self._width_us)]
 
     def axis(self, axes: Axes) -> None:
@@ -70,12 +71,12 @@ class _Timeline:
 
 
 def _days(time_us: int) -> float:
-    """As matplotlib counts time."""
+    """Microseconds as days, matplotlib's unit of time."""
     return time_us / _DAY_US
 
 
 def shares(number: int, topic: TopicShares, width_us: int) -> Plot:
-    """Of one topic's bytes. `number` tells its plot from those of others."""
+    """The partitions' shares of one topic's bytes; `number` tells its plot from those of other topics."""
     timeline = _Timeline([point.time_us for point in topic.points], width_us)
     by_time = {point.time_us: point.shares for point in topic.points}
     names: dict[int | None, str] = {partition: f"partition {partition}" for partition in topic.partitions}
@@ -101,12 +102,14 @@ def shares(number: int, topic: TopicShares, width_us: int) -> Plot:
 
 
 def waits(points: Sequence[TimePoint], width_us: int) -> Plot:
-    title = "Latency: from a batch's first record to its fate"
+    """Percentiles of how long batches took."""
+    title = "Latency: from a batch's first record to its outcome"
     return _percentiles("waits", title, [point.wait_us for point in points], points, width_us)
 
 
 def lingers(points: Sequence[TimePoint], width_us: int) -> Plot:
-    title = "Linger: from a batch's first record to its sending"
+    """Percentiles of how long batches lingered."""
+    title = "Linger: from a batch's first record until it is sent"
     return _percentiles("lingers", title, [point.linger_us for point in points], points, width_us)
 
 
@@ -123,6 +126,7 @@ def _percentiles(
 
 
 def sizes(points: Sequence[TimePoint], width_us: int) -> Plot:
+    """How large batches were."""
     lines = {
         "p99": [float(point.bytes_p99) for point in points],
         "average": [point.bytes_average for point in points],
@@ -133,13 +137,14 @@ def sizes(points: Sequence[TimePoint], width_us: int) -> Plot:
 
 
 def memory(points: Sequence[GaugePoint], width_us: int) -> Plot:
+    """Memory held and bytes queued, over all workers."""
     lines = {
         "held by the pool": [float(point.pool_used_bytes) for point in points],
         "waiting for brokers": [float(point.queued_bytes) for point in points],
     }
-    most = max(points, key=lambda point: point.pool_used_bytes)
+    peak = max(points, key=lambda point: point.pool_used_bytes)
     told = (
-        f"At most {most.pool_used_bytes:,} of {most.pool_bytes:,} bytes of buffer.memory were held; "
+        f"At most {peak.pool_used_bytes:,} of {peak.pool_bytes:,} bytes of buffer.memory were held; "
         f"at most {max(point.queued_bytes for point in points):,} bytes waited for their broker."
     )
     title = "Queue depth and memory of all workers"
@@ -176,7 +181,7 @@ def _lines(
 
 
 def _far_apart(values: Sequence[float]) -> bool:
-    """Then a logarithmic axis has ticks, too, and not too few."""
+    """Whether a logarithmic axis would have enough ticks."""
     return 0 < _DECADES * min(values) < max(values)
 
 
@@ -185,7 +190,7 @@ def _range(values: Sequence[float]) -> str:
 
 
 def audit(counts: Counts) -> Plot:
-    """Lengths are logarithmic: one record missing among a million has to be seen."""
+    """Bars are logarithmic: one missing record among a million must be visible."""
     bad = [kind.value for kind in Kind]
     numbers = {
         kind: int(getattr(counts, kind))
@@ -209,7 +214,7 @@ def audit(counts: Counts) -> Plot:
 
 
 def grid(report: ReplayReport) -> Plot:
-    """A point for each of the settings."""
+    """Latency and batch size: a point for each of the settings."""
     marks = {report.present: "present", report.recommended: "recommended"}
     if report.present == report.recommended:
         marks = {report.present: "present, recommended"}

@@ -1,7 +1,7 @@
-"""What stands on the report's page, and in which order; how it looks is page.py's and its templates'.
+"""What the report's page contains, and in which order; how it looks is up to page.py and its templates.
 
-In: a Summary and Series of the span, an audit's and a replay's result where there are. Out: headlines, warnings and
-sections, all of them text that is still to be escaped.
+In: a Summary and Series of the span, and the results of an audit and a replay if there are any. Out: headlines and
+sections, whose text is not escaped yet.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from forebay_pipeline.audit.result import AuditResult, Kind
+from forebay_pipeline.jobs.time_text import instant
 from forebay_pipeline.partitions import tables
-from forebay_pipeline.partitions.measures import instant
 from forebay_pipeline.partitions.summary import Percentiles, Summary
 from forebay_pipeline.partitions.tables import Table, ms, percent, table
 from forebay_pipeline.replay.results import ReplayReport, Result
@@ -19,12 +19,12 @@ from forebay_pipeline.report import plots
 from forebay_pipeline.report.series import Series
 from forebay_pipeline.report.svg import Plot
 
-MOST_ROWS: Final = 50
-"""Of any table: whoever needs more has the jobs' own output."""
+MAX_ROWS: Final = 50
+"""Of any table; the jobs' own outputs have the rest."""
 
 
 class Known(NamedTuple):
-    """All that the page tells."""
+    """All that the page shows."""
 
     summary: Summary
     series: Series
@@ -33,6 +33,8 @@ class Known(NamedTuple):
 
 
 class Headline(NamedTuple):
+    """A number at the top of the page; highlighted if `bad`."""
+
     name: str
     value: str
     note: str = ""
@@ -40,8 +42,10 @@ class Headline(NamedTuple):
 
 
 class Section(NamedTuple):
+    """Sentences, then plots, then tables."""
+
     name: str
-    """A part of ids."""
+    """Becomes part of ids: letters, digits and dashes."""
     title: str
     text: Sequence[str] = ()
     plots: Sequence[Plot] = ()
@@ -49,6 +53,7 @@ class Section(NamedTuple):
 
 
 def headlines(known: Known) -> Iterator[Headline]:
+    """The numbers at the top of the page, in their order."""
     summary, total = known.summary, known.summary.total
     seconds = (summary.last_us - summary.first_us) / 1e6
     rate = f"{total.records / seconds:,.0f} a second" if seconds >= 1 else ""
@@ -56,19 +61,19 @@ def headlines(known: Known) -> Iterator[Headline]:
     yield Headline("Bytes", size(total.bytes), f"{total.batches:,} batches of {size(total.bytes_per_batch)}")
     yield Headline("Linger p99", f"{ms(total.linger_us.p99_us)} ms", _other_levels(total.linger_us))
     yield Headline("Brokers' answers p99", f"{ms(total.upstream_us.p99_us)} ms", _other_levels(total.upstream_us))
-    yield Headline("Not acknowledged", f"{total.failed:,}", "batches", bool(total.failed))
+    yield Headline("Not acknowledged", f"{total.failed:,}", "batches", bad=bool(total.failed))
     now = sum(one.until_us is None for one in summary.runaways)
     yield Headline(
-        "Runaways", f"{len(summary.runaways):,}", f"{now:,} at the end" if now else "", bool(summary.runaways)
+        "Runaways", f"{len(summary.runaways):,}", f"{now:,} at the end" if now else "", bad=bool(summary.runaways)
     )
     if summary.seconds_waited is not None:
         waited = summary.seconds_waited
-        yield Headline("Waits for memory", f"{percent(waited)} %", "of the workers' seconds", waited > 0)
+        yield Headline("Waits for memory", f"{percent(waited)} %", "of the workers' seconds", bad=waited > 0)
     if summary.metadata.hit_rate is not None:
-        yield Headline("Metadata known", f"{percent(summary.metadata.hit_rate)} %", "of the topics asked for")
+        yield Headline("Metadata cached", f"{percent(summary.metadata.hit_rate)} %", "of topic lookups")
     if known.audit is not None:
         found = known.audit.totals.findings
-        yield Headline("Audit", f"{found:,} findings" if found else "clean", _audited(known.audit), bool(found))
+        yield Headline("Audit", f"{found:,} findings" if found else "clean", _audited(known.audit), bad=bool(found))
     if known.replay is not None:
         stays = known.replay.recommended == known.replay.present
         yield Headline(
@@ -85,6 +90,7 @@ def _audited(audit: AuditResult) -> str:
 
 
 def sections(known: Known) -> Iterator[Section]:
+    """The page's sections in their order."""
     yield _partitions(known.summary, known.series)
     yield _times(known.summary, known.series)
     yield _batches(known.summary, known.series)
@@ -114,7 +120,7 @@ def _batches(summary: Summary, series: Series) -> Section:
 
 def _memory(summary: Summary, series: Series) -> Section:
     if not series.gauges:
-        return Section("memory", "Memory, queues and metadata", ["The journal holds no gauges of this time."])
+        return Section("memory", "Memory, queues and metadata", ["The journal has no gauges of this time."])
     text = [sentence for sentence in [tables.metadata(summary)] if sentence]
     drawn = [plots.memory(series.gauges, series.width_us)]
     return Section("memory", "Memory, queues and metadata", text, drawn, _cut([tables.workers(summary)]))
@@ -146,13 +152,13 @@ def _audit(audit: AuditResult) -> Section:
         ],
     )
     topics = table(
-        "Beside the ledger", ["topic", "unclaimed", "later"], [(t.topic, t.unclaimed, t.later) for t in audit.topics]
+        "Not in the ledger", ["topic", "unclaimed", "later"], [(t.topic, t.unclaimed, t.later) for t in audit.topics]
     )
     total = audit.totals
     verdict = (
         f"{total.findings:,} records are not as they were acknowledged."
         if total.findings
-        else "Nothing is missing, doubled, altered or out of order."
+        else "Nothing is missing, duplicated, altered or out of order."
     )
     return Section(
         "audit",
@@ -184,7 +190,7 @@ def _replay(report: ReplayReport) -> Section:
         "pool peak",
     ]
     order = sorted(range(len(report.results)), key=lambda index: report.results[index].average_ms)
-    rows = [(_mark(report, index), *_result(report.results[index], names)) for index in order]
+    rows = [(", ".join(report.marks(index)), *_result(report.results[index], names)) for index in order]
     return Section(
         "replay",
         "What other settings would have done",
@@ -196,10 +202,6 @@ def _replay(report: ReplayReport) -> Section:
         [plots.grid(report)],
         _cut([table("The settings tried, the best average first", header, rows)]),
     )
-
-
-def _mark(report: ReplayReport, index: int) -> str:
-    return ", ".join(name for name in ("present", "recommended") if getattr(report, name) == index)
 
 
 def _result(result: Result, names: Sequence[str]) -> Sequence[object]:
@@ -219,7 +221,7 @@ def _result(result: Result, names: Sequence[str]) -> Sequence[object]:
 
 def _cut(made: Sequence[Table]) -> list[Table]:
     return [
-        each._replace(rows=each.rows[:MOST_ROWS], left_out=each.left_out + max(0, len(each.rows) - MOST_ROWS))
+        each._replace(rows=each.rows[:MAX_ROWS], left_out=each.left_out + max(0, len(each.rows) - MAX_ROWS))
         for each in made
         if each.rows
     ]

@@ -1,7 +1,7 @@
-"""What the report's plots show over time: a few hundred points, counted by Spark.
+"""The report's series over time, counted by Spark.
 
-In: batch and gauge rows, the time that they cover. Out: points in the order of time. A bucket is so wide that there are
-at most MOST_POINTS of them; buckets in which nothing was are left out.
+In: batch and gauge rows (the columns of journal_rows.BatchRow and GaugeRow), and the time that they cover. Out: points
+in the order of time, one per bucket; buckets are wide enough for MAX_POINTS to suffice, and empty ones are left out.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from forebay_pipeline.partitions.batches import as_percentiles, partition_bytes,
 from forebay_pipeline.partitions.runaway_windows import wait, window_start
 from forebay_pipeline.partitions.summary import ACCURACY, Percentiles
 
-MOST_POINTS: Final = 200
-MOST_PARTITIONS: Final = 7
-"""Of a topic, those with the most bytes; the others together are one more."""
+MAX_POINTS: Final = 200
+MAX_PARTITIONS: Final = 7
+"""Partitions shown of a topic, those with the most bytes; all others together are one more."""
 
 _DAY_S: Final = 86_400
 _WIDTHS_S: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, _DAY_S)
@@ -28,17 +28,17 @@ class TimePoint(NamedTuple):
     """The batches of a bucket."""
 
     time_us: int
-    """Its beginning."""
+    """Start of the bucket."""
     linger_us: Percentiles
     wait_us: Percentiles
-    """Until their fates: linger and upstream."""
+    """Linger and upstream together."""
     bytes_average: float
     bytes_p50: int
     bytes_p99: int
 
 
 class GaugePoint(NamedTuple):
-    """Of all processes together: the most of each in the bucket."""
+    """Memory and queues in a bucket: each process's maximum, summed over processes."""
 
     time_us: int
     queued_bytes: int
@@ -47,19 +47,25 @@ class GaugePoint(NamedTuple):
 
 
 class SharesPoint(NamedTuple):
+    """How a topic's bytes are spread over partitions in a bucket."""
+
     time_us: int
     shares: dict[int | None, float]
-    """By partition; None: all others."""
+    """By partition; None is all partitions that are not shown."""
 
 
 class TopicShares(NamedTuple):
+    """How a topic's bytes are spread over partitions."""
+
     topic: str
     partitions: list[int]
-    """Those that are told apart, the one with the most bytes first."""
+    """The partitions shown, most bytes first."""
     points: list[SharesPoint]
 
 
 class Series(NamedTuple):
+    """All series of the report; `width_us` is the width of a bucket."""
+
     width_us: int
     times: list[TimePoint]
     gauges: list[GaugePoint]
@@ -67,19 +73,20 @@ class Series(NamedTuple):
 
 
 def series(batches: DataFrame, gauges: DataFrame, first_us: int, last_us: int, topics: Sequence[str]) -> Series:
-    """`topics`: whose partitions' shares are wanted."""
+    """All series from `first_us` to `last_us`, with the shares of the partitions of `topics`."""
     width = bucket_us(first_us, last_us)
     return Series(width, time_points(batches, width), gauge_points(gauges, width), topic_shares(batches, topics, width))
 
 
 def bucket_us(first_us: int, last_us: int) -> int:
-    """Whole seconds, minutes, hours or days: an hour in 200 points would be 18 s each, so it is 30 s."""
-    wanted_s = -(-(last_us - first_us + 1) // (MOST_POINTS * 1_000_000))
+    """The width of a bucket: a round time, so that an hour, of which 200 points would take 18 s each, gets 30 s."""
+    wanted_s = -(-(last_us - first_us + 1) // (MAX_POINTS * 1_000_000))
     fitting = (width for width in _WIDTHS_S if width >= wanted_s)
     return next(fitting, -(-wanted_s // _DAY_S) * _DAY_S) * 1_000_000
 
 
 def time_points(batches: DataFrame, width_us: int) -> list[TimePoint]:
+    """Times and sizes of batches."""
     counted = (
         batches.withColumn("wait_us", wait())
         .groupBy(window_start(width_us).alias("at_us"))
@@ -100,21 +107,22 @@ def _time_point(row: Row) -> TimePoint:
 
 
 def gauge_points(gauges: DataFrame, width_us: int) -> list[GaugePoint]:
-    most = gauges.groupBy(window_start(width_us).alias("at_us"), "process").agg(
+    """Memory and queues."""
+    peaks = gauges.groupBy(window_start(width_us).alias("at_us"), "process").agg(
         F.max("queued_bytes").alias("queued_bytes"),
         F.max(F.col("pool_bytes") - F.col("pool_available_bytes")).alias("pool_used_bytes"),
         F.max("pool_bytes").alias("pool_bytes"),
     )
-    together = most.groupBy("at_us").agg(*(F.sum(name).alias(name) for name in GaugePoint._fields[1:]))
+    together = peaks.groupBy("at_us").agg(*(F.sum(name).alias(name) for name in GaugePoint._fields[1:]))
     return [GaugePoint(*row) for row in together.orderBy("at_us").collect()]
 
 
 def topic_shares(batches: DataFrame, topics: Sequence[str], width_us: int) -> list[TopicShares]:
-    """In the order of `topics`."""
+    """How each topic's bytes are spread, in the order of `topics`."""
     wanted = batches.where(F.col("topic").isin(list(topics)))
     by_bytes = Window.partitionBy("topic").orderBy(F.desc("bytes"), "partition")
     placed = partition_bytes(wanted).withColumn("place", F.row_number().over(by_bytes))
-    largest = placed.where(F.col("place") <= MOST_PARTITIONS)
+    largest = placed.where(F.col("place") <= MAX_PARTITIONS)
     named = largest.select("topic", "partition", F.col("partition").alias("shown"))
     counted = (
         wanted.join(F.broadcast(named), ["topic", "partition"], "left")

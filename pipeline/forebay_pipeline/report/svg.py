@@ -1,9 +1,10 @@
-"""Drawings by matplotlib as SVG that takes its colours and its font from the page it stands in.
+"""matplotlib's drawings as SVG to be inlined in a page, with the page's colours and font.
 
-In: a function that draws on axes. Out: a Plot. Its SVG holds shapes and text, no ids but those that it refers to, no
-links, no size of its own: the page gives it a title, a description and a width.
+The SVG has shapes and text only: no links, no size of its own, and no ids but those it refers to itself. The page gives
+it a title, a description and a width.
 
-Colours are drawn as stand-ins, which become CSS variables: a page is light or dark only when it is looked at.
+matplotlib draws with placeholder colours, which become CSS variables: whether a page is light or dark is known only
+when it is viewed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _VARIABLES: Final = {
 
 _WIDTH_IN: Final = 4.2
 _HEIGHT_IN: Final = 2.7
-"""At 100 dots an inch: near the width of a phone, so that letters are of a size there and not much larger elsewhere."""
+"""At 100 dpi about as wide as a phone, so that text is legible there and not much larger elsewhere."""
 
 _STYLE: Final[Any] = {
     "axes.axisbelow": True,
@@ -75,16 +76,19 @@ _STEP: Final = re.compile(r"([A-Za-z])([^A-Za-z]*)")
 
 
 class Plot(NamedTuple):
+    """A drawing; only `svg` is markup."""
+
     name: str
-    """A part of ids: letters, digits and dashes."""
+    """Becomes part of ids: letters, digits and dashes."""
     title: str
     description: str
     view_box: str
     svg: str
-    """What is between the svg tags."""
+    """The content of the svg element."""
 
 
-def plot(name: str, title: str, description: str, draw: Callable[[Axes], None], legend: bool = True) -> Plot:
+def plot(name: str, title: str, description: str, draw: Callable[[Axes], None], *, legend: bool = True) -> Plot:
+    """Draw on new axes with `draw`; a `legend` shows the labels that it gave. `name` must be unique on a page."""
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(_WIDTH_IN, _HEIGHT_IN), layout="constrained")
         FigureCanvasSVG(figure)
@@ -97,7 +101,7 @@ def plot(name: str, title: str, description: str, draw: Callable[[Axes], None], 
 
 
 def _for_page(text: str, name: str) -> tuple[str, str]:
-    """(viewBox, what is between the svg tags)."""
+    """matplotlib's SVG → (viewBox, the content of the svg element)."""
     found = _SVG.search(_DROPPED.sub("", text))
     assert found is not None
     view_box, inner = found.groups()
@@ -111,7 +115,7 @@ def _for_page(text: str, name: str) -> tuple[str, str]:
 
 
 def _shorter(shape: str) -> str:
-    """M 10 20.04 L 15.26 20.04 L 15.26 9 z → M10 20H15.3V9z: a step is half of what it was."""
+    """M 10 20.04 L 15.26 20.04 L 15.26 9 z → M10 20H15.3V9z: half as long for steps."""
     shorter = []
     last: list[str] = []
     for command, numbers in _STEP.findall(shape):

@@ -17,7 +17,7 @@ from forebay_proxy import __version__
 from forebay_proxy.brokers.upstream_connection import CLIENT_ID, open_connection
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.logs import RateLimited
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 
 MAX_AGE = 60.0
 """Seconds that an answer is given again."""
@@ -26,10 +26,17 @@ OnReady = Callable[[bytes | None], None]
 
 
 class BrokerVersions:
-    """See the module. `addresses(node id)` are where to ask, in order; None: any broker."""
+    """Asks a broker once a minute for each version, however many clients want to know.
+
+    `addresses(node id)` are where to ask, in order; None: any broker.
+    """
 
     def __init__(
-        self, addresses: Callable[[int | None], list[HostPort]], settings: Settings, stats: Stats, log: RateLimited
+        self,
+        addresses: Callable[[int | None], list[HostPort]],
+        settings: Settings,
+        stats: MetricRegistry,
+        log: RateLimited,
     ) -> None:
         self._addresses = addresses
         self._settings = settings

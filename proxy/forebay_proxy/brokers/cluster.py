@@ -21,13 +21,15 @@ MAX_PARTITIONS: Final = 200_000
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A broker. `down`: the last attempt to connect failed. `lost_at`: when that was last said of its topics."""
+    """A broker. `down`: the last attempt to connect failed. `gone`: metadata has not named it for so long that it is
+    forgotten. `lost_at`: when its topics were last invalidated because of that."""
 
     id: int
     host: str
     port: int
     last_seen: float
     down: bool = False
+    gone: bool = False
     lost_at: float = float("-inf")
 
 
@@ -44,19 +46,22 @@ class TopicState:
 
 
 class Cluster:
-    """See the module. Times in seconds of the event loop's clock."""
+    """Holds one consistent view: leaders, available partitions and listeners follow from the same metadata.
+
+    Times are in seconds of `time.monotonic`.
+    """
 
     def __init__(self, accumulator: Accumulator) -> None:
         self.nodes: dict[int, Node] = {}
         self.topics: dict[str, TopicState] = {}
         self.updated_at: float | None = None
-        self._on_node: list[Callable[[Node, bool], None]] = []
+        self._on_node: list[Callable[[Node], None]] = []
         self._on_partitions_gone: list[Callable[[list[PartitionQueue]], None]] = []
         self._on_forgotten: list[Callable[[str], None]] = []
         self._accumulator = accumulator
 
-    def on_node(self, observer: Callable[[Node, bool], None]) -> None:
-        """`observer` is told of each broker that is new or has another address (True), or is gone for good (False)."""
+    def on_node(self, observer: Callable[[Node], None]) -> None:
+        """`observer` is told of each broker that is new, has another address, or is `gone`."""
         self._on_node.append(observer)
 
     def on_partitions_gone(self, observer: Callable[[list[PartitionQueue]], None]) -> None:
@@ -67,20 +72,20 @@ class Cluster:
         """`observer` is told the name of each topic that is not produced to any more."""
         self._on_forgotten.append(observer)
 
-    def _changed(self, node: Node, there: bool) -> None:
+    def _changed(self, node: Node) -> None:
         for observer in self._on_node:
-            observer(node, there)
+            observer(node)
 
     def learn(self, node_id: int, host: str, port: int, now: float) -> Node:
         """A broker named in any response. Its listener stands when this returns, if it can stand."""
         node = self.nodes.get(node_id)
         if node is None:
             node = self.nodes[node_id] = Node(node_id, host, port, now)
-            self._changed(node, True)
+            self._changed(node)
         elif (node.host, node.port) != (host, port):
             node.host, node.port = host, port
-            self.set_down(node, False)
-            self._changed(node, True)
+            self.set_down(node, down=False)
+            self._changed(node)
         node.last_seen = now
         return node
 
@@ -90,7 +95,8 @@ class Cluster:
             self.learn(node_id, broker.host, broker.port, now)
         for node in [node for node in self.nodes.values() if now - node.last_seen > max_age]:
             del self.nodes[node.id]
-            self._changed(node, False)
+            node.gone = True
+            self._changed(node)
         self.apply_topics(metadata.topics, asked, now)
         self.updated_at = now
 
@@ -138,7 +144,7 @@ class Cluster:
             self._accumulator.set_leaders(state.queues, leaders, now)
             self._refresh_available(state)
 
-    def set_down(self, node: Node, down: bool) -> bool:
+    def set_down(self, node: Node, *, down: bool) -> bool:
         """Note whether the broker can be reached. True where that is news."""
         if node.down == down:
             return False
@@ -158,6 +164,11 @@ class Cluster:
     def is_internal(self, name: str) -> bool:
         state = self.topics.get(name)
         return state is not None and state.internal
+
+    def has_choice(self, name: str) -> bool:
+        """Whether a record of the topic could be on more than one partition, as far as is known."""
+        state = self.topics.get(name)
+        return state is None or state.queues.partition_count != 1
 
     def usable(self, name: str) -> TopicState | None:
         """The topic, if its partitions are known."""

@@ -50,7 +50,7 @@ class Reachability:
         self._cache = cache
         self._updater = updater
         self._versions = versions
-        cluster.on_node(lambda node, there: versions.forget(node.id))
+        cluster.on_node(lambda node: versions.forget(node.id))
 
     def lost(self, node: Node) -> None:
         """The broker does not take connections: its topics may be led by others, and it may come back upgraded."""

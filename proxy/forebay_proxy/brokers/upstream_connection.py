@@ -18,9 +18,10 @@ from forebay_codecs import api_versions
 from forebay_codecs.errors import Malformed, UpstreamProtocolError
 from forebay_codecs.frame import Frame, FrameSplitter, Head
 from forebay_proxy import __version__
+from forebay_proxy.brokers.dial import dial
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.logs import get_logger
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 
 log = get_logger()
 
@@ -33,9 +34,11 @@ Buffers = Iterable[bytes | bytearray | memoryview]
 
 
 class UpstreamConnection(asyncio.Protocol):
-    """See the module. `versions` is what the broker offers, once `open_connection` has returned."""
+    """Gives every request that is sent exactly one answer: the response, or None.
 
-    def __init__(self, name: str, request_timeout: float, stats: Stats) -> None:
+    `versions` is what the broker offers, once `open_connection` has returned."""
+
+    def __init__(self, name: str, request_timeout: float, stats: MetricRegistry) -> None:
         self.name = name
         self.versions: dict[int, tuple[int, int]] = {}
         self.on_closed: Callable[[], None] | None = None
@@ -148,15 +151,14 @@ class UpstreamConnection(asyncio.Protocol):
             self.on_closed()
 
 
-async def open_connection(host: str, port: int, settings: Settings, stats: Stats) -> UpstreamConnection:
+async def open_connection(host: str, port: int, settings: Settings, stats: MetricRegistry) -> UpstreamConnection:
     """Connect and ask for the broker's versions. Raises OSError (refused, unreachable, timed out) or Malformed."""
-    loop = asyncio.get_running_loop()
     name = f"{host}:{port}"
     timeout = settings.socket_connection_setup_timeout_ms / 1000
     connection = UpstreamConnection(name, settings.request_timeout_ms / 1000, stats)
     try:
+        await dial(host, port, timeout, lambda: connection)
         async with asyncio.timeout(timeout):
-            await loop.create_connection(lambda: connection, host, port)
             for version in (3, 0):
                 response = await connection.call(
                     lambda correlation_id, version=version: api_versions.request(  # type: ignore[misc]
@@ -166,9 +168,9 @@ async def open_connection(host: str, port: int, settings: Settings, stats: Stats
                 connection.versions = api_versions.parse_api_versions(response, version)
                 if len(connection.versions) > 1:
                     break
-    except TimeoutError:
+    except TimeoutError as error:
         connection.close()
-        raise TimeoutError(f"{name} did not answer within {timeout:g} s") from None
+        raise TimeoutError(str(error) or f"{name} did not answer within {timeout:g} s") from None
     except BaseException:
         connection.close()
         raise

@@ -12,7 +12,7 @@ from forebay_proxy.metrics.traffic import TrafficMetrics
 
 
 class ClientIdentity:
-    """See the module. One a connection."""
+    """A connection counts for one client, from its first request on. One a connection."""
 
     def __init__(self, metrics: TrafficMetrics, log: RateLimited) -> None:
         self._metrics = metrics

@@ -2,7 +2,7 @@
 
 In: connections as they are accepted, the clock. Out: the ones beyond `max.connections` or `max.connections.per.ip` are
 closed at once; idle ones after `connections.max.idle.ms`, and before where others want their place; those whose
-requests do not go on when the intake says so.
+requests do not go on when the inbound memory says so.
 
 Where all places are taken, the connection that has been idle for longest makes room, if it was idle for GIVES_WAY_S:
 its client opens a new one when it has something to say, as it would anyway. So whoever opens connections and leaves
@@ -17,28 +17,31 @@ from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Final
 
-from forebay_policies.intake import TICK_S, Intake
+from forebay_policies.inbound_memory import TICK_S, InboundMemory
 from forebay_proxy.clients.client_connection import ClientConnection
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.logs import RateLimited
 from forebay_proxy.metrics.traffic import TrafficMetrics
 
-LOOK_EVERY: Final = 10
-"""Ticks between two looks for idle connections."""
+SWEEP_EVERY: Final = 10
+"""Ticks between two sweeps for idle connections."""
 GIVES_WAY_S: Final = 10.0
 
 
-class Connections:
-    """See the module. `make(registry, node id or None)` makes the protocol of one that is let in."""
+class ConnectionRegistry:
+    """Never more than `most` connections, nor more than `max.connections.per.ip` from one address.
+
+    `make(registry, node id or None)` makes the protocol of one that is let in.
+    """
 
     def __init__(
         self,
         settings: Settings,
         most: int,
-        intake: Intake,
+        inbound_memory: InboundMemory,
         metrics: TrafficMetrics,
         log: RateLimited,
-        make: Callable[[Connections, int | None], ClientConnection],
+        make: Callable[[ConnectionRegistry, int | None], ClientConnection],
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.most = most
@@ -47,7 +50,7 @@ class Connections:
         self._idle = settings.connections_max_idle_ms / 1000
         self._upstream_idle = settings.upstream_max_idle_ms / 1000
         self._request_timeout = settings.request_timeout_ms / 1000
-        self._intake = intake
+        self._inbound_memory = inbound_memory
         self._metrics = metrics
         self._log = log
         self._make = make
@@ -109,12 +112,12 @@ class Connections:
         while True:
             await asyncio.sleep(TICK_S)
             ticks += 1
-            self._intake.tick(self._clock())
-            if ticks % LOOK_EVERY == 0:
+            self._inbound_memory.tick(self._clock())
+            if ticks % SWEEP_EVERY == 0:
                 self._log.flush()
-                self.look(self._clock())
+                self.sweep(self._clock())
 
-    def look(self, now: float) -> None:
+    def sweep(self, now: float) -> None:
         """Close those that have been idle, or leaving, for too long."""
         for connection in self:
             idle = now - connection.last_active

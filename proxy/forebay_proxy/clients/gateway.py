@@ -6,7 +6,6 @@ brokers, and news for everybody in what one client was answered.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from time import monotonic
 from typing import Final
@@ -16,6 +15,7 @@ from forebay_policies import retry
 from forebay_policies.metadata_cache import MetadataCache
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.cluster import Cluster, Node
+from forebay_proxy.brokers.dial import dial
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.brokers.reachability import BrokerAddresses, Reachability
 from forebay_proxy.clients.listener import Listeners
@@ -51,11 +51,11 @@ class Gateway:
         cluster.on_node(self._node_changed)
         self._setup_timeout = settings.socket_connection_setup_timeout_ms / 1000
 
-    def _node_changed(self, node: Node, there: bool) -> None:
-        if there:
-            self._listeners.open_node(node.id)
-        else:
+    def _node_changed(self, node: Node) -> None:
+        if node.gone:
             self._listeners.close_node(node.id)
+        else:
+            self._listeners.open_node(node.id)
 
     def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int] | None:
         """(host, port) of the broker's listener, bound by now; None: it cannot be bound, so the broker is not named.
@@ -70,12 +70,10 @@ class Gateway:
 
     async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> None:
         """Connect `protocol` to a broker (None: to any). Raises OSError where none can be reached."""
-        loop = asyncio.get_running_loop()
         error: OSError = ConnectionError("the broker is no longer known")
         for host, port in self._addresses.of(node_id):
             try:
-                async with asyncio.timeout(self._setup_timeout):
-                    await loop.create_connection(lambda: protocol, host, port)
+                await dial(host, port, self._setup_timeout, lambda: protocol)
                 return
             except OSError as failure:  # TimeoutError is one
                 error = failure

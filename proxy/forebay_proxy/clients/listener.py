@@ -93,7 +93,7 @@ class Listeners:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             listening.bind(address)
             listening.listen(BACKLOG)
-            listening.setblocking(False)
+            listening.settimeout(0)
         except OSError:
             listening.close()
             raise

@@ -23,31 +23,32 @@ from forebay_codecs import error_codes
 from forebay_codecs.metadata import NO_TOPIC_ID, Broker, Topic
 from forebay_codecs.metadata_request import MetadataRequest
 from forebay_codecs.metadata_response import assemble, encode_cluster, encode_topic
+from forebay_policies.hold_reason import HoldReason
 from forebay_policies.metadata_cache import NEVER, CachedTopic, MetadataCache
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
-from forebay_proxy.metrics.registry import Stats
-from forebay_proxy.produce.handler import WAITS
-from forebay_proxy.produce.sorting import LONGEST_NAME
+from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.produce.classifier import LONGEST_NAME
+from forebay_proxy.produce.client import Client
 
 PIPELINED_S: Final = 0.05
 """Less than any client's pause between an answer and its next try, more than a round trip within a site."""
 
 
-class Told:
-    """What a client was told last: of which request, when first, and whether all of it was good news."""
+class LastAnswer:
+    """What a client was told last: to which request, when first, and whether any of it was bad news."""
 
-    __slots__ = ("at", "bad", "question")
+    __slots__ = ("at", "bad", "request_hash")
 
-    def __init__(self, question: int, at: float, bad: bool) -> None:
-        self.question = question
+    def __init__(self, request_hash: int, at: float, *, bad: bool) -> None:
+        self.request_hash = request_hash
         self.at = at
         self.bad = bad
 
 
-class Client(Protocol):
-    """What is asked of the connection that a request came on."""
+class MetadataClient(Client, Protocol):
+    """What the Metadata path needs of the connection that a request came on, beside what the produce path does."""
 
-    told: Told | None
+    told: LastAnswer | None
 
     def reserve_answer(self) -> Callable[[bytes | None], None]:
         """Keep the response's place. Called with the frame, once; None: there is no answer, the client is closed."""
@@ -55,17 +56,18 @@ class Client(Protocol):
     def translate(self, node_id: int, host: str, port: int) -> tuple[str, int] | None:
         """Where the client finds that broker; None: nowhere."""
 
-    def hold(self, why: str) -> None: ...
-
-    def release(self, why: str) -> None: ...
-
 
 class MetadataHandler:
-    """See the module."""
+    """Answers every Metadata request that is not the brokers' to answer, from the cache or after asking.
 
-    def __init__(self, cache: MetadataCache, updater: MetadataUpdater, request_timeout: float, stats: Stats) -> None:
+    `request_timeout` is in seconds.
+    """
+
+    def __init__(
+        self, cache: MetadataCache, updater: MetadataUpdater, request_timeout: float, stats: MetricRegistry
+    ) -> None:
         self.cache = cache
-        self.updater = updater
+        self.requests = updater.requests
         self.loop = asyncio.get_running_loop()
         self.request_timeout = request_timeout
         self.answered = {
@@ -76,17 +78,18 @@ class MetadataHandler:
         self.age = stats.histogram("forebay_metadata_age_ms")
         stats.gauge("forebay_metadata_cached_topics", lambda: len(cache))
 
-    def handle(self, client: Client, frame: bytes, request: MetadataRequest) -> bool:
+    def handle(self, client: MetadataClient, frame: bytes, request: MetadataRequest) -> bool:
+        """Take a request, which `frame` holds without its size. False: only a broker can answer; forward the frame."""
         if request.authorized_operations:
             self.answered["by_broker"].value += 1
             return False
         # Behind api_key, version and correlation id stands what is asked for.
-        Question(self, client, request, hash(frame[8:])).ask()
+        PendingMetadata(self, client, request, hash(frame[8:])).start()
         return True
 
 
-class Question:
-    """One request until it is answered."""
+class PendingMetadata:
+    """One request until it is answered: once, at the latest after `request.timeout.ms`."""
 
     __slots__ = (
         "_answer",
@@ -103,11 +106,13 @@ class Question:
         "_told_at",
     )
 
-    def __init__(self, handler: MetadataHandler, client: Client, request: MetadataRequest, question: int) -> None:
+    def __init__(
+        self, handler: MetadataHandler, client: MetadataClient, request: MetadataRequest, request_hash: int
+    ) -> None:
         self._handler = handler
         self._client = client
         self._request = request
-        self._hash = question
+        self._hash = request_hash
         self._answer = client.reserve_answer()
         self._found: dict[str, CachedTopic]
         self._ids: dict[bytes, CachedTopic | None] = {}
@@ -117,12 +122,13 @@ class Question:
         self._told_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def ask(self) -> None:
+    def start(self) -> None:
+        """Answer from the cache, or wait for what it may not serve."""
         handler, request = self._handler, self._request
         now = monotonic()
         told = self._client.told
         since, only_bad = NEVER, False
-        if told is not None and told.question == self._hash:
+        if told is not None and told.request_hash == self._hash:
             if now - told.at > PIPELINED_S:
                 since, only_bad = told.at, told.bad
             else:
@@ -134,14 +140,14 @@ class Question:
             if len(name) > LONGEST_NAME:
                 self._found[name] = _error(name, error_codes.INVALID_TOPIC_EXCEPTION, now)
                 continue
-            known = self._find(name, now, since, only_bad)
+            known = self._find(name, now, since, only_bad=only_bad)
             if known is None:
                 missing.append((name, since))
             else:
                 self._found[name] = known
         for topic_id in request.ids:
             name_of = handler.cache.name_of(topic_id)
-            known = self._find(name_of, now, since, only_bad) if name_of is not None else None
+            known = self._find(name_of, now, since, only_bad=only_bad) if name_of is not None else None
             if known is None or known.topic.topic_id != topic_id:
                 missing_ids.append(topic_id)
             else:
@@ -160,30 +166,32 @@ class Question:
             self._reply(now)
             return
         handler.answered["after_asking"].value += 1
-        self._client.hold(WAITS)  # as for Produce: a connection has one request at a time to wait for
+        self._client.hold(
+            HoldReason.PENDING_REQUEST
+        )  # as for Produce: a connection has one request at a time to wait for
         self._asked = True
         self._timer = handler.loop.call_later(handler.request_timeout, self._expired)
         for name, fresh_since in missing:
-            handler.updater.ask_topic(name, fresh_since, request.allow_auto_topic_creation, self)
+            handler.requests.ask_topic(name, fresh_since, self, now, creates=request.allow_auto_topic_creation)
         for topic_id in missing_ids:
             self._ids[topic_id] = None
-            handler.updater.ask_id(topic_id, self)
+            handler.requests.ask_id(topic_id, self)
         if asks_all:
-            handler.updater.ask_all(since, self)
+            handler.requests.ask_all(since, self)
         if asks_brokers:
-            handler.updater.ask_brokers(since if alone else NEVER, self)
+            handler.requests.ask_brokers(since if alone else NEVER, self)
 
-    def _find(self, name: str, now: float, since: float, only_bad: bool) -> CachedTopic | None:
+    def _find(self, name: str, now: float, since: float, *, only_bad: bool) -> CachedTopic | None:
         """The topic, if this client may have it from the cache."""
         known = self._handler.cache.find(name, now, NEVER if only_bad else since)
         if known is None or not known.topic.error_code:
             return known
         if known.updated_at <= since:
             return None
-        creates = self._request.allow_auto_topic_creation and self._handler.updater.may_create(name)
+        creates = self._request.allow_auto_topic_creation and self._handler.requests.may_create(name, now)
         return None if creates and known.topic.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION else known
 
-    # What brokers told (metadata_updater.Asker)
+    # What brokers told (metadata_waiters.MetadataWaiter)
 
     def topic_told(self, name: str, known: CachedTopic) -> None:
         self._found[name] = known
@@ -207,7 +215,7 @@ class Question:
 
     def _expired(self) -> None:
         handler, request = self._handler, self._request
-        handler.updater.drop(request.names, request.ids, self)
+        handler.requests.drop(request.names, request.ids, self)
         if handler.cache.brokers is None or (request.all_topics and self._everything is None):
             self._end(None)
             return
@@ -230,11 +238,11 @@ class Question:
         sections, oldest, bad = cache.serve(topics, version, now)
         for topic_id, of_id in self._ids.items():
             if of_id is None:
-                unknown = Topic(error_codes.UNKNOWN_TOPIC_ID, None, topic_id, False, ())
+                unknown = Topic(error_codes.UNKNOWN_TOPIC_ID, None, topic_id, is_internal=False, partitions=())
                 sections.append(encode_topic(unknown, version))
                 bad = True
         handler.age.observe(1000 * (now - oldest))
-        self._client.told = Told(self._hash, now if self._told_at is None else self._told_at, bad)
+        self._client.told = LastAnswer(self._hash, now if self._told_at is None else self._told_at, bad=bad)
         reachable: dict[int, Broker] = {}
         for node_id, broker in brokers.there.items():
             address = self._client.translate(node_id, broker.host, broker.port)
@@ -248,8 +256,8 @@ class Question:
             self._timer.cancel()
         self._answer(frame)
         if self._asked:
-            self._client.release(WAITS)
+            self._client.release(HoldReason.PENDING_REQUEST)
 
 
 def _error(name: str, code: int, now: float) -> CachedTopic:
-    return CachedTopic(name, Topic(code, name, NO_TOPIC_ID, False, ()), now, now)
+    return CachedTopic(name, Topic(code, name, NO_TOPIC_ID, is_internal=False, partitions=()), now, now)

@@ -22,6 +22,7 @@ from forebay_codecs.apis import FETCH, JOIN_GROUP, PRODUCE, SHARE_FETCH, SYNC_GR
 from forebay_codecs.errors import Malformed
 from forebay_codecs.fetch_response import FetchResponseFilter
 from forebay_codecs.frame import Frame, FrameSplitter, Head, Run
+from forebay_codecs.primitives import Buffer
 from forebay_proxy.clients.response_orderer import ResponseOrderer, Slot
 
 MAX_RESPONSE = 0x7FFFFFFF
@@ -35,8 +36,6 @@ MAX_HELD = 256 * 1024
 
 LONG_WAITS: Final = frozenset({FETCH, JOIN_GROUP, SYNC_GROUP, SHARE_FETCH})
 """APIs whose answer may wait for new records, or for other members of a group."""
-
-Buffer = bytes | bytearray | memoryview
 
 
 @dataclass(slots=True)
@@ -52,14 +51,14 @@ class Expected:
     """How many acks=0 requests went out before it: its response shows that they were not refused."""
 
 
-class OpaqueClient(Protocol):
-    """The client's side of the pair."""
+class Owner(Protocol):
+    """Who has the connection: the client's side of the pair."""
 
     orderer: ResponseOrderer
 
     def translate(self, node_id: int, host: str, port: int, /) -> tuple[str, int] | None: ...
 
-    def upstream_paused(self, paused: bool) -> None:
+    def upstream_paused(self, *, paused: bool) -> None:
         """The broker takes no more bytes for now, or does again."""
 
     def upstream_lost(self, why: str, awaited: Expected | None) -> None:
@@ -78,9 +77,9 @@ class OpaqueClient(Protocol):
 
 
 class OpaqueConnection(asyncio.Protocol):
-    """See the module."""
+    """Each request's response goes into its own slot, and no broker's address passes but as the client may use it."""
 
-    def __init__(self, client: OpaqueClient) -> None:
+    def __init__(self, client: Owner) -> None:
         self._client = client
         self._transport: asyncio.Transport | None = None
         self._waiting: list[Buffer] = []
@@ -121,7 +120,7 @@ class OpaqueConnection(asyncio.Protocol):
         elif not self._transport.is_closing():
             self._transport.writelines(buffers)
 
-    def client_slow(self, slow: bool) -> None:
+    def client_slow(self, *, slow: bool) -> None:
         """The client does not read its responses: read no more of them."""
         self._client_slow = slow
         self.adjust_reading()
@@ -156,11 +155,11 @@ class OpaqueConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._paused = True
-        self._client.upstream_paused(True)
+        self._client.upstream_paused(paused=True)
 
     def resume_writing(self) -> None:
         self._paused = False
-        self._client.upstream_paused(False)
+        self._client.upstream_paused(paused=False)
 
     def data_received(self, data: bytes) -> None:
         if self.closed:
@@ -229,7 +228,7 @@ class OpaqueConnection(asyncio.Protocol):
             assert expected.slot is not None
             rewrite = expected.api.rewrite
             told = rewrite(response, expected.version, self._client.translate) if rewrite is not None else response
-            self._client.orderer.write(expected.slot, len(told).to_bytes(4, "big") + told, True)
+            self._client.orderer.write(expected.slot, len(told).to_bytes(4, "big") + told, last=True)
         if expected.api.key == PRODUCE:
             self._client.produce_answered(response, expected.version)
 
@@ -242,16 +241,16 @@ class OpaqueConnection(asyncio.Protocol):
             if expected.api.changes_topics:
                 self._client.topics_changed()
         if self._filter is None:
-            self._client.orderer.write(expected.slot, run.data, run.last)
+            self._client.orderer.write(expected.slot, run.data, last=run.last)
             return
         prefix = min(self._prefix_left, len(run.data))
         self._prefix_left -= prefix
-        pieces: list[bytes | memoryview] = [run.data[:prefix]] if prefix else []
+        pieces: list[Buffer] = [run.data[:prefix]] if prefix else []
         if len(run.data) > prefix:
             pieces += self._filter.feed(run.data, prefix, len(run.data))
         if run.last:
             self._filter = None
-            self._client.orderer.write(expected.slot, b"".join(pieces), True)
+            self._client.orderer.write(expected.slot, b"".join(pieces), last=True)
         else:
             for piece in pieces:
-                self._client.orderer.write(expected.slot, piece, False)
+                self._client.orderer.write(expected.slot, piece, last=False)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-Buffer = bytes | memoryview
+from forebay_codecs.primitives import Buffer
 
 
 class Slot:
@@ -26,7 +26,7 @@ class Slot:
 
 
 class ResponseOrderer:
-    """See the module. `write` takes buffers that are next on the wire."""
+    """Responses leave in the order of their slots. `write` takes buffers that are next on the wire."""
 
     __slots__ = ("_slots", "_write", "held")
 
@@ -44,7 +44,7 @@ class ResponseOrderer:
         self._slots.append(slot)
         return slot
 
-    def write(self, slot: Slot, data: Buffer, last: bool) -> None:
+    def write(self, slot: Slot, data: Buffer, *, last: bool) -> None:
         """Bytes of the slot's response; `last` closes it and lets the ones behind it go."""
         if self._slots[0] is not slot:
             slot.held.append(data)

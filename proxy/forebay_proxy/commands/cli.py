@@ -1,12 +1,12 @@
 """The command `forebay`.
 
     forebay run --bootstrap-servers HOST:PORT,… --listen HOST:PORT [--set linger.ms=5]…
-    forebay config      every setting with its default and what it is now; checks a file on the way
-    forebay clients     who is connected, and who is too old for Kafka 4
-    forebay demo        what it does, on an embedded cluster
+    forebay config [NAME]   every setting and its value, or one setting in full; also checks a file
+    forebay clients         who is connected, and who is too old for Kafka 4
+    forebay demo            direct and through Forebay, side by side, on an embedded cluster
     forebay --version
 
-Exit codes: 2 for wrong settings or a wrong command line; for the rest see lifecycle.py.
+Exit codes: 2 for wrong settings or a wrong command line; the others are in lifecycle.py.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ import click
 
 from forebay_proxy import __version__, logs
 from forebay_proxy.commands import config as config_view
-from forebay_proxy.config.settings import Servers
-from forebay_proxy.config.sources import CONFIG_VARIABLE, Loaded, SettingsError, Sources, load
+from forebay_proxy.commands.config import FLAGS, flag
+from forebay_proxy.commands.text_output import columns
+from forebay_proxy.config.settings import ALIASES, Servers
+from forebay_proxy.config.sources import CONFIG_VARIABLE, Loaded, SettingsError, Sources, allowed, close_names, load
 from forebay_proxy.config.values import SETTINGS
 from forebay_proxy.errors import StartError
 from forebay_proxy.process.lifecycle import FAILED, WRONG_SETTINGS
@@ -30,33 +32,21 @@ from forebay_proxy.produce.partitioner_plugins import known_partitioners
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-FLAGS: Final = ("bootstrap.servers", "listen", "advertised.host", "admin", "workers")
-"""Settings with a flag of their own; all others are given by --set."""
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace(".", "-")
-
 
 def setting_options(command: F) -> F:
-    """--config, --set and the flags."""
+    """Decorates a command with --config, --set and the options of FLAGS."""
     for name in reversed(FLAGS):
-        setting = SETTINGS[name]
-        command = click.option(
-            _flag(name),
-            metavar=_METAVARS[name],
-            help=setting.description[0].upper() + setting.description[1:] + ".",
-        )(command)
+        command = click.option(flag(name), metavar=_METAVARS[name], help=SETTINGS[name].description)(command)
     command = click.option(
         "--set",
         "assignments",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Any setting, such as linger.ms=5; several times. `forebay config` lists all.",
+        help="Any setting, such as linger.ms=5; may be repeated. `forebay config` lists all settings.",
     )(command)
-    return click.option("--config", metavar="FILE.toml", help=f"Settings in a TOML file (or {CONFIG_VARIABLE}).")(
-        command
-    )
+    return click.option(
+        "--config", metavar="FILE.toml", help=f"Read settings from a TOML file (or {CONFIG_VARIABLE})."
+    )(command)
 
 
 _METAVARS: Final = {
@@ -68,15 +58,15 @@ _METAVARS: Final = {
 }
 
 
-def _load(options: dict[str, Any], complete: bool) -> Loaded:
-    """Settings from everywhere; leaves with 2 and every problem where something is wrong."""
-    flags = {_flag(name): (name, value) for name in FLAGS if (value := options[name.replace(".", "_")]) is not None}
+def _load(options: dict[str, Any], *, complete: bool) -> Loaded:
+    """Settings from all sources; if something is wrong, prints every problem and exits with 2."""
+    flags = {flag(name): (name, value) for name in FLAGS if (value := options[name.replace(".", "_")]) is not None}
     sources = Sources(options["config"], os.environ, options["assignments"], flags)
     try:
-        return load(sources, known_partitioners(), complete)
+        return load(sources, known_partitioners(), complete=complete)
     except SettingsError as error:
         count = len(error.problems)
-        click.echo(f"forebay: {count} problem{'s' if count > 1 else ''} in the settings", err=True)
+        click.echo(f"forebay: {count} problem{'s' if count > 1 else ''} with the settings", err=True)
         for problem in error.problems:
             click.echo(f"  {problem}", err=True)
         sys.exit(WRONG_SETTINGS)
@@ -85,13 +75,13 @@ def _load(options: dict[str, Any], complete: bool) -> Loaded:
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="forebay", message="%(prog)s %(version)s")
 def main() -> None:
-    """A transparent Kafka proxy that gives old producers what only the newest have."""
+    """A transparent Kafka proxy that gives old producers the partitioning and batching of the newest."""
 
 
 @main.command()
 @setting_options
 def run(**options: Any) -> None:
-    """Serve until SIGTERM; then drain and leave.
+    """Serve until SIGTERM, then drain and exit.
 
     Settings come from the file, then from FOREBAY_* variables, then from the command line; later ones win.
     """
@@ -108,28 +98,61 @@ def run(**options: Any) -> None:
 
 
 @main.command()
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.argument("name", required=False)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["auto", "list", "table", "json"]),
+    default="auto",
+    show_default=True,
+    help=f"auto: a table if the terminal has {config_view.WIDE} columns, else a list.",
+)
 @setting_options
-def config(form: str, **options: Any) -> None:
-    """Show every setting: default, current value, what is allowed, what it is for.
+def config(name: str | None, form: str, **options: Any) -> None:
+    """List all settings, or explain one.
 
-    With a file or settings that are wrong it says so and exits with 2, so it checks a file.
+    Values are what this command's options, variables and file make them. NAME is a setting such as linger.ms. Exits
+    with 2 if a setting or the file is wrong, so it can be used to check a file.
     """
+    known = _known(name)
     loaded = _load(options, complete=False)
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    click.echo(config_view.as_json(loaded) if form == "json" else config_view.as_table(loaded, width))
+    width = columns()
+    if form == "json":
+        click.echo(config_view.as_json(loaded, known))
+    elif known is not None:
+        click.echo(config_view.explanation(loaded, known, width, allowed(known, known_partitioners())))
+    elif form == "table" or (form == "auto" and width >= config_view.WIDE):
+        unfolded = form == "table" and not sys.stdout.isatty()
+        click.echo(config_view.as_table(loaded, None if unfolded else width))
+    else:
+        click.echo(config_view.as_list(loaded, width))
+
+
+def _known(name: str | None) -> str | None:
+    """The proper name of a setting; if there is none like it, says which are close and exits with 2."""
+    if name is None or name in SETTINGS:
+        return name
+    if name in ALIASES:
+        return ALIASES[name]
+    near = close_names(name, 3)
+    hint = f"did you mean {' or '.join(near)}?" if near else "`forebay config` lists all settings"
+    click.echo(f"forebay: unknown setting {name}; {hint}", err=True)
+    sys.exit(WRONG_SETTINGS)
 
 
 @main.command()
-@click.option("--bootstrap-servers", metavar="HOST:PORT,…", help="Where clients find Forebay.")
-@click.option("--url", metavar="http://HOST:PORT", help="Forebay's admin endpoint.")
+@click.option("--bootstrap-servers", metavar="HOST:PORT,…", help="Address that clients use to reach Forebay.")
+@click.option("--url", metavar="http://HOST:PORT", help="Address of Forebay's admin endpoint.")
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def clients(bootstrap_servers: str | None, url: str | None, form: str) -> None:
-    """List the clients that are connected to a running Forebay, or were; who is too old for Kafka 4 comes first."""
+    """List a running Forebay's clients.
+
+    Past ones are included; those too old for Kafka 4 come first.
+    """
     from forebay_proxy.commands import clients as clients_command
 
     if (bootstrap_servers is None) == (url is None):
-        raise click.UsageError("one of --bootstrap-servers and --url says whom to ask")
+        raise click.UsageError("give either --bootstrap-servers or --url")
     try:
         if url is None:
             url = clients_command.discover(_servers(bootstrap_servers or ""))
@@ -146,13 +169,16 @@ def _servers(written: str) -> Servers:
     try:
         return cast(Servers, setting.parse(written))
     except ValueError as error:
-        wanted = f"{written!r}: {setting.allowed} is wanted"
+        wanted = f"{written!r} must be {setting.allowed}"
         raise click.BadParameter(wanted, param_hint="--bootstrap-servers") from error
 
 
 @main.command()
 def demo() -> None:
-    """An embedded cluster with a slow broker; the same load directly and through Forebay, side by side."""
+    """Compare direct and through Forebay.
+
+    Sends the same load both ways to an embedded cluster with a slow broker.
+    """
     from forebay_proxy.demo.run import run_demo
 
     sys.exit(run_demo())

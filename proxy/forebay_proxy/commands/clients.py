@@ -1,8 +1,8 @@
-"""What `forebay clients` does: asks a running Forebay which clients there are, and shows them.
+"""What `forebay clients` does: asks a running Forebay for its clients, and shows them.
 
-In: the admin endpoint's URL, or the servers that clients are given: Forebay answers the ApiVersions of this command's
-own software name with its admin endpoint's address beside the versions, in a tagged field that all others skip.
-Out: text. ClientsError, one line for a person, where there is nobody to ask.
+In: the admin endpoint's URL, or the bootstrap servers of clients: when an ApiVersions request carries this command's
+software name, Forebay adds the address of its admin endpoint to the response, in a tagged field that others skip.
+Out: text. Raises ClientsError, one line for people, if nobody can be asked.
 """
 
 from __future__ import annotations
@@ -30,18 +30,22 @@ from forebay_proxy.metrics.clients_seen import SOFTWARE
 PATH: Final = "/clients"
 TIMEOUT_S: Final = 10
 _ANYWHERE: Final = ("0.0.0.0", "::", "")
-_LONGEST_ANSWER: Final = 1 << 20
+_MAX_RESPONSE_BYTES: Final = 1 << 20
 _VERSION: Final = 3
 
 Row = dict[str, Any]
+"""One client, as clients_seen.rows has it."""
 
 
 class ClientsError(Exception):
-    """Nobody could be asked."""
+    """Nobody could be asked. Its text is one line for people."""
 
 
 def discover(servers: Sequence[HostPort]) -> str:
-    """The URL of the admin endpoint of the Forebay that listens at one of `servers`."""
+    """The URL of the admin endpoint of the first of `servers` that responds.
+
+    Raises ClientsError if none does, or if that one is not Forebay or has no admin endpoint.
+    """
     failures = []
     for server in servers:
         try:
@@ -50,12 +54,12 @@ def discover(servers: Sequence[HostPort]) -> str:
             failures.append(f"{server}: {error}")
             continue
         if admin is None:
-            raise ClientsError(f"{server} is not Forebay: it does not say where its admin endpoint is")
+            raise ClientsError(f"{server} is not Forebay: it names no admin endpoint")
         if not admin:
-            raise ClientsError(f"{server} has no admin endpoint: start it with --admin HOST:PORT")
+            raise ClientsError(f"{server} has no admin endpoint: start Forebay with --admin HOST:PORT")
         host, _, port = admin.rpartition(":")
         return f"http://{server.host if host.strip('[]') in _ANYWHERE else host}:{port}"
-    raise ClientsError(f"nobody answers: {'; '.join(failures)}")
+    raise ClientsError(f"no response: {'; '.join(failures)}")
 
 
 def _ask(server: HostPort) -> str | None:
@@ -63,8 +67,8 @@ def _ask(server: HostPort) -> str | None:
     with socket.create_connection(server, TIMEOUT_S) as connection, connection.makefile("rb") as answers:
         connection.sendall(len(request).to_bytes(4, "big") + request)
         size = int.from_bytes(_exactly(answers, 4), "big")
-        if size > _LONGEST_ANSWER:
-            raise Malformed(f"an answer of {size} bytes")
+        if size > _MAX_RESPONSE_BYTES:
+            raise Malformed(f"a response of {size} bytes")
         return api_versions.admin(_exactly(answers, size))
 
 
@@ -76,10 +80,13 @@ def _exactly(answers: io.BufferedReader, size: int) -> bytes:
 
 
 def fetch(url: str) -> list[Row]:
-    """What is told at `url` (with or without its path)."""
+    """The clients of the Forebay whose admin endpoint is at `url`: http://HOST:PORT or HOST:PORT, any path is ignored.
+
+    Raises ClientsError if that fails.
+    """
     parts = urlsplit(url if "//" in url else f"//{url}", "http")
     if parts.scheme != "http" or not parts.hostname:
-        raise ClientsError(f"{url}: http://HOST:PORT is wanted")
+        raise ClientsError(f"{url}: must be http://HOST:PORT")
     try:
         connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_S)
         connection.request("GET", PATH)
@@ -91,16 +98,20 @@ def fetch(url: str) -> list[Row]:
     try:
         rows: list[Row] = msgspec.json.decode(body)["clients"]
     except (msgspec.DecodeError, KeyError, TypeError) as error:
-        raise ClientsError(f"{url} answers {response.status}, but not with clients: is it Forebay?") from error
+        raise ClientsError(f"{url} responds with {response.status} and no clients: is it Forebay?") from error
     return rows
 
 
 def as_json(rows: list[Row]) -> str:
+    """The rows as they came: an array of objects."""
     return json_text(rows)
 
 
 def as_table(rows: list[Row], width: int | None) -> str:
-    """A line a client, those that Kafka 4 would not serve first, and what that comes to."""
+    """One row per client, in the order given, and a count of those too old for Kafka 4.
+
+    Long values are folded into `width` columns; None: each row is one line, whatever its length.
+    """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("client id", "software", "address", "open", "records/s", "last seen", "speaks", "Kafka 4"):
         numbers = column in ("open", "records/s")

@@ -1,62 +1,175 @@
-"""What `forebay config` shows, one line or one object a setting: name, default, value, allowed, description."""
+"""What `forebay config` prints: all settings as a list, a table or JSON, or one setting in full.
+
+In: Loaded settings (they may lack the required ones). Out: text without a trailing newline; lists and explanations have
+no line longer than `width` columns.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import shlex
+from typing import Any, Final
 
+import msgspec
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from forebay_proxy.commands.text_output import json_text, table_text
-from forebay_proxy.config.settings import HostPort
-from forebay_proxy.config.sources import Loaded
+from forebay_proxy.commands.text_output import json_text, table_text, wrapped
+from forebay_proxy.config.reference import REFERENCES, TOPICS
+from forebay_proxy.config.settings import ALIASES, HostPort
+from forebay_proxy.config.sources import DEFAULT_ORIGIN, Loaded
 from forebay_proxy.config.values import SETTINGS, Setting, render
+
+WIDE: Final = 140
+"""Columns from which a table is easier to read than a list."""
+
+FLAGS: Final = ("bootstrap.servers", "listen", "advertised.host", "admin", "workers")
+"""Settings with a command-line option of their own; all others are set with --set."""
 
 REQUIRED: Final = "(required)"
 EMPTY: Final = "(empty)"
 
 
-def as_json(loaded: Loaded) -> str:
-    """An array of {name, default, value, origin, allowed, description}; a required setting's default is null."""
-    rows = [
-        {
-            "name": name,
-            "required": setting.required,
-            "default": None if setting.required else _plain(setting.default),
-            "value": _plain(loaded.values.get(name)),
-            "origin": loaded.origins[name],
-            "allowed": setting.allowed,
-            "description": setting.description,
-        }
-        for name, setting in SETTINGS.items()
-    ]
-    return json_text(rows)
+def flag(name: str) -> str:
+    """The command-line option of a setting in FLAGS."""
+    return "--" + name.replace(".", "-")
+
+
+def as_json(loaded: Loaded, name: str | None = None) -> str:
+    """An array with one object per setting or, with a `name`, that setting's object.
+
+    {name, required, default, value, origin, allowed, description, details, unit, kafka, variable}; `default` is null if
+    the setting is required, `value` if it is not set.
+    """
+    return json_text(_facts(loaded, SETTINGS[name]) if name else [_facts(loaded, each) for each in SETTINGS.values()])
+
+
+def _facts(loaded: Loaded, setting: Setting) -> dict[str, Any]:
+    reference = REFERENCES[setting.name]
+    return {
+        "name": setting.name,
+        "required": setting.required,
+        "default": None if setting.required else _plain(setting.default),
+        "value": _plain(loaded.values.get(setting.name)),
+        "origin": loaded.origins[setting.name],
+        "allowed": setting.allowed,
+        "description": setting.description,
+        "details": reference.details,
+        "unit": setting.unit,
+        "kafka": reference.kafka,
+        "variable": setting.variable,
+    }
+
+
+def as_list(loaded: Loaded, width: int) -> str:
+    """By topic, at least two lines per setting: its value, with origin and default if they differ; what it does."""
+    lines = [wrapped("Settings and their values. `forebay config NAME` explains one in full.", width)]
+    for topic, names in TOPICS.items():
+        lines += ["", topic]
+        for name in names:
+            setting = SETTINGS[name]
+            lines.append(wrapped(f"{name} {_current(loaded, setting)}", width, "  ", "      "))
+            lines.append(wrapped(setting.description, width, "      "))
+    return "\n".join(lines)
+
+
+def _current(loaded: Loaded, setting: Setting) -> str:
+    default = _default(setting)
+    if not _differs(loaded, setting):
+        return REQUIRED if setting.required else f"= {default}"
+    origin = loaded.origins[setting.name]
+    return f"= {_value(loaded, setting)} ({origin if setting.required else f'{origin}; default {default}'})"
 
 
 def as_table(loaded: Loaded, width: int | None) -> str:
-    """A line a setting; `now` stands where it differs from the default, with where it comes from.
+    """One row a setting, by topic; `now` has a value that differs from the default, and its origin.
 
-    With a width, that of a terminal, long values are folded into it.
+    Long values are folded into `width` columns; None: each row is one line, whatever its length.
     """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("setting", "default", "now", "allowed", "what for"):
+    for column in ("setting", "default", "now", "allowed", "what it does"):
         table.add_column(column, no_wrap=column == "setting", overflow="fold")
-    for name, setting in SETTINGS.items():
-        cells = (name, _default(setting), _now(loaded, setting), setting.brief, setting.description)
-        table.add_row(*map(Text, cells))
+    for topic, names in TOPICS.items():
+        table.add_row(Text(topic))
+        for name in names:
+            setting = SETTINGS[name]
+            cells = (name, _default(setting), _now(loaded, setting), setting.brief, setting.description)
+            table.add_row(*map(Text, cells))
+        table.add_section()
     return table_text(table, width)
 
 
+def explanation(loaded: Loaded, name: str, width: int, allowed: str) -> str:
+    """Everything about one setting. `allowed` as in "must be …", names of installed partitioners included."""
+    setting, reference = SETTINGS[name], REFERENCES[name]
+    example = setting.parse(reference.example) if reference.example else setting.default
+    written = render(example)
+    rows = {
+        "Value": f"{allowed}, in {setting.unit}" if setting.unit else allowed,
+        "Default": _default(setting) if not setting.required else "none: it is required",
+        "Now": _now_in_full(loaded, setting),
+        "Kafka": reference.kafka,
+        "Command line": f"{flag(name)} {shlex.quote(written)}"
+        if name in FLAGS
+        else f"--set {shlex.quote(f'{name}={written}')}",
+        "Environment": f"{setting.variable}={shlex.quote(written)}",
+        "In the file": f'"{name}" = {toml_value(example)}',
+    }
+    if aliases := [alias for alias, meant in ALIASES.items() if meant == name]:
+        rows["Also named"] = ", ".join(aliases)
+    indent = " " * (max(map(len, rows)) + 2)
+    return "\n".join(
+        [
+            name,
+            "",
+            wrapped(f"{setting.description} {reference.details}", width),
+            "",
+            *(wrapped(text, width, f"{label:<{len(indent)}}", indent) for label, text in rows.items()),
+        ]
+    )
+
+
+def _now_in_full(loaded: Loaded, setting: Setting) -> str:
+    if setting.name not in loaded.values:
+        return "not set"
+    origin = loaded.origins[setting.name]
+    return "the default" if origin == DEFAULT_ORIGIN else f"{_value(loaded, setting)}, from {origin}"
+
+
+def _differs(loaded: Loaded, setting: Setting) -> bool:
+    return loaded.values.get(setting.name, setting.default) != setting.default
+
+
 def _default(setting: Setting) -> str:
-    return REQUIRED if setting.required else render(setting.default) or EMPTY
+    return REQUIRED if setting.required else _shown(setting, setting.default)
+
+
+def _value(loaded: Loaded, setting: Setting) -> str:
+    return _shown(setting, loaded.values[setting.name])
+
+
+def _shown(setting: Setting, value: object) -> str:
+    """As on the command line, with blanks in lists, so that long ones can be wrapped."""
+    text = render(value)
+    return (text.replace(",", ", ") if setting.is_list or setting.is_map else text) or EMPTY
 
 
 def _now(loaded: Loaded, setting: Setting) -> str:
-    value = loaded.values.get(setting.name, setting.default)
-    if value == setting.default:
-        return ""
-    return f"{render(value) or EMPTY} ({loaded.origins[setting.name]})"
+    return f"{_value(loaded, setting)} ({loaded.origins[setting.name]})" if _differs(loaded, setting) else ""
+
+
+def toml_value(value: object) -> str:
+    """A setting's value as written in a TOML file."""
+    if isinstance(value, bool):
+        return render(value)
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, tuple) and not isinstance(value, HostPort):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {toml_value(element)}" for key, element in value.items()) + " }"
+    # A JSON string is a basic string of TOML.
+    return msgspec.json.encode(render(value)).decode()
 
 
 def _plain(value: object) -> object:

@@ -1,9 +1,9 @@
-"""What Forebay can be told: every setting with its type, default, bounds and one line of explanation.
+"""Every setting with its type, default, bounds and one line of description.
 
 Attributes are snake_case, settings carry Kafka's names with dots: `linger_ms` ↔ `linger.ms`. Where Kafka's producer
-or broker has the name, type, default and bounds are Kafka's; what differs says why. Times are in milliseconds, sizes
-in bytes. `Settings` itself checks nothing: `conflicts` compares settings with each other, values.py checks
-each alone, sources.py reads them from where people write them.
+or broker has the setting, name, type, default and bounds are Kafka's; comments say why where they differ. Times are in
+milliseconds, sizes in bytes. `Settings` itself checks nothing: `conflicts` compares settings with each other, values.py
+checks each by itself, sources.py reads them from where people write them, reference.py explains them in full.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import msgspec
 from msgspec import Meta
 
 INT_MAX: Final = 2**31 - 1
-"""Kafka's INT. Times that Kafka has as LONG end here too: 24 days, and asyncio's timers take it."""
+"""Kafka's INT. It also bounds times that are LONG in Kafka: 24 days are enough, and asyncio's timers can take them."""
 
 MAX_PORT: Final = 65_535
 
-# By default nobody who chooses partitions for null-key records itself is touched. These name themselves:
+# By default, software that chooses partitions for null-key records itself is left alone. These have ids of their own:
 #   Kafka Connect's source tasks, and so MirrorMaker 2's MirrorSourceConnector: connector-producer-<connector>-<task>;
 #   Kafka Streams: <application.id>-<uuid>-StreamThread-<n>-producer;
 #   MirrorMaker 2's own producer of offset syncs: <source>-><target>|<task>|offset-syncs-source-producer (or -target-).
-# MirrorMaker 1 has no id of its own (it is producer-1 unless its producer.config says otherwise) and names a partition
-# only through a message handler; the last two patterns catch the ids that people give it.
+# MirrorMaker 1 has none (it is producer-1 unless its producer.config says otherwise) and chooses a partition only
+# through a message handler; the last two patterns catch the ids that people give it.
 CHOOSE_PARTITIONS_THEMSELVES: Final = (
     "connector-producer-*",
     "*-StreamThread-*",
@@ -39,10 +39,12 @@ ALIASES: Final = {
     "enable.adaptive.partitioning": "partitioner.adaptive.partitioning.enable",
     "partition.availability.timeout.ms": "partitioner.availability.timeout.ms",
 }
-"""Other names that are understood: those of KIP-794 before Kafka took it in."""
+"""Other names that are understood: those in KIP-794, which Kafka's release changed."""
 
 
 class HostPort(NamedTuple):
+    """An address; `host` is a name, or an address without brackets. Its text is host:port or [address]:port."""
+
     host: str
     port: int
 
@@ -54,19 +56,22 @@ Servers = tuple[HostPort, ...]
 Patterns = tuple[str, ...]
 NodePorts = dict[int, int]
 Partitioner = Annotated[
-    str, Meta(extra={"allowed": "adaptive, expected_wait, uniform, sticky, round_robin or an entry point"})
+    str, Meta(extra={"allowed": "adaptive, expected_wait, uniform, sticky, round_robin or the name of an entry point"})
 ]
 Host = Annotated[str, Meta(extra={"allowed": "a host name or address without a port, or empty"})]
-Folder = Annotated[str, Meta(extra={"allowed": "a folder that can be written, or empty"})]
+Folder = Annotated[str, Meta(extra={"allowed": "a folder that can be written to, or empty"})]
 Topic = Annotated[str, Meta(extra={"allowed": "the name of a topic, or empty"})]
-Ms = Annotated[int, Meta(ge=0, le=INT_MAX)]
-PositiveMs = Annotated[int, Meta(ge=1, le=INT_MAX)]
-Bytes = Annotated[int, Meta(ge=1, le=INT_MAX)]
+MILLISECONDS: Final = {"unit": "milliseconds"}
+BYTES: Final = {"unit": "bytes"}
+Ms = Annotated[int, Meta(ge=0, le=INT_MAX, extra=MILLISECONDS)]
+PositiveMs = Annotated[int, Meta(ge=1, le=INT_MAX, extra=MILLISECONDS)]
+Bytes = Annotated[int, Meta(ge=1, le=INT_MAX, extra=BYTES)]
 # Chunks below 512 bytes cost more to keep in chains than they hold.
-BatchBytes = Annotated[int, Meta(ge=512, le=INT_MAX)]
+BatchBytes = Annotated[int, Meta(ge=512, le=INT_MAX, extra=BYTES)]
 
 
 def about(description: str) -> Meta:
+    """One line for lists, a sentence. What needs more room is in reference.py."""
     return Meta(description=description)
 
 
@@ -75,146 +80,171 @@ def _dotted(attribute: str) -> str:
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_dotted):
-    """All settings. The two without a default are the two that nobody else can know."""
+    """All settings. The two without a default are the two that nobody else can know.
 
-    # Where
-    bootstrap_servers: Annotated[Servers, about("brokers to begin with, as in any Kafka client")]
-    listen: Annotated[HostPort, about("bootstrap address for clients; broker n is on this port + 1 + n")]
-    advertised_host: Annotated[Host, about("host told to clients; empty: the address they connected to")] = ""
-    node_ports: Annotated[NodePorts, about("ports of brokers that are not at listen + 1 + id")] = {}
-    admin: Annotated[HostPort | None, about("address of /metrics, /healthz, /readyz; empty: none")] = None
-    workers: Annotated[int, Meta(ge=1, le=64), about("processes that share the ports, each with one core")] = 1
+    They stand in the order in which they are listed; reference.py has the headings.
+    """
 
-    # Which records
-    topics_include: Annotated[Patterns, about("topics whose null-key records may move")] = ("*",)
-    topics_exclude: Annotated[Patterns, about("topics passed on untouched; wins over topics.include")] = ()
-    client_ids_include: Annotated[Patterns, about("clients whose null-key records may move")] = ("*",)
+    # Brokers and listeners
+    bootstrap_servers: Annotated[Servers, about("Brokers to contact first, as in any Kafka client.")]
+    listen: Annotated[HostPort, about("Bootstrap address for clients; broker n is on this port + 1 + n.")]
+    advertised_host: Annotated[Host, about("Host that clients are told; empty: the address they connected to.")] = ""
+    node_ports: Annotated[NodePorts, about("Ports of brokers that are not on listen's port + 1 + node id.")] = {}
+
+    # Process
+    workers: Annotated[int, Meta(ge=1, le=64), about("Processes that share the ports, one core each.")] = 1
+    admin: Annotated[HostPort | None, about("Address of /metrics, /clients, /healthz, /readyz; empty: none.")] = None
+    shutdown_timeout_ms: Annotated[Ms, about("Drain for at most this long after SIGTERM.")] = 30_000
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], about("Lowest level that is logged.")] = "info"
+    log_format: Annotated[
+        Literal["auto", "console", "json"], about("Form of the log; auto: text on a terminal, JSON elsewhere.")
+    ] = "auto"
+
+    # Which records may move
+    topics_include: Annotated[Patterns, about("Topics whose records without a key may move.")] = ("*",)
+    topics_exclude: Annotated[Patterns, about("Topics that are passed through untouched; wins over include.")] = ()
+    client_ids_include: Annotated[Patterns, about("Clients whose records without a key may move.")] = ("*",)
     client_ids_exclude: Annotated[
-        Patterns, about("clients passed on untouched; by default those that choose partitions themselves")
+        Patterns,
+        about("Clients passed through untouched; by default those that choose partitions themselves."),
     ] = CHOOSE_PARTITIONS_THEMSELVES
 
-    # Whereto
-    partitioner: Annotated[Partitioner, about("who chooses the partition of null-key records")] = "adaptive"
+    # Partitioning
+    partitioner: Annotated[Partitioner, about("How partitions are chosen for records without a key.")] = "adaptive"
     partitioner_adaptive_partitioning_enable: Annotated[
-        bool, about("favour partitions with short queues; false: adaptive is uniform")
+        bool, about("Prefer partitions with short queues; false: adaptive acts like uniform.")
     ] = True
     partitioner_sticky_batch_size: Annotated[
-        int, Meta(ge=0, le=INT_MAX), about("bytes to a partition before the next is chosen; 0: batch.size")
+        int,
+        Meta(ge=0, le=INT_MAX, extra=BYTES),
+        about("Bytes sent to one partition before the next is chosen; 0: batch.size."),
     ] = 0
     partitioner_availability_timeout_ms: Annotated[
-        Ms, about("a partition whose ready batch waits for longer is not chosen; 0: off")
+        Ms, about("Avoid partitions whose batch has been ready for longer than this; 0: off.")
     ] = 0
     partitioner_min_share: Annotated[
-        float, about("expected_wait: least share of choices for each partition, so that a recovery is noticed")
+        float, about("expected_wait: least share of choices per partition, so that recoveries are noticed.")
     ] = 0.005
 
-    # How much at once (KIP-782)
-    linger_ms: Annotated[int, Meta(ge=-1, le=60_000), about("how long a batch waits for more; -1: adaptive")] = -1
-    batch_initial_size: Annotated[BatchBytes, about("memory of a batch grows by chunks of this size")] = 4096
-    batch_size: Annotated[BatchBytes, about("a batch of this size is ready, yet grows until it is sent")] = 16_384
-    batch_max_size: Annotated[BatchBytes, about("a batch grows no further")] = 262_144
-    buffer_memory: Annotated[
-        int, Meta(ge=1, le=2**63 - 1), about("bytes of records held, per worker; beyond, clients wait")
-    ] = 33_554_432
-    max_request_size: Annotated[Bytes, about("bytes of batches in one produce request to a broker")] = 1_048_576
+    # Batching (KIP-782)
+    linger_ms: Annotated[
+        int,
+        Meta(ge=-1, le=60_000, extra=MILLISECONDS),
+        about("How long a batch waits for more records; -1: adaptive."),
+    ] = -1
+    batch_initial_size: Annotated[BatchBytes, about("A batch's memory grows in steps of this size.")] = 4096
+    batch_size: Annotated[BatchBytes, about("A batch of this size is ready, but grows until it is sent.")] = 16_384
+    batch_max_size: Annotated[BatchBytes, about("No batch grows beyond this size.")] = 262_144
+    max_request_size: Annotated[Bytes, about("Largest Produce request to a broker.")] = 1_048_576
     max_in_flight_requests_per_connection: Annotated[
-        int, Meta(ge=1, le=INT_MAX), about("unanswered produce requests to one broker")
+        int, Meta(ge=1, le=INT_MAX), about("Unanswered Produce requests per broker.")
     ] = 5
 
-    # How long
-    request_timeout_ms: Annotated[PositiveMs, about("wait for one answer of a broker")] = 30_000
-    delivery_timeout_ms: Annotated[PositiveMs, about("wait from append to answer, retries included")] = 120_000
-    retry_backoff_ms: Annotated[Ms, about("pause before the first retry; doubles with each")] = 100
-    retry_backoff_max_ms: Annotated[Ms, about("longest pause before a retry")] = 1000
-    reconnect_backoff_ms: Annotated[Ms, about("pause before connecting to a broker again; doubles")] = 50
-    reconnect_backoff_max_ms: Annotated[Ms, about("longest pause before connecting to a broker again")] = 1000
-    socket_connection_setup_timeout_ms: Annotated[PositiveMs, about("wait for a connection to a broker")] = 10_000
-    metadata_max_age_ms: Annotated[
-        Ms, about("older metadata of a topic is not served before brokers were asked again")
-    ] = 300_000
-    # Kafka has none: its producer asks for a topic at max age, and for all of its topics together (KIP-526).
-    metadata_soft_age_ms: Annotated[
-        Ms, about("older metadata of a topic is refreshed in the background, and served meanwhile")
-    ] = 60_000
-    metadata_max_idle_ms: Annotated[Ms, about("metadata of a topic that nobody used for so long is forgotten")] = (
-        300_000
-    )
-    # A broker's default, so clients with their own (540000) leave first and never write into a closing connection.
-    # Upstream the proxy is the client: see `upstream_max_idle_ms`.
-    connections_max_idle_ms: Annotated[
+    # Memory
+    buffer_memory: Annotated[
         int,
-        Meta(ge=-1, le=INT_MAX),
-        about("close idle clients; brokers are left after 9/10 of it; -1: never"),
-    ] = 600_000
-    # Kafka has none. What comes slower than 4 KiB/s has stalled; a line that is merely slow may take hours.
-    socket_request_timeout_ms: Annotated[PositiveMs, about("a client whose request stalls for so long is closed")] = (
-        60_000
-    )
-    shutdown_timeout_ms: Annotated[Ms, about("drain for at most this long after SIGTERM")] = 30_000
-
-    # How much at most
-    socket_request_max_bytes: Annotated[Bytes, about("a client that sends a larger request is closed")] = 104_857_600
+        Meta(ge=1, le=2**63 - 1, extra=BYTES),
+        about("Memory for records, per worker; when full, clients wait."),
+    ] = 33_554_432
     # Kafka has none (-1), and allocates what a size prefix announces; here only what has arrived counts. Twice the
     # default of buffer.memory: 64 clients at once in the middle of the largest request that they send by default.
     queued_max_request_bytes: Annotated[
         int,
-        Meta(ge=-1, le=2**63 - 1),
-        about("bytes of requests held that are not whole or wait, per worker; beyond, clients wait; -1: no limit"),
+        Meta(ge=-1, le=2**63 - 1, extra=BYTES),
+        about("Memory for incomplete or queued requests, per worker; when full, clients are not read; -1: unlimited."),
     ] = 67_108_864
     # The client's max.request.size bounds what it sends uncompressed, 1 MiB by default; brokers refuse more than that
     # compressed. 64 times that lets in every honest batch and bounds what 1 MiB of zstd can blow up to.
-    max_decompressed_bytes: Annotated[Bytes, about("what decompresses to more in one request is refused")] = 67_108_864
+    max_decompressed_bytes: Annotated[
+        Bytes, about("Decompress at most this much of one request; batches beyond it are passed through.")
+    ] = 67_108_864
+
+    # Timeouts and retries
+    request_timeout_ms: Annotated[PositiveMs, about("Wait at most this long for a broker's response.")] = 30_000
+    delivery_timeout_ms: Annotated[
+        PositiveMs, about("Time for a record from arrival to acknowledgement, including retries.")
+    ] = 120_000
+    retry_backoff_ms: Annotated[Ms, about("Pause before the first retry; doubles with each.")] = 100
+    retry_backoff_max_ms: Annotated[Ms, about("Longest pause before a retry.")] = 1000
+    reconnect_backoff_ms: Annotated[Ms, about("Pause before reconnecting to a broker; doubles with each try.")] = 50
+    reconnect_backoff_max_ms: Annotated[Ms, about("Longest pause before reconnecting to a broker.")] = 1000
+    socket_connection_setup_timeout_ms: Annotated[
+        PositiveMs, about("Wait at most this long for a connection to a broker.")
+    ] = 10_000
+
+    # Metadata
+    metadata_max_age_ms: Annotated[
+        Ms, about("Metadata of a topic older than this is refreshed before it is served.")
+    ] = 300_000
+    # Kafka has none: its producer asks for a topic at max age, and for all of its topics together (KIP-526).
+    metadata_soft_age_ms: Annotated[
+        Ms, about("Metadata of a topic older than this is served, and refreshed in the background.")
+    ] = 60_000
+    metadata_max_idle_ms: Annotated[Ms, about("Metadata of a topic unused for this long is dropped.")] = 300_000
+    metadata_max_topics: Annotated[
+        int, Meta(ge=1, le=1_000_000), about("Topics in the cache, per worker; the least recently used are dropped.")
+    ] = 20_000
+    metadata_refresh_group_size: Annotated[
+        int, Meta(ge=1, le=10_000), about("Topics per background refresh request.")
+    ] = 100
+
+    # Client limits
+    # A broker's default, so clients with their own (540000) leave first and never write into a closing connection.
+    # Upstream the proxy is the client: see `upstream_max_idle_ms`.
+    connections_max_idle_ms: Annotated[
+        int,
+        Meta(ge=-1, le=INT_MAX, extra=MILLISECONDS),
+        about("Close clients idle for this long, and broker connections after 9/10 of it; -1: never."),
+    ] = 600_000
+    # Kafka has none. What comes slower than 4 KiB/s has stalled; a line that is merely slow may take hours.
+    socket_request_timeout_ms: Annotated[
+        PositiveMs, about("Close clients whose request makes no progress for this long.")
+    ] = 60_000
+    socket_request_max_bytes: Annotated[Bytes, about("Close clients that send a larger request.")] = 104_857_600
     # Java pipelines 5 requests, librdkafka up to 1,000,000; a broker works on one of a connection at a time. Enough to
     # keep any connection busy, and a bound on what one client can leave waiting and on what comes at once of it.
     client_max_in_flight_requests: Annotated[
-        int, Meta(ge=1, le=INT_MAX), about("unanswered requests of a client before it stops being read")
+        int, Meta(ge=1, le=INT_MAX), about("Unanswered requests per client; beyond that it is not read.")
     ] = 100
     # Kafka has none (2147483647). A bound keeps a storm of reconnects from taking the descriptors that brokers need.
     max_connections: Annotated[
         int,
         Meta(ge=1, le=1_000_000),
-        about("client connections per worker; the idlest make room, or the new are closed"),
+        about("Client connections per worker; beyond that the idlest is closed, or the new one."),
     ] = 10_000
     max_connections_per_ip: Annotated[
-        int, Meta(ge=1, le=INT_MAX), about("client connections from one address per worker; more are closed at once")
+        int, Meta(ge=1, le=INT_MAX), about("Client connections per address and worker; more are closed at once.")
     ] = INT_MAX
 
-    metadata_max_topics: Annotated[
-        int, Meta(ge=1, le=1_000_000), about("topics whose metadata is kept, per worker; the least used make room")
-    ] = 20_000
-    metadata_refresh_group_size: Annotated[
-        int, Meta(ge=1, le=10_000), about("topics refreshed together in the background")
-    ] = 100
-
-    # The journal
-    journal_dir: Annotated[Folder, about("folder for the telemetry journal; empty: none")] = ""
-    journal_topic: Annotated[Topic, about("topic for the telemetry journal, instead of a folder; empty: none")] = ""
+    # Journal
+    journal_dir: Annotated[Folder, about("Folder for the telemetry journal; empty: none.")] = ""
+    journal_topic: Annotated[Topic, about("Topic for the telemetry journal, instead of a folder; empty: none.")] = ""
     journal_ledger: Annotated[
-        bool, about("the journal also tells what each produce request held and what became of it, for the audit")
+        bool, about("Also record what each Produce request held and what became of it, for the audit.")
     ] = False
     journal_segment_bytes: Annotated[
-        int, Meta(ge=4096, le=INT_MAX), about("a journal file of this size is closed and compressed")
+        int, Meta(ge=4096, le=INT_MAX, extra=BYTES), about("A journal file of this size is closed and compressed.")
     ] = 67_108_864
     journal_roll_ms: Annotated[
-        int, Meta(ge=100, le=3_600_000), about("a journal file of this age is closed and compressed")
+        int,
+        Meta(ge=100, le=3_600_000, extra=MILLISECONDS),
+        about("A journal file of this age is closed and compressed."),
     ] = 300_000
     journal_queue_bytes: Annotated[
-        int, Meta(ge=262_144, le=INT_MAX), about("rows that wait for the disk, per worker; beyond, they are dropped")
+        int,
+        Meta(ge=262_144, le=INT_MAX, extra=BYTES),
+        about("Journal rows waiting to be written, per worker; when full, rows are dropped."),
     ] = 16_777_216
     # Kafka's log.retention.bytes has none (-1): here nobody else deletes, and the disk is often that of an application.
     journal_retention_bytes: Annotated[
-        int, Meta(ge=-1, le=2**63 - 1), about("closed journal files; beyond, the oldest are deleted; -1: no limit")
+        int,
+        Meta(ge=-1, le=2**63 - 1, extra=BYTES),
+        about("Size of all closed journal files; beyond that the oldest are deleted; -1: unlimited."),
     ] = 10_737_418_240
-
-    # What it says
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], about("least level that is logged")] = "info"
-    log_format: Annotated[
-        Literal["auto", "console", "json"], about("auto: lines for people on a terminal, else JSON")
-    ] = "auto"
 
     @property
     def upstream_max_idle_ms(self) -> int:
-        """When to leave an idle broker, before it closes: 600000 → 540000, Kafka's own pair of defaults. −1: never."""
+        """When to close an idle broker connection: 540000 for 600000, Kafka's own pair of defaults. -1: never."""
         return self.connections_max_idle_ms * 9 // 10 if self.connections_max_idle_ms >= 0 else -1
 
 
@@ -227,7 +257,7 @@ _TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
 
 
 def is_host(text: str) -> bool:
-    """A host name, or an address without brackets."""
+    """Whether `text` is a host name, or an address without brackets."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -236,7 +266,7 @@ def is_host(text: str) -> bool:
 
 
 def conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
-    """(setting, what is wrong with it) wherever two settings contradict each other."""
+    """(setting, what is wrong with it) for each contradiction between two settings."""
     yield from _batch_conflicts(settings)
     yield from _port_conflicts(settings)
     yield from _journal_conflicts(settings)
@@ -266,9 +296,9 @@ def _batch_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _journal_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     if settings.journal_dir and settings.journal_topic:
-        yield "journal.topic", "the journal goes to journal.dir already"
+        yield "journal.topic", "cannot be set together with journal.dir"
     if settings.journal_topic and not _TOPIC_NAME.fullmatch(settings.journal_topic):
-        yield "journal.topic", "must be the name of a topic: up to 249 letters, digits, dots, _ and -"
+        yield "journal.topic", "must be a topic name: up to 249 letters, digits, dots, underscores and hyphens"
     if settings.journal_ledger and not (settings.journal_dir or settings.journal_topic):
         yield "journal.ledger", "needs journal.dir or journal.topic"
 
@@ -282,13 +312,13 @@ def _number(settings: Settings, name: str) -> int:
 def _port_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     listen, admin = settings.listen, settings.admin
     if listen.port >= MAX_PORT and not settings.node_ports:
-        yield "listen", "leaves no port for the brokers, which are on its port + 1 + node id"
+        yield "listen", "leaves no port for the brokers: they are on its port + 1 + node id"
     if listen in settings.bootstrap_servers:
-        yield "bootstrap.servers", f"{listen} is listen: the proxy would connect to itself"
+        yield "bootstrap.servers", f"{listen} is the address in listen: Forebay would connect to itself"
     users = {listen.port: "listen"}
     for node_id, port in settings.node_ports.items():
         if port in users:
-            yield "node.ports", f"port {port} of node {node_id} is already that of {users[port]}"
+            yield "node.ports", f"port {port} of node {node_id} is taken by {users[port]}"
         users.setdefault(port, f"node {node_id}")
     if admin is not None and admin.port in users:
-        yield "admin", f"port {admin.port} is already that of {users[admin.port]}"
+        yield "admin", f"port {admin.port} is taken by {users[admin.port]}"

@@ -1,11 +1,11 @@
-"""Where settings are written, and how they come together: a TOML file, then FOREBAY_* variables, then the command line.
+"""Where settings come from: a TOML file, then FOREBAY_* variables, then the command line; later ones win.
 
-In: the sources as they are. Out: Settings and where each value came from. What is wrong: one SettingsError that holds
-every problem at once, each with the setting's name, its value, where it was written and what is allowed.
+In: the sources as they are. Out: Settings, and where each value came from. What is wrong is raised as one SettingsError
+with every problem at once: the setting, its value, where it was written and what is allowed.
 
-In the file `"linger.ms" = 5` and `[linger] ms = 5` are the same. (TOML allows a name either a value or a table, so who
-sets `partitioner` writes `"partitioner.sticky.batch.size"` in quotes.) A service called forebay makes Kubernetes set
-variables like FOREBAY_PORT and FOREBAY_SERVICE_HOST in every pod: these are not ours, and are ignored.
+In the file `"linger.ms" = 5` and `[linger] ms = 5` are the same. (In TOML a name is either a value or a table: with
+`partitioner` set, `"partitioner.sticky.batch.size"` must be written in quotes.) For a service called forebay Kubernetes
+sets variables like FOREBAY_PORT and FOREBAY_SERVICE_HOST in every pod: these are no settings, and are ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PREFIX: Final = "FOREBAY_"
 CONFIG_VARIABLE: Final = "FOREBAY_CONFIG"
 DEFAULT_ORIGIN: Final = "default"
 
-# What the build and the tests read, and what Kubernetes sets for services whose names begin with forebay.
+# Read by the build and the tests, and set by Kubernetes for services whose names begin with forebay.
 _NOT_SETTINGS: Final = re.compile(
     r"FOREBAY_(CONFIG|NO_COMPILE|REQUIRE_COMPILE|TEST_\w+"
     r"|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
@@ -34,7 +34,10 @@ _NOT_SETTINGS: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to mend. `origin` says where it stands."""
+    """One thing to fix: a setting, its value as written, where that was written (`origin`), and what is wrong.
+
+    Its text is one line for people. `value` and `origin` may be empty.
+    """
 
     name: str
     value: str
@@ -49,7 +52,7 @@ class Problem:
 
 
 class SettingsError(Exception):
-    """Settings with which there is no start. Its text has a line for each problem."""
+    """Settings that Forebay cannot run with. Holds every problem; its text has one line for each."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -67,8 +70,9 @@ class Given:
 
 @dataclass(frozen=True)
 class Sources:
-    """Everything that may hold settings.
+    """Everything that may hold settings, unread.
 
+    `config` is the path of a TOML file; `environ` all environment variables, also those that are no settings;
     `assignments` are `name=value`, later ones winning; `flags` are {"--listen": ("listen", "0.0.0.0:9092")}.
     """
 
@@ -80,20 +84,25 @@ class Sources:
 
 @dataclass(frozen=True)
 class Loaded:
-    """`values` and `origins` have every setting that was given or has a default."""
+    """Every value is allowed, and none contradicts another.
+
+    `values`: name → value, of all settings that were given or have a default. `origins`: name → the file's path, the
+    variable, the flag or DEFAULT_ORIGIN, of all settings.
+    """
 
     values: Mapping[str, object]
     origins: Mapping[str, str]
 
     @property
     def settings(self) -> Settings:
+        """All values together. Raises TypeError where a required one is missing, as it may be without `complete`."""
         return Settings(**{SETTINGS[name].attribute: value for name, value in self.values.items()})  # type: ignore[arg-type]
 
 
-def load(sources: Sources, partitioners: Collection[str], complete: bool = True) -> Loaded:
+def load(sources: Sources, partitioners: Collection[str], *, complete: bool = True) -> Loaded:
     """Read all sources. `partitioners` are the names that `partitioner` may have.
 
-    With `complete`, the settings that have no default must be given.
+    With `complete`, settings without a default are required. Raises SettingsError.
     """
     problems: list[Problem] = []
     given: dict[str, Given] = {}
@@ -115,10 +124,10 @@ def load(sources: Sources, partitioners: Collection[str], complete: bool = True)
             values[name] = setting.parse(written.value)
         except ValueError:
             problems.append(
-                Problem(name, render(written.value), written.origin, f"must be {_allowed(name, partitioners)}")
+                Problem(name, render(written.value), written.origin, f"must be {allowed(name, partitioners)}")
             )
     if values.get("partitioner", "adaptive") not in partitioners:
-        message = f"must be {_allowed('partitioner', partitioners)}"
+        message = f"must be {allowed('partitioner', partitioners)}"
         problems.append(Problem("partitioner", str(values["partitioner"]), origins["partitioner"], message))
     problems += _conflicts(values, origins)
     if problems:
@@ -126,18 +135,19 @@ def load(sources: Sources, partitioners: Collection[str], complete: bool = True)
     return Loaded(values, origins)
 
 
-def _allowed(name: str, partitioners: Collection[str]) -> str:
+def allowed(name: str, partitioners: Collection[str]) -> str:
+    """Which values a setting takes, to follow "must be"; `partitioners` as in `load`."""
     return "one of " + ", ".join(sorted(partitioners)) if name == "partitioner" else SETTINGS[name].allowed
 
 
 def _missing(name: str) -> Problem:
     flag = "--" + name.replace(".", "-")
-    ways = f"{flag}, {SETTINGS[name].variable} or {name} in the configuration file"
-    return Problem(name, "", "", f"must be given ({SETTINGS[name].allowed}), by {ways}")
+    ways = f"with {flag}, with {SETTINGS[name].variable} or in the --config file"
+    return Problem(name, "", "", f"is required ({SETTINGS[name].allowed}); set it {ways}")
 
 
 def _conflicts(values: Mapping[str, object], origins: Mapping[str, str]) -> Iterator[Problem]:
-    """Compare what could be read; a setting that could not stands in with its default, and keeps quiet."""
+    """Contradictions among the values that could be read; in place of the others stand defaults, without complaint."""
     standing_in: dict[str, object] = {"bootstrap.servers": (), "listen": HostPort("", 0)}
     filled = {name: values.get(name, standing_in.get(name, setting.default)) for name, setting in SETTINGS.items()}
     for name, message in conflicts(Loaded(filled, origins).settings):
@@ -146,7 +156,7 @@ def _conflicts(values: Mapping[str, object], origins: Mapping[str, str]) -> Iter
 
 
 def _known(layer: Iterable[Given], problems: list[Problem]) -> dict[str, Given]:
-    """One source's settings by their proper names, without the unknown and the contradictory."""
+    """One source's settings by their proper names, without unknown and contradictory ones."""
     found: dict[str, Given] = {}
     for given in layer:
         name = ALIASES.get(given.name, given.name)
@@ -154,7 +164,7 @@ def _known(layer: Iterable[Given], problems: list[Problem]) -> dict[str, Given]:
             problems.append(_unknown(given))
         elif name in found and found[name].value != given.value:
             first = found[name]
-            message = f"given twice: {first.name} = {render(first.value)} ({first.origin})"
+            message = f"set twice, first to {render(first.value)} as {first.name} ({first.origin})"
             problems.append(Problem(given.name, render(given.value), given.origin, message))
         else:
             found[name] = given
@@ -162,17 +172,20 @@ def _known(layer: Iterable[Given], problems: list[Problem]) -> dict[str, Given]:
 
 
 def _unknown(given: Given) -> Problem:
-    names = {_spelling(name): name for name in [*ALIASES, *SETTINGS]}
-    near = difflib.get_close_matches(_spelling(given.name), list(names), n=1)
     message = "unknown setting; `forebay config` lists all"
-    if near:
-        name = names[near[0]]
-        message = f"unknown setting; the nearest is {name} ({SETTINGS[ALIASES.get(name, name)].allowed})"
+    for name in close_names(given.name, 1):
+        message = f"unknown setting; did you mean {name} ({SETTINGS[ALIASES.get(name, name)].allowed})?"
     return Problem(given.name, render(given.value), given.origin, message)
 
 
+def close_names(name: str, max_names: int) -> list[str]:
+    """Settings, and other names of theirs, that are spelled like `name`; the closest first."""
+    names = {_spelling(known): known for known in [*ALIASES, *SETTINGS]}
+    return [names[near] for near in difflib.get_close_matches(_spelling(name), list(names), n=max_names)]
+
+
 def _spelling(name: str) -> str:
-    return name.lower().replace("_", ".").replace("-", ".")
+    return name.removeprefix(PREFIX).lower().replace("_", ".").replace("-", ".")
 
 
 def _file(sources: Sources, problems: list[Problem]) -> list[Given]:
@@ -187,7 +200,7 @@ def _file(sources: Sources, problems: list[Problem]) -> list[Given]:
     except UnicodeDecodeError:
         problems.append(Problem(path, "", origin, "is not UTF-8 text"))
     except tomllib.TOMLDecodeError as error:
-        problems.append(Problem(path, "", origin, f"is not TOML: {error}"))
+        problems.append(Problem(path, "", origin, f"is not valid TOML: {error}"))
     else:
         return list(_flattened(table, "", path))
     return []

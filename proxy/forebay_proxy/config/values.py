@@ -1,8 +1,8 @@
-"""One setting by itself: what was written → its value, its value → text, and what is allowed.
+"""One setting by itself: text → value, value → text, and which values are allowed.
 
-In: what a TOML file holds (any of its types) or a text (environment, command line). A text means the same wherever it
-stands: lists are separated by commas, maps are `1:19093,2:19094`, true and false are words.
-Out: a value of the setting's type, within its bounds. What cannot be one: ValueError; `allowed` says what could.
+In: what a TOML file holds (any of its types), or text (environment, command line). Text means the same wherever it is
+written: lists are separated by commas, maps are `1:19093,2:19094`, booleans are true and false.
+Out: a value of the setting's type, within its bounds. Anything else raises ValueError; `allowed` says what is allowed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _TRUTH: Final = {"true": True, "false": False}
 
 @dataclass(frozen=True)
 class Setting:
-    """What is known of one setting. `default` is msgspec.NODEFAULT where it must be given."""
+    """One setting as declared in Settings: reads, checks and describes its values.
+
+    `default` is msgspec.NODEFAULT where a value is required.
+    """
 
     name: str
     attribute: str
@@ -48,7 +51,7 @@ class Setting:
 
     @property
     def variable(self) -> str:
-        """Its name in the environment: linger.ms → FOREBAY_LINGER_MS."""
+        """Its name as an environment variable: linger.ms → FOREBAY_LINGER_MS."""
         return "FOREBAY_" + self.attribute.upper()
 
     @property
@@ -56,35 +59,42 @@ class Setting:
         return self.kind == NodePorts
 
     @property
+    def is_list(self) -> bool:
+        return self.kind in (Servers, Patterns)
+
+    @property
     def _parser(self) -> _Parser:
         return next(parser for kind, parser in _PARSERS if kind == self.kind)
 
     @cached_property
     def description(self) -> str:
+        """What it is for: one line, a sentence."""
         return next(meta.description for meta in self.metas if meta.description)
 
     @cached_property
     def bounds(self) -> tuple[int, int] | None:
-        """Least and greatest value of a number."""
+        """Smallest and largest value of a whole number; None: it has no such bounds, or is something else."""
         for meta in self.metas:
             if meta.ge is not None and meta.le is not None:
                 return int(meta.ge), int(meta.le)
         return None
 
     @cached_property
-    def _said_to_be_allowed(self) -> str | None:
-        """In the setting's own words, where its type says too little."""
-        return next((str(meta.extra["allowed"]) for meta in self.metas if meta.extra), None)
+    def unit(self) -> str:
+        """milliseconds or bytes; empty: none."""
+        return self._extra("unit") or ""
+
+    def _extra(self, key: str) -> str | None:
+        return next((str(meta.extra[key]) for meta in self.metas if meta.extra and key in meta.extra), None)
 
     @cached_property
     def allowed(self) -> str:
+        """Which values it takes, to follow "must be"."""
         if self.bounds:
             return f"a whole number from {self.bounds[0]} to {self.bounds[1]}"
         if get_origin(self.kind) is Literal:
             return "one of " + ", ".join(get_args(self.kind))
-        if said := self._said_to_be_allowed:
-            return said
-        return self._parser.allowed
+        return self._extra("allowed") or self._parser.allowed
 
     @cached_property
     def brief(self) -> str:
@@ -94,11 +104,10 @@ class Setting:
             return f"{least} to {greatest}" if greatest < INT_MAX else f"at least {least}"
         if get_origin(self.kind) is Literal:
             return ", ".join(get_args(self.kind))
-        if said := self._said_to_be_allowed:
-            return said
-        return self._parser.brief
+        return self._extra("allowed") or self._parser.brief
 
     def parse(self, written: object) -> object:
+        """The value of `written`, text or a TOML value. Raises ValueError where that is not `allowed`."""
         if get_origin(self.kind) is Literal:
             if written not in get_args(self.kind):
                 raise ValueError(written)
@@ -156,7 +165,7 @@ def _host_port(written: object) -> HostPort:
     host, separator, port = _text(written).rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     bare = host[1:-1] if bracketed else host
-    # An address with colons must stand in brackets, or its end would be taken for the port.
+    # An address with colons must be in brackets, or its end would be taken for the port.
     if not separator or not is_host(bare) or (":" in bare) != bracketed:
         raise ValueError(written)
     return HostPort(bare, _port(port))
@@ -205,14 +214,14 @@ _PARSERS: Final[list[tuple[object, _Parser]]] = [
     (str, _Parser(_text, "text", "text")),
     (HostPort, _Parser(_host_port, _HOST_PORT_ALLOWED, "host:port")),
     (HostPort | None, _Parser(_maybe_host_port, f"{_HOST_PORT_ALLOWED}, or empty", "host:port")),
-    (Servers, _Parser(_servers, f"{_HOST_PORT_ALLOWED}; several separated by commas", "host:port,…")),
-    (Patterns, _Parser(_patterns, "patterns with * ? [a-z], separated by commas", "pattern,…")),
-    (NodePorts, _Parser(_node_ports, "node id:port, several separated by commas", "id:port,…")),
+    (Servers, _Parser(_servers, f"{_HOST_PORT_ALLOWED}; several are separated by commas", "host:port,…")),
+    (Patterns, _Parser(_patterns, "patterns with * ? [a-z]; several are separated by commas", "pattern,…")),
+    (NodePorts, _Parser(_node_ports, "node id:port; several are separated by commas", "id:port,…")),
 ]
 
 
 def render(value: object) -> str:
-    """A value as a person would write it on the command line; `parse` reads it back."""
+    """A value as written on the command line; `Setting.parse` reads it back."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -237,4 +246,4 @@ def _settings() -> Iterable[Setting]:
 
 
 SETTINGS: Final = types.MappingProxyType({setting.name: setting for setting in _settings()})
-"""All settings by name, in the order in which they are explained."""
+"""All settings by name, in the order of Settings."""

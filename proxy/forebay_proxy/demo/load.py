@@ -3,6 +3,8 @@
 In: where the cluster is, a LoadPlan, and the random generator. Out: a LoadResult; `LoadCounts` can be watched while it
 runs. Wrong: OSError where the cluster cannot be reached, Malformed where an answer is not one.
 
+`measure_capacity` asks how much the machine bears, with as many clients as a load has.
+
 The records are offered at a fixed mean rate with exponential gaps, whatever the brokers do; a record's latency counts
 from the moment it was due, so a late answer, a waiting queue and a late generator all show. Each connection has one
 request in flight (as producers have that must keep order), each request one record; the rest waits in the client.
@@ -16,7 +18,8 @@ import random
 import time
 from array import array
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Final, NamedTuple, cast
 
 from forebay_codecs.errors import Malformed
@@ -25,7 +28,7 @@ from forebay_proxy.demo.wire import ProduceAnswers, ProduceTemplate
 
 _TICK: Final = 0.001
 """Seconds between two looks at what is due: uvloop's timers are no finer."""
-_DRAIN_TIMEOUT: Final = 15.0
+_DRAIN_TIMEOUT: Final = 30.0
 _STARTING_AT_ONCE: Final = 2
 """Clients that connect at the same time. The mock brokers' backlog is 5; a SYN that is lost there costs a second."""
 VALUE_SIZES: Final = (200, 260, 320, 380, 440, 500)
@@ -68,13 +71,15 @@ class LoadCounts:
 class LoadResult(NamedTuple):
     """Latencies in seconds, sorted, of the records that were due while measuring; those never answered count in
     `failed`. `per_second` is acknowledgements that came while measuring, by its length. `cpu` is the share of a core
-    that the generator took."""
+    that the generator took. `late` is by how many seconds, on average, a record was offered after it was due: where it
+    is more than a few milliseconds, the machine had no time for the generator."""
 
     acknowledged: int
     failed: int
     per_second: float
     latencies: array[float]
     cpu: float
+    late: float
 
 
 def arrivals(plan: LoadPlan, rng: random.Random) -> Iterator[Arrival]:
@@ -102,8 +107,12 @@ class _Load:
         self.latencies: array[float] = array("d")
         self.measured = 0
         self.start = 0.0
+        self.late = 0.0
+        """Seconds from due to offered, of all records together."""
         self.over = asyncio.Event()
         """All is offered and nothing is outstanding."""
+        self.saturating = False
+        """Whether each connection sends its next record as soon as it has an answer."""
         self._all_offered = False
 
     def all_offered(self) -> None:
@@ -183,6 +192,9 @@ class _Connection(asyncio.Protocol):
         self._load.answered(arrival.due, error)
         if self._waiting:
             self._write(self._waiting.popleft())
+        elif self._load.saturating:
+            self._load.counts.offered += 1
+            self._write(arrival._replace(due=time.perf_counter() - self._load.start))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Like an old producer without retries: what was sent or waits on this connection has failed."""
@@ -213,25 +225,17 @@ async def _offer(load: _Load, clients: list[list[_Connection]], rng: random.Rand
         early = load.start + arrival.due - time.perf_counter()
         if early > 0:
             await asyncio.sleep(max(early, _TICK))
+        load.late += max(0.0, time.perf_counter() - load.start - arrival.due)
         load.counts.offered += 1
         clients[arrival.client][arrival.partition].offer(arrival)
-    load.all_offered()
 
 
-async def run_load(bootstrap: str, plan: LoadPlan, rng: random.Random, counts: LoadCounts) -> LoadResult:
-    load = _Load(plan, counts)
+@asynccontextmanager
+async def _connected(bootstrap: str, load: _Load) -> AsyncIterator[list[list[_Connection]]]:
+    """Connections by client and partition. Leaving the block fails what is outstanding, and raises their errors."""
     try:
         starting = asyncio.Semaphore(_STARTING_AT_ONCE)
-        clients = await asyncio.gather(*(_connect_client(bootstrap, load, starting) for _ in range(plan.clients)))
-        cpu = time.thread_time()
-        load.start = time.perf_counter()
-        await _offer(load, clients, rng)
-        try:
-            async with asyncio.timeout(_DRAIN_TIMEOUT):
-                await load.over.wait()
-        except TimeoutError:
-            pass  # what is still outstanding fails when its connection closes, below
-        cpu = (time.thread_time() - cpu) / (time.perf_counter() - load.start)
+        yield await asyncio.gather(*(_connect_client(bootstrap, load, starting) for _ in range(load.plan.clients)))
     finally:
         for connection in load.connections:
             connection.close()
@@ -239,5 +243,41 @@ async def run_load(bootstrap: str, plan: LoadPlan, rng: random.Random, counts: L
     for connection in load.connections:
         if connection.error is not None:
             raise connection.error
+
+
+async def _drain(load: _Load) -> None:
+    load.all_offered()
+    try:
+        async with asyncio.timeout(_DRAIN_TIMEOUT):
+            await load.over.wait()
+    except TimeoutError:
+        pass  # what is still outstanding fails when its connection closes
+
+
+async def run_load(bootstrap: str, plan: LoadPlan, rng: random.Random, counts: LoadCounts) -> LoadResult:
+    load = _Load(plan, counts)
+    async with _connected(bootstrap, load) as clients:
+        cpu = time.thread_time()
+        load.start = time.perf_counter()
+        await _offer(load, clients, rng)
+        await _drain(load)
+        cpu = (time.thread_time() - cpu) / (time.perf_counter() - load.start)
     latencies = array("d", sorted(load.latencies))
-    return LoadResult(counts.acknowledged, counts.failed, load.measured / plan.seconds, latencies, cpu)
+    late = load.late / max(1, counts.offered)
+    return LoadResult(counts.acknowledged, counts.failed, load.measured / plan.seconds, latencies, cpu, late)
+
+
+async def measure_capacity(bootstrap: str, plan: LoadPlan) -> float:
+    """Records/s acknowledged while every connection always has a request in flight; `plan.rate` does not matter."""
+    load = _Load(plan, LoadCounts())
+    async with _connected(bootstrap, load) as clients:
+        load.saturating = True
+        load.start = time.perf_counter()
+        for client, by_partition in enumerate(clients):
+            for connection, partition in {on: partition for partition, on in enumerate(by_partition)}.items():
+                load.counts.offered += 1
+                connection.offer(Arrival(0.0, client, partition, 0))
+        await asyncio.sleep(plan.warm_up + plan.seconds)
+        load.saturating = False
+        await _drain(load)
+    return load.measured / plan.seconds

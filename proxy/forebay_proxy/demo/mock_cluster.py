@@ -112,7 +112,10 @@ def _load() -> ctypes.CDLL:
 
 
 class MockCluster:
-    """See the module. Close it, or use it as a context manager: its thread and ports live until then."""
+    """Brokers of librdkafka, as long as it is open.
+
+    Close it, or use it as a context manager: its thread and ports live until then.
+    """
 
     def __init__(self, brokers: int = 3) -> None:
         self._library = _load()

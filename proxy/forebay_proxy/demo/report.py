@@ -53,7 +53,7 @@ def comparison(legs: Sequence[Leg], partitions: int, slow: frozenset[int]) -> Ta
     table = Table()
     table.add_column("")
     for leg in legs:
-        table.add_column(leg.name, justify="right")
+        table.add_column(leg.name.replace(", ", ",\n"), justify="right")
     table.add_row("records/s acknowledged", *(f"{leg.result.per_second:,.0f}" for leg in legs))
     table.add_row("average latency", *(_ms(average(leg.result.latencies)) for leg in legs))
     table.add_row("p99 latency", *(_ms(percentile(leg.result.latencies, 99)) for leg in legs))
@@ -125,7 +125,7 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 
 async def _show_bar(console: Console, name: str, seconds: float, counts: LoadCounts) -> None:
-    columns = (TextColumn("{task.description:<16}"), BarColumn(24), TextColumn("{task.fields[speed]}"))
+    columns = (TextColumn("{task.description:<22}"), BarColumn(24), TextColumn("{task.fields[speed]}"))
     start = time.perf_counter()
     speed = _Speed(counts)
     # Refreshed from here, not from rich's own thread: it would compete with the load at any moment.

@@ -1,11 +1,11 @@
-"""The journal as files: a thread appends lines, rolls by size and time, compresses what is closed.
+"""The journal as files: a thread appends lines, rolls by size and age, and compresses what is closed.
 
-    <journal.dir>/.<name>.inprogress          lines as they come; locked by who writes it
-    <journal.dir>/dt=2026-11-21/hour=09/<name>.jsonl.zst        closed: appears whole, never changes
+    <journal.dir>/.<name>.inprogress          lines as they come; locked by its writer
+    <journal.dir>/dt=2026-11-21/hour=09/<name>.jsonl.zst        closed: appears complete, never changes
 
-In: lines, from the event loop. Out: closed files. The loop is never held up: lines that do not fit into the queue, or
-that the disk does not take, are dropped and counted. An `.inprogress` that nobody holds a lock on was left behind by a
-process that ended badly; whoever opens or rolls next closes it, as it stands: a torn last line is the reader's to skip.
+In: lines, from the event loop. Out: closed files. The loop never waits: lines that do not fit into the queue, or that
+the disk refuses, are dropped and counted. An `.inprogress` file that nobody has locked was left behind by a crash; the
+next process that opens or rolls a file closes it as it is, and readers skip a torn last line.
 
 <name> is host-pid-worker-<hex microseconds since 1970 when it was begun>.
 """
@@ -34,17 +34,21 @@ from forebay_proxy.logs import RateLimited, get_logger
 
 IN_PROGRESS: Final = ".inprogress"
 CLOSE_S: Final = 10.0
-"""How long the end of the process waits for a slow disk."""
+"""How long the process waits for a slow disk before it exits."""
 LEVEL: Final = 1
-"""Of zstd: a sixth of the bytes. More costs several times as much, for little."""
+"""Of zstd: leaves a sixth of the bytes. Higher levels cost several times as much for little gain."""
 AT_ONCE: Final = 1 << 18
-"""Bytes. Each time that the thread has something to do costs the event loop two switches."""
+"""Bytes. Each time the thread wakes up costs the event loop two switches."""
 _COPY: Final = 1 << 20
 _OPEN_NAME: Final = re.compile(r"\.(?P<name>.+-(?P<began>[0-9a-f]+))" + re.escape(IN_PROGRESS))
 
 
 class JournalFiles:
-    """A Sink (see recorder.py). Sizes in bytes, times in seconds; `retention_bytes` −1: nothing is deleted."""
+    """A Sink (see recorder.py): whole lines, in files that are complete once visible, or counted as dropped.
+
+    `worker` is this worker's number. Sizes are in bytes, `roll_s` in seconds; `retention_bytes` -1: nothing is deleted.
+    `clock` is the time of day, in seconds since 1970.
+    """
 
     def __init__(
         self,
@@ -82,6 +86,7 @@ class JournalFiles:
         return self._dropped_by_loop + self._dropped_by_disk
 
     def open(self) -> None:
+        """Make the folder and the first file, and start the thread. Raises StartError if that fails."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._segment = _Segment(self._folder, self._prefix, self._clock())
@@ -92,7 +97,7 @@ class JournalFiles:
     def put(self, lines: bytes, rows: int) -> None:
         if self._put - self._taken + len(lines) > self._queue_bytes:
             self._dropped_by_loop += rows
-            self._log.warning("journal rows dropped: the disk is too slow", rows=rows)
+            self._log.warning("journal rows dropped, the disk is too slow", rows=rows)
             return
         self._put += len(lines)
         self._queue.put((lines, rows))
@@ -103,7 +108,7 @@ class JournalFiles:
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join, CLOSE_S)
         if self._thread.is_alive():
-            get_logger().warning("the journal's disk did not take everything in time", waited_s=CLOSE_S)
+            get_logger().warning("journal not written in time, the disk is too slow", waited_s=CLOSE_S)
 
     # The thread
 
@@ -134,14 +139,14 @@ class JournalFiles:
             self._segment.append(lines)
         except OSError as error:
             self._dropped_by_disk += rows
-            self._log.warning("journal rows dropped: the disk does not take them", rows=rows, error=str(error))
+            self._log.warning("journal rows dropped, the disk refuses them", rows=rows, error=str(error))
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        """What fails now is tried again with the next roll, or by the next start."""
+        """What fails now is retried with the next roll, or at the next start."""
         try:
             work()
         except OSError as error:
-            self._log.warning("a journal file could not be closed yet", error=str(error))
+            self._log.warning("cannot close a journal file yet", error=str(error))
 
     def _roll(self) -> None:
         segment, self._segment = self._segment, None
@@ -151,7 +156,7 @@ class JournalFiles:
         self._forget_oldest()
 
     def _adopt(self) -> None:
-        """Close every file that nobody writes any more: one's own of just now, and what crashes left behind."""
+        """Close every file that nobody writes any more: the one just rolled, and those that crashes left behind."""
         for path in self._folder.glob(f".*{IN_PROGRESS}"):
             if _OPEN_NAME.fullmatch(path.name):
                 _close_left_behind(path)
@@ -166,11 +171,11 @@ class JournalFiles:
                 return
             excess -= path.stat().st_size
             path.unlink(missing_ok=True)
-            self._log.warning("journal file deleted: journal.retention.bytes is reached", file=path.name)
+            self._log.warning("oldest journal file deleted, journal.retention.bytes exceeded", file=path.name)
 
 
 class _Segment:
-    """The file that is being written, locked."""
+    """The file being written; locked, so that no other process takes it for left behind."""
 
     def __init__(self, folder: Path, prefix: str, now: float) -> None:
         self._began = now
@@ -184,10 +189,10 @@ class _Segment:
             fcntl.flock(file, fcntl.LOCK_EX)
             if self._path.exists():
                 return file
-            file.close()  # another process took it for left behind, before it was locked
+            file.close()  # another process closed it before it was locked
 
     def append(self, lines: bytes) -> None:
-        """All of them or, where OSError is raised, none."""
+        """Append all lines; none if OSError is raised."""
         try:
             view = memoryview(lines)
             while view:
@@ -200,21 +205,21 @@ class _Segment:
         self._size += len(lines)
 
     def ends_at(self, roll_s: float) -> float:
-        """When it has lived long enough, or its hour is over."""
+        """When it is `roll_s` old, or its hour ends."""
         return min(self._began + roll_s, (self._began // 3600 + 1) * 3600)
 
     def over(self, now: float, segment_bytes: int, roll_s: float) -> bool:
         return self._size >= segment_bytes or now >= self.ends_at(roll_s)
 
     def close(self) -> None:
-        """Free for `_close_left_behind`; an empty one is not kept."""
+        """Leave it to `_close_left_behind`; an empty one is deleted."""
         if not self._size:
             self._path.unlink(missing_ok=True)
         self._file.close()
 
 
 def _close_left_behind(path: Path) -> None:
-    """Compress it to where it belongs, unless somebody writes it or another process is at it."""
+    """Compress it to its final place, unless it is being written or another process is closing it."""
     with suppress(FileNotFoundError), path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -250,7 +255,7 @@ def _closed_files(folder: Path) -> Iterator[Path]:
 
 
 def _began_us(path: Path) -> int:
-    """By its name; a foreign file counts as the newest."""
+    """When it was begun, according to its name; a foreign file counts as the newest."""
     with suppress(ValueError):
         return int(path.name.removesuffix(FILE_SUFFIX).rpartition("-")[2], 16)
     return 1 << 63

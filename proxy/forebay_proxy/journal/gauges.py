@@ -1,4 +1,4 @@
-"""How a process stands, once a second, as a row of the journal: read from its metrics."""
+"""The journal's gauge row: the state of a process, read from its metrics."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from time import monotonic
 
 from forebay_policies.journal_rows import GaugeRow
 from forebay_proxy.journal.recorder import Journal
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 
 
-def gauge_row(journal: Journal, stats: Stats) -> GaugeRow:
+def gauge_row(journal: Journal, stats: MetricRegistry) -> GaugeRow:
+    """The state of the process that `journal` and `stats` belong to. KeyError until all its gauges are registered."""
+
     def now(name: str, **labels: str) -> int:
         return int(stats.value(f"forebay_{name}", **labels))
 

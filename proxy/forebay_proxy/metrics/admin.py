@@ -1,11 +1,11 @@
-"""The admin endpoint, on a port of its own: what machines ask of a running proxy.
+"""The admin endpoint, on a port of its own, for monitoring and for `forebay clients`.
 
-GET /metrics   everything that was counted, in Prometheus's text form
-GET /clients   which clients there are and have been, and what they speak, as JSON (clients_seen.rows)
-GET /healthz   200 while the event loop turns; 503 with a reason where the proxy finds fault with itself: restart it
+GET /metrics   all metrics, in Prometheus's text format
+GET /clients   which clients there are and were, and what they speak, as JSON (clients_seen.rows)
+GET /healthz   200 while the event loop turns; 503 with a reason if the proxy is broken and should be restarted
 GET /readyz    200 when clients can be served; 503 with {"ready": false, "reason": …} before that and while draining
 
-It is told by callables and knows nothing of the proxy.
+It calls what it is given, and knows nothing of the proxy.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from forebay_proxy.errors import StartError
 from forebay_proxy.metrics.clients_seen import SeenClient, rows
 
 Metrics = Callable[[], Awaitable[tuple[bytes, str]]]
-"""→ (body, content type)."""
+"""Returns (body, content type)."""
 
 Clients = Callable[[], Awaitable[list[SeenClient]]]
 
 Fault = Callable[[], str | None]
-"""What is wrong; None: nothing."""
+"""Returns what is wrong; None: nothing."""
 
 
 class Admin:
-    """Serves from `start` to `stop`."""
+    """Serves from `start` to `stop`, also while the proxy starts and drains."""
 
     def __init__(self, metrics: Metrics, clients: Clients, unready: Fault, unhealthy: Fault = lambda: None) -> None:
         self._metrics = metrics
@@ -38,7 +38,7 @@ class Admin:
         self._runner: web.AppRunner | None = None
 
     async def start(self, address: HostPort) -> None:
-        """Listen on `address`; StartError where that cannot be."""
+        """Listen on `address`. Raises StartError if that is not possible."""
         app = web.Application()
         app.router.add_get("/metrics", self._serve_metrics)
         app.router.add_get("/clients", self._serve_clients)
@@ -46,16 +46,17 @@ class Admin:
         app.router.add_get("/readyz", self._serve_readyz)
         runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await runner.setup()
-        # Probes and scrapes have nothing to lose: none is waited for when the proxy leaves.
+        # Probes and scrapes lose nothing, so the proxy does not wait for them when it exits.
         site = web.TCPSite(runner, address.host, address.port, reuse_address=True)
         try:
             await site.start()
         except OSError as error:
             await runner.cleanup()
-            raise StartError(f"admin = {address}: cannot listen there: {error.strerror or error}") from error
+            raise StartError(f"admin = {address}: cannot listen: {error.strerror or error}") from error
         self._runner = runner
 
     async def stop(self) -> None:
+        """Close the port; nothing happens if it is not open."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

@@ -1,7 +1,7 @@
-"""Every metric that Forebay has: name, kind, labels with all their values, help. One table; nothing else defines any.
+"""The catalog of metrics: name, kind, labels with all their values, help. No metric is defined anywhere else.
 
-Label values come from closed sets, never from clients: what clients name (topics, client ids, unknown APIs) would grow
-without bound. A new reason or kind of error is added here first.
+Label values come from closed sets, never from clients: topics, client ids and unknown APIs could grow without bound.
+A new reason or kind of error is added here first.
 """
 
 from __future__ import annotations
@@ -16,29 +16,28 @@ from forebay_policies.eligibility import Reason
 from forebay_policies.journal_rows import FlushReason
 
 API_NAMES: Final = tuple(api.name for api in APIS.values())
-"""Requests are counted by the name of their API, where it is one that clients are offered."""
-
+"""Requests are counted by the name of their API, if it is one that Forebay offers to clients."""
 
 SIDES: Final = ("client", "upstream", "internal")
 ERROR_KINDS: Final = (
-    "protocol",  # the bytes break the protocol
+    "protocol",  # bytes that break the protocol
     "connect",  # no connection could be made
     "connection_lost",
     "timeout",  # no answer in time
     "metadata",  # a refresh failed
-    "answered",  # a broker's error, passed on to the client
+    "answered",  # a broker's error, returned to the client
     "outcome_unknown",  # the connection was lost after a batch was written
-    "expired",  # the client's time was up
-    "partitioner",  # a partitioner of others failed
-    "too_old",  # a broker does not take such old requests any more
+    "expired",  # not acknowledged before the client's or the delivery timeout
+    "partitioner",  # a custom partitioner failed
+    "too_old",  # a request version that the broker no longer supports
 )
 FLUSH_REASONS: Final = get_args(FlushReason)
 PARTITIONER_CHOICES: Final = ("sticky", "switch", "no_opinion", "chosen", "invalid")
 RETRY_REASONS: Final = (
-    "repartitioned",  # records without a key, to another partition at once
-    "unreachable",  # the same, because nothing could be written to their broker
+    "repartitioned",  # records without a key, at once to another partition
+    "unreachable",  # the same, because their broker could not be reached
     "backoff",  # to the same partition after a pause
-    "split",  # in halves, since the broker refused the batch as a whole
+    "split",  # in halves, because the broker refused the batch as a whole
 )
 METADATA_CAUSES: Final = ("new_topic", "max_age", "error", "connection", "client")
 FRAME_REASONS: Final = (
@@ -51,18 +50,19 @@ FRAME_REASONS: Final = (
     "max_connections_per_ip",
 )
 
-# Sizes and counts: powers of two, as batches grow. Times: from 10 µs, four steps to each doubling, so a percentile is
-# at most 19 % too high: p99 = 2.0 ms says that the truth is above 1.68 ms.
+# Sizes and counts: powers of two, as batches grow. Times: from 10 µs, four steps per doubling, so a percentile is at
+# most 19 % too high: for p99 = 2.0 ms the true value is above 1.68 ms.
 SIZES: Final = tuple(float(2**exponent) for exponent in range(25))
 TIMES_MS: Final = tuple(0.01 * 2 ** (step / 4) for step in range(4 * 24 + 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """`labels` maps each label to all its values; `buckets` are the upper bounds of a histogram.
+    """One metric as declared; its name never changes.
 
-    `shown_every`: Prometheus is shown one bound in so many. `windowed`: the histogram also yields gauges <name>_max,
-    _p50, _p99 and _p999 over the last window, and `rate` names one with the observations per second.
+    `labels` maps each label to all its values; `buckets` are a histogram's upper bounds, of which Prometheus is shown
+    one in `shown_every`. If `windowed`, the histogram also yields gauges <name>_max, _p50, _p99 and _p999 over the last
+    window, and `rate` names a gauge of observations per second.
     """
 
     name: str
@@ -86,19 +86,34 @@ _ALL: Final = (
         "Client connections accepted.",
         {"listener": ("bootstrap", "node")},
     ),
-    Metric("forebay_upstream_connections", "gauge", "Connections to brokers open now."),
-    Metric("forebay_tasks", "gauge", "Tasks of the event loops: a number that only grows is a leak."),
-    Metric("forebay_workers", "gauge", "Worker processes that run."),
-    Metric("forebay_worker_restarts_total", "counter", "Workers that died and were started again."),
+    Metric("forebay_upstream_connections", "gauge", "Broker connections open now."),
+    Metric("forebay_tasks", "gauge", "Tasks in the event loops; steady growth is a leak."),
+    Metric("forebay_workers", "gauge", "Worker processes running."),
+    Metric("forebay_worker_restarts_total", "counter", "Workers restarted after they died."),
     # Requests
-    Metric("forebay_requests_total", "counter", "Requests of clients.", {"api": API_NAMES}),
-    Metric("forebay_request_bytes_total", "counter", "Bytes of requests: from clients, to brokers.", _SIDE),
-    Metric("forebay_response_bytes_total", "counter", "Bytes of responses: to clients, from brokers.", _SIDE),
-    Metric("forebay_produce_requests_total", "counter", "Produce requests: from clients, to brokers.", _SIDE),
+    Metric("forebay_requests_total", "counter", "Requests from clients.", {"api": API_NAMES}),
+    Metric(
+        "forebay_request_bytes_total",
+        "counter",
+        "Bytes of requests from clients (client) and to brokers (upstream).",
+        _SIDE,
+    ),
+    Metric(
+        "forebay_response_bytes_total",
+        "counter",
+        "Bytes of responses to clients (client) and from brokers (upstream).",
+        _SIDE,
+    ),
+    Metric(
+        "forebay_produce_requests_total",
+        "counter",
+        "Produce requests from clients (client) and to brokers (upstream).",
+        _SIDE,
+    ),
     Metric(
         "forebay_requests_unread_total",
         "counter",
-        "Requests that went to the broker as they came because they cannot be read here.",
+        "Requests that Forebay cannot read and passed to the broker as they came.",
         {"api": ("Metadata", "Produce")},
     ),
     Metric("forebay_frames_refused_total", "counter", "Frames or connections refused.", {"reason": FRAME_REASONS}),
@@ -106,34 +121,34 @@ _ALL: Final = (
     Metric(
         "forebay_batches_in_total",
         "counter",
-        "Record batches of clients, by what may be done with them.",
+        "Record batches from clients, by what may be done with them.",
         {"reason": tuple(reason.value for reason in Reason)},
     ),
     Metric(
         "forebay_records_total",
         "counter",
-        "Records: moved to a partition of the proxy's choice, kept but merged, or untouched.",
+        "Records from clients: moved to a partition Forebay chose, kept in theirs but merged, or untouched.",
         {"fate": ("moved", "kept", "untouched")},
     ),
     Metric(
         "forebay_partitioner_choices_total",
         "counter",
-        "Choices of the partitioner.",
+        "Choices made by the partitioner.",
         {"partitioner": (*BUILT_IN, "custom"), "kind": PARTITIONER_CHOICES},
     ),
     # Batches
     Metric(
         "forebay_batches_flushed_total",
         "counter",
-        "Batches sent, by what made them due.",
+        "Batches sent, by the reason they were sent.",
         {"reason": FLUSH_REASONS},
     ),
-    Metric("forebay_batch_records", "histogram", "Records in a batch sent.", buckets=SIZES),
-    Metric("forebay_batch_bytes", "histogram", "Bytes in a batch sent.", buckets=SIZES),
+    Metric("forebay_batch_records", "histogram", "Records per batch sent.", buckets=SIZES),
+    Metric("forebay_batch_bytes", "histogram", "Bytes per batch sent.", buckets=SIZES),
     Metric(
         "forebay_batch_linger_time_ms",
         "histogram",
-        "From the opening of a batch to its flush.",
+        "Time from opening a batch to sending it.",
         buckets=TIMES_MS,
         shown_every=4,
         windowed=True,
@@ -142,75 +157,75 @@ _ALL: Final = (
     Metric(
         "forebay_produce_latency_ms",
         "histogram",
-        "From append to acknowledgement.",
+        "Time from a batch's first record to its acknowledgement.",
         buckets=TIMES_MS,
         shown_every=4,
         windowed=True,
     ),
     # Queues and memory
-    Metric("forebay_queued_bytes", "gauge", "Bytes of records waiting for their broker."),
-    Metric("forebay_queued_batches", "gauge", "Batches waiting for their broker."),
-    Metric("forebay_in_flight_requests", "gauge", "Produce requests that brokers have not answered."),
-    Metric("forebay_buffer_memory_total_bytes", "gauge", "buffer.memory."),
-    Metric("forebay_buffer_memory_available_bytes", "gauge", "Bytes of buffer.memory that hold no records."),
-    Metric("forebay_buffer_memory_waiters", "gauge", "Clients that wait for memory."),
-    Metric("forebay_queued_request_bytes", "gauge", "Bytes of requests that are not whole, or wait for memory."),
-    Metric("forebay_pool_waits_total", "counter", "Times that a client had to wait for memory."),
+    Metric("forebay_queued_bytes", "gauge", "Bytes of records waiting to be sent to brokers."),
+    Metric("forebay_queued_batches", "gauge", "Batches waiting to be sent to brokers."),
+    Metric("forebay_in_flight_requests", "gauge", "Produce requests that brokers have not answered yet."),
+    Metric("forebay_buffer_memory_total_bytes", "gauge", "Bytes of buffer.memory, all workers."),
+    Metric("forebay_buffer_memory_available_bytes", "gauge", "Bytes of buffer.memory that are free."),
+    Metric("forebay_buffer_memory_waiters", "gauge", "Clients waiting for buffer.memory."),
+    Metric("forebay_queued_request_bytes", "gauge", "Bytes of requests that are incomplete or wait for memory."),
+    Metric("forebay_pool_waits_total", "counter", "Times a client had to wait for buffer.memory."),
     # Trouble
-    Metric("forebay_errors_total", "counter", "Errors, by whose fault.", {"side": SIDES, "kind": ERROR_KINDS}),
-    Metric("forebay_retries_total", "counter", "Batches sent again.", {"reason": RETRY_REASONS}),
+    Metric("forebay_errors_total", "counter", "Errors, by side and kind.", {"side": SIDES, "kind": ERROR_KINDS}),
+    Metric("forebay_retries_total", "counter", "Batches sent again, by reason.", {"reason": RETRY_REASONS}),
     # Produce v0 to v2
     Metric(
         "forebay_records_converted_total",
         "counter",
-        "Records that came in message format v0 or v1 and went on in v2.",
+        "Records converted from message format v0 or v1 to v2.",
     ),
     Metric(
         "forebay_records_stamped_total",
         "counter",
-        "Those of them that had no timestamp of their producer's and got that of their receipt.",
+        "Converted records that had no timestamp and were given the time of receipt.",
     ),
     # Metadata
     Metric(
         "forebay_metadata_refreshes_total",
         "counter",
-        "Reasons to ask brokers for metadata.",
+        "Causes for asking brokers for metadata.",
         {"cause": METADATA_CAUSES},
     ),
     Metric(
         "forebay_metadata_requests_total",
         "counter",
-        "Metadata requests of clients, by who answered them.",
+        "Metadata requests from clients, by how they were answered.",
         {"answered": ("from_cache", "after_asking", "by_broker")},
     ),
     Metric(
         "forebay_metadata_topics_total",
         "counter",
-        "Topics that clients asked for, found in the cache or not.",
+        "Topics requested by clients, found in the cache or not.",
         {"found": ("hit", "miss")},
     ),
     Metric(
         "forebay_metadata_age_ms",
         "histogram",
-        "Age of the oldest topic in an answer.",
+        "Age of the oldest topic in a Metadata response.",
         buckets=TIMES_MS,
         shown_every=4,
         windowed=True,
     ),
-    Metric("forebay_metadata_cached_topics", "gauge", "Topics in the cache."),
+    Metric("forebay_metadata_cached_topics", "gauge", "Topics in the metadata cache."),
     Metric("forebay_metadata_upstream_requests_total", "counter", "Metadata requests to brokers."),
     Metric(
         "forebay_metadata_upstream_bytes_total",
         "counter",
-        "Bytes of Metadata requests to brokers, and of the responses.",
+        "Bytes of Metadata requests to brokers and of their responses.",
         {"direction": ("request", "response")},
     ),
     # Journal
-    Metric("forebay_journal_rows_total", "counter", "Rows of the telemetry journal."),
+    Metric("forebay_journal_rows_total", "counter", "Rows written to the telemetry journal, dropped ones included."),
     Metric(
         "forebay_journal_rows_dropped_total",
         "counter",
-        "Those of them that were lost, because where they go was slow, full or away.",
+        "Journal rows dropped because the disk or the topic was slow, full or unavailable.",
     ),
 )
 

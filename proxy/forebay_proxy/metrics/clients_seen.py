@@ -1,8 +1,9 @@
-"""Which clients there are, and what they speak: whoever is too old for Kafka 4 is to be found before the upgrade.
+"""Which clients there are and what they speak, so that those too old for Kafka 4 are found before the upgrade.
 
-In: connections, once they have said who they are, their requests and records. Out: `snapshot`, for Stats to carry, and
-`rows` of merged snapshots, for people and machines. A client is its id, its address (without the port) and its
-software. Of those that are gone the least recently connected make room: never more than MOST are kept.
+In: connections that have said whose they are, their requests and records. Out: `snapshot`, which MetricRegistry
+carries, and `rows` of merged snapshots, for people and machines. A client is identified by its id, its address
+(without the port) and its software. At most MAX_CLIENTS are kept: clients that are gone make room, the least recently
+connected first.
 """
 
 from __future__ import annotations
@@ -13,23 +14,27 @@ from typing import Any, Final
 
 import msgspec
 
-from forebay_codecs import kafka_4
+from forebay_codecs import version_support
 from forebay_codecs.apis import APIS, PRODUCE
 
 SOFTWARE: Final = "forebay-clients"
 """What `forebay clients` calls itself."""
-MOST: Final = 1000
-LONGEST_TEXT: Final = 255
-"""Of what clients say of themselves; the rest is cut off."""
-MOST_VERSIONS: Final = 200
-"""Pairs of API and version of one client. Real ones use some twenty."""
+MAX_CLIENTS: Final = 1000
+MAX_TEXT: Final = 255
+"""Characters kept of what clients say about themselves."""
+MAX_VERSIONS: Final = 200
+"""Pairs of API and version per client. Real clients use about twenty."""
 
 Identity = tuple[str | None, str, str | None, str | None]
 """(client id, address, software name, software version). Software is known from ApiVersions v3 on."""
 
 
 class SeenClient(msgspec.Struct, array_like=True):
-    """`requests`: by api_key << 16 | version. `last_seen` in seconds since 1970; `rate` in records/s of late."""
+    """One client on one or several workers.
+
+    `connections` are open now; `rate` is in records/s over the last window; `last_seen` in seconds since 1970;
+    `requests` counts by api_key << 16 | version.
+    """
 
     client_id: str | None
     address: str
@@ -46,15 +51,16 @@ class SeenClient(msgspec.Struct, array_like=True):
         return self.client_id, self.address, self.software, self.software_version
 
     def request(self, api_key: int, version: int) -> None:
+        """Count a request. Pairs beyond MAX_VERSIONS are not counted."""
         key = api_key << 16 | version
         requests = self.requests
         if key in requests:
             requests[key] += 1
-        elif len(requests) < MOST_VERSIONS:
+        elif len(requests) < MAX_VERSIONS:
             requests[key] = 1
 
     def add(self, other: SeenClient) -> None:
-        """The same client on another worker."""
+        """Add the same client's numbers from another worker."""
         self.connections += other.connections
         self.records += other.records
         self.rate += other.rate
@@ -64,7 +70,10 @@ class SeenClient(msgspec.Struct, array_like=True):
 
 
 class ClientsSeen:
-    """See the module. One a process. `started` and all `now` are in seconds of one clock, `time_of_day` since 1970."""
+    """The clients of one process; never more than MAX_CLIENTS, and those with open connections are kept longest.
+
+    `started` and all `now` are seconds of one clock; `time_of_day` is in seconds since 1970.
+    """
 
     def __init__(self, started: float) -> None:
         self._clients: OrderedDict[Identity, SeenClient] = OrderedDict()  # least recently connected first
@@ -80,7 +89,10 @@ class ClientsSeen:
         software_version: str | None,
         time_of_day: float,
     ) -> SeenClient:
-        """One more connection of a client."""
+        """A client has opened a connection; count its requests on what is returned, and pass that to `gone`.
+
+        Address without the port; the others as the client says, None if it does not.
+        """
         identity = _cut(client_id), address, _cut(software), _cut(software_version)
         client = self._clients.get(identity)
         if client is None:
@@ -92,19 +104,20 @@ class ClientsSeen:
         return client
 
     def gone(self, client: SeenClient, time_of_day: float) -> None:
+        """One of its connections was closed."""
         client.connections -= 1
         client.last_seen = time_of_day
 
     def too_old(self, client: SeenClient, api_key: int, version: int) -> bool:
-        """A broker does not take such requests of it. True the first time that this is found."""
+        """A broker does not support this version. True the first time for this client, API and version."""
         known = self._refused.setdefault(client.identity, set())
         before = len(known)
-        if before < MOST_VERSIONS:
+        if before < MAX_VERSIONS:
             known.add(api_key << 16 | version)
         return len(known) > before
 
     def _make_room(self) -> None:
-        if len(self._clients) < MOST:
+        if len(self._clients) < MAX_CLIENTS:
             return
         gone = next((identity for identity, client in self._clients.items() if not client.connections), None)
         identity = gone if gone is not None else next(iter(self._clients))
@@ -112,11 +125,12 @@ class ClientsSeen:
         self._refused.pop(identity, None)
 
     def turn(self, now: float) -> None:
-        """A window is over; rates are those of this one and the next."""
+        """Begin a new window; rates are over the last one and this."""
         self._before = self._turned
         self._turned = now, {identity: client.records for identity, client in self._clients.items()}
 
     def snapshot(self, now: float) -> list[SeenClient]:
+        """All clients with their present rates. The objects are those that count on."""
         began, before = self._before
         for identity, client in self._clients.items():
             client.rate = (client.records - before.get(identity, 0)) / max(now - began, 1.0)
@@ -124,11 +138,11 @@ class ClientsSeen:
 
 
 def _cut(text: str | None) -> str | None:
-    return text[:LONGEST_TEXT] if text is not None else None
+    return text[:MAX_TEXT] if text is not None else None
 
 
 def merge(snapshots: Iterable[list[SeenClient]]) -> list[SeenClient]:
-    """Several workers' as one."""
+    """The snapshots of several workers as one, of new objects; at most MAX_CLIENTS, connected ones first."""
     merged: dict[Identity, SeenClient] = {}
     for snapshot in snapshots:
         for client in snapshot:
@@ -137,20 +151,20 @@ def merge(snapshots: Iterable[list[SeenClient]]) -> list[SeenClient]:
                 merged[client.identity] = msgspec.structs.replace(client, requests=dict(client.requests))
             else:
                 known.add(client)
-    if len(merged) <= MOST:
+    if len(merged) <= MAX_CLIENTS:
         return list(merged.values())
-    return sorted(merged.values(), key=lambda client: (client.connections > 0, client.last_seen))[-MOST:]
+    return sorted(merged.values(), key=lambda client: (client.connections > 0, client.last_seen))[-MAX_CLIENTS:]
 
 
 def past(snapshot: list[SeenClient]) -> list[SeenClient]:
-    """What remains of a worker that is gone."""
+    """What remains of the snapshot of a worker that has died: no connections, no rates."""
     return [msgspec.structs.replace(client, connections=0, rate=0.0) for client in snapshot]
 
 
 def rows(clients: Iterable[SeenClient]) -> list[dict[str, Any]]:
-    """For JSON, without the command that asks; those that Kafka 4 would not serve first.
+    """One JSON object per client, those that Kafka 4 would refuse first; `forebay clients` itself is left out.
 
-    `too_old_for_kafka_4`: what it would refuse, as "Produce v2"; `bridged`: all of that is what Forebay takes for it.
+    `too_old_for_kafka_4`: what it would refuse, as "Produce v2"; `bridged`: Forebay translates all of that.
     """
     found: list[dict[str, Any]] = []
     for client in clients:
@@ -160,7 +174,10 @@ def rows(clients: Iterable[SeenClient]) -> list[dict[str, Any]]:
         for key, count in sorted(client.requests.items()):
             spoken.setdefault(key >> 16, {})[key & 0xFFFF] = count
         too_old = [
-            (key, version) for key, counts in spoken.items() for version in counts if not kafka_4.takes(key, version)
+            (key, version)
+            for key, counts in spoken.items()
+            for version in counts
+            if not version_support.takes(key, version)
         ]
         found.append(
             {

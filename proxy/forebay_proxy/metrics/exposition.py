@@ -1,8 +1,8 @@
-"""A snapshot in the text form that Prometheus reads.
+"""A snapshot in Prometheus's text format.
 
-Always that form, never OpenMetrics, which sees one name in forebay_connections and forebay_connections_total.
-Each histogram appears as a Prometheus histogram with one bucket a doubling (its own buckets are finer); a windowed one
-also as gauges <name>_max, _p50, _p99 and _p999, and its rate, which are about the last window (see registry.py).
+Never OpenMetrics, for which forebay_connections and forebay_connections_total are the same name. Each histogram appears
+as a Prometheus histogram with one bucket per doubling (its own are finer); a windowed one also as gauges <name>_max,
+_p50, _p99 and _p999 and its rate, all over the last window (see registry.py).
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ PERCENTILES: Final = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
 
 
 def expose(snapshot: Snapshot, version: str) -> tuple[bytes, str]:
-    """(body, content type) for one scrape."""
+    """(body, content type) of one scrape; `version` is Forebay's."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(SnapshotCollector(snapshot, version))
     return generate_latest(registry), CONTENT_TYPE_LATEST
 
 
 class SnapshotCollector(Collector):
-    """Families of everything in a snapshot, in the order of the table."""
+    """Yields every metric of a snapshot once, in the order of the catalog."""
 
     def __init__(self, snapshot: Snapshot, version: str) -> None:
         self._snapshot = snapshot
         self._version = version
 
     def collect(self) -> Iterator[Family]:
-        build = GaugeMetricFamily("forebay_build_info", "The version that runs.", labels=["version"])
+        build = GaugeMetricFamily("forebay_build_info", "Forebay's version, as a label; always 1.", labels=["version"])
         build.add_metric([self._version], 1)
         yield build
         yield from _simple(self._snapshot.counters, CounterMetricFamily)
@@ -75,7 +75,7 @@ def _histogram(metric: Metric, samples: list[tuple[LabelValues, HistogramData]])
 
 
 def _cumulated(metric: Metric, data: HistogramData) -> Iterator[tuple[str, float]]:
-    """(upper bound, observations up to it) of every bound that is shown, +Inf at last."""
+    """(upper bound, observations up to it) for every bound that is shown, +Inf last."""
     reached = 0
     for index, bound in enumerate(metric.buckets):
         reached += data.counts[index]
@@ -86,10 +86,10 @@ def _cumulated(metric: Metric, data: HistogramData) -> Iterator[tuple[str, float
 
 def _window(metric: Metric, samples: list[tuple[LabelValues, HistogramData]]) -> Iterator[Family]:
     names = list(metric.labels)
-    most = GaugeMetricFamily(f"{metric.name}_max", f"{metric.help} Greatest of the last window.", labels=names)
+    greatest = GaugeMetricFamily(f"{metric.name}_max", f"{metric.help} Maximum of the last window.", labels=names)
     for labels, data in samples:
-        most.add_metric(list(labels), data.recent_max)
-    yield most
+        greatest.add_metric(list(labels), data.recent_max)
+    yield greatest
     for suffix, share in PERCENTILES.items():
         about = f"{metric.help} Percentile of the last window."
         family = GaugeMetricFamily(f"{metric.name}_{suffix}", about, labels=names)

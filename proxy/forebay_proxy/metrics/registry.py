@@ -1,19 +1,19 @@
-"""Counting, at next to no cost on the hot path; adding up what several workers counted.
+"""Counting, at next to no cost on the hot path; adding up the counts of several workers.
 
-    stats = Stats()
-    moved = stats.counter("forebay_records_total", fate="moved")    # once, at the start: KeyError if there is no such
+    stats = MetricRegistry()
+    moved = stats.counter("forebay_records_total", fate="moved")    # once, at the start; KeyError if not in catalog
     moved.value += 12                                               # per batch
     linger = stats.histogram("forebay_batch_linger_time_ms")
     linger.observe(0.4)
-    stats.gauge("forebay_queued_bytes", lambda: accumulator.bytes)  # read when asked for
+    stats.gauge("forebay_queued_bytes", lambda: accumulator.bytes)  # read by each snapshot
 
-    merge([decode(stats.snapshot()), …])                            # in whoever serves /metrics
+    merge([decode(stats.snapshot()), …])                            # in the process that serves /metrics
 
-Nothing here takes a lock or the time of day in the hot path. A Stats belongs to one event loop.
+The hot path takes no lock and reads no clock. A MetricRegistry belongs to one event loop.
 
-Windows: gauges like _max and _p99 are about the recent past, as Kafka's metrics are: two windows of 30 seconds
-(metrics.sample.window.ms × metrics.num.samples), so what they show is 30 to 60 seconds deep, less after the start.
-`tick` turns the windows; it must be called at least every few seconds (a snapshot does it).
+Windows: gauges like _max and _p99 cover the recent past, as Kafka's metrics do: two windows of 30 seconds
+(metrics.sample.window.ms × metrics.num.samples), so they look back 30 to 60 seconds, less after the start. `tick`
+advances the windows and must be called every few seconds (taking a snapshot does so).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WINDOW_S: Final = 30.0
 
 LabelValues = tuple[str, ...]
 Key = tuple[str, LabelValues]
-"""A metric's name and the values of its labels in the order of the table."""
+"""A metric's name and the values of its labels, in the order of the catalog."""
 
 
 class Counter:
@@ -47,7 +47,10 @@ class Counter:
 
 
 class Histogram:
-    """How values are spread over fixed buckets, since the start and over the last window."""
+    """Counts observations by fixed buckets, since the start and over the last window.
+
+    `bounds` are the buckets' upper bounds, ascending; all `now` are seconds of one clock.
+    """
 
     __slots__ = (
         "_before",
@@ -64,11 +67,11 @@ class Histogram:
     def __init__(self, bounds: tuple[float, ...], now: float) -> None:
         self._bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
-        """Observations up to each bound, the last one for those beyond all; not cumulated."""
+        """Observations per bucket, not cumulated; the last is for those beyond all bounds."""
         self.sum = 0.0
         self.max = -math.inf
         self._max_before = -math.inf
-        # Counts as they stood when the window before this one began, and when this one did.
+        # The counts when the previous window began, and when this one did.
         self._before, self._before_at = list(self.counts), now
         self._mark, self._mark_at = list(self.counts), now
 
@@ -79,12 +82,13 @@ class Histogram:
             self.max = value
 
     def turn(self, now: float) -> None:
-        """A new window begins."""
+        """Begin a new window."""
         self._before, self._before_at = self._mark, self._mark_at
         self._mark, self._mark_at = list(self.counts), now
         self._max_before, self.max = self.max, -math.inf
 
     def data(self, now: float) -> HistogramData:
+        """A copy of its present state."""
         recent = [count - before for count, before in zip(self.counts, self._before, strict=True)]
         seconds = now - self._before_at
         return HistogramData(
@@ -97,7 +101,7 @@ class Histogram:
 
 
 class HistogramData(msgspec.Struct, array_like=True):
-    """What a histogram held at one moment. `recent` and what follows are about the window."""
+    """A histogram at one moment. `recent` (by bucket), `recent_max` and `rate` (per second): over the last window."""
 
     counts: list[int]
     sum: float
@@ -106,6 +110,7 @@ class HistogramData(msgspec.Struct, array_like=True):
     rate: float
 
     def add(self, other: HistogramData) -> None:
+        """Add another worker's observations; the buckets are the same."""
         self.counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]
         self.recent = [mine + theirs for mine, theirs in zip(self.recent, other.recent, strict=True)]
         self.sum += other.sum
@@ -114,7 +119,7 @@ class HistogramData(msgspec.Struct, array_like=True):
 
 
 class Snapshot(msgspec.Struct, array_like=True):
-    """Everything that one worker, or several together, counted."""
+    """Everything that one worker has counted, or several together."""
 
     counters: dict[Key, int] = {}
     gauges: dict[Key, float] = {}
@@ -122,12 +127,14 @@ class Snapshot(msgspec.Struct, array_like=True):
     clients: list[SeenClient] = []
 
     def without_present(self) -> Snapshot:
-        """What remains of a worker that is gone: what it counted, but no state and nothing recent."""
+        """What remains when its worker has died: its counts, but no gauges and nothing recent."""
         past = {
-            key: HistogramData(data.counts, data.sum, [0] * len(data.counts), 0.0, 0.0)
+            key: HistogramData(
+                counts=data.counts, sum=data.sum, recent=[0] * len(data.counts), recent_max=0.0, rate=0.0
+            )
             for key, data in self.histograms.items()
         }
-        return Snapshot(self.counters, {}, past, clients_seen.past(self.clients))
+        return Snapshot(counters=self.counters, gauges={}, histograms=past, clients=clients_seen.past(self.clients))
 
 
 _decoder: Final = msgspec.msgpack.Decoder(Snapshot)
@@ -135,11 +142,15 @@ _encoder: Final = msgspec.msgpack.Encoder()
 
 
 def decode(data: bytes) -> Snapshot:
+    """What `MetricRegistry.snapshot` encoded. Raises msgspec.DecodeError for anything else."""
     return _decoder.decode(data)
 
 
-class Stats:
-    """One process's metrics, by the names and labels of the table; others are a KeyError where they are asked for."""
+class MetricRegistry:
+    """One process's metrics. Only those in the catalog exist: other names, labels or values are a KeyError at once.
+
+    `clock` in seconds.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -151,23 +162,24 @@ class Stats:
         self.clients = ClientsSeen(self._window_began)
 
     def counter(self, name: str, **labels: str) -> Counter:
-        """The one counter of that name and labels."""
+        """The counter of that name and labels; always the same one."""
         return self._counters.setdefault(_key(name, "counter", labels), Counter())
 
     def counter_from(self, name: str, read: Callable[[], int], **labels: str) -> None:
-        """A counter that is kept elsewhere: `read` is called whenever a snapshot is taken, and never falls."""
+        """Register a counter that is kept elsewhere: each snapshot calls `read`, whose result never falls."""
         self._counters_elsewhere[_key(name, "counter", labels)] = read
 
     def histogram(self, name: str, **labels: str) -> Histogram:
+        """The histogram of that name and labels; always the same one."""
         key = _key(name, "histogram", labels)
         return self._histograms.setdefault(key, Histogram(METRICS[name].buckets, self._clock()))
 
     def gauge(self, name: str, read: Callable[[], float], **labels: str) -> None:
-        """`read` is called whenever a snapshot is taken; several under one name are added up."""
+        """Register a gauge: each snapshot calls `read`; several of one name and labels are added up."""
         self._gauges.setdefault(_key(name, "gauge", labels), []).append(read)
 
     def value(self, name: str, **labels: str) -> float:
-        """What a counter or gauge stands at now; KeyError where nothing has asked for it yet."""
+        """The present value of a counter or gauge; KeyError if none was registered."""
         key = _key(name, METRICS[name].kind, labels)
         if key in self._counters:
             return self._counters[key].value
@@ -176,7 +188,7 @@ class Stats:
         return sum(read() for read in self._gauges[key])
 
     def tick(self) -> None:
-        """Begin a new window when it is time."""
+        """Begin a new window if the present one has lasted WINDOW_S."""
         now = self._clock()
         if now - self._window_began >= WINDOW_S:
             self.clients.turn(now)
@@ -185,7 +197,7 @@ class Stats:
                 histogram.turn(now)
 
     def take(self) -> Snapshot:
-        """Everything as it stands."""
+        """Everything, as of now."""
         self.tick()
         now = self._clock()
         return Snapshot(
@@ -197,7 +209,7 @@ class Stats:
         )
 
     def snapshot(self) -> bytes:
-        """The same for another process: `decode` reads it."""
+        """`take`, encoded for another process; `decode` reads it."""
         return _encoder.encode(self.take())
 
 
@@ -214,7 +226,7 @@ def _key(name: str, kind: str, labels: dict[str, str]) -> Key:
 
 
 def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """Several workers' as one: sums, but for gauges named *_max the greatest."""
+    """Several workers' snapshots as one: sums, but the maximum of gauges named *_max."""
     snapshots = list(snapshots)
     merged = Snapshot({}, {}, {}, clients_seen.merge(snapshot.clients for snapshot in snapshots))
     for snapshot in snapshots:
@@ -235,9 +247,9 @@ def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
 
 
 def percentile(counts: list[int], bounds: tuple[float, ...], greatest: float, share: float) -> float:
-    """The upper bound of the bucket in which that share of all observations is reached, at most the greatest one.
+    """The upper bound of the bucket in which `share` (0 to 1) of all observations is reached; at most `greatest`.
 
-    Example: bounds 1 2 4, counts 90 9 1 0, greatest 3.5: p50 → 1, p99 → 2, p999 → 3.5. Of nothing: 0.
+    Example: bounds 1 2 4, counts 90 9 1 0, greatest 3.5: p50 → 1, p99 → 2, p999 → 3.5. Without observations: 0.
     """
     wanted = share * sum(counts)
     reached = 0

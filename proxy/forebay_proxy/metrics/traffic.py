@@ -1,4 +1,4 @@
-"""The counters of client connections and of batches, looked up once, so that counting is an addition."""
+"""The counters of client connections and of batches, looked up once so that counting is an addition."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from forebay_codecs.apis import APIS
 from forebay_policies.producer_batch import ProducerBatch
 from forebay_proxy.metrics.catalog import FLUSH_REASONS, FRAME_REASONS
 from forebay_proxy.metrics.clients_seen import SeenClient
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 
 
 class TrafficMetrics:
-    """What happens on client connections."""
+    """Counts what happens on client connections. `node_id` is that of a connection's listener, None: bootstrap."""
 
-    def __init__(self, stats: Stats) -> None:
+    def __init__(self, stats: MetricRegistry) -> None:
         self._clients = stats.clients
         self._open = {"bootstrap": 0, "node": 0}
         self._total = {kind: stats.counter("forebay_connections_total", listener=kind) for kind in self._open}
@@ -45,35 +45,40 @@ class TrafficMetrics:
     def named(
         self, client_id: str | None, address: str, software: str | None, software_version: str | None
     ) -> SeenClient:
-        """A connection has said whose it is."""
+        """A connection has said whose it is; count its requests on what is returned."""
         return self._clients.connected(client_id, address, software, software_version, time.time())
 
     def gone(self, client: SeenClient) -> None:
+        """A connection that was `named` has closed."""
         self._clients.gone(client, time.time())
 
     def request(self, api: str) -> None:
+        """A request has come whole; `api` is one of catalog.API_NAMES."""
         self._requests[api].value += 1
 
     def requests_in(self, size: int) -> None:
+        """`size` bytes of requests have come from clients."""
         self._bytes_in.value += size
 
     def responses_out(self, size: int) -> None:
+        """`size` bytes of responses were written to clients."""
         self._bytes_out.value += size
 
     def refused(self, reason: str) -> None:
+        """A frame or connection was refused; `reason` is one of FRAME_REASONS."""
         self._refused[reason].value += 1
         self._client_errors.value += not reason.startswith("max_connections")
 
     def unread(self, api: str) -> None:
-        """A request that cannot be read here went to the broker as it came."""
+        """A request that Forebay cannot read went to the broker as it came."""
         self._unread[api].value += 1
 
     def cut_off(self) -> None:
-        """A client left in the middle of a frame."""
+        """A client disconnected in the middle of a frame."""
         self._cut_off.value += 1
 
     def too_old(self, client: SeenClient, api_key: int, version: int) -> bool:
-        """A broker closed a client for a version that it does not take. True: of this one that was not known."""
+        """A broker closed a connection for a version it does not support. True: this was not known of the client."""
         self._too_old.value += 1
         return self._clients.too_old(client, api_key, version)
 
@@ -88,9 +93,9 @@ class TrafficMetrics:
 
 
 class FlushMetrics:
-    """What leaves for the brokers, and why just then."""
+    """Counts the batches that are sent to brokers, and why they left when they did."""
 
-    def __init__(self, stats: Stats) -> None:
+    def __init__(self, stats: MetricRegistry) -> None:
         self._linger = stats.histogram("forebay_batch_linger_time_ms")
         self._records = stats.histogram("forebay_batch_records")
         self._bytes = stats.histogram("forebay_batch_bytes")
@@ -99,6 +104,7 @@ class FlushMetrics:
         }
 
     def flushed(self, batch: ProducerBatch, now: float) -> None:
+        """A batch is sent at `now`, in seconds of the clock of its `opened_at`."""
         self._linger.observe((now - batch.opened_at) * 1000)
         self._records.observe(batch.record_count)
         self._bytes.observe(batch.size)

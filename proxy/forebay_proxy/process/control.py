@@ -1,12 +1,12 @@
 """What the supervisor and a worker say to each other over a socket pair.
 
-    supervisor: Hello              worker: starts its App with those settings
+    supervisor: Hello              worker: starts its App with these settings
     supervisor: Ask(1)             worker: Report(1, …)        every second, and for each scrape
-    supervisor: Drain              worker: drains, Report(…), leaves
-    supervisor: (closed)           worker: the same: nobody would notice it any more
-                                   worker: StartFailed(…), leaves
+    supervisor: Drain              worker: drains, Report(…), exits
+    supervisor: (closed)           worker: the same, since nobody supervises it any more
+                                   worker: StartFailed(…), exits
 
-A message is its length (4 bytes, big endian) and msgpack.
+A message is its length (4 bytes, big endian), then msgpack.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LENGTH: Final = struct.Struct(">I")
 
 
 class Hello(msgspec.Struct, tag=True, frozen=True):
-    """`app` names what makes the App (see lifecycle.load_app)."""
+    """The first message: `index` is the worker's number, from 0; `app` is as lifecycle.load_app reads it."""
 
     index: int
     settings: Settings
@@ -32,15 +32,21 @@ class Hello(msgspec.Struct, tag=True, frozen=True):
 
 
 class Ask(msgspec.Struct, tag=True, frozen=True):
+    """Asks for a Report; `number` grows by one with each."""
+
     number: int
 
 
 class Drain(msgspec.Struct, tag=True, frozen=True):
-    pass
+    """Drain, then exit."""
 
 
 class Report(msgspec.Struct, tag=True, frozen=True):
-    """`number` is that of the last Ask; `stats` a snapshot (see metrics.decode); `unready` says why it is not."""
+    """How a worker stands.
+
+    `number` is that of the last Ask; `unready` says why no client can be served (None: ready); `stats` is a snapshot
+    that metrics.registry.decode reads.
+    """
 
     number: int
     started: bool
@@ -49,6 +55,8 @@ class Report(msgspec.Struct, tag=True, frozen=True):
 
 
 class StartFailed(msgspec.Struct, tag=True, frozen=True):
+    """The App raised StartError; `message` is its text."""
+
     message: str
 
 
@@ -59,7 +67,7 @@ _decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Mess
 
 
 class Channel:
-    """One end of the pair."""
+    """One end of the pair: sends and receives whole messages, and raises nothing when the other end is gone."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -67,15 +75,16 @@ class Channel:
 
     @classmethod
     async def over(cls, end: socket.socket) -> Self:
+        """Take over `end`, a connected Unix socket."""
         return cls(*await asyncio.open_unix_connection(sock=end))
 
     def send(self, message: Message) -> None:
-        """Never waits: messages are small and few. Whether the other side is gone, `receive` tells."""
+        """Never waits: messages are small and few. `receive` tells when the other end is gone."""
         data = _encode(message)
         self._writer.write(_LENGTH.pack(len(data)) + data)
 
     async def receive(self) -> Message | None:
-        """The next message; None when the other side is gone."""
+        """The next message; None when the other end is gone."""
         try:
             (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
             return _decoder.decode(await self._reader.readexactly(length))
@@ -83,7 +92,7 @@ class Channel:
             return None
 
     async def close(self) -> None:
-        """After what was sent has left, or the other side is gone."""
+        """Close once everything sent has left, or the other end is gone."""
         self._writer.close()
         try:
             await self._writer.wait_closed()

@@ -1,8 +1,8 @@
-"""A worker process: `python -m forebay_proxy.process.worker FD`, started by supervisor.py only.
+"""A worker process: `python -m forebay_proxy.process.worker FD`, started by worker_slot.py only.
 
 FD is its end of the control channel. It lives as long as the supervisor wants it: told to drain, or finding the channel
-closed, it drains and leaves, with the exit codes of lifecycle.py. SIGTERM drains it as well; SIGINT, which a terminal
-sends to all, is the supervisor's to act on.
+closed, it drains and exits with the codes of lifecycle.py. SIGTERM drains it too; SIGINT, which a terminal sends to
+every process, is left to the supervisor.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import uvloop
 
 from forebay_proxy import logs
 from forebay_proxy.errors import StartError
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.process.control import Ask, Channel, Hello, Report, StartFailed
 from forebay_proxy.process.lifecycle import FAILED, App, Stop, load_app, serve
 
-NO_SUPERVISOR: Final = "the supervisor was gone before it said hello"
+NO_SUPERVISOR: Final = "supervisor gone before it sent the settings"
 
 
-class _Worker:
-    """Answers the supervisor while the App serves."""
+class WorkerControl:
+    """Answers every Ask while the App serves; sets `stop` when told to drain or when the supervisor is gone."""
 
-    def __init__(self, channel: Channel, app: App, stats: Stats, stop: Stop) -> None:
+    def __init__(self, channel: Channel, app: App, stats: MetricRegistry, stop: Stop) -> None:
         self._channel = channel
         self._app = app
         self._stats = stats
@@ -36,6 +36,7 @@ class _Worker:
         self._asked = 0
 
     async def obey(self) -> None:
+        """Act on the supervisor's messages until the channel is closed."""
         while message := await self._channel.receive():
             if isinstance(message, Ask):
                 self._asked = message.number
@@ -45,17 +46,25 @@ class _Worker:
         self._stop.draining.set()
 
     async def announce(self) -> None:
-        """Say unasked that the listeners stand."""
+        """Report unasked as soon as the listeners are open."""
         await self._stop.started.wait()
         self.report()
 
     def report(self) -> None:
+        """Send how the worker stands, as the answer to the last Ask."""
         unready = self._stop.unready() or self._app.ready()
-        self._channel.send(Report(self._asked, self._stop.started.is_set(), unready, self._stats.snapshot()))
+        self._channel.send(
+            Report(
+                number=self._asked,
+                started=self._stop.started.is_set(),
+                unready=unready,
+                stats=self._stats.snapshot(),
+            )
+        )
 
 
 async def work(end: socket.socket) -> int:
-    """One worker's life; its exit code."""
+    """Serve as the worker at one `end` of the control channel; the exit code."""
     channel = await Channel.over(end)
     hello = await channel.receive()
     if not isinstance(hello, Hello):
@@ -64,11 +73,11 @@ async def work(end: socket.socket) -> int:
     settings = hello.settings
     logs.configure(settings.log_level, settings.log_format)
     structlog.contextvars.bind_contextvars(worker=hello.index)
-    stats, stop = Stats(), Stop()
+    stats, stop = MetricRegistry(), Stop()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.draining.set)
     app = load_app(hello.app)(settings, stats, hello.index)
-    worker = _Worker(channel, app, stats, stop)
-    answering = [asyncio.create_task(worker.obey()), asyncio.create_task(worker.announce())]
+    control = WorkerControl(channel, app, stats, stop)
+    answering = [asyncio.create_task(control.obey()), asyncio.create_task(control.announce())]
     try:
         return await serve(app, stats, stop, settings.shutdown_timeout_ms / 1000)
     except StartError as error:
@@ -77,11 +86,12 @@ async def work(end: socket.socket) -> int:
     finally:
         for task in answering:
             task.cancel()
-        worker.report()
+        control.report()
         await channel.close()
 
 
 def main() -> None:
+    """The program; never returns."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(uvloop.run(work(socket.socket(fileno=int(sys.argv[1])))))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from forebay_codecs.primitives import Buffer
+from forebay_policies.hold_reason import HoldReason
 from forebay_proxy.produce.completion import OnDone
-
-Buffer = bytes | bytearray | memoryview
 
 
 class Client(Protocol):
@@ -24,10 +24,11 @@ class Client(Protocol):
     def reserve(self, acks: int) -> OnDone:
         """Keep the response's place (none for acks=0). Called with the response frame, once."""
 
-    def hold(self, why: str) -> None:
+    def hold(self, why: HoldReason) -> None:
         """Take no further requests until released."""
 
-    def release(self, why: str) -> None: ...
+    def release(self, why: HoldReason) -> None:
+        """Take them again, unless it is held for another reason."""
 
     def produced(self, records: int) -> None:
         """It has sent so many records."""

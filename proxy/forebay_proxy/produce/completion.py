@@ -1,7 +1,7 @@
 """What turns the fates of a client's records into one response.
 
-In: one Produce request of a client, then what became of each of its parts (a part: records of one client partition
-that travelled together; a mixed batch has two). Out, once, when the last part is told or the time is up: the response
+In: one Produce request of a client, then what became of each of its runs (a run: records of one client partition
+that travelled together; a mixed batch has two). Out, once, when the last run is told or the time is up: the response
 in the client's version, with exactly the client's partitions. acks=0 has no response: a refusal closes the connection,
 as a broker does.
 
@@ -18,14 +18,14 @@ from forebay_codecs import error_codes, produce_response
 from forebay_codecs.old_error_codes import known_to
 from forebay_codecs.produce_response import PartitionResponse
 from forebay_policies import retry
-from forebay_policies.producer_batch import Part
+from forebay_policies.producer_batch import RecordRun
 
 UNKNOWN_OFFSET = -1
 HIGHEST_OFFSET = 1 << 62
 """Beyond any log. With a place in a batch added, what is admitted stays an int64."""
 
 RecordErrors = list[tuple[int, str | None]]
-OnDone = Callable[["ProduceCompletion", bytes | None, bool], None]
+OnDone = Callable[["ProduceCompletion", bytes | None], None]
 
 
 class Fate:
@@ -38,18 +38,18 @@ class Fate:
         "log_append_time",
         "log_start_offset",
         "partition",
-        "parts",
         "perhaps_appended",
         "record_errors",
+        "runs",
         "scattered",
     )
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
-        self.parts = 0
-        """Parts whose fate is still open."""
+        self.runs = 0
+        """Runs whose fate is still open."""
         self.perhaps_appended = False
-        """At least one part is appended, or may be: the client must not be told of a refusal."""
+        """At least one run is appended, or may be: the client must not be told of a refusal."""
         self.scattered = False
         """Its records do not stand one after the other where the client put them."""
         self.error_code = error_codes.NONE
@@ -75,7 +75,10 @@ class Fate:
 
 
 class ProduceCompletion:
-    """See the module. `on_done` is called once: (response frame, or None for acks=0; whether anything was refused)."""
+    """Answers exactly once, when every run of records is told of or the time is up.
+
+    `on_done` gets this and the response frame, which is None for acks=0.
+    """
 
     __slots__ = (
         "_complete",
@@ -87,7 +90,7 @@ class ProduceCompletion:
         "deadline",
         "done",
         "fates",
-        "open_parts",
+        "open_runs",
         "throttle_time_ms",
         "timeout_ms",
         "version",
@@ -112,8 +115,8 @@ class ProduceCompletion:
         self.deadline = deadline
         """Seconds of the event loop's clock; from then on REQUEST_TIMED_OUT is the answer."""
         self.fates: list[Fate] = []
-        self.open_parts = 1
-        """One more than the parts whose fate is open, until `all_added`."""
+        self.open_runs = 1
+        """One more than the runs whose fate is open, until `all_added`."""
         self._complete = False
         self.throttle_time_ms = 0
         self.done = False
@@ -130,44 +133,44 @@ class ProduceCompletion:
         self.fates.append(fate)
         return len(self.fates) - 1
 
-    def add_part(self, slot: int, record_count: int, moved: bool, whole: bool) -> Part:
-        """A part of the partition at `slot`. `whole`: its record numbers are the client's."""
+    def add_run(self, slot: int, record_count: int, *, moved: bool, whole: bool) -> RecordRun:
+        """A run for the partition at `slot`. `whole`: its record numbers are the client's."""
         fate = self.fates[slot]
-        fate.parts += 1
-        self.open_parts += 1
-        return Part(self, slot, record_count, moved, whole)
+        fate.runs += 1
+        self.open_runs += 1
+        return RecordRun(self, slot, record_count, moved=moved, whole=whole)
 
     def all_added(self) -> None:
         """Nothing is answered before: an early refusal must not answer alone."""
         self._complete = True
         self._settle()
 
-    def acknowledged(self, part: Part, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
-        """The batch that holds `part` was appended at `base_offset`."""
+    def acknowledged(self, run: RecordRun, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
+        """The batch that holds `run` was appended at `base_offset`."""
         if 0 <= base_offset <= HIGHEST_OFFSET:
-            part.base_offset = base_offset + part.first
+            run.base_offset = base_offset + run.first
         if self.done:
             return
-        fate = self.fates[part.slot]
+        fate = self.fates[run.slot]
         fate.perhaps_appended = True
-        if part.moved or not part.whole:
-            # Clients count on from the base offset: of a mixed batch in two parts that would name others' records.
+        if run.moved or not run.whole:
+            # Clients count on from the base offset: of a mixed batch in two runs that would name others' records.
             fate.scattered = True
-        elif part.base_offset >= 0:
-            fate.base_offset = part.base_offset
+        elif run.base_offset >= 0:
+            fate.base_offset = run.base_offset
         fate.log_append_time = log_append_time
         fate.log_start_offset = log_start_offset
-        fate.parts -= 1
+        fate.runs -= 1
         self._settle()
 
-    def failed(self, part: Part, error_code: int, message: str | None, record_errors: RecordErrors) -> None:
+    def failed(self, run: RecordRun, error_code: int, message: str | None, record_errors: RecordErrors) -> None:
         """`record_errors` name records of the client's batch; the caller leaves them out where they would not."""
         if self.done:
             return
-        fate = self.fates[part.slot]
+        fate = self.fates[run.slot]
         fate.perhaps_appended |= not retry.refusal(error_code)
         self._refuse(fate, error_code, message, record_errors)
-        fate.parts -= 1
+        fate.runs -= 1
         self._settle()
 
     def refuse(self, slot: int, error_code: int, message: str | None) -> None:
@@ -175,7 +178,7 @@ class ProduceCompletion:
         self._refuse(self.fates[slot], error_code, message, [])
 
     def tell(self, slot: int, response: PartitionResponse) -> None:
-        """What a broker answered to the partition at `slot`, which was sent on untouched and had one part."""
+        """What a broker answered to the partition at `slot`, which was sent on untouched and had one run."""
         if self.done:
             return
         fate = self.fates[slot]
@@ -184,8 +187,13 @@ class ProduceCompletion:
         fate.base_offset = response.base_offset
         fate.log_append_time = response.log_append_time
         fate.log_start_offset = response.log_start_offset
-        fate.parts -= 1
+        fate.runs -= 1
         self._settle()
+
+    @property
+    def refused(self) -> bool:
+        """Whether any of its partitions is answered with an error, as far as is known."""
+        return any(fate.error_code for fate in self.fates)
 
     def throttle(self, throttle_time_ms: int) -> None:
         self.throttle_time_ms = max(self.throttle_time_ms, throttle_time_ms)
@@ -195,7 +203,7 @@ class ProduceCompletion:
         if self.done:
             return
         for fate in self.fates:
-            if fate.parts or not self._complete:
+            if fate.runs or not self._complete:
                 fate.perhaps_appended = True
                 self._refuse(fate, error_codes.REQUEST_TIMED_OUT, "not acknowledged in time", [])
         self._answer()
@@ -207,17 +215,16 @@ class ProduceCompletion:
             fate.record_errors = record_errors
 
     def _settle(self) -> None:
-        self.open_parts -= 1
-        if not self.open_parts:
+        self.open_runs -= 1
+        if not self.open_runs:
             self._answer()
 
     def _answer(self) -> None:
         self.done = True
-        refused = any(fate.error_code for fate in self.fates)
         frame = None
         if self.acks != 0:
             topics = [(name, [fate.response(self.version) for fate in fates]) for name, fates in self._topics]
             frame = produce_response.encode(self.version, self.client_correlation_id, topics, self.throttle_time_ms)
         on_done, self._on_done = self._on_done, None  # whoever is told mostly holds this: no cycle is left to collect
         assert on_done is not None
-        on_done(self, frame, refused)
+        on_done(self, frame)

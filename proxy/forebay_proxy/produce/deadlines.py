@@ -11,7 +11,7 @@ from time import monotonic
 
 from forebay_policies.accumulator import Accumulator
 from forebay_proxy.logs import get_logger
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.completion import ProduceCompletion
 
 log = get_logger()
@@ -22,7 +22,7 @@ INTERVAL = 0.25
 class Deadlines:
     """Guarantees that no request waits longer than its deadline. What the expired ones held is freed right away."""
 
-    def __init__(self, stats: Stats, accumulator: Accumulator) -> None:
+    def __init__(self, stats: MetricRegistry, accumulator: Accumulator) -> None:
         self._live: dict[ProduceCompletion, None] = {}
         self._loop = asyncio.get_running_loop()
         self._accumulator = accumulator
@@ -49,7 +49,7 @@ class Deadlines:
         if due:
             self._expired.value += len(due)
             log.warning("produce requests not acknowledged in time", requests=len(due))
-        self._accumulator.drop_abandoned(now)
+            self._accumulator.drop_done(now)
         if self._live and self._timer is None:  # a client that was just answered may have sent more
             self._timer = self._loop.call_later(INTERVAL, self._sweep)
 

@@ -1,7 +1,7 @@
 """What a broker's answer to a batch, or its silence, means for the records in it.
 
 In: a drained batch and its partition's answer, a lost connection, a broker that cannot be reached, a topic that is
-gone. Out: every part of the batch told to its owner exactly once, or the batch in a queue again. The rule for which is
+gone. Out: every run of the batch told to its owner exactly once, or the batch in a queue again. The rule for which is
 which stands in policies.retry.
 """
 
@@ -23,7 +23,7 @@ from forebay_policies.retry import Verdict
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.logs import RateLimited, get_logger
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 
 log = RateLimited(get_logger())
 
@@ -37,14 +37,16 @@ _FATES: Final[Mapping[Verdict, BatchFate]] = {
 
 
 class Delivery:
-    """See the module. `leader_changed` is told (topic, partition, and leader and epoch where the broker named them),
+    """Tells every owner exactly once, or puts its records in a queue again.
+
+    `leader_changed` is told (topic, partition, and leader and epoch where the broker named them),
     `acknowledged` how many seconds a batch of the partition took from its opening on."""
 
     def __init__(
         self,
         accumulator: Accumulator,
         settings: Settings,
-        stats: Stats,
+        stats: MetricRegistry,
         leader_changed: Callable[[str, int, tuple[int, int] | None], None],
         acknowledged: Callable[[PartitionQueue, float], None],
         rng: Random,
@@ -67,7 +69,7 @@ class Delivery:
         self._journal = journal
 
     def answered(self, queue: PartitionQueue, batch: ProducerBatch, response: PartitionResponse) -> None:
-        verdict = retry.judge(response.error_code, response.base_offset, len(batch.parts))
+        verdict = retry.judge(response.error_code, response.base_offset, len(batch.runs))
         now = monotonic()
         if self._journal is not None:
             self._journal.batch(queue, batch, now, _FATES[verdict], response.error_code, response.base_offset)
@@ -101,10 +103,10 @@ class Delivery:
         record_errors: list[tuple[int, str | None]] | None = None,
     ) -> None:
         """Tell every owner. Record numbers are passed on only where they are the client's own."""
-        told = record_errors if record_errors and len(batch.parts) == 1 and batch.parts[0].whole else []
-        for part in batch.parts:
+        told = record_errors if record_errors and len(batch.runs) == 1 and batch.runs[0].whole else []
+        for run in batch.runs:
             try:
-                part.owner.failed(part, error_code, message, told)
+                run.owner.failed(run, error_code, message, told)
             except Exception as error:
                 _not_told(error)
         self._finish(queue, batch, monotonic())
@@ -140,9 +142,9 @@ class Delivery:
 
     def _acknowledge(self, batch: ProducerBatch, response: PartitionResponse) -> None:
         offset, time, start = response.base_offset, response.log_append_time, response.log_start_offset
-        for part in batch.parts:
+        for run in batch.runs:
             try:
-                part.owner.acknowledged(part, offset, time, start)
+                run.owner.acknowledged(run, offset, time, start)
             except Exception as error:
                 _not_told(error)
 
@@ -163,8 +165,8 @@ class Delivery:
             self._retries["repartitioned"].value += 1
             return
         self._retries["backoff"].value += 1
-        self._accumulator.landed(queue, batch)
-        self._accumulator.send_back(queue, (batch,), True, now)
+        self._accumulator.clear_in_flight(queue, batch)
+        self._accumulator.send_back(queue, (batch,), now, paused=True)
         pause = retry.backoff(batch.tries - 1, self._backoff, self._backoff_max, self._rng)
         self._loop.call_later(pause, self._resume, queue)
 

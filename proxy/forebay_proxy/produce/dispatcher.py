@@ -21,7 +21,7 @@ from forebay_proxy.brokers.cluster import Cluster, Node
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.brokers.reachability import Reachability
 from forebay_proxy.config.settings import Settings
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.metrics.traffic import FlushMetrics
 from forebay_proxy.produce.delivery import Delivery
 from forebay_proxy.produce.sender import Sender
@@ -36,7 +36,7 @@ class Dispatcher:
     def __init__(
         self,
         settings: Settings,
-        stats: Stats,
+        stats: MetricRegistry,
         accumulator: Accumulator,
         cluster: Cluster,
         updater: MetadataUpdater,
@@ -93,7 +93,7 @@ class Dispatcher:
             self._accumulator.flush(queue, batch, number, now)
         if not self._linger.busy(now - opened[0][1].opened_at):
             for sender in self._senders.values():
-                sender.hurry()
+                sender.send_now()
 
     def _flush(self, queue: PartitionQueue, batch: ProducerBatch, number: int) -> None:
         self._accumulator.flush(queue, batch, number, monotonic())
@@ -117,9 +117,9 @@ class Dispatcher:
 
     # Brokers come, move and go
 
-    def _node_changed(self, node: Node, there: bool) -> None:
+    def _node_changed(self, node: Node) -> None:
         sender = self._senders.get(node.id)
-        if not there:
+        if node.gone:
             if sender is not None:
                 self._senders.pop(node.id).close()
         elif sender is not None:

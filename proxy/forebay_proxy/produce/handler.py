@@ -18,48 +18,56 @@ from time import monotonic
 
 from forebay_codecs import error_codes, produce_request, produce_response
 from forebay_codecs.errors import Malformed
+from forebay_codecs.primitives import Buffer
 from forebay_codecs.produce_request import ProduceRequest
 from forebay_policies.accumulator import Accumulator
 from forebay_policies.buffer_pool import Waiter
+from forebay_policies.hold_reason import HoldReason
 from forebay_policies.partitioner import Partitioner
-from forebay_policies.producer_batch import Lane, Part
+from forebay_policies.producer_batch import Lane, RecordRun
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.config.settings import Settings
-from forebay_proxy.metrics.registry import Stats
-from forebay_proxy.produce.client import Buffer, Client
+from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.produce.classifier import (
+    BatchClassifier,
+    ClassifiedRequest,
+    InspectedBatch,
+    PassthroughBatch,
+    RewritableBatch,
+)
+from forebay_proxy.produce.client import Client
 from forebay_proxy.produce.completion import ProduceCompletion
 from forebay_proxy.produce.deadlines import Deadlines
 from forebay_proxy.produce.ledger import Ledger
-from forebay_proxy.produce.sorting import Seen, Sorted, Sorter, Touched, Untouched
 
 SHORTEST_WAIT = 1.0
 """Seconds. Some clients send timeouts of a few ms with acks=1, where brokers do not look at them: they must live."""
 
 ACKS = (-1, 0, 1)
 
-WAITS = "produce"
-"""Why a client is held while its request waits for metadata or memory."""
-
 
 class ProduceHandler:
-    """See the module. `partitioner_of` gives each topic its partitioner."""
+    """Sees to it that a request that it takes is answered exactly once, whatever becomes of its records.
+
+    `partitioner_of` gives each topic its partitioner; `ledger` is None where it is not kept.
+    """
 
     def __init__(
         self,
         accumulator: Accumulator,
-        sorter: Sorter,
+        classifier: BatchClassifier,
         partitioner_of: Callable[[str], Partitioner],
         cluster: Cluster,
         updater: MetadataUpdater,
         deadlines: Deadlines,
         settings: Settings,
-        stats: Stats,
+        stats: MetricRegistry,
         ledger: Ledger | None = None,
     ) -> None:
         self.accumulator = accumulator
         self.ledger = ledger
-        self.sorter = sorter
+        self.classifier = classifier
         self.cluster = cluster
         self.updater = updater
         self.deadlines = deadlines
@@ -74,21 +82,21 @@ class ProduceHandler:
 
     def handle(self, client: Client, frame: bytes, request: ProduceRequest) -> bool:
         self._requests.value += 1
-        seen = self.sorter.look(frame, request)
+        inspected = self.classifier.inspect(frame, request)
         old = request.version < produce_request.RECORD_BATCHES_FROM
-        if not old and all(entry.reason is not None for entry in seen):
-            client.produced(self.sorter.count_untouched(seen))
+        if not old and all(entry.reason is not None for entry in inspected):
+            client.produced(self.classifier.count_untouched(inspected))
             if self.ledger is not None:
-                self.ledger.passed_on(client, request, seen)
+                self.ledger.passed_on(client, request, inspected)
             return False
-        arrival = Arrival(self, client, frame, request, seen)
+        pending = PendingProduce(self, client, frame, request, inspected)
         if request.acks in ACKS:
-            arrival.proceed()
+            pending.proceed()
         else:
-            arrival.refuse(error_codes.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}")
+            pending.refuse(error_codes.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}")
         return True
 
-    def hurry(self) -> None:
+    def send_now(self) -> None:
         """A client may send no more until it is answered: to linger for what it would send is to wait for nothing."""
         if self._lingers:
             self.accumulator.flush_all(monotonic())
@@ -107,7 +115,7 @@ class ProduceHandler:
         code = state.error_code if state is not None else error_codes.NONE
         return code or error_codes.UNKNOWN_TOPIC_OR_PARTITION, "the brokers do not know it, or do not tell of it"
 
-    def append(self, completion: ProduceCompletion, touched: Touched) -> Part:
+    def append(self, completion: ProduceCompletion, touched: RewritableBatch) -> RecordRun:
         """Put checked records where they belong. The topic is known and memory suffices."""
         now = monotonic()
         state = self.cluster.topics[touched.topic]
@@ -128,14 +136,14 @@ class ProduceHandler:
             partitioner.on_new_batch(topic, partition)
         queue = topic.queue(partition)
         moved = partition != touched.partition
-        part = completion.add_part(touched.slot, batch.record_count, moved, touched.whole)
-        part.partition = partition
+        run = completion.add_run(touched.slot, batch.record_count, moved=moved, whole=touched.whole)
+        run.partition = partition
         (self._moved if moved else self._kept).value += batch.record_count
-        self.accumulator.append(queue, lane, part, batch, now)
-        return part
+        self.accumulator.append(queue, lane, run, batch, now)
+        return run
 
 
-class Arrival:
+class PendingProduce:
     """One request between its arrival and its records' being in the accumulator."""
 
     __slots__ = (
@@ -145,29 +153,34 @@ class Arrival:
         "_frame",
         "_handler",
         "_held",
+        "_inspected",
         "_missing",
         "_on_done",
         "_overtakes",
         "_request",
-        "_seen",
         "_unknown",
         "_waiter",
     )
 
     def __init__(
-        self, handler: ProduceHandler, client: Client, frame: bytes, request: ProduceRequest, seen: list[Seen]
+        self,
+        handler: ProduceHandler,
+        client: Client,
+        frame: bytes,
+        request: ProduceRequest,
+        inspected: list[InspectedBatch],
     ) -> None:
         self._handler = handler
         self._client = client
         self._frame = frame
         self._request = request
-        self._seen = seen
+        self._inspected = inspected
         self._held = False
         self._overtakes = False
         self._missing: set[str] = set()
         self._unknown = 0
         self._waiter: Waiter | None = None
-        self._entry = handler.ledger.arrived(client, request, seen) if handler.ledger is not None else None
+        self._entry = handler.ledger.arrived(client, request, inspected) if handler.ledger is not None else None
         self._on_done = client.reserve(request.acks)
         self._completion = ProduceCompletion(
             request.version,
@@ -186,11 +199,11 @@ class Arrival:
 
     def proceed(self) -> None:
         handler = self._handler
-        for entry in self._seen:
+        for entry in self._inspected:
             if entry.reason is None and handler.unknown(entry.topic, entry.partition):
                 self._missing.add(entry.topic)
         if not self._missing:
-            self._sort()
+            self._classify()
             return
         self._hold()
         self._unknown = len(self._missing)
@@ -199,7 +212,7 @@ class Arrival:
 
     def refuse(self, error_code: int, message: str) -> None:
         """All of it, before anything else."""
-        for slot in range(len(self._seen)):
+        for slot in range(len(self._inspected)):
             self._completion.refuse(slot, error_code, message)
         self._completion.all_added()
 
@@ -207,11 +220,11 @@ class Arrival:
         self._unknown -= 1
         if not self._unknown and not self._completion.done:
             # Looked at anew: only now is it known which topics are internal.
-            self._seen = self._handler.sorter.look(self._frame, self._request)
-            self._sort()
+            self._inspected = self._handler.classifier.inspect(self._frame, self._request)
+            self._classify()
 
-    def _sort(self) -> None:
-        found = self._sorted(count=True)
+    def _classify(self) -> None:
+        found = self._classified(count=True)
         self._client.produced(found.records)
         if found.unread:
             self._overtakes = True
@@ -223,9 +236,9 @@ class Arrival:
 
     def _alone(self) -> None:
         if not self._completion.done:
-            self._take_memory(self._sorted(count=False))
+            self._take_memory(self._classified(count=False))
 
-    def _take_memory(self, found: Sorted) -> None:
+    def _take_memory(self, found: ClassifiedRequest) -> None:
         pool = self._handler.accumulator.pool
         if pool.fits(found.size):
             self._append(found)
@@ -233,26 +246,26 @@ class Arrival:
         self._hold()
         # What lingers has the memory: it need not be full to leave, as in Kafka's producer.
         self._handler.accumulator.flush_all(monotonic())
-        # Sorted again then: what was opened now may be many times what the client sent, and counts in no pool.
-        self._waiter = pool.wait(found.size, lambda: self._append(self._sorted(count=False)))
+        # Classified again then: what was opened now may be many times what the client sent, and counts in no pool.
+        self._waiter = pool.wait(found.size, lambda: self._append(self._classified(count=False)))
 
-    def _sorted(self, count: bool) -> Sorted:
-        return self._handler.sorter.sort(self._frame, self._seen, count)
+    def _classified(self, *, count: bool) -> ClassifiedRequest:
+        return self._handler.classifier.classify(self._frame, self._inspected, count=count)
 
-    def _append(self, found: Sorted) -> None:
+    def _append(self, found: ClassifiedRequest) -> None:
         self._waiter = None
         handler, completion, entry = self._handler, self._completion, self._entry
         if entry is not None:
-            entry.sorted(found)
+            entry.classified(found)
         for refused in found.refused:
             completion.refuse(refused.slot, refused.error_code, refused.message)
         for touched in found.touched:
             if handler.unknown(touched.topic, touched.partition):
                 completion.refuse(touched.slot, *handler.refusal(touched.topic))
             else:
-                part = handler.append(completion, touched)
+                run = handler.append(completion, touched)
                 if entry is not None:
-                    entry.appended(part, touched)
+                    entry.appended(run, touched)
         if found.untouched:
             self._forward(found.untouched)
         self._frame = b""  # the pool holds its records: until they are answered the frame would take as much again
@@ -260,7 +273,7 @@ class Arrival:
         if not self._overtakes:
             self._release()
 
-    def _forward(self, untouched: list[Untouched]) -> None:
+    def _forward(self, untouched: list[PassthroughBatch]) -> None:
         """A request of the untouched batches alone, in the client's order and, if it may be, the client's version."""
         request, completion = self._request, self._completion
         # Whether a broker takes what could not be opened must be known before anything behind it is carried out.
@@ -280,10 +293,10 @@ class Arrival:
         if acks == 0:
             self._client.send_own(frame, version, request.correlation_id, 0, lambda answer: None)
             return
-        parts: dict[tuple[str, int], list[Part]] = {}
+        runs: dict[tuple[str, int], list[RecordRun]] = {}
         for entry in untouched:
-            part = completion.add_part(entry.slot, 0, False, True)
-            parts.setdefault((entry.topic, entry.partition), []).append(part)
+            run = completion.add_run(entry.slot, 0, moved=False, whole=True)
+            runs.setdefault((entry.topic, entry.partition), []).append(run)
 
         def answered(answer: bytes | None) -> None:
             try:
@@ -294,14 +307,14 @@ class Arrival:
                 completion.throttle(response.throttle_time_ms)
                 for topic, partitions in response.topics:
                     for partition in partitions:
-                        for part in parts.pop((topic, partition.partition), ()):
-                            completion.tell(part.slot, partition)
-            for part in (part for unanswered in parts.values() for part in unanswered):
-                completion.failed(part, error_codes.REQUEST_TIMED_OUT, "the broker did not answer", [])
+                        for run in runs.pop((topic, partition.partition), ()):
+                            completion.tell(run.slot, partition)
+            for run in (run for unanswered in runs.values() for run in unanswered):
+                completion.failed(run, error_codes.REQUEST_TIMED_OUT, "the broker did not answer", [])
 
         self._client.send_own(frame, version, request.correlation_id, acks, answered)
 
-    def _done(self, completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
+    def _done(self, completion: ProduceCompletion, frame: bytes | None) -> None:
         """Answered, perhaps because the time was up while the request still waited."""
         self._handler.deadlines.remove(completion)
         if self._entry is not None:
@@ -311,15 +324,15 @@ class Arrival:
                 self._handler.updater.forget(name, self._topic_settled)
         if self._waiter is not None:
             self._handler.accumulator.pool.cancel(self._waiter)
-        self._on_done(completion, frame, refused)
+        self._on_done(completion, frame)
         self._release()
 
     def _hold(self) -> None:
         if not self._held:
             self._held = True
-            self._client.hold(WAITS)
+            self._client.hold(HoldReason.PENDING_REQUEST)
 
     def _release(self) -> None:
         if self._held:
             self._held = False
-            self._client.release(WAITS)
+            self._client.release(HoldReason.PENDING_REQUEST)

@@ -30,7 +30,7 @@ TIMEOUT_S: Final = 30.0
 CLOSE_S: Final = 10.0
 AT_ONCE: Final = 65_536
 """Bytes: a batch's."""
-_LANE: Final = Lane(-1, compression.LZ4, True)
+_LANE: Final = Lane(-1, compression.LZ4, movable=True)
 _CLIENT: Final = ("", "forebay-journal")
 
 
@@ -108,18 +108,18 @@ class JournalTopic:
         topic = state.queues
         partition = self._partitioner.partition(topic, len(batch.section), now)
 
-        def done(completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
+        def done(completion: ProduceCompletion, frame: bytes | None) -> None:
             self._deadlines.remove(completion)
             self._bytes -= len(lines)
-            if refused:
+            if completion.refused:
                 self._drop(rows, "the brokers did not take them")
 
         completion = ProduceCompletion(9, 0, -1, int(TIMEOUT_S * 1000), now + TIMEOUT_S, done, _CLIENT)
         self._deadlines.add(completion)
         completion.add_topic(self._topic)
-        part = completion.add_part(completion.add_partition(partition), rows, False, True)
-        part.partition = partition
-        self._accumulator.append(topic.queue(partition), _LANE, part, batch, now)
+        run = completion.add_run(completion.add_partition(partition), rows, moved=False, whole=True)
+        run.partition = partition
+        self._accumulator.append(topic.queue(partition), _LANE, run, batch, now)
         completion.all_added()
 
     def _drop(self, rows: int, why: str) -> None:

@@ -1,6 +1,6 @@
 """The journal's ledger: what each client sent, where it went and what the client was told (`journal.ledger`).
 
-In: a Produce request when it is sorted, its parts when they are appended, its completion when it is answered. Out: a
+In: a Produce request when it is classified, its runs when they are appended, its completion when it is answered. Out: a
 LedgerRow for each partition that the request names. Requests that go on as they came are noted when they come: what
 they hold and what becomes of them is not looked at here.
 """
@@ -14,27 +14,27 @@ from forebay_codecs.content_crc import ContentCrc, content_crc
 from forebay_codecs.header import printable
 from forebay_codecs.produce_request import ProduceRequest
 from forebay_policies.journal_rows import LedgerPart, LedgerRow
-from forebay_policies.producer_batch import Part
+from forebay_policies.producer_batch import RecordRun
 from forebay_proxy.journal.recorder import Journal
+from forebay_proxy.produce.classifier import ClassifiedRequest, InspectedBatch, RewritableBatch
 from forebay_proxy.produce.client import Client
 from forebay_proxy.produce.completion import ProduceCompletion
-from forebay_proxy.produce.sorting import Seen, Sorted, Touched
 
 
 class _Placed(NamedTuple):
-    """A part and what its records are, which themselves are not kept."""
+    """A run and what its records are, which themselves are not kept."""
 
-    part: Part
+    run: RecordRun
     size: int
     movable: bool
     content: ContentCrc
 
     def row(self) -> LedgerPart:
-        part = self.part
+        run = self.run
         return LedgerPart(
-            part.partition,
-            part.base_offset,
-            part.record_count,
+            run.partition,
+            run.base_offset,
+            run.record_count,
             self.size,
             self.movable,
             self.content.crc,
@@ -45,15 +45,15 @@ class _Placed(NamedTuple):
 class _Slot:
     """One partition of a request."""
 
-    __slots__ = ("partition", "parts", "reason", "records", "stamped", "topic")
+    __slots__ = ("partition", "reason", "records", "runs", "stamped", "topic")
 
-    def __init__(self, seen: Seen) -> None:
-        self.topic = seen.topic
-        self.partition = seen.partition
-        self.reason = seen.reason.value if seen.reason is not None else ""
-        self.records = max(0, seen.header.record_count) if seen.header is not None else 0
+    def __init__(self, inspected: InspectedBatch) -> None:
+        self.topic = inspected.topic
+        self.partition = inspected.partition
+        self.reason = inspected.reason.value if inspected.reason is not None else ""
+        self.records = max(0, inspected.header.record_count) if inspected.header is not None else 0
         self.stamped = 0
-        self.parts: list[_Placed] = []
+        self.runs: list[_Placed] = []
 
 
 class Entry:
@@ -61,31 +61,33 @@ class Entry:
 
     __slots__ = ("_ledger", "client", "number", "received_us", "request", "slots")
 
-    def __init__(self, ledger: Ledger, client: Client, request: ProduceRequest, seen: list[Seen]) -> None:
+    def __init__(
+        self, ledger: Ledger, client: Client, request: ProduceRequest, inspected: list[InspectedBatch]
+    ) -> None:
         self._ledger = ledger
         self.client = client
         self.request = request
         self.number = ledger.next_number()
         self.received_us = ledger.now_us()
-        self.slots = [_Slot(entry) for entry in seen]
+        self.slots = [_Slot(entry) for entry in inspected]
 
-    def sorted(self, found: Sorted) -> None:
+    def classified(self, found: ClassifiedRequest) -> None:
         """What was found in its batches."""
         for slot, reason in zip(self.slots, found.reasons, strict=True):
             slot.reason = reason.value
         for number, stamped in found.stamped.items():
             self.slots[number].stamped = stamped
 
-    def appended(self, part: Part, touched: Touched) -> None:
+    def appended(self, run: RecordRun, touched: RewritableBatch) -> None:
         section = touched.batch.section
-        self.slots[touched.slot].parts.append(_Placed(part, len(section), touched.movable, content_crc(section)))
+        self.slots[touched.slot].runs.append(_Placed(run, len(section), touched.movable, content_crc(section)))
 
     def answered(self, completion: ProduceCompletion) -> None:
         self._ledger.answered(self, completion)
 
 
 class Ledger:
-    """See the module."""
+    """Writes one row for each partition of each request, once it is answered."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -98,12 +100,12 @@ class Ledger:
     def now_us(self) -> int:
         return self._journal.time_us(monotonic())
 
-    def arrived(self, client: Client, request: ProduceRequest, seen: list[Seen]) -> Entry:
-        return Entry(self, client, request, seen)
+    def arrived(self, client: Client, request: ProduceRequest, inspected: list[InspectedBatch]) -> Entry:
+        return Entry(self, client, request, inspected)
 
-    def passed_on(self, client: Client, request: ProduceRequest, seen: list[Seen]) -> None:
+    def passed_on(self, client: Client, request: ProduceRequest, inspected: list[InspectedBatch]) -> None:
         """No batch of it is touched: its answer is the broker's, and is not read."""
-        entry = Entry(self, client, request, seen)
+        entry = Entry(self, client, request, inspected)
         for slot in entry.slots:
             self._write(entry, slot, entry.received_us, -1, None)
 
@@ -115,7 +117,7 @@ class Ledger:
 
     def _write(self, entry: Entry, slot: _Slot, now_us: int, base_offset: int, error_code: int | None) -> None:
         request = entry.request
-        parts = [placed.row() for placed in slot.parts]
+        parts = [placed.row() for placed in slot.runs]
         self._journal.write(
             LedgerRow(
                 now_us,

@@ -21,7 +21,7 @@ from forebay_proxy.brokers.cluster import Cluster, Node
 from forebay_proxy.brokers.upstream_connection import CLIENT_ID, UpstreamConnection, open_connection
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.logs import get_logger
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.delivery import Delivery
 
 log = get_logger()
@@ -30,7 +30,10 @@ Drained = list[tuple[PartitionQueue, ProducerBatch]]
 
 
 class Sender:
-    """See the module. `on_unreachable` is told when the broker's state changes for the worse."""
+    """Takes no batch that it does not either send or hand to Delivery.
+
+    `flushed` is told of each batch as it leaves, `on_unreachable` when the broker cannot be connected to.
+    """
 
     def __init__(
         self,
@@ -39,7 +42,7 @@ class Sender:
         accumulator: Accumulator,
         delivery: Delivery,
         settings: Settings,
-        stats: Stats,
+        stats: MetricRegistry,
         flushed: Callable[[ProducerBatch, float], None],
         on_unreachable: Callable[[Node], None],
         rng: Random,
@@ -78,7 +81,7 @@ class Sender:
             self._scheduled = True
             self._loop.call_soon(self._run)
 
-    def hurry(self) -> None:
+    def send_now(self) -> None:
         """Do at once what it was woken for."""
         if self._scheduled:
             self._run()
@@ -127,7 +130,7 @@ class Sender:
                 continue
             sent.append((queue, batch))
             topics.setdefault(queue.topic.name, []).append((queue.index, size, buffers))
-            timeout_ms = max(timeout_ms, max(part.owner.timeout_ms for part in batch.parts))
+            timeout_ms = max(timeout_ms, max(run.owner.timeout_ms for run in batch.runs))
         if not sent:
             return
         version = min(produce_request.MAX_VERSION, connection.versions[produce_request.API_KEY][1])
@@ -162,8 +165,8 @@ class Sender:
             if queue.in_flight is not batch:
                 continue  # it was told that the request could not be written
             if throttle_time_ms:
-                for part in batch.parts:
-                    part.owner.throttle(throttle_time_ms)
+                for run in batch.runs:
+                    run.owner.throttle(throttle_time_ms)
             answer = answers.get((queue.topic.name, queue.index))
             try:
                 if answer is None:
@@ -206,7 +209,7 @@ class Sender:
 
     def _failed(self, node: Node, tries: int, error: str) -> None:
         self._stats.counter("forebay_errors_total", side="upstream", kind="connect").value += 1
-        if self._cluster.set_down(node, True) or tries == 0:
+        if self._cluster.set_down(node, down=True) or tries == 0:
             log.warning("broker unreachable", node=node.id, host=node.host, port=node.port, error=error)
         self._delivery.unreachable(node.id)
         self._on_unreachable(node)
@@ -218,7 +221,7 @@ class Sender:
         self._connection = connection
         self._used_at = monotonic()
         connection.on_closed = lambda: self._connection_closed(connection)
-        if self._cluster.set_down(node, False) or tries:
+        if self._cluster.set_down(node, down=False) or tries:
             log.info("broker reached again", node=node.id, host=node.host, port=node.port, tries=tries)
         self.wake()
 

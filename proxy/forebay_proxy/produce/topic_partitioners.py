@@ -16,17 +16,22 @@ from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.logs import get_logger
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.partitioner_plugins import load_partitioner
 
 log = get_logger()
 
 
 class TopicPartitioners:
-    """See the module. Raises StartError where the partitioner cannot be loaded."""
+    """Gives each topic one partitioner for as long as it is produced to. Raises StartError if it cannot be loaded."""
 
     def __init__(
-        self, settings: Settings, stats: Stats, rng: Random, cluster: Cluster, on_switch: OnSwitch | None = None
+        self,
+        settings: Settings,
+        stats: MetricRegistry,
+        rng: Random,
+        cluster: Cluster,
+        on_switch: OnSwitch | None = None,
     ) -> None:
         try:
             self._factory = load_partitioner(settings.partitioner, self._report)

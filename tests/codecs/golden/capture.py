@@ -118,7 +118,9 @@ def capture_coordinators(broker: socket.socket) -> None:
 
 
 def capture_produce(broker: socket.socket) -> None:
-    builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 16384)
+    builder = DefaultRecordBatchBuilder(
+        2, 0, is_transactional=False, producer_id=-1, producer_epoch=-1, base_sequence=-1, batch_size=16384
+    )
     builder.append(0, 1_700_000_000_000, None, b"value", [])
     records = bytes(builder.build())
     for version in (10, 11, 12):

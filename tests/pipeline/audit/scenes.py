@@ -278,16 +278,14 @@ NEARLY = {
 def before_the_first_claim(world: World) -> None:
     """It is not looked at: nothing says that it is of this time."""
     records = world.made(5)
-    world.append(records)
-    world.refuse(records)
+    world.time_out(records)
     world.send(records)
 
 
 def sent_again(world: World) -> None:
     world.send(world.made(1))
     records = world.made(5)
-    world.append(records)
-    world.refuse(records)
+    world.time_out(records)
     world.send(records)
 
 
@@ -302,8 +300,7 @@ def there_after_all(world: World) -> None:
     """The client was told that it may not be there, and it is, once."""
     world.send(world.made(1))
     records = world.made(5)
-    world.append(records)
-    world.refuse(records)
+    world.time_out(records)
     world.send(world.made(1))
 
 
@@ -311,8 +308,7 @@ def in_other_batches(world: World) -> None:
     """As librdkafka does: what is tried again is batched with what has come meanwhile."""
     world.send(world.made(1))
     records = world.made(5)
-    world.append(records)
-    world.refuse(records)
+    world.time_out(records)
     world.send(records[:2])
     world.send([*records[2:], *world.made(3)])
 

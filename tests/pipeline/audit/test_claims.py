@@ -42,7 +42,19 @@ def test_a_parts_crc_is_in_the_order_of_offsets(spark: SparkSession) -> None:
 
 def test_every_offset_that_is_claimed_or_there(spark: SparkSession) -> None:
     """2 … 7 is read; 3 … 5 is claimed, of which 4 is not there; 5 is claimed twice, one of these is not checked."""
-    ranges = spark.createDataFrame([Range(9, "t", 1, 0, 10, 2, 8, 0, False, False)], RANGE_COLUMNS)
+    read = Range(
+        place=9,
+        topic="t",
+        partition=1,
+        earliest=0,
+        latest=10,
+        first=2,
+        end=8,
+        settled=0,
+        compacted=False,
+        gone=False,
+    )
+    ranges = spark.createDataFrame([read], RANGE_COLUMNS)
     records = spark.createDataFrame(
         [("t", 1, offset, None, b"") for offset in range(10) if offset != 4] + [("t", 0, 3, None, b"")], RECORD_COLUMNS
     )

@@ -54,7 +54,7 @@ def test_it_explains_what_trying_everything_explains(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(50))
 def test_where_too_many_overlap_a_record_still_belongs_to_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_copies, "MOST_OVERLAPPING", 3)
+    monkeypatch.setattr(audit_copies, "MAX_OVERLAPPING", 3)
     rng = random.Random(seed)
     parts = [[1] * rng.randint(1, 5) for _ in range(3)]
     records = [1] * 30
@@ -94,4 +94,4 @@ def test_refused_parts_are_the_likelier_ones() -> None:
     whole, one, two = crc_of([1, 2]), crc_of([1]), crc_of([2])
     run = Run(0, 0)
     told = run.add(1, [(2, whole, False), (1, one, True)]) + run.add(2, [(1, two, True)])
-    assert told + run.close() == [Copy(0, 1, one, True), Copy(1, 1, two, True)]
+    assert told + run.close() == [Copy(0, 1, one, refused=True), Copy(1, 1, two, refused=True)]

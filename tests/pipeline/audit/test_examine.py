@@ -57,8 +57,8 @@ def test_causes(result: AuditResult) -> None:
     assert notes["sent-again"] == "also at offset 6 of partition 0, retried by the client"
     assert notes["in-other-batches"] == "also in other batches, retried by the client"
     assert notes["copied-by-nobody"] == "also at offset 0 of partition 0, unexplained"
-    assert notes["turned-round"] == "sent after what stands at 12"
-    assert notes["lost"] == "the log goes on after it"
+    assert notes["turned-round"] == "sent after the records at 12"
+    assert notes["lost"] == "later offsets exist"
     assert notes["cut-off"] == "the log ends at 16"
 
 
@@ -71,7 +71,7 @@ def test_a_finding_says_whose_it_is(result: AuditResult) -> None:
 
 def test_what_is_no_finding_is_told_in_sentences(result: AuditResult) -> None:
     assert [note.partition(" ")[0] for note in result.notes] == ["46", "13", "5"]
-    assert "topics that do not exist any more" in result.notes[0]
+    assert "topics that no longer exist" in result.notes[0]
     assert "have expired" in result.notes[1]
     assert "answered with an error" in result.notes[2]
 

@@ -46,7 +46,8 @@ def test_what_is_read(
 
 def test_places_tell_partitions_apart() -> None:
     claimed = [Claimed("b", 0, 0, 1), Claimed("a", 1, 0, 1), Claimed("a", 0, 0, 1)]
-    found = ranges(claimed, {"a": TopicNow({0: Ends(0, 5), 1: Ends(0, 7)}, True), "b": TopicNow({})}, {})
+    topics = {"a": TopicNow({0: Ends(0, 5), 1: Ends(0, 7)}, compacted=True), "b": TopicNow({})}
+    found = ranges(claimed, topics, {})
     assert [(each.place, each.topic, each.partition, each.latest, each.compacted) for each in found] == [
         (0, "a", 0, 5, True),
         (1, "a", 1, 7, True),

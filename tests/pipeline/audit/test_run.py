@@ -42,7 +42,7 @@ def test_a_span_and_what_its_neighbours_claim(world: World) -> None:
 
 def test_a_span_without_rows(world: World) -> None:
     world.send(world.made(5))
-    with pytest.raises(CannotRun, match=r"no ledger rows of that span: was journal\.ledger on\?"):
+    with pytest.raises(CannotRun, match=r"no ledger rows in that span: was journal\.ledger on\?"):
         world.audit(Wanted(Span(START_US + 3600 * STEP_US)))
 
 
@@ -73,8 +73,8 @@ def test_what_the_journal_lost_makes_the_audit_incomplete(world: World, tmp_path
     write_lines(tmp_path, b'{"kind":"ledger","time', name="torn")
     result = world.audit(Wanted(Span(row.time_us)))
     assert (result.rows_dropped, result.lines_torn, result.exit_code) == (8, 1, CLEAN)
-    assert "incomplete: the proxy dropped 8 rows" in result.notes[0]
-    assert "incomplete: 1 lines or files" in result.notes[1]
+    assert "incomplete: the proxy dropped 8 journal rows" in result.notes[0]
+    assert "incomplete: unreadable lines or files in the journal: 1." in result.notes[1]
 
 
 # --- one after the other ------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_each_audit_carries_on_where_the_last_one_ended(world: World) -> None:
 
     result, same = world.audit_on(Wanted(state=state))
     assert (result.rows, result.exit_code, same) == (0, CLEAN, state)
-    assert "Nothing was added" in result.notes[0]
+    assert "no new rows" in result.notes[0]
 
     del world.logs["t"]
     world.send(world.made(4))

@@ -36,8 +36,8 @@ def test_where_there_is_none_nothing_is_known(tmp_path: Path) -> None:
     [
         (b"{", "is not the state of an audit"),
         (b'{"processes": 3}', "is not the state of an audit"),
-        (b'{"v": 2}', "is of version 2, not 1"),
-        (b'{"only": ["a"]}', "is that of auditing a, not all topics"),
+        (b'{"v": 2}', "has version 2, not 1"),
+        (b'{"only": ["a"]}', "is for a, not for all topics"),
     ],
 )
 def test_what_is_no_state_of_this_audit(tmp_path: Path, content: bytes, why: str) -> None:
@@ -48,9 +48,9 @@ def test_what_is_no_state_of_this_audit(tmp_path: Path, content: bytes, why: str
 
 
 def test_where_it_cannot_be_read_or_written(tmp_path: Path) -> None:
-    with pytest.raises(CannotRun, match="cannot be read"):
+    with pytest.raises(CannotRun, match="Cannot read the state"):
         read_state(tmp_path, [])
-    with pytest.raises(CannotRun, match="cannot be written"):
+    with pytest.raises(CannotRun, match="Cannot write the state"):
         write_state(tmp_path / "nowhere" / "state.json", STATE)
 
 

@@ -87,6 +87,11 @@ class World:
         """The client is told that nobody knows (REQUEST_TIMED_OUT)."""
         return self.answer([ledger_part(records, base_offset=-1)], error_code=7, **given)
 
+    def time_out(self, records: Sequence[Record], **given: object) -> None:
+        """Appended, but the client is told that nobody knows."""
+        self.append(records)
+        self.refuse(records, **given)
+
     def expire(self, before: int, partition: int = 0) -> None:
         log = self.log(partition)
         log.earliest = before

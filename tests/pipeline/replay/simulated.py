@@ -13,7 +13,7 @@ from forebay_pipeline.replay.simulation import Outcome, Request, Run, Simulation
 from forebay_policies.accumulator import PartitionQueue
 from forebay_policies.journal_rows import BatchRow, LedgerPart, LedgerRow, Row
 from forebay_policies.producer_batch import ProducerBatch
-from tests.pipeline.rows import START_US, batch_row, ledger_row
+from tests.pipeline.rows import START_US, batch_row, ledger_row, sized_part
 
 TOPIC = "t"
 MS = 0.001
@@ -34,8 +34,8 @@ def world(leaders: Sequence[int], *service_ms: float | BrokerTimes, turn_ms: flo
     return World({topic: list(leaders)}, brokers, Constant(turn_ms * MS), Constant(0.0))
 
 
-def run(records: int = 1, size: int = 512, partition: int = 0, movable: bool = True, topic: str = TOPIC) -> Run:
-    return Run(topic, partition, lane_of(1, movable), records, size)
+def run(records: int = 1, size: int = 512, partition: int = 0, *, movable: bool = True, topic: str = TOPIC) -> Run:
+    return Run(topic, partition, lane_of(1, movable=movable), records, size)
 
 
 def sent_at(*times_ms: float, **of_run: object) -> list[Request]:
@@ -94,7 +94,7 @@ class Journaled(Simulation):
             leader=queue.leader,
             records=batch.record_count,
             bytes=batch.size,
-            runs=len(batch.parts),
+            runs=len(batch.runs),
             movable=batch.lane.movable,
             linger_us=round((left - batch.opened_at) * 1e6),
             upstream_us=round((self.now - left) * 1e6),
@@ -106,7 +106,7 @@ class Journaled(Simulation):
         super().answered(request)
         self._answered += 1
         for each in request.runs:
-            part = LedgerPart(each.partition, -1, each.records, each.size, each.lane.movable, 0, 0)
+            part = sized_part(each.records, each.size, partition=each.partition, movable=each.lane.movable)
             self.rows.append(self._ledger(request, each, part))
 
     def _ledger(self, request: Request, each: Run, part: LedgerPart) -> LedgerRow:

@@ -1,4 +1,4 @@
-"""Arrivals: exact ones of a ledger, approximate ones of batches, made-up ones; leaders and groups of topics."""
+"""Arrivals: exact ones of a ledger, approximate ones of batches, made-up ones."""
 
 from __future__ import annotations
 
@@ -8,20 +8,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from forebay_pipeline.journal.source import JournalPlace, of_kind, read_rows
+from forebay_pipeline.journal.source import of_kind
 from forebay_pipeline.replay.arrivals import SCHEMA, Load, of_batches, of_ledger, of_load
-from forebay_pipeline.replay.topics import groups_of, leaders_of
-from forebay_policies.journal_rows import BatchRow, ChoiceRow, LedgerPart, LedgerRow, Row
-from tests.pipeline.rows import START_US, batch_row, choice_row, ledger_row, write_journal
-
-
-def part(records: int, size: int, movable: bool, partition: int = 0) -> LedgerPart:
-    return LedgerPart(partition, 7, records, size, movable, 0, 0)
-
-
-def journal(spark: SparkSession, folder: Path, rows: list[Row]) -> DataFrame:
-    write_journal(folder, rows)
-    return read_rows(spark, JournalPlace(folder=str(folder)))
+from forebay_policies.journal_rows import BatchRow, LedgerRow
+from tests.pipeline.journals import journal_of
+from tests.pipeline.rows import START_US, batch_row, ledger_row, sized_part
 
 
 def in_order(arrivals: DataFrame) -> list[tuple[object, ...]]:
@@ -32,10 +23,11 @@ def in_order(arrivals: DataFrame) -> list[tuple[object, ...]]:
 
 
 def test_a_ledger_s_arrivals_are_its_parts(spark: SparkSession, tmp_path: Path) -> None:
-    mixed = ledger_row([part(2, 200, False), part(3, 300, True, 4)], number=5, connection=9, partition=1, acks=-1)
-    later = ledger_row([part(1, 100, True)], number=6, connection=9, received_us=START_US + 50)
+    parts = [sized_part(2, 200, movable=False), sized_part(3, 300, partition=4)]
+    mixed = ledger_row(parts, number=5, connection=9, partition=1, acks=-1)
+    later = ledger_row([sized_part(1, 100)], number=6, connection=9, received_us=START_US + 50)
     untouched = ledger_row([], number=7, reason="idempotent")
-    rows = journal(spark, tmp_path, [mixed, later, untouched, batch_row()])
+    rows = journal_of(spark, tmp_path, [mixed, later, untouched, batch_row()])
 
     assert in_order(of_ledger(of_kind(rows, LedgerRow))) == [
         (0, "here-1", 9, 5, "t", 1, 0, False, 2, 200, -1),
@@ -50,7 +42,7 @@ def test_a_batch_s_arrivals_are_spread_over_its_linger(spark: SparkSession, tmp_
         time_us=START_US + 1140, upstream_us=1000, linger_us=40, runs=4, records=10, bytes=1003, partition=2
     )
     again = batch_row(time_us=START_US + 9000, tries=1)
-    arrivals = of_batches(of_kind(journal(spark, tmp_path, [batch, again]), BatchRow))
+    arrivals = of_batches(of_kind(journal_of(spark, tmp_path, [batch, again]), BatchRow))
 
     found = in_order(arrivals)
     assert [(row[0], *row[4:]) for row in found] == [
@@ -76,30 +68,3 @@ def test_made_up_arrivals_are_those_of_their_seed(spark: SparkSession) -> None:
     times = [row[0] + START_US for row in found]  # type: ignore[operator]
     assert 0 < times[0] < times[-1] < 25_000_000
     assert len({row[3] for row in found}) == len(found)
-
-
-def test_leaders_are_the_last_ones_and_the_unknown_are_dealt_out(spark: SparkSession, tmp_path: Path) -> None:
-    rows = journal(
-        spark,
-        tmp_path,
-        [
-            batch_row(partition=0, leader=1),
-            batch_row(partition=0, leader=5, time_us=START_US + 10),
-            batch_row(partition=2, leader=7),
-            choice_row(partitions=5),
-            ledger_row([part(1, 100, False)], partition=1),
-            ledger_row([part(1, 100, False)], topic="quiet", partition=3),
-        ],
-    )
-    arrivals = of_ledger(of_kind(rows, LedgerRow))
-    leaders = leaders_of(of_kind(rows, BatchRow), of_kind(rows, ChoiceRow), arrivals, [9, 5, 7])
-
-    assert leaders == {"t": [5, 7, 7, 7, 5], "quiet": [5, 7, 9, 5]}
-
-
-def test_topics_that_share_a_broker_are_one_group() -> None:
-    leaders = {"b": [1, 2], "a": [3], "c": [2, 4], "d": [4], "e": [5]}
-
-    assert groups_of(leaders) == {"a": "a", "b": "b", "c": "b", "d": "b", "e": "e"}
-    assert groups_of({**leaders, "f": [3, 1]}) == {"a": "a", "b": "a", "c": "a", "d": "a", "f": "a", "e": "e"}
-    assert groups_of(leaders, apart=True) == {topic: topic for topic in leaders}

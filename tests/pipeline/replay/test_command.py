@@ -17,11 +17,10 @@ from forebay_pipeline.journal.source import JournalPlace, read_rows
 from forebay_pipeline.replay.command import Plan, command, replay_journal
 from forebay_pipeline.replay.results import ReplayReport
 from forebay_pipeline.replay.settings import read_grid, variants
-from forebay_policies.journal_rows import LedgerPart
 from tests.pipeline.replay.simulated import Journaled, settings, steady, world
-from tests.pipeline.rows import START_US, batch_row, ledger_row, write_journal
+from tests.pipeline.rows import START_US, batch_row, ledger_row, sized_part, write_journal
 
-PART = LedgerPart(0, 0, 1, 100, True, 0, 0)
+PART = sized_part(1, 100, base_offset=0)
 FOUND = variants({}, read_grid(["partitioner=adaptive,expected_wait linger.ms=-1"]))
 
 
@@ -118,16 +117,16 @@ def test_the_command_writes_what_it_shows(spark: SparkSession, recorded: Path, t
     ("words", "message"),
     [
         (("--journal", "nowhere"), "There is no journal in nowhere"),
-        (("--journal", "{}", "--from", "2030-01-01"), "There are no arrivals from 2030-01-01T00:00:00+00:00 on in {}."),
-        (("--journal", "{}", "--to", "2001-01-01"), "There are no arrivals before 2001-01-01T00:00:00+00:00 in {}."),
+        (("--journal", "{}", "--from", "2030-01-01"), "There are no arrivals from 2030-01-01T00:00:00Z on in {}."),
+        (("--journal", "{}", "--to", "2001-01-01"), "There are no arrivals before 2001-01-01T00:00:00Z in {}."),
         (
             ("--journal", "{}", "--from", "2001-01-01", "--to", "2001-01-02"),
-            "There are no arrivals between 2001-01-01T00:00:00+00:00 and 2001-01-02T00:00:00+00:00 in {}.",
+            "There are no arrivals between 2001-01-01T00:00:00Z and 2001-01-02T00:00:00Z in {}.",
         ),
-        (("--journal", "{}", "--grid", "lingerms=5"), "lingerms is no setting that can be replayed"),
+        (("--journal", "{}", "--grid", "lingerms=5"), "lingerms is not a setting that can be replayed"),
         (("--journal", "{}", "--vary", "linger.ms=soon"), "linger.ms=soon: must be a whole number from -1 to 60000"),
         (("--journal", "{}", "--set", "batch.size=1"), "batch.size=1: must be a whole number from 512"),
-        (("--journal", "{}", "--config", "none.toml"), "none.toml cannot be read"),
+        (("--journal", "{}", "--config", "none.toml"), "Cannot read none.toml"),
         (("--synthetic", "--journal", "{}"), "--synthetic replays no journal"),
         (("--synthetic", "--rate", "0"), "--rate"),
         ((), "--journal"),

@@ -1,4 +1,4 @@
-"""Service times and the proxy's own, fitted from rows that were made of known ones."""
+"""Service times, fitted from rows that were made of known ones."""
 
 from __future__ import annotations
 
@@ -8,25 +8,19 @@ from random import Random
 from statistics import fmean, quantiles
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal.source import JournalPlace, of_kind, read_rows
-from forebay_pipeline.replay.proxy_times import NO_WAY, TURN, fit_turn, fit_way
 from forebay_pipeline.replay.service_times import FEW, BrokerTimes, Empirical, fit
-from forebay_policies.journal_rows import BatchRow, LedgerPart, LedgerRow
-from tests.pipeline.rows import START_US, batch_row, ledger_row, write_journal
+from forebay_policies.journal_rows import BatchRow
+from tests.pipeline.journals import rows_of
+from tests.pipeline.rows import START_US, batch_row
 
 
-def of(spark: SparkSession, folder: Path, rows: list[BatchRow]) -> DataFrame:
-    write_journal(folder, rows)
-    return of_kind(read_rows(spark, JournalPlace(folder=str(folder))), BatchRow)
-
-
-def drawn(times: BrokerTimes, queued: bool = False, size: int = 1000) -> list[float]:
+def drawn(times: BrokerTimes, size: int = 1000, *, queued: bool = False) -> list[float]:
     """In ms."""
     rng = Random(1)
-    return [times.draw(size, queued, rng) * 1000 for _ in range(5000)]
+    return [times.draw(size, rng, queued=queued) * 1000 for _ in range(5000)]
 
 
 def answered_in_turn(
@@ -50,7 +44,7 @@ def test_what_a_request_waited_behind_others_is_not_its_own_time(spark: SparkSes
         begins = START_US + number * 100_000
         for sent, answered in ((0, 20_000), (1_000, 40_000), (50_000, 51_000)):
             rows.append(batch_row(time_us=begins + answered, upstream_us=answered - sent))
-    times = fit(of(spark, tmp_path, rows))[0]
+    times = fit(rows_of(spark, tmp_path, BatchRow, rows))[0]
 
     assert set(map(round, drawn(times))) == {1, 20}
     assert fmean(drawn(times)) == pytest.approx((20 + 1) / 2, rel=0.05)
@@ -66,7 +60,7 @@ def test_times_at_random_are_found_again(spark: SparkSession, tmp_path: Path, bu
         lambda: round(rng.expovariate(busy / 2000)) + 250,  # further apart than batches of one request
         lambda: round(rng.lognormvariate(7.4, 0.5)),
     )
-    times = fit(of(spark, tmp_path, rows))[0]
+    times = fit(rows_of(spark, tmp_path, BatchRow, rows))[0]
 
     again = Random(6)
     true = sorted(again.lognormvariate(7.4, 0.5) / 1000 for _ in range(5000))
@@ -91,7 +85,7 @@ def test_batches_of_one_request_are_one(spark: SparkSession, tmp_path: Path) -> 
         for number in range(50)
         for partition, later in enumerate((0, 10, 30))
     ]
-    times = fit(of(spark, tmp_path, rows))
+    times = fit(rows_of(spark, tmp_path, BatchRow, rows))
     assert list(times) == [3]
     assert min(drawn(times[3])) == pytest.approx(5, rel=0.03)
     assert max(drawn(times[3], size=48_000)) == pytest.approx(5, rel=0.03)
@@ -110,7 +104,7 @@ def test_sizes_and_brokers_are_told_apart(spark: SparkSession, tmp_path: Path) -
         batch_row(**{**{name: getattr(row, name) for name in row.__struct_fields__}, "process": process})
         for row, process in zip(rows, processes, strict=True)
     ]
-    times = fit(of(spark, tmp_path, rows))
+    times = fit(rows_of(spark, tmp_path, BatchRow, rows))
 
     assert fmean(drawn(times[0], size=1_000)) == pytest.approx(1, rel=0.03)
     assert fmean(drawn(times[0], size=100_000)) == pytest.approx(8, rel=0.03)
@@ -123,13 +117,13 @@ def test_connections_that_were_lost_tell_nothing(spark: SparkSession, tmp_path: 
         *answered_in_turn(50, lambda: 50_000, lambda: 2_000),
         batch_row(time_us=START_US + 60_000_000, upstream_us=30_000_000, fate="unknown"),
     ]
-    assert max(drawn(fit(of(spark, tmp_path, rows))[0])) < 2.1
+    assert max(drawn(fit(rows_of(spark, tmp_path, BatchRow, rows))[0])) < 2.1
 
 
 def test_without_answers_nothing_is_known(spark: SparkSession, tmp_path: Path) -> None:
     rows = [batch_row(fate="unknown")]
     with pytest.raises(CannotRun, match="no answered batches"):
-        fit(of(spark, tmp_path, rows))
+        fit(rows_of(spark, tmp_path, BatchRow, rows))
 
 
 def test_a_spread_is_drawn_as_it_was_seen() -> None:
@@ -139,38 +133,3 @@ def test_a_spread_is_drawn_as_it_was_seen() -> None:
 
     assert sum(each < 0.0009 for each in found) == pytest.approx(100, abs=4 * 10)
     assert max(found) == pytest.approx(0.001, rel=0.02)
-
-
-@pytest.mark.parametrize(("linger_ms", "linger_us"), [(-1, 180), (0, 180), (5, 5180)])
-def test_a_turn_is_what_batches_wait_that_nothing_holds_up(
-    spark: SparkSession, tmp_path: Path, linger_ms: int, linger_us: int
-) -> None:
-    """Every second batch was opened while the one before was away, and waited for it."""
-    rows = []
-    for number in range(60):
-        begins = START_US + number * 100_000
-        rows.append(batch_row(time_us=begins, linger_us=linger_us, upstream_us=1_000))
-        rows.append(batch_row(time_us=begins + 10_000, linger_us=9_500, upstream_us=9_000))
-    turn = fit_turn(of(spark, tmp_path, rows), linger_ms)
-    assert all(turn.draw(Random(seed)) == pytest.approx(180e-6, rel=0.03) for seed in range(9))
-
-
-def test_where_nothing_is_known_a_turn_is_short(spark: SparkSession, tmp_path: Path) -> None:
-    assert fit_turn(of(spark, tmp_path, [batch_row()]), -1) == TURN
-
-
-def test_the_way_of_a_request_is_what_its_batch_did_not_take(spark: SparkSession, tmp_path: Path) -> None:
-    """As in the function: 1.8 ms, of which the batch took 0.2 and 1.4. The second run of each batch tells nothing."""
-    rows: list[BatchRow | LedgerRow] = []
-    for number in range(40):
-        rows.append(batch_row(base_offset=number * 10, linger_us=200, upstream_us=1_400))
-        for first, took_us in ((0, 1_800), (4, 1_700)):
-            part = LedgerPart(0, number * 10 + first, 4, 400, True, 0, 0)
-            rows.append(ledger_row([part], received_us=START_US, time_us=START_US + took_us))
-    write_journal(tmp_path, rows)
-    journal = read_rows(spark, JournalPlace(folder=str(tmp_path)))
-    ledger, batches = of_kind(journal, LedgerRow), of_kind(journal, BatchRow)
-
-    way = fit_way(ledger, batches)
-    assert all(way.draw(Random(seed)) == pytest.approx(200e-6, rel=0.03) for seed in range(9))
-    assert fit_way(ledger.where("number < 0"), batches) == NO_WAY

@@ -60,7 +60,7 @@ def test_the_default_grid_is_one() -> None:
     ("text", "message"),
     [
         ("linger.ms", "'linger.ms' must be NAME=VALUE,VALUE…"),
-        ("lingerms=5", "lingerms is no setting that can be replayed; those are partitioner, .*linger.ms"),
+        ("lingerms=5", "lingerms is not a setting that can be replayed; those are partitioner, .*linger.ms"),
         ("linger.ms=soon", "linger.ms=soon: must be a whole number from -1 to 60000"),
         ("linger.ms=", "linger.ms=: must be a whole number"),
         ("linger.ms=1,,2", "linger.ms=: must be a whole number"),
@@ -100,7 +100,7 @@ def test_a_wrong_file_is_said_to_be_wrong(tmp_path: Path, text: str, message: st
     file.write_text(text)
     with pytest.raises(CannotRun, match=message):
         read_present(str(file), [])
-    with pytest.raises(CannotRun, match="cannot be read"):
+    with pytest.raises(CannotRun, match="Cannot read"):
         read_present(str(tmp_path / "none.toml"), [])
 
 

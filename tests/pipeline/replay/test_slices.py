@@ -62,28 +62,6 @@ def test_slices_tell_what_one_whole_simulation_tells(spark: SparkSession) -> Non
         assert many.skew == pytest.approx(one.skew, rel=0.1)
 
 
-def test_skew_and_gini_are_of_partitions(spark: SparkSession) -> None:
-    """Worked in replay_results: 1, 2 and 6 records have Gini 10/27; the greatest is twice the mean."""
-    shares = [{"topic": "t", "partition": number, "records": count} for number, count in enumerate((2, 6, 1))]
-    even = [{"topic": "u", "partition": number, "records": 9} for number in range(3)]
-    row = (0, 36, 36_000, 1, 1, 100, 36, 4096, [{"bucket": 348, "records": 36}], [*shares, *even])
-    outcomes = spark.createDataFrame([row], replayed_schema())
-    [result] = results_of(outcomes, FOUND[:1])
-
-    assert result.skew == pytest.approx((9 * 2 + 27 * 1) / 36)
-    assert result.gini == pytest.approx((9 * 10 / 27 + 27 * 0) / 36)
-    assert result.average_ms == pytest.approx(1)
-    assert result.p50_ms == pytest.approx(1, rel=0.02)
-
-
-def replayed_schema() -> str:
-    return (
-        "variant long, records long, latency_us long, requests long, batches long, batch_bytes long,"
-        " batch_records long, pool_peak long, latencies array<struct<bucket: long, records: long>>,"
-        " shares array<struct<topic: string, partition: long, records: long>>"
-    )
-
-
 def test_a_made_up_load_is_told_as_one(spark: SparkSession) -> None:
     report = replay_load(spark, Load(seconds=5), Plan(FOUND))
 

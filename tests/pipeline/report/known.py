@@ -84,20 +84,70 @@ def _summary(topics: tuple[str, ...], journal: str) -> Summary:
         groups=groups,
         groups_left_out=40,
         topics=[
-            TopicSkew(topic, count, 5107, 41_336_290, 0, 0.628, 1.88, 0.3)
+            TopicSkew(
+                topic=topic,
+                partitions=count,
+                batches=5107,
+                bytes=41_336_290,
+                largest=0,
+                largest_share=0.628,
+                max_to_mean=1.88,
+                gini=0.3,
+            )
             for topic, count in zip(topics, PARTITIONS, strict=True)
         ],
         topics_left_out=0,
         reasons=[Reason("linger", 3000, 30_000_000, 20_000), Reason("full", 2000, 11_000_000, 14_000)],
         fates=[Fate("acknowledged", 0, 5000, 33_000), Fate("retried", 6, 7, 231), Fate("unknown", 7, 1, 12)],
         runaways=[
-            Episode(topics[0], 0, START_US + 70 * WIDTH, START_US + 110 * WIDTH, 0.741, 2.22, 140_000.0, 6000.0),
-            Episode(topics[2], 0, START_US + 170 * WIDTH, None, 0.4, 4.8, 90_000.0, 6000.0),
+            Episode(
+                topic=topics[0],
+                partition=0,
+                since_us=START_US + 70 * WIDTH,
+                until_us=START_US + 110 * WIDTH,
+                share=0.741,
+                times_fair=2.22,
+                wait_us=140_000.0,
+                others_wait_us=6000.0,
+            ),
+            Episode(
+                topic=topics[2],
+                partition=0,
+                since_us=START_US + 170 * WIDTH,
+                until_us=None,
+                share=0.4,
+                times_fair=4.8,
+                wait_us=90_000.0,
+                others_wait_us=6000.0,
+            ),
         ],
         runaway_changes_left_out=0,
-        metadata=MetadataUse(98_000, 1200, 0.9879, 31, 400, 2, Percentiles(1800, 40_000, 90_000), 16_000, 900_000),
+        metadata=MetadataUse(
+            hits=98_000,
+            misses=1200,
+            hit_rate=0.9879,
+            waits=31,
+            requests=400,
+            failed=2,
+            took_us=Percentiles(1800, 40_000, 90_000),
+            request_bytes=16_000,
+            response_bytes=900_000,
+        ),
         workers=[
-            WorkerUse(number, 1, 3600, 40, 96, 33_554_432, 2_554_432, 24_800_000, 900, 5, 12) for number in (0, 1)
+            WorkerUse(
+                worker=number,
+                starts=1,
+                seconds=3600,
+                seconds_waited=40,
+                pool_waits=96,
+                pool_bytes=33_554_432,
+                least_available_bytes=2_554_432,
+                most_queued_bytes=24_800_000,
+                most_queued_batches=900,
+                most_in_flight=5,
+                rows_dropped=12,
+            )
+            for number in (0, 1)
         ],
         torn=1,
     )
@@ -120,7 +170,20 @@ def _group(key: dict[str, str | int], size: int) -> Group:
 
 def _audit(topic: str, client_id: str) -> AuditResult:
     counts = {"acknowledged": 1_204_000, "present": 1_203_995, "missing": 3, "duplicated": 2, "not_followed": 4000}
-    finding = Finding(Kind.MISSING, topic, 2, 991, 993, 3, client_id, "host-1-abc", 7, 8812, START_US, "a <b>note</b>")
+    finding = Finding(
+        kind=Kind.MISSING,
+        topic=topic,
+        partition=2,
+        first_offset=991,
+        last_offset=993,
+        records=3,
+        client_id=client_id,
+        process="host-1-abc",
+        connection=7,
+        number=8812,
+        time_us=START_US,
+        note="a <b>note</b>",
+    )
     return AuditResult(
         first_us=START_US,
         last_us=START_US + POINTS * WIDTH,

@@ -215,7 +215,7 @@ def test_without_audit_replay_and_gauges(browser: Browser, tmp_path: Path) -> No
     path.write_text(page(bare))
     view = browser.open(path, 400)
     assert view.ask("[...document.querySelectorAll('figure')].map(figure => figure.id.slice(5))") == PLOTS[:6]
-    assert "The journal holds no gauges of this time." in view.ask("document.body.textContent")
+    assert "The journal has no gauges of this time." in view.ask("document.body.textContent")
     assert "Audit" not in view.ask("document.body.textContent")
 
 

@@ -8,7 +8,7 @@ from forebay_proxy.brokers import broker_versions
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.logs import RateLimited, get_logger
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import FakeCluster
@@ -18,7 +18,7 @@ class Asking:
     def __init__(self, cluster: FakeCluster) -> None:
         self.cluster = cluster
         self.versions = BrokerVersions(
-            self.addresses, settings(cluster.bootstrap, 1), Stats(), RateLimited(get_logger())
+            self.addresses, settings(cluster.bootstrap, 1), MetricRegistry(), RateLimited(get_logger())
         )
         self.answers: list[bytes | None] = []
 

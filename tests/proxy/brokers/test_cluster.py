@@ -24,8 +24,8 @@ class Told(Cluster):
         self.on_partitions_gone(self._note_gone)
         self.on_forgotten(self.forgotten.append)
 
-    def _note(self, node: Node, there: bool) -> None:
-        self.news.append((node.id, node.host, there))
+    def _note(self, node: Node) -> None:
+        self.news.append((node.id, node.host, not node.gone))
 
     def _note_gone(self, queues: list[PartitionQueue]) -> None:
         self.gone += [(queue.topic.name, queue.index) for queue in queues]
@@ -63,16 +63,16 @@ class TestAvailability:
         cluster = Told()
         cluster.apply(fakes.metadata({"ponds": [0, NO_LEADER, 1, 7]}), {"ponds"}, 0.0, MAX_AGE)
         assert cluster.available() == [0, 2]
-        assert cluster.set_down(cluster.nodes[0], True)
+        assert cluster.set_down(cluster.nodes[0], down=True)
         assert cluster.available() == [2]
-        assert not cluster.set_down(cluster.nodes[0], True)
-        assert cluster.set_down(cluster.nodes[0], False)
+        assert not cluster.set_down(cluster.nodes[0], down=True)
+        assert cluster.set_down(cluster.nodes[0], down=False)
         assert cluster.available() == [0, 2]
 
     def test_a_broker_that_comes_back_at_another_address_is_available_again(self) -> None:
         cluster = Told()
         cluster.apply(fakes.metadata({"ponds": [0, 1]}), {"ponds"}, 0.0, MAX_AGE)
-        cluster.set_down(cluster.nodes[0], True)
+        cluster.set_down(cluster.nodes[0], down=True)
         cluster.learn(0, "elsewhere", 9092, 1.0)
         assert cluster.available() == [0, 1]
 

@@ -6,17 +6,19 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
+from time import monotonic
 from typing import Any
 
 import pytest
 
 from forebay_codecs.apis import METADATA
 from forebay_codecs.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from forebay_policies import metadata_requests
 from forebay_policies.metadata_cache import NEVER, Ages, MetadataCache
-from forebay_proxy.brokers import metadata_updater
+from forebay_policies.metadata_waiters import UNKNOWN_TOPIC_TRIES
 from forebay_proxy.brokers.cluster import Cluster
-from forebay_proxy.brokers.metadata_updater import UNKNOWN_TOPIC_TRIES, MetadataUpdater
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.brokers.metadata_updater import MetadataUpdater
+from forebay_proxy.metrics.registry import MetricRegistry
 from tests.kit import fakes_proxy as fakes
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, turns, until
@@ -33,7 +35,7 @@ class Updating:
         self.brokers = brokers
         self.accumulator = fakes.accumulator()
         self.cluster = Cluster(self.accumulator)
-        self.stats = Stats()
+        self.stats = MetricRegistry()
         told = settings(brokers.bootstrap, 1, **changed)
         ages = Ages.of_ms(told.metadata_soft_age_ms, told.metadata_max_age_ms, told.metadata_max_idle_ms)
         self.cache = MetadataCache(ages, told.metadata_max_topics, told.metadata_refresh_group_size, rng)
@@ -125,7 +127,7 @@ async def test_brokers_that_are_down_are_asked_last() -> None:
     for seed in range(5):
         async with FakeCluster({"a": [0]}, nodes=3) as brokers, updating(brokers, seed) as running:
             for node_id in (0, 2):
-                running.cluster.set_down(running.cluster.nodes[node_id], True)
+                running.cluster.set_down(running.cluster.nodes[node_id], down=True)
             brokers[1].holds(METADATA)
             running.updater.close()
             await turns()
@@ -185,7 +187,7 @@ async def test_records_that_wait_for_a_leader_keep_their_topic_asked_for_until_t
             assert topics(await brokers[0].receives(METADATA)) == ["a"]
         brokers.topics["a"] = [0]
         await until(lambda: queue.leader == 0)
-        await until(lambda: not running.updater._wanted)
+        await until(lambda: not running.updater.requests._wanted)
 
 
 @in_loop
@@ -220,7 +222,7 @@ async def test_no_broker_at_the_start_is_tried_again() -> None:
 async def test_more_topics_than_a_broker_takes_in_a_request_are_asked_for_one_part_after_the_other() -> None:
     names = [f"t{number}" for number in range(7)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metadata_updater, "MOST_TOPICS", 3)
+        patch.setattr(metadata_requests, "MAX_TOPICS", 3)
         async with FakeCluster({name: [0] for name in names}) as brokers, updating(brokers) as running:
             running.want(*names)
             await until(lambda: sorted(running.ready) == names)
@@ -291,20 +293,20 @@ async def test_what_nobody_waits_for_any_more_is_not_asked_for() -> None:
         under_way = await brokers[0].receives(METADATA)
         gone = [Asking() for _ in range(3)]
         for asker in gone:
-            running.updater.ask_topic("b", NEVER, False, asker)
-            running.updater.ask_topic("c", NEVER, True, asker)
-            running.updater.ask_id(bytes(16), asker)
+            running.updater.requests.ask_topic("b", NEVER, asker, monotonic(), creates=False)
+            running.updater.requests.ask_topic("c", NEVER, asker, monotonic(), creates=True)
+            running.updater.requests.ask_id(bytes(16), asker)
         running.want("a")
         for asker in gone:
-            running.updater.drop(["b", "c"], [bytes(16)], asker)
-        assert running.updater.may_create("c"), "nobody was asked to"
+            running.updater.requests.drop(["b", "c"], [bytes(16)], asker)
+        assert running.updater.requests.may_create("c", monotonic()), "nobody was asked to"
         brokers[0].releases(METADATA)
         under_way.answer()
         await until(lambda: running.ready == ["a"])
         assert running.asked()[1:] == [["a"]]
         assert not any(asked.metadata.ids for asked in brokers[0].requests(METADATA))
-        assert not running.updater._by_name
-        assert not running.updater._by_id
+        assert not running.updater.requests._clients.by_name
+        assert not running.updater.requests._clients.by_id
 
 
 @in_loop
@@ -315,12 +317,12 @@ async def test_a_failed_request_does_not_bring_back_what_nobody_waits_for() -> N
         brokers.metadata_versions = (0, 12)
         async with brokers, updating(brokers, retry_backoff_ms=1) as running:
             brokers[0].holds(METADATA)
-            running.updater.ask_topic("b", NEVER, creates, asker)
+            running.updater.requests.ask_topic("b", NEVER, asker, monotonic(), creates=creates)
             if not creates:  # which is a request of its own
-                running.updater.ask_id(bytes(16), asker)
+                running.updater.requests.ask_id(bytes(16), asker)
             under_way = await brokers[0].receives(METADATA)
             assert under_way.metadata.names == ["b"]
-            running.updater.drop(["b"], [bytes(16)], asker)
+            running.updater.requests.drop(["b"], [bytes(16)], asker)
             brokers.brokers[0].forget()
             brokers[0].releases(METADATA)
             under_way.close()

@@ -44,7 +44,7 @@ def test_a_known_broker_has_one_address_and_an_unknown_one_none() -> None:
 
 def test_any_broker_is_a_known_one_then_one_that_is_down_then_the_bootstrap_servers_each_once() -> None:
     cluster = Noted().cluster
-    cluster.set_down(cluster.nodes[0], True)
+    cluster.set_down(cluster.nodes[0], down=True)
     found = [BrokerAddresses(cluster, BOOTSTRAP, Random(seed)).of(None) for seed in range(20)]
     hosts = {tuple(address.host for address in order) for order in found}
     assert hosts == {

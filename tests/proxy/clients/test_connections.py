@@ -7,12 +7,12 @@ from typing import Any, cast
 import pytest
 import structlog
 
-from forebay_policies.intake import Intake
+from forebay_policies.inbound_memory import InboundMemory
 from forebay_proxy.clients.client_connection import ClientConnection
-from forebay_proxy.clients.connections import GIVES_WAY_S, Connections
+from forebay_proxy.clients.connections import GIVES_WAY_S, ConnectionRegistry
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.logs import RateLimited, get_logger
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.metrics.traffic import TrafficMetrics
 from tests.kit.app import settings
 from tests.kit.ports import LOOPBACK
@@ -45,11 +45,11 @@ class FakeConnection:
 class Dock:
     def __init__(self, most: int = 100, **changed: Any) -> None:
         self.now = 1000.0
-        self.stats = Stats()
-        self.connections = Connections(
+        self.stats = MetricRegistry()
+        self.connections = ConnectionRegistry(
             settings((HostPort(LOOPBACK, 1),), 2, **changed),
             most,
-            Intake(-1, 1.0),
+            InboundMemory(-1, 1.0),
             TrafficMetrics(self.stats),
             RateLimited(get_logger()),
             lambda connections, node_id: cast(ClientConnection, FakeConnection(self)),
@@ -138,7 +138,7 @@ def test_the_idle_leave_their_broker_first_and_then_are_closed(idle_ms: int, idl
     dock = Dock(connections_max_idle_ms=idle_ms)
     connection, waits = dock.let_in(), dock.let_in()
     waits.awaiting = 1
-    dock.connections.look(dock.now + idle_s)
+    dock.connections.sweep(dock.now + idle_s)
     assert connection.did == did
     assert waits.did == []
 
@@ -150,7 +150,7 @@ def test_one_that_does_not_leave_is_cut_off_after_the_request_timeout(idle_ms: i
     connection = dock.let_in()
     connection.left_at = dock.now
     connection.awaiting = 1
-    dock.connections.look(dock.now + 4.9)
+    dock.connections.sweep(dock.now + 4.9)
     assert connection.did == []
-    dock.connections.look(dock.now + 5.1)
+    dock.connections.sweep(dock.now + 5.1)
     assert connection.did == ["abort"]

@@ -22,6 +22,7 @@ from forebay_codecs.error_codes import (
 from forebay_codecs.metadata import Metadata, Topic, parse_metadata_response
 from forebay_codecs.metadata_request import encode_metadata_request
 from forebay_codecs.primitives import Writer
+from forebay_policies import metadata_requests
 from forebay_proxy.brokers import metadata_updater
 from forebay_proxy.clients import metadata_handler
 from tests.kit.app import Running, running
@@ -34,7 +35,7 @@ ID = bytes(range(16))
 
 
 def asks(correlation_id: int, *topics: str, creates: bool = False, version: int = 4) -> bytes:
-    return framed(encode_metadata_request(correlation_id, "client", version, topics, creates))
+    return framed(encode_metadata_request(correlation_id, "client", version, topics, allow_auto_topic_creation=creates))
 
 
 def asks_all(correlation_id: int, version: int = 4) -> bytes:
@@ -512,7 +513,7 @@ class TestCreating:
 
     @in_loop
     async def test_what_was_not_created_may_be_asked_for_again_later(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(metadata_updater, "CREATE_AGAIN", 0.0)
+        monkeypatch.setattr(metadata_requests, "CREATE_AGAIN_S", 0.0)
         cluster = FakeCluster({})
         async with before(cluster) as forebay:
             client = await forebay.client(0)

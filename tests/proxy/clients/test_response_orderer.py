@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebay_proxy.clients.response_orderer import Buffer, ResponseOrderer, Slot
+from forebay_codecs.primitives import Buffer
+from forebay_proxy.clients.response_orderer import ResponseOrderer, Slot
 
 
 class Wire:
@@ -22,24 +23,24 @@ class Wire:
 def test_the_head_writes_through_and_the_others_hold() -> None:
     wire = Wire()
     first, second = wire.orderer.open(), wire.orderer.open()
-    wire.orderer.write(second, b"22", True)
+    wire.orderer.write(second, b"22", last=True)
     assert (wire.out, wire.orderer.held, len(wire.orderer)) == (b"", 2, 2)
-    wire.orderer.write(first, b"1", False)
+    wire.orderer.write(first, b"1", last=False)
     assert wire.out == b"1"
-    wire.orderer.write(first, b"1", True)
+    wire.orderer.write(first, b"1", last=True)
     assert (wire.out, wire.orderer.held, len(wire.orderer)) == (b"1122", 0, 0)
 
 
 def test_a_slot_that_becomes_the_head_half_written_writes_what_it_held_and_goes_on() -> None:
     wire = Wire()
     first, second, third = [wire.orderer.open() for _ in range(3)]
-    wire.orderer.write(second, b"2", False)
-    wire.orderer.write(third, b"3", True)
-    wire.orderer.write(first, b"1", True)
+    wire.orderer.write(second, b"2", last=False)
+    wire.orderer.write(third, b"3", last=True)
+    wire.orderer.write(first, b"1", last=True)
     assert wire.out == b"12"
-    wire.orderer.write(second, b"2", False)
+    wire.orderer.write(second, b"2", last=False)
     assert wire.out == b"122"
-    wire.orderer.write(second, b"2", True)
+    wire.orderer.write(second, b"2", last=True)
     assert wire.out == b"12223"
 
 
@@ -58,7 +59,7 @@ def test_any_order_of_writes_leaves_in_the_order_of_requests(data: st.DataObject
             continue
         piece = pieces[chosen][done[chosen]]
         done[chosen] += 1
-        wire.orderer.write(slots[chosen], piece, done[chosen] == len(pieces[chosen]))
+        wire.orderer.write(slots[chosen], piece, last=done[chosen] == len(pieces[chosen]))
         expected = b""
         whole = 0
         for number in range(len(slots)):  # everything up to the first request that is not wholly answered

@@ -30,7 +30,7 @@ def loaded(
     complete: bool = True,
 ) -> Loaded:
     sources = Sources(str(config) if config else None, environ or {}, (*NEEDED, *assignments))
-    return load(sources, PARTITIONERS, complete)
+    return load(sources, PARTITIONERS, complete=complete)
 
 
 def settings(*assignments: str, environ: Mapping[str, str] | None = None, config: Path | None = None) -> Settings:
@@ -201,7 +201,7 @@ class TestFile:
 
     def test_the_same_setting_twice_with_different_values_is_refused(self, tmp_path: Path) -> None:
         path = toml(tmp_path, '"linger.ms" = 5\n[linger]\nms = 6\n')
-        assert "given twice" in problem(config=path).message
+        assert "set twice" in problem(config=path).message
 
     def test_a_problem_of_the_file_names_the_file(self, tmp_path: Path) -> None:
         path = toml(tmp_path, '"lingr.ms" = 5')
@@ -226,7 +226,7 @@ class TestTogether:
 
     def test_a_flag_and_an_assignment_that_disagree_are_refused(self) -> None:
         sources = Sources(None, {}, NEEDED, {"--listen": ("listen", "other:19092")})
-        with pytest.raises(SettingsError, match=r"listen = other:19092 \(--listen\): given twice"):
+        with pytest.raises(SettingsError, match=r"listen = other:19092 \(--listen\): set twice"):
             load(sources, PARTITIONERS)
 
     @pytest.mark.parametrize("alias", ALIASES)
@@ -244,7 +244,7 @@ class TestTogether:
 
     def test_an_alias_that_contradicts_its_name_is_refused(self) -> None:
         found = problem("enable.adaptive.partitioning=false", "partitioner.adaptive.partitioning.enable=true")
-        assert "given twice: enable.adaptive.partitioning = false" in found.message
+        assert "set twice, first to false as enable.adaptive.partitioning (--set)" in found.message
 
     def test_variables_of_the_build_and_of_kubernetes_are_none_of_ours(self) -> None:
         environ = {
@@ -268,7 +268,7 @@ class TestProblems:
     def test_an_unknown_setting_names_the_nearest_and_what_that_allows(self) -> None:
         found = problem("lingr.ms=5")
         assert str(found) == (
-            "lingr.ms = 5 (--set): unknown setting; the nearest is linger.ms (a whole number from -1 to 60000)"
+            "lingr.ms = 5 (--set): unknown setting; did you mean linger.ms (a whole number from -1 to 60000)?"
         )
 
     @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ class TestProblems:
         ],
     )
     def test_nearest_names(self, wrong: str, nearest: str) -> None:
-        assert f"the nearest is {nearest} " in problem(f"{wrong}=1").message
+        assert f"did you mean {nearest} (" in problem(f"{wrong}=1").message
 
     def test_a_name_near_to_none_points_to_the_list(self) -> None:
         assert problem("xyzzy=1").message == "unknown setting; `forebay config` lists all"
@@ -290,7 +290,7 @@ class TestProblems:
     def test_an_unknown_variable_is_named_as_it_was_written(self) -> None:
         found = problem(environ={"FOREBAY_LINGR_MS": "5"})
         assert found.origin == "FOREBAY_LINGR_MS"
-        assert "the nearest is linger.ms" in found.message
+        assert "did you mean linger.ms (" in found.message
 
     def test_an_assignment_without_a_value_is_refused(self) -> None:
         assert str(problem("linger.ms")) == "linger.ms (--set): must be name=value"
@@ -342,10 +342,10 @@ class TestConflicts:
             ),
             (["listen=h:65535"], "listen", "no port for the brokers"),
             (["listen=broker:9092"], "bootstrap.servers", "connect to itself"),
-            (["node.ports=1:19092"], "node.ports", "port 19092 of node 1 is already that of listen"),
-            (["node.ports=1:19093,2:19093"], "node.ports", "already that of node 1"),
-            (["admin=0.0.0.0:19092"], "admin", "already that of listen"),
-            (["admin=0.0.0.0:19095", "node.ports=4:19095"], "admin", "already that of node 4"),
+            (["node.ports=1:19092"], "node.ports", "port 19092 of node 1 is taken by listen"),
+            (["node.ports=1:19093,2:19093"], "node.ports", "taken by node 1"),
+            (["admin=0.0.0.0:19092"], "admin", "taken by listen"),
+            (["admin=0.0.0.0:19095", "node.ports=4:19095"], "admin", "taken by node 4"),
             (["advertised.host=kafka:9092"], "advertised.host", "without a port"),
         ],
     )

@@ -23,14 +23,14 @@ from forebay_codecs.errors import Malformed
 from forebay_proxy.demo import mock_cluster
 from forebay_proxy.demo import run as demo
 from forebay_proxy.demo.forebay import ForebayFailed, running_forebay
-from forebay_proxy.demo.load import LoadCounts, LoadPlan, LoadResult, arrivals, run_load
+from forebay_proxy.demo.load import LoadCounts, LoadPlan, LoadResult, arrivals, measure_capacity, run_load
 from forebay_proxy.demo.mock_cluster import MockCluster
 from forebay_proxy.demo.reader import Stored, read_stored
 from forebay_proxy.demo.report import Leg, comparison, nothing_lost_line, percentile
 from forebay_proxy.demo.run import DemoOptions, run_demo
 from forebay_proxy.demo.wire import CLIENT_ID, ProduceAnswers, ProduceTemplate
 
-SHORT = DemoOptions(rate=400, clients=4, warm_up=0.2, seconds=0.8)
+SHORT = DemoOptions(rate=400, clients=4, warm_up=0.2, seconds=0.8, calibration=0)
 PLAN = LoadPlan("ponds", partitions=3, clients=2, rate=500, warm_up=0.1, seconds=0.4)
 
 
@@ -128,13 +128,31 @@ def test_records_for_a_broker_that_goes_down_have_failed(cluster: MockCluster) -
     assert result.acknowledged + result.failed == len(list(arrivals(PLAN, random.Random(3))))
 
 
+def test_the_capacity_is_what_is_acknowledged_while_nobody_pauses(cluster: MockCluster) -> None:
+    """With 20 ms for each answer, 2 clients on 3 connections get at most 300/s; 6 are there anyhow."""
+    for broker in (1, 2, 3):
+        cluster.set_broker_rtt(broker, 20)
+    capacity = uvloop.run(measure_capacity(cluster.bootstrap, PLAN))
+    assert 0 < capacity <= 320  # those that were in flight when measuring began count too
+
+
+@pytest.mark.parametrize(
+    ("capacity", "clients"), [(50_000, 24), (10_000, 24), (5_000, 12), (2_600, 6), (100, 3), (0, 3)]
+)
+def test_a_machine_that_bears_less_gets_fewer_clients_that_are_as_fast(capacity: float, clients: int) -> None:
+    options = DemoOptions()
+    fitting = options.fitting(capacity)
+    assert fitting.clients == clients
+    assert fitting.rate / fitting.clients == pytest.approx(options.rate / options.clients)
+
+
 # The report
 
 
 def leg(name: str, acknowledged: int = 100, failed: int = 0, requests: int = 25) -> Leg:
     latencies = array("d", [number / 1000 for number in range(1, 101)])
     stored = Stored({0: 10, 1: 30, 2: 60}, batches=20, records_in_batches=100)
-    return Leg(name, LoadResult(acknowledged, failed, 1234.4, latencies, 0.1), requests, stored)
+    return Leg(name, LoadResult(acknowledged, failed, 1234.4, latencies, 0.1, 0.001), requests, stored)
 
 
 def test_a_percentile_is_a_value_that_occurred() -> None:
@@ -142,15 +160,15 @@ def test_a_percentile_is_a_value_that_occurred() -> None:
     assert (percentile(thousand, 99), percentile(thousand, 50), percentile([3.0], 99)) == (990.0, 500.0, 3.0)
 
 
-def test_the_table_has_both_ways_side_by_side() -> None:
+def test_the_table_has_all_ways_side_by_side() -> None:
     console, out = text_console()
-    console.print(comparison([leg("directly", requests=100), leg("through Forebay")], 3, frozenset({0, 1})))
-    rows = {}
+    console.print(comparison([leg("directly", requests=100), leg("Forebay, sticky")], 3, frozenset({0, 1})))
+    rows: dict[str, list[str]] = {}
     for line in out.getvalue().splitlines():
         cells = [cell.strip() for cell in line.strip("│┃").replace("┃", "│").split("│")]
         if len(cells) == 3:
-            rows[cells[0]] = cells[1:]
-    assert rows[""] == ["directly", "through Forebay"]
+            rows.setdefault(cells[0], []).extend(cells[1:])
+    assert rows[""] == ["", "Forebay,", "directly", "sticky"]
     assert rows["records/s acknowledged"] == ["1,234", "1,234"]
     assert rows["average latency"] == ["50.5 ms", "50.5 ms"]
     assert rows["p99 latency"] == ["99.0 ms", "99.0 ms"]
@@ -176,7 +194,7 @@ def test_a_difference_is_named(acknowledged: int, failed: int, fine: bool) -> No
 
 def test_a_short_demo_directly() -> None:
     console, out = text_console()
-    assert run_demo(SHORT._replace(through_forebay=False), console) == 0
+    assert run_demo(SHORT._replace(partitioners=()), console) == 0
     offered = offered_by(SHORT)
     assert f"directly: {offered} acknowledged, {offered} in the partitions: nothing lost" in out.getvalue()
     assert f"{offered} │" in out.getvalue()
@@ -202,18 +220,19 @@ def test_a_forebay_that_does_not_start_is_reported_in_its_own_words() -> None:
 
 
 def test_options_stay_within_what_the_issue_promises() -> None:
-    """Two legs within 90 s, whatever starts and stops between them."""
+    """Three legs within half a minute, whatever starts and stops between them."""
     options = DemoOptions()
-    assert 2 * (options.warm_up + options.seconds) <= 40
+    assert options.calibration + 3 * (options.warm_up + options.seconds) <= 30
     assert {demo.leader(p) for p in range(options.partitions)} == {1, 2, 3}
 
 
-@pytest.mark.parametrize(("number", "shown"), [(signal.SIGINT, "directly: "), (signal.SIGTERM, "through Forebay: ")])
+@pytest.mark.parametrize(("number", "shown"), [(signal.SIGINT, "directly: "), (signal.SIGTERM, "Forebay, adaptive: ")])
 def test_a_signal_ends_it_cleanly(number: signal.Signals, shown: str) -> None:
     seconds = 60 if shown == "directly: " else 2.5
     program = (
         "import sys; from forebay_proxy.demo.run import *;"
-        f"sys.exit(run_demo(DemoOptions(rate=100, clients=2, warm_up=0, seconds={seconds})))"
+        "signal.signal(signal.SIGINT, signal.default_int_handler);"  # a shell's background jobs begin without it
+        f"sys.exit(run_demo(DemoOptions(rate=100, clients=2, warm_up=0, seconds={seconds}, calibration=0)))"
     )
     listening = "Forebay listens on "
     address = ""
@@ -241,12 +260,21 @@ def test_a_short_demo_through_forebay() -> None:
     options = SHORT._replace(rate=1500, clients=20, seconds=2.0)
     assert run_demo(options, console) == 0
     shown = out.getvalue()
-    assert shown.count("nothing lost, the counts agree") == 2
-    assert "Forebay listens on" in shown
+    assert shown.count("nothing lost, the counts agree") == 3
+    assert shown.count("Forebay listens on") == 2
     requests = next(line for line in shown.splitlines() if "Produce requests" in line)
-    directly, through = [int(cell.replace(",", "")) for cell in requests.strip("│").split("│")[1:]]
+    directly, *through = [int(cell.replace(",", "")) for cell in requests.strip("│").split("│")[1:]]
     assert directly == offered_by(options)
-    assert 0 < through <= directly
+    assert len(through) == 2
+    assert all(0 < requests <= directly for requests in through)
+
+
+def test_what_the_machine_bears_is_measured_and_said() -> None:
+    console, out = text_console()
+    assert run_demo(SHORT._replace(calibration=0.3, partitioners=("uniform",)), console) == 0
+    [borne] = [line for line in out.getvalue().splitlines() if line.startswith("As fast as it goes, ")]
+    assert int(borne.split()[5].replace(",", "")) > 0
+    assert out.getvalue().count("nothing lost, the counts agree") == 2
 
 
 def test_forebay_is_gone_when_its_block_is_left(cluster: MockCluster) -> None:

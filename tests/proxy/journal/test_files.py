@@ -190,7 +190,7 @@ class TestBadDisks:
             for number in range(8):
                 sink.put(b"%d\n" % number, 1)
         assert sink.dropped == 3
-        assert {log["event"] for log in logs} == {"journal rows dropped: the disk is too slow"}
+        assert {log["event"] for log in logs} == {"journal rows dropped, the disk is too slow"}
         stuck.set()
         await sink.close()
         assert [lines_of(path) for path in closed_files(tmp_path)] == [[b"0", b"1", b"2", b"3", b"4"]]
@@ -221,7 +221,7 @@ class TestBadDisks:
             sink.put(b"lost\n", 2)
             await until(lambda: sink.dropped)
         assert sink.dropped == 2
-        assert logs[0]["event"] == "journal rows dropped: the disk does not take them"
+        assert logs[0]["event"] == "journal rows dropped, the disk refuses them"
         monkeypatch.undo()
         sink.put(b"after\n", 1)
         await sink.close()
@@ -242,7 +242,7 @@ class TestBadDisks:
             patch.setattr(journal_files, "_compress", full)
             sink.put(b"1\n", 1)
             await until(lambda: logs)
-        assert logs[0]["event"] == "a journal file could not be closed yet"
+        assert logs[0]["event"] == "cannot close a journal file yet"
         clock.now += 1
         sink.put(b"2\n", 1)
         await sink.close()
@@ -264,7 +264,7 @@ class TestBadDisks:
         sink.put(b"1\n", 1)
         with structlog.testing.capture_logs() as logs:
             await sink.close()
-        assert [log["event"] for log in logs] == ["the journal's disk did not take everything in time"]
+        assert [log["event"] for log in logs] == ["journal not written in time, the disk is too slow"]
         stuck.set()
         await asyncio.to_thread(sink._thread.join)
 
@@ -284,4 +284,4 @@ class TestRetention:
         kept = [lines_of(path)[0] for path in closed_files(tmp_path)]
         assert kept == [b"%d" % number for number in range(6)][-len(kept) :]
         assert 0 < sum(path.stat().st_size for path in closed_files(tmp_path)) <= 60
-        assert {log["event"] for log in logs} == {"journal file deleted: journal.retention.bytes is reached"}
+        assert {log["event"] for log in logs} == {"oldest journal file deleted, journal.retention.bytes exceeded"}

@@ -27,7 +27,7 @@ from forebay_policies.journal_rows import (
     Row,
 )
 from forebay_proxy.journal.recorder import Journal
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from tests.codecs.message_oracle import messages
 from tests.codecs.record_oracle import Record
 from tests.kit.app import Running, running
@@ -384,7 +384,7 @@ class TestTopic:
     @in_loop
     async def test_rows_are_records_of_the_topic_and_do_not_tell_of_it(self) -> None:
         async with (
-            FakeCluster({"ponds": [0], "journal": [0, 0]}) as cluster,
+            FakeCluster({"ponds": [0, 0], "journal": [0, 0]}) as cluster,
             running(cluster.bootstrap, journal_topic="journal", journal_ledger=True) as forebay,
         ):
             client = await forebay.client(0)
@@ -456,7 +456,7 @@ class Gathered:
 @in_loop
 async def test_a_sink_is_given_not_much_more_than_it_wants() -> None:
     sink = Gathered()
-    journal = Journal(0, Stats())
+    journal = Journal(0, MetricRegistry())
     journal.start(sink)
     row = make.ledger_row([], client_id="c" * 32_767)
     for _ in range(300):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forebay_proxy.metrics import clients_seen
-from forebay_proxy.metrics.clients_seen import MOST, MOST_VERSIONS, ClientsSeen, SeenClient, merge, past, rows
+from forebay_proxy.metrics.clients_seen import MAX_CLIENTS, MAX_VERSIONS, ClientsSeen, SeenClient, merge, past, rows
 
 PRODUCE, FETCH = 0, 1
 
@@ -38,18 +38,18 @@ class TestSeen:
         _, (client,) = seen("a")
         for version in range(32_768):
             client.request(FETCH, version)
-        assert len(client.requests) == MOST_VERSIONS
+        assert len(client.requests) == MAX_VERSIONS
 
     def test_a_long_name_is_cut(self) -> None:
         _, (client,) = seen("a" * 30_000)
         assert client.client_id == "a" * 255
 
     def test_of_too_many_those_that_are_gone_make_room(self) -> None:
-        clients, everybody = seen(*map(str, range(MOST)))
+        clients, everybody = seen(*map(str, range(MAX_CLIENTS)))
         clients.gone(everybody[5], 1.0)
         clients.connected("new", "10.0.0.1", None, None, 2.0)
         names = [client.client_id for client in clients.snapshot(3.0)]
-        assert len(names) == MOST
+        assert len(names) == MAX_CLIENTS
         assert "5" not in names
         clients.connected("newer", "10.0.0.1", None, None, 2.0)
         assert "0" not in [client.client_id for client in clients.snapshot(3.0)]
@@ -90,7 +90,7 @@ class TestMerged:
         assert (old.connections, old.records, old.rate) == (0, 7, 0.0)
 
     def test_no_more_are_kept_than_one_worker_may_see(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(clients_seen, "MOST", 2)
+        monkeypatch.setattr(clients_seen, "MAX_CLIENTS", 2)
         one = [SeenClient(str(at), "", None, None, 0, last_seen=at) for at in range(3)]
         one.append(SeenClient("open", "", None, None, 1, last_seen=-1))
         assert {client.client_id for client in merge([one])} == {"2", "open"}

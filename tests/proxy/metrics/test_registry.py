@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from forebay_proxy.metrics.catalog import METRICS, SIZES, TIMES_MS
 from forebay_proxy.metrics.exposition import expose
-from forebay_proxy.metrics.registry import WINDOW_S, Histogram, Snapshot, Stats, decode, merge, percentile
+from forebay_proxy.metrics.registry import WINDOW_S, Histogram, MetricRegistry, Snapshot, decode, merge, percentile
 
 LINGER = "forebay_batch_linger_time_ms"
 
@@ -54,13 +54,13 @@ class TestNames:
     )
     def test_what_is_not_in_the_table_is_a_key_error_at_once(self, name: str, values: Mapping[str, str]) -> None:
         with pytest.raises(KeyError):
-            Stats().counter(name, **values)
+            MetricRegistry().counter(name, **values)
 
     def test_kinds_are_not_mixed_up(self) -> None:
         with pytest.raises(KeyError):
-            Stats().histogram("forebay_queued_bytes")
+            MetricRegistry().histogram("forebay_queued_bytes")
         with pytest.raises(KeyError):
-            Stats().gauge("forebay_pool_waits_total", lambda: 1)
+            MetricRegistry().gauge("forebay_pool_waits_total", lambda: 1)
 
     @pytest.mark.parametrize("name", METRICS)
     def test_the_table_keeps_prometheus_rules(self, name: str) -> None:
@@ -72,7 +72,7 @@ class TestNames:
         assert math.prod(len(values) for values in metric.labels.values()) < 200
 
     def test_the_same_labels_are_the_same_counter(self) -> None:
-        stats = Stats()
+        stats = MetricRegistry()
         first = stats.counter("forebay_errors_total", side="client", kind="protocol")
         assert stats.counter("forebay_errors_total", kind="protocol", side="client") is first
         assert stats.counter("forebay_errors_total", kind="protocol", side="upstream") is not first
@@ -115,7 +115,7 @@ class TestBuckets:
 class TestWindows:
     def test_what_is_older_than_two_windows_is_forgotten(self) -> None:
         clock = Clock()
-        stats = Stats(clock)
+        stats = MetricRegistry(clock)
         linger = stats.histogram(LINGER)
         seen = []
         linger.observe(50.0)
@@ -126,7 +126,7 @@ class TestWindows:
 
     def test_the_window_holds_the_last_one_and_the_present_one(self) -> None:
         clock = Clock()
-        stats = Stats(clock)
+        stats = MetricRegistry(clock)
         linger = stats.histogram(LINGER)
         linger.observe(50.0)
         clock.now += WINDOW_S
@@ -139,7 +139,7 @@ class TestWindows:
 
     def test_the_flush_rate_is_per_second_of_the_window(self) -> None:
         clock = Clock()
-        stats = Stats(clock)
+        stats = MetricRegistry(clock)
         linger = stats.histogram(LINGER)
         for _ in range(40):
             linger.observe(1.0)
@@ -152,7 +152,7 @@ class TestWindows:
 
     def test_prometheus_own_histogram_never_forgets(self) -> None:
         clock = Clock()
-        stats = Stats(clock)
+        stats = MetricRegistry(clock)
         stats.histogram(LINGER).observe(50.0)
         clock.now += 10 * WINDOW_S
         stats.tick()
@@ -165,7 +165,7 @@ class TestMerge:
     def test_counters_gauges_and_histograms_are_added_up(self) -> None:
         snapshots = []
         for worker in (1, 2):
-            stats = Stats(Clock())
+            stats = MetricRegistry(Clock())
             stats.counter("forebay_records_total", fate="moved").value += 10 * worker
             stats.gauge("forebay_queued_bytes", functools.partial(float, 100 * worker))
             stats.histogram(LINGER).observe(float(worker))
@@ -178,7 +178,7 @@ class TestMerge:
         assert found[(f"{LINGER}_max", labels())] == 2
 
     def test_merging_leaves_its_parts_alone(self) -> None:
-        stats = Stats(Clock())
+        stats = MetricRegistry(Clock())
         stats.histogram(LINGER).observe(1.0)
         snapshot = stats.take()
         merge([snapshot, snapshot])
@@ -190,7 +190,7 @@ class TestMerge:
 
     def test_of_a_dead_worker_only_what_it_counted_remains(self) -> None:
         clock = Clock()
-        stats = Stats(clock)
+        stats = MetricRegistry(clock)
         stats.counter("forebay_pool_waits_total").value += 4
         stats.gauge("forebay_queued_bytes", lambda: 100)
         stats.histogram(LINGER).observe(9.0)
@@ -202,7 +202,7 @@ class TestMerge:
         assert ("forebay_queued_bytes", labels()) not in found
 
     def test_several_readers_of_one_gauge_are_added_up(self) -> None:
-        stats = Stats(Clock())
+        stats = MetricRegistry(Clock())
         stats.gauge("forebay_connections", lambda: 2, listener="node")
         stats.gauge("forebay_connections", lambda: 3, listener="node")
         assert scrape(stats.take())[("forebay_connections", labels(listener="node"))] == 5
@@ -210,7 +210,7 @@ class TestMerge:
 
 class TestText:
     def test_a_histogram_is_cumulated_and_ends_with_infinity(self) -> None:
-        stats = Stats(Clock())
+        stats = MetricRegistry(Clock())
         histogram = stats.histogram("forebay_batch_records")
         for value in (1, 3, 3, 10**9):
             histogram.observe(value)
@@ -220,7 +220,7 @@ class TestText:
         assert counts == [1, 1, 3, 4]
 
     def test_shown_bounds_count_what_the_hidden_ones_between_them_hold(self) -> None:
-        stats = Stats(Clock())
+        stats = MetricRegistry(Clock())
         for value in TIMES_MS:
             stats.histogram(LINGER).observe(value)
         found = scrape(stats.take())
@@ -231,7 +231,7 @@ class TestText:
         assert shown == {bound: TIMES_MS.index(bound) + 1 for bound in TIMES_MS[::4]}
 
     def test_everything_in_the_table_is_text_that_prometheus_reads(self) -> None:
-        stats = Stats(Clock())
+        stats = MetricRegistry(Clock())
         for metric in METRICS.values():
             first = {label: values[0] for label, values in metric.labels.items()}
             if metric.kind == "counter":

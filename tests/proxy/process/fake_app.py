@@ -13,14 +13,14 @@ import os
 from forebay_proxy.commands import cli
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.process import supervisor
 
 APP = "tests.proxy.process.fake_app:FakeApp"
 
 
 class FakeApp:
-    def __init__(self, settings: Settings, stats: Stats, worker: int) -> None:
+    def __init__(self, settings: Settings, stats: MetricRegistry, worker: int) -> None:
         self._settings = settings
         self._moved = stats.counter("forebay_records_total", fate="moved")
         self._may_drain = asyncio.Event()

@@ -1,4 +1,4 @@
-"""The fates of parts become one response, once, with exactly the client's partitions."""
+"""The fates of runs become one response, once, with exactly the client's partitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from forebay_codecs.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from forebay_codecs.produce_response import PartitionResponse
-from forebay_policies.producer_batch import Part
+from forebay_policies.producer_batch import RecordRun
 from forebay_proxy.produce.completion import ProduceCompletion
 
 
@@ -28,21 +28,21 @@ class Answered:
         self.completion.add_topic("ponds")
         self.slots = [self.completion.add_partition(partition) for partition in partitions]
 
-    def done(self, completion: ProduceCompletion, frame: bytes | None, refused: bool) -> None:
+    def done(self, completion: ProduceCompletion, frame: bytes | None) -> None:
         assert completion is self.completion
         self.frames.append(frame)
-        self.refused.append(refused)
+        self.refused.append(completion.refused)
 
-    def part(self, slot: int = 0, count: int = 1, moved: bool = False, first: int = 0, whole: bool = True) -> Part:
-        part = self.completion.add_part(slot, count, moved, whole)
-        part.first = first
-        return part
+    def run(self, slot: int = 0, count: int = 1, moved: bool = False, first: int = 0, whole: bool = True) -> RecordRun:
+        run = self.completion.add_run(slot, count, moved=moved, whole=whole)
+        run.first = first
+        return run
 
-    def acknowledge(self, part: Part, base_offset: int) -> None:
-        self.completion.acknowledged(part, base_offset, -1, 0)
+    def acknowledge(self, run: RecordRun, base_offset: int) -> None:
+        self.completion.acknowledged(run, base_offset, -1, 0)
 
-    def fail(self, part: Part, code: int, message: str = "no") -> None:
-        self.completion.failed(part, code, message, [])
+    def fail(self, run: RecordRun, code: int, message: str = "no") -> None:
+        self.completion.failed(run, code, message, [])
 
     @property
     def response(self) -> list[PartitionResponse]:
@@ -58,29 +58,29 @@ class Answered:
 class TestOffsets:
     def test_a_batch_kept_alone_has_the_brokers_offset(self) -> None:
         answered = Answered(3)
-        part = answered.part()
+        run = answered.run()
         answered.completion.all_added()
-        answered.completion.acknowledged(part, 100, 55, 9)
+        answered.completion.acknowledged(run, 100, 55, 9)
         assert answered.response == [PartitionResponse(3, NONE, 100, 55, 9, [], None)]
         assert answered.refused == [False]
 
     def test_a_batch_kept_but_merged_has_its_place_added(self) -> None:
         answered = Answered(0)
-        part = answered.part(first=5)
+        run = answered.run(first=5)
         answered.completion.all_added()
-        answered.acknowledge(part, 100)
+        answered.acknowledge(run, 100)
         assert answered.response[0].base_offset == 105
 
     def test_an_offset_that_leaves_no_room_for_its_place_is_not_told(self) -> None:
         answered = Answered(0)
-        part = answered.part(first=5)
+        run = answered.run(first=5)
         answered.completion.all_added()
-        answered.acknowledge(part, 2**63 - 1)
+        answered.acknowledge(run, 2**63 - 1)
         assert (answered.response[0].error_code, answered.response[0].base_offset) == (NONE, -1)
 
     def test_any_moved_record_makes_the_offset_unknown(self) -> None:
         answered = Answered(0)
-        kept, moved = answered.part(), answered.part(moved=True)
+        kept, moved = answered.run(), answered.run(moved=True)
         answered.completion.all_added()
         answered.acknowledge(moved, 3)
         answered.acknowledge(kept, 100)
@@ -88,41 +88,41 @@ class TestOffsets:
 
     def test_a_part_that_is_moved_on_its_way_counts_as_moved(self) -> None:
         answered = Answered(0)
-        part = answered.part()
+        run = answered.run()
         answered.completion.all_added()
-        part.moved = True
-        answered.acknowledge(part, 100)
+        run.moved = True
+        answered.acknowledge(run, 100)
         assert (answered.response[0].error_code, answered.response[0].base_offset) == (NONE, -1)
 
     @pytest.mark.parametrize("turned", [False, True])
     def test_the_two_parts_of_a_mixed_batch_have_no_offset_together_though_both_stayed(self, turned: bool) -> None:
         answered = Answered(0)
-        keyed, null_key = answered.part(first=2, whole=False), answered.part(whole=False)
+        keyed, null_key = answered.run(first=2, whole=False), answered.run(whole=False)
         answered.completion.all_added()
-        for part, offset in ((null_key, 200), (keyed, 100)) if turned else ((keyed, 100), (null_key, 200)):
-            answered.acknowledge(part, offset)
+        for run, offset in ((null_key, 200), (keyed, 100)) if turned else ((keyed, 100), (null_key, 200)):
+            answered.acknowledge(run, offset)
         assert (answered.response[0].error_code, answered.response[0].base_offset) == (NONE, -1)
 
     def test_an_acknowledgement_without_an_offset_stays_without(self) -> None:
         answered = Answered(0)
-        part = answered.part(first=4)
+        run = answered.run(first=4)
         answered.completion.all_added()
-        answered.acknowledge(part, -1)
+        answered.acknowledge(run, -1)
         assert answered.response[0].base_offset == -1
 
     def test_partitions_are_answered_in_the_clients_order(self) -> None:
         answered = Answered(5, 1, 3)
-        parts = [answered.part(slot) for slot in answered.slots]
+        runs = [answered.run(slot) for slot in answered.slots]
         answered.completion.all_added()
-        for offset, part in zip((30, 10, 20), reversed(parts), strict=True):
-            answered.acknowledge(part, offset)
+        for offset, run in zip((30, 10, 20), reversed(runs), strict=True):
+            answered.acknowledge(run, offset)
         assert [(found.partition, found.base_offset) for found in answered.response] == [(5, 20), (1, 10), (3, 30)]
 
 
 class TestErrors:
     def test_the_first_error_of_a_partition_wins(self) -> None:
         answered = Answered(0)
-        first, second, third = [answered.part() for _ in range(3)]
+        first, second, third = [answered.run() for _ in range(3)]
         answered.completion.all_added()
         answered.acknowledge(first, 7)
         answered.fail(second, CORRUPT_MESSAGE, "first")
@@ -134,7 +134,7 @@ class TestErrors:
     def test_half_a_batch_refused_is_no_refusal_of_the_batch(self, turned: bool) -> None:
         """Told of a refusal, librdkafka sends all of it again, whatever its retries are: the other half twice."""
         answered = Answered(0)
-        keyed, null_key = answered.part(whole=False), answered.part(whole=False)
+        keyed, null_key = answered.run(whole=False), answered.run(whole=False)
         answered.completion.all_added()
         if turned:
             answered.acknowledge(null_key, 7)
@@ -146,7 +146,7 @@ class TestErrors:
     @pytest.mark.parametrize("other", [None, REQUEST_TIMED_OUT])
     def test_half_a_batch_refused_and_the_other_half_unknown_is_no_refusal_either(self, other: int | None) -> None:
         answered = Answered(0)
-        keyed, null_key = answered.part(whole=False), answered.part(whole=False)
+        keyed, null_key = answered.run(whole=False), answered.run(whole=False)
         answered.completion.all_added()
         answered.fail(keyed, UNKNOWN_TOPIC_OR_PARTITION)
         if other is None:
@@ -157,35 +157,35 @@ class TestErrors:
 
     def test_both_halves_refused_are_a_refusal(self) -> None:
         answered = Answered(0)
-        parts = [answered.part(whole=False) for _ in range(2)]
+        runs = [answered.run(whole=False) for _ in range(2)]
         answered.completion.all_added()
-        for part in parts:
-            answered.fail(part, UNKNOWN_TOPIC_OR_PARTITION)
+        for run in runs:
+            answered.fail(run, UNKNOWN_TOPIC_OR_PARTITION)
         assert [found.error_code for found in answered.response] == [UNKNOWN_TOPIC_OR_PARTITION]
 
     def test_an_error_is_its_partitions_alone(self) -> None:
         answered = Answered(0, 1)
-        parts = [answered.part(slot) for slot in answered.slots]
+        runs = [answered.run(slot) for slot in answered.slots]
         answered.completion.all_added()
-        answered.fail(parts[0], CORRUPT_MESSAGE)
-        answered.acknowledge(parts[1], 4)
+        answered.fail(runs[0], CORRUPT_MESSAGE)
+        answered.acknowledge(runs[1], 4)
         assert [found.error_code for found in answered.response] == [CORRUPT_MESSAGE, NONE]
 
     def test_record_errors_are_passed_on(self) -> None:
         answered = Answered(0)
-        part = answered.part()
+        run = answered.run()
         answered.completion.all_added()
-        answered.completion.failed(part, INVALID_RECORD, "bad", [(2, "null key")])
+        answered.completion.failed(run, INVALID_RECORD, "bad", [(2, "null key")])
         assert answered.response[0].record_errors == [(2, "null key")]
 
     def test_an_early_refusal_never_answers_alone(self) -> None:
         answered = Answered(0, 1)
         answered.completion.refuse(0, CORRUPT_MESSAGE, "checksum")
         assert answered.frames == []
-        part = answered.part(1)
+        run = answered.run(1)
         answered.completion.all_added()
         assert answered.frames == []
-        answered.acknowledge(part, 1)
+        answered.acknowledge(run, 1)
         assert [found.error_code for found in answered.response] == [CORRUPT_MESSAGE, NONE]
 
     def test_when_all_is_refused_the_answer_comes_with_the_last_added(self) -> None:
@@ -196,9 +196,9 @@ class TestErrors:
 
     def test_a_part_that_is_answered_before_all_are_added_does_not_answer(self) -> None:
         answered = Answered(0, 1)
-        answered.acknowledge(answered.part(0), 1)
+        answered.acknowledge(answered.run(0), 1)
         assert answered.frames == []
-        second = answered.part(1)
+        second = answered.run(1)
         answered.completion.all_added()
         assert answered.frames == []
         answered.acknowledge(second, 2)
@@ -208,8 +208,8 @@ class TestErrors:
 class TestUntouched:
     def test_the_brokers_answer_is_told_as_it_is(self) -> None:
         answered = Answered(0, 1)
-        answered.part(0)
-        answered.part(1)
+        answered.run(0)
+        answered.run(1)
         answered.completion.all_added()
         ok = PartitionResponse(0, NONE, 12, 34, 5, [], None)
         bad = PartitionResponse(1, INVALID_RECORD, -1, -1, 6, [(0, "why")], "bad")
@@ -221,10 +221,10 @@ class TestUntouched:
 class TestExpiry:
     def test_what_is_open_is_timed_out_and_what_is_known_is_told(self) -> None:
         answered = Answered(0, 1, 2)
-        parts = [answered.part(slot) for slot in answered.slots]
+        runs = [answered.run(slot) for slot in answered.slots]
         answered.completion.all_added()
-        answered.acknowledge(parts[0], 9)
-        answered.fail(parts[1], CORRUPT_MESSAGE)
+        answered.acknowledge(runs[0], 9)
+        answered.fail(runs[1], CORRUPT_MESSAGE)
         answered.completion.expire()
         assert [found.error_code for found in answered.response] == [NONE, CORRUPT_MESSAGE, REQUEST_TIMED_OUT]
         assert answered.response[0].base_offset == 9
@@ -237,7 +237,7 @@ class TestExpiry:
 
     def test_what_comes_later_changes_nothing(self) -> None:
         answered = Answered(0)
-        first, second, third = [answered.part() for _ in range(3)]
+        first, second, third = [answered.run() for _ in range(3)]
         answered.completion.all_added()
         answered.completion.expire()
         answered.acknowledge(first, 1)
@@ -249,9 +249,9 @@ class TestExpiry:
 
     def test_an_answer_is_not_followed_by_an_expiry(self) -> None:
         answered = Answered(0)
-        part = answered.part()
+        run = answered.run()
         answered.completion.all_added()
-        answered.acknowledge(part, 1)
+        answered.acknowledge(run, 1)
         answered.completion.expire()
         assert [found.error_code for found in answered.response] == [NONE]
 
@@ -259,28 +259,28 @@ class TestExpiry:
 class TestWithoutAcks:
     def test_there_is_no_response(self) -> None:
         answered = Answered(0, acks=0)
-        part = answered.part()
+        run = answered.run()
         answered.completion.all_added()
-        answered.acknowledge(part, 1)
+        answered.acknowledge(run, 1)
         assert (answered.frames, answered.refused) == ([None], [False])
 
     def test_a_refusal_is_said(self) -> None:
         answered = Answered(0, 1, acks=0)
-        parts = [answered.part(slot) for slot in answered.slots]
+        runs = [answered.run(slot) for slot in answered.slots]
         answered.completion.all_added()
-        answered.fail(parts[0], CORRUPT_MESSAGE)
-        answered.acknowledge(parts[1], 1)
+        answered.fail(runs[0], CORRUPT_MESSAGE)
+        answered.acknowledge(runs[1], 1)
         assert (answered.frames, answered.refused) == ([None], [True])
 
 
 @pytest.mark.parametrize("version", range(3, 13))
 def test_every_version_is_answered_with_the_longest_throttle(version: int) -> None:
     answered = Answered(0, version=version)
-    part = answered.part()
+    run = answered.run()
     answered.completion.all_added()
     answered.completion.throttle(20)
     answered.completion.throttle(10)
-    answered.acknowledge(part, 6)
+    answered.acknowledge(run, 6)
     (frame,) = answered.frames
     assert frame is not None
     parsed = produce_response.parse(frame[4:], version)

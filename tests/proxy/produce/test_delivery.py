@@ -1,4 +1,4 @@
-"""A broker's answer, or its silence: every part told once, or the batch in a queue again; memory given back once."""
+"""A broker's answer, or its silence: every run told once, or the batch in a queue again; memory given back once."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from forebay_codecs.error_codes import (
 )
 from forebay_codecs.produce_response import PartitionResponse
 from forebay_policies.accumulator import PartitionQueue
-from forebay_policies.producer_batch import Part, ProducerBatch
+from forebay_policies.producer_batch import ProducerBatch, RecordRun
 from forebay_proxy.config.settings import HostPort
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.delivery import Delivery
 from tests.kit import fakes_proxy as fakes
 from tests.kit.app import settings
@@ -41,7 +41,7 @@ class Dock:
         self.woken: list[int] = []
         self.timed: list[int] = []
         """Partitions of whose acknowledged batches the time was told."""
-        self.stats = Stats()
+        self.stats = MetricRegistry()
         self.delivery = Delivery(
             self.accumulator,
             settings((HostPort(LOOPBACK, 1),), 2),
@@ -118,11 +118,11 @@ class TestAcknowledged:
 class BrokenOwner(FakeOwner):
     """A fault of ours, in what one client is told."""
 
-    def acknowledged(self, part: Part, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
+    def acknowledged(self, run: RecordRun, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
         raise RuntimeError("broken")
 
     def failed(
-        self, part: Part, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
+        self, run: RecordRun, error_code: int, message: str | None, record_errors: list[tuple[int, str | None]]
     ) -> None:
         raise RuntimeError("broken")
 
@@ -133,7 +133,7 @@ class TestFaultsOfOurs:
     async def test_one_client_that_cannot_be_told_costs_its_neighbours_nothing(self, code: int) -> None:
         dock = Dock()
         batch, owners = dock.merged(["a"], ["b"], ["c"])
-        batch.parts[1].owner = BrokenOwner()
+        batch.runs[1].owner = BrokenOwner()
         with structlog.testing.capture_logs() as logs:
             dock.answer(batch, code, 100 if code == NONE else -1)
         assert [len(owner.told) for owner in owners] == [1, 0, 1]
@@ -160,7 +160,7 @@ class TestRetry:
     @in_loop
     async def test_movable_records_without_another_broker_are_sent_back(self) -> None:
         dock = Dock()
-        dock.cluster.set_down(dock.cluster.nodes[1], True)
+        dock.cluster.set_down(dock.cluster.nodes[1], down=True)
         batch, _ = dock.merged(["a"], movable=True)
         dock.answer(batch, NOT_LEADER_OR_FOLLOWER)
         assert dock.queue(0).paused
@@ -285,7 +285,7 @@ class TestUnreachable:
         moved = fakes.append(dock.accumulator, dock.queue(0), null_key("n"), movable=True)
         fakes.append(dock.accumulator, dock.queue(0), keyed("k"))
         fakes.flush(dock.queue(0), dock.accumulator)
-        dock.cluster.set_down(dock.cluster.nodes[0], True)
+        dock.cluster.set_down(dock.cluster.nodes[0], down=True)
         dock.woken.clear()
         dock.delivery.unreachable(0)
         assert [fakes.values(batch) for batch in dock.queue(0).batches] == [["k"]]

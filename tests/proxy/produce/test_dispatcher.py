@@ -15,7 +15,7 @@ from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.brokers.reachability import Reachability
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.logs import RateLimited, get_logger
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.delivery import Delivery
 from forebay_proxy.produce.dispatcher import Dispatcher
 from tests.kit import fakes_proxy as fakes
@@ -29,7 +29,7 @@ class Dock:
     """Topic "ponds"; partition i is led by broker `leaders[i]`, each a real one of `cluster`."""
 
     def __init__(self, cluster: FakeCluster, leaders: list[int], **changed: Any) -> None:
-        self.stats = Stats()
+        self.stats = MetricRegistry()
         rng = Random(1)
         told = settings(cluster.bootstrap, 2, **changed)
         self.accumulator: Accumulator = fakes.accumulator()

@@ -99,6 +99,39 @@ class TestMerging:
 
 class TestOrder:
     @in_loop
+    async def test_topics_of_one_partition_keep_the_order_of_records_without_a_key(self) -> None:
+        """Whatever their codec, and keyed ones between them."""
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, linger_ms=2) as forebay:
+            client = await forebay.client(0)
+            for number in range(60):
+                make = keyed if number % 3 == 2 else null_key
+                client.send(produce(number, ("ponds", 0, batch(make(str(number)), GZIP if number % 2 else 0))))
+            answers = [only(response) for response in await client.receives(*range(60))]
+            assert cluster.values("ponds", 0) == [str(number) for number in range(60)]
+            assert [answer.base_offset for answer in answers] == list(range(60))
+
+    @in_loop
+    async def test_what_was_told_as_timed_out_before_it_left_is_not_sent_afterwards(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client, other = await forebay.client(0), await forebay.client(0)
+            await warm(client, "ponds")
+            await cluster[0].receives(PRODUCE)
+            cluster[0].holds(PRODUCE)
+            other.send(produce(0, ("ponds", 0, batch(keyed("away")))))
+            away = await cluster[0].receives(PRODUCE)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a"))), timeout_ms=1_000))
+            other.send(produce(1, ("ponds", 0, batch(keyed("b")))))
+            (told,) = await client.receives(1)
+            assert only(told).error_code == REQUEST_TIMED_OUT
+            client.send(produce(2, ("ponds", 0, batch(keyed("a, again")))))
+            await until(lambda: forebay.count("forebay_produce_requests_total", "client") == 5)
+            cluster[0].releases(PRODUCE)
+            away.answer()
+            await client.receives(2)
+            await other.receives(0, 1)
+            assert cluster.values("ponds", 0) == ["warm", "away", "b", "a, again"]
+
+    @in_loop
     @pytest.mark.parametrize("linger_ms", [-1, 0, 2])
     async def test_keyed_records_of_a_client_keep_their_order(self, linger_ms: int) -> None:
         async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, linger_ms=linger_ms) as forebay:

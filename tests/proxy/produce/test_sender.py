@@ -308,7 +308,7 @@ class TestRefusedBatches:
 
     @in_loop
     async def test_record_numbers_are_told_where_they_are_the_clients_own(self) -> None:
-        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+        async with FakeCluster({"ponds": [0, 0]}) as cluster, running(cluster.bootstrap) as forebay:
             client = await forebay.client(0)
             await warm(client, cluster)
             cluster[0].holds(PRODUCE)

@@ -1,8 +1,8 @@
-"""Sorts the batches of one Produce request by what may be done with them (policies.eligibility).
+"""Classifies the batches of one Produce request by what may be done with them (policies.eligibility).
 
-In: the frame and its parsed request. Out: `look`, from headers alone, which batches may be touched; then `sort`: what
-goes on untouched, what is checked and may be merged, what is refused with a broker's error code. Nothing is sent or
-appended here.
+In: the frame and its parsed request. Out: `inspect`, from headers alone, which batches may be touched; then `classify`:
+what goes on untouched, what is checked and may be merged, what is refused with a broker's error code. Nothing is
+sent or appended here.
 
 A batch that cannot be opened here is the broker's to judge: it goes on untouched. Only message sets are refused, since
 turning them into batches is Forebay's own doing.
@@ -21,7 +21,7 @@ from forebay_codecs.produce_request import RECORD_BATCHES_FROM, ProduceRequest
 from forebay_codecs.record_batch import BadBatch, BatchHeader, ClientBatch, open_batch, read_header, split_by_key
 from forebay_codecs.record_batch_builder import encode_batch
 from forebay_policies.eligibility import Eligibility, Reason, header_reason, key_reason
-from forebay_proxy.metrics.registry import Stats
+from forebay_proxy.metrics.registry import MetricRegistry
 
 _UNREAD = {
     error_codes.CORRUPT_MESSAGE: Reason.CORRUPT,
@@ -39,7 +39,7 @@ def time_of_day() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Seen:
+class InspectedBatch:
     """One batch of a request, by its header alone: [start, end) of the frame. `reason`: why it is left untouched.
 
     A message set has no header.
@@ -55,6 +55,7 @@ class Seen:
         end: int,
         header: BatchHeader | None,
         reason: Reason | None,
+        *,
         message_set: bool,
     ) -> None:
         self.topic = topic
@@ -66,7 +67,7 @@ class Seen:
         self.message_set = message_set
 
 
-class Untouched(NamedTuple):
+class PassthroughBatch(NamedTuple):
     """A batch that goes on by itself: a part of the frame, or what a message set was turned into.
 
     `slot` counts the request's partitions.
@@ -78,12 +79,14 @@ class Untouched(NamedTuple):
     batch: bytes | memoryview
 
 
-class Touched:
+class RewritableBatch:
     """Checked records, all with a key (they stay on `partition`) or all without (`movable`)."""
 
     __slots__ = ("batch", "movable", "partition", "slot", "topic", "whole")
 
-    def __init__(self, slot: int, topic: str, partition: int, batch: ClientBatch, movable: bool, whole: bool) -> None:
+    def __init__(
+        self, slot: int, topic: str, partition: int, batch: ClientBatch, *, movable: bool, whole: bool
+    ) -> None:
         self.slot = slot
         self.topic = topic
         self.partition = partition
@@ -98,7 +101,7 @@ class Refused(NamedTuple):
     message: str
 
 
-class Sorted:
+class ClassifiedRequest:
     """`size` counts the uncompressed bytes of what is touched, `decompressed` those that came compressed.
 
     All stand in memory at once: a frame of 1 MiB has room for hundreds of batches that decompress to 64 MiB each. So
@@ -110,8 +113,8 @@ class Sorted:
     __slots__ = ("decompressed", "reasons", "records", "refused", "size", "stamped", "touched", "unread", "untouched")
 
     def __init__(self) -> None:
-        self.untouched: list[Untouched] = []
-        self.touched: list[Touched] = []
+        self.untouched: list[PassthroughBatch] = []
+        self.touched: list[RewritableBatch] = []
         self.refused: list[Refused] = []
         self.reasons: list[Reason] = []
         self.stamped: dict[int, int] = {}
@@ -121,19 +124,28 @@ class Sorted:
         self.unread = False
 
 
-class Sorter:
-    """See the module. `is_internal` knows topics that the brokers call internal; `now_ms` is the time of day."""
+class BatchClassifier:
+    """Classifies every batch of a request without sending, appending or losing any.
+
+    `is_internal` knows topics that the brokers call internal, `has_choice` those with more than one
+    partition; `now_ms` is the time of day.
+
+    Where there is no choice nothing moves: records without a key stay in order with all others of their client, since
+    topics of one partition are what a total order is had by.
+    """
 
     def __init__(
         self,
         eligibility: Eligibility,
         is_internal: Callable[[str], bool],
+        has_choice: Callable[[str], bool],
         max_decompressed: int,
-        stats: Stats,
+        stats: MetricRegistry,
         now_ms: Callable[[], int] = time_of_day,
     ) -> None:
         self._eligibility = eligibility
         self._is_internal = is_internal
+        self._has_choice = has_choice
         self._max_decompressed = max_decompressed
         self._batches = {r: stats.counter("forebay_batches_in_total", reason=r.value) for r in Reason}
         self._records_untouched = stats.counter("forebay_records_total", fate="untouched")
@@ -141,55 +153,57 @@ class Sorter:
         self._stamped = stats.counter("forebay_records_stamped_total")
         self._now_ms = now_ms
 
-    def look(self, frame: bytes, request: ProduceRequest) -> list[Seen]:
+    def inspect(self, frame: bytes, request: ProduceRequest) -> list[InspectedBatch]:
         """The request's batches in their order; those without a reason may be touched."""
         whole = self._request_reason(request)
         old = request.version < RECORD_BATCHES_FROM
         found = []
         for name, partitions in request.topics:
-            topic_reason = whole or self._eligibility.topic(name, self._is_internal(name))
+            topic_reason = whole or self._eligibility.topic(name, internal=self._is_internal(name))
             if len(name) > LONGEST_NAME:
                 topic_reason = topic_reason or Reason.NO_METADATA
             for partition, start, end in partitions:
                 header = None if old else read_header(frame, start, end)
                 reason = topic_reason if old else topic_reason or _batch_reason(header)
-                found.append(Seen(name, partition, start, end, header, reason, old))
+                found.append(InspectedBatch(name, partition, start, end, header, reason, message_set=old))
         return found
 
-    def count_untouched(self, seen: list[Seen]) -> int:
+    def count_untouched(self, inspected: list[InspectedBatch]) -> int:
         """Batches that go on as they came, for the metrics. Returns the number of records that they say to hold."""
         records = 0
-        for entry in seen:
+        for entry in inspected:
             if entry.reason is not None:
                 self._batches[entry.reason].value += 1
             records += self._count_records(entry)
         return records
 
-    def _count_records(self, entry: Seen) -> int:
+    def _count_records(self, entry: InspectedBatch) -> int:
         records = max(0, entry.header.record_count) if entry.header is not None else 0
         self._records_untouched.value += records
         return records
 
-    def sort(self, frame: bytes, seen: list[Seen], count: bool = True) -> Sorted:
+    def classify(self, frame: bytes, inspected: list[InspectedBatch], *, count: bool = True) -> ClassifiedRequest:
         """Open and check every batch that may be touched. `count`: for the metrics, once a request."""
-        out = Sorted()
-        for slot, entry in enumerate(seen):
+        out = ClassifiedRequest()
+        for slot, entry in enumerate(inspected):
             if entry.reason is not None and not entry.message_set:
                 out.reasons.append(entry.reason)
                 out.untouched.append(_as_it_came(slot, entry, frame))
             else:
-                reason = self._place(out, slot, entry, frame, count)
+                reason = self._place(out, slot, entry, frame, count=count)
                 out.reasons.append(reason)
                 if count:
                     self._batches[reason].value += 1
         if count and out.untouched:
-            out.records += self.count_untouched([entry for entry in seen if entry.reason and not entry.message_set])
+            out.records += self.count_untouched(
+                [entry for entry in inspected if entry.reason and not entry.message_set]
+            )
         return out
 
-    def _place(self, out: Sorted, slot: int, entry: Seen, frame: bytes, count: bool) -> Reason:
+    def _place(self, out: ClassifiedRequest, slot: int, entry: InspectedBatch, frame: bytes, *, count: bool) -> Reason:
         name, partition = entry.topic, entry.partition
         try:
-            batch = self._open(out, slot, entry, frame, count)
+            batch = self._open(out, slot, entry, frame, count=count)
         except BadBatch as error:
             if error.opened:
                 # It may have taken as long as the largest batch: half as long remains for the others, then a quarter.
@@ -208,19 +222,24 @@ class Sorter:
         if batch.codec:
             out.decompressed += len(batch.section)
         if entry.reason is not None:
-            out.untouched.append(Untouched(slot, name, partition, encode_batch(batch)))
+            out.untouched.append(PassthroughBatch(slot, name, partition, encode_batch(batch)))
             return entry.reason
         out.size += len(batch.section)
         reason = key_reason(batch.null_keys, batch.record_count - batch.null_keys)
-        if reason is Reason.MIXED:
+        if reason is not Reason.KEYED and not self._has_choice(name):
+            out.touched.append(RewritableBatch(slot, name, partition, batch, movable=False, whole=True))
+        elif reason is Reason.MIXED:
             keyed, null_key = split_by_key(batch)
-            out.touched.append(Touched(slot, name, partition, keyed, False, False))
-            out.touched.append(Touched(slot, name, partition, null_key, True, False))
+            out.touched.append(RewritableBatch(slot, name, partition, keyed, movable=False, whole=False))
+            out.touched.append(RewritableBatch(slot, name, partition, null_key, movable=True, whole=False))
         else:
-            out.touched.append(Touched(slot, name, partition, batch, reason is Reason.NULL_KEY, True))
+            movable = reason is Reason.NULL_KEY
+            out.touched.append(RewritableBatch(slot, name, partition, batch, movable=movable, whole=True))
         return reason
 
-    def _open(self, out: Sorted, slot: int, entry: Seen, frame: bytes, count: bool) -> ClientBatch | None:
+    def _open(
+        self, out: ClassifiedRequest, slot: int, entry: InspectedBatch, frame: bytes, *, count: bool
+    ) -> ClientBatch | None:
         """Its records; None where there are none. Raises BadBatch."""
         max_decompressed = self._max_decompressed - out.decompressed
         if not entry.message_set:
@@ -240,8 +259,8 @@ class Sorter:
         return self._eligibility.client(request.client_id)
 
 
-def _as_it_came(slot: int, entry: Seen, frame: bytes) -> Untouched:
-    return Untouched(slot, entry.topic, entry.partition, memoryview(frame)[entry.start : entry.end])
+def _as_it_came(slot: int, entry: InspectedBatch, frame: bytes) -> PassthroughBatch:
+    return PassthroughBatch(slot, entry.topic, entry.partition, memoryview(frame)[entry.start : entry.end])
 
 
 def _batch_reason(header: BatchHeader | None) -> Reason | None:

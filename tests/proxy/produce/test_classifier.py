@@ -9,8 +9,8 @@ from forebay_codecs.compression import GZIP, NONE
 from forebay_codecs.record_batch import ClientBatch
 from forebay_policies.eligibility import Eligibility
 from forebay_proxy.config.settings import CHOOSE_PARTITIONS_THEMSELVES
-from forebay_proxy.metrics.registry import Stats
-from forebay_proxy.produce.sorting import Seen, Sorted, Sorter
+from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.produce.classifier import BatchClassifier, ClassifiedRequest, InspectedBatch
 from tests.codecs.record_oracle import Record, decode_section, encode_section, seal
 from tests.kit.wire import Batches, batch, keyed, null_key, produce, transactional
 
@@ -20,20 +20,22 @@ MIXED = [*keyed("a"), *null_key("b"), *keyed("c"), *null_key("d")]
 
 class Desk:
     def __init__(self) -> None:
-        self.stats = Stats()
+        self.stats = MetricRegistry()
         eligibility = Eligibility(("*",), ("raw*",), ("*",), CHOOSE_PARTITIONS_THEMSELVES)
-        self.sorter = Sorter(eligibility, lambda name: name == "inner", CAP, self.stats)
+        self.classifier = BatchClassifier(
+            eligibility, lambda name: name == "inner", lambda name: name != "single", CAP, self.stats
+        )
 
-    def sort(self, *batches: Batches) -> Sorted:
+    def classify(self, *batches: Batches) -> ClassifiedRequest:
         frame = produce(1, *batches)[4:]
-        return self.sorter.sort(frame, self.look(frame))
+        return self.classifier.classify(frame, self.inspect(frame))
 
-    def look(self, frame: bytes) -> list[Seen]:
-        return self.sorter.look(frame, produce_request.parse(frame))
+    def inspect(self, frame: bytes) -> list[InspectedBatch]:
+        return self.classifier.inspect(frame, produce_request.parse(frame))
 
     def topics(self, frame: bytes) -> list[str]:
         """Of the batches that may be touched."""
-        return [entry.topic for entry in self.look(frame[4:]) if entry.reason is None]
+        return [entry.topic for entry in self.inspect(frame[4:]) if entry.reason is None]
 
     def reasons(self) -> dict[str, int]:
         counters = self.stats.take().counters
@@ -67,7 +69,7 @@ class TestWholeRequests:
     def test_goes_on_as_it_came(self, frame: bytes, reason: str) -> None:
         desk = Desk()
         assert desk.topics(frame) == []
-        desk.sorter.count_untouched(desk.look(frame[4:]))
+        desk.classifier.count_untouched(desk.inspect(frame[4:]))
         assert desk.reasons() == {reason: 1}
 
     def test_each_batch_is_looked_at_by_itself(self) -> None:
@@ -88,7 +90,7 @@ class TestTouched:
     @pytest.mark.parametrize("codec", [NONE, GZIP])
     def test_null_key_records_may_move(self, codec: int) -> None:
         desk = Desk()
-        (touched,) = desk.sort(("ponds", 4, batch(null_key("a", "b"), codec))).touched
+        (touched,) = desk.classify(("ponds", 4, batch(null_key("a", "b"), codec))).touched
         assert (touched.slot, touched.topic, touched.partition) == (0, "ponds", 4)
         assert (touched.movable, touched.whole) == (True, True)
         assert records(touched.batch) == null_key("a", "b")
@@ -96,22 +98,30 @@ class TestTouched:
 
     def test_keyed_records_stay(self) -> None:
         desk = Desk()
-        (touched,) = desk.sort(("ponds", 4, batch(keyed("a", "b")))).touched
+        (touched,) = desk.classify(("ponds", 4, batch(keyed("a", "b")))).touched
         assert (touched.movable, touched.whole) == (False, True)
         assert desk.reasons() == {"keyed": 1}
 
     def test_an_empty_key_is_a_key(self) -> None:
-        (touched,) = Desk().sort(("ponds", 0, batch([Record(b"", b"v")]))).touched
+        (touched,) = Desk().classify(("ponds", 0, batch([Record(b"", b"v")]))).touched
         assert not touched.movable
 
     @pytest.mark.parametrize("codec", [NONE, GZIP])
     def test_mixed_records_are_split_in_their_order(self, codec: int) -> None:
         desk = Desk()
-        kept, free = desk.sort(("ponds", 4, batch(MIXED, codec))).touched
+        kept, free = desk.classify(("ponds", 4, batch(MIXED, codec))).touched
         assert [(part.movable, part.whole, part.slot) for part in (kept, free)] == [(False, False, 0), (True, False, 0)]
         assert records(kept.batch) == keyed("a", "c")
         assert records(free.batch) == null_key("b", "d")
         assert desk.reasons() == {"mixed": 1}
+
+
+class TestOfOnePartition:
+    @pytest.mark.parametrize("records_", [null_key("a", "b"), keyed("a"), MIXED])
+    def test_nothing_moves_and_nothing_is_split(self, records_: list[Record]) -> None:
+        (touched,) = Desk().classify(("single", 0, batch(records_))).touched
+        assert (touched.movable, touched.whole) == (False, True)
+        assert records(touched.batch) == records_
 
 
 class TestLeftToTheBroker:
@@ -129,7 +139,7 @@ class TestLeftToTheBroker:
     )
     def test_what_cannot_be_opened_goes_on_as_it_came(self, bad: bytes, reason: str) -> None:
         desk = Desk()
-        found = desk.sort(("ponds", 0, batch(keyed("a"))), ("ponds", 1, bad), ("ponds", 2, batch(keyed("b"))))
+        found = desk.classify(("ponds", 0, batch(keyed("a"))), ("ponds", 1, bad), ("ponds", 2, batch(keyed("b"))))
         assert [(entry.slot, bytes(entry.batch)) for entry in found.untouched] == [(1, bad)]
         assert (found.unread, found.refused) == (True, [])
         assert [touched.slot for touched in found.touched] == [0, 2]
@@ -138,7 +148,7 @@ class TestLeftToTheBroker:
     def test_what_decompresses_shares_one_limit(self) -> None:
         """In memory they stand beside each other. What came uncompressed is bounded by the frame."""
         large = [batch(null_key("a" * (CAP // 3)), codec) for codec in (NONE, GZIP, GZIP, GZIP, NONE)]
-        found = Desk().sort(*[("ponds", index, records) for index, records in enumerate(large)])
+        found = Desk().classify(*[("ponds", index, records) for index, records in enumerate(large)])
         assert [touched.slot for touched in found.touched] == [0, 1, 2, 4]
         assert [entry.slot for entry in found.untouched] == [3]
 
@@ -147,8 +157,8 @@ class TestLeftToTheBroker:
         """A frame full of them would take as long as if each were let in."""
         fits = batch(null_key("a" * (CAP // 2 - 500)), GZIP)
         too_large = batch(null_key("a" * (CAP // 2 + 500)), GZIP)
-        assert [touched.slot for touched in Desk().sort(("ponds", 0, bad), ("ponds", 1, fits)).touched] == [1]
-        assert [touched.slot for touched in Desk().sort(("ponds", 0, bad), ("ponds", 1, too_large)).touched] == []
+        assert [touched.slot for touched in Desk().classify(("ponds", 0, bad), ("ponds", 1, fits)).touched] == [1]
+        assert [touched.slot for touched in Desk().classify(("ponds", 0, bad), ("ponds", 1, too_large)).touched] == []
 
 
 def test_all_kinds_beside_each_other_keep_their_slots() -> None:
@@ -159,7 +169,7 @@ def test_all_kinds_beside_each_other_keep_their_slots() -> None:
         ("lakes", 0, batch(null_key("d"), crc=1)),
         ("lakes", 1, batch(MIXED)),
     ]
-    found = Desk().sort(*frame_batches)
+    found = Desk().classify(*frame_batches)
     assert [touched.slot for touched in found.touched] == [0, 4, 4]
     assert [(entry.slot, entry.topic, bytes(entry.batch)) for entry in found.untouched] == [
         (1, "ponds", frame_batches[1][2]),

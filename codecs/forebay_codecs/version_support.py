@@ -1,7 +1,7 @@
-"""The lowest version of each API that Kafka 4 takes (KIP-896), where it is not 0.
+"""The versions of each API that Kafka 4 dropped (KIP-896).
 
-Who sends a lower one is closed without a word. Brokers advertise Produce from v0 all the same (KAFKA-18659).
-Source: what Kafka 4.3.1 answers to ApiVersions; ProduceRequest.json.
+A client that sends one is disconnected without an answer. Brokers advertise Produce from v0 all the same (KAFKA-18659).
+Source: the ApiVersions response of Kafka 4.3.1; ProduceRequest.json.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ LOWEST: Final[Mapping[int, int]] = MappingProxyType(
         79: 1,  # ShareAcknowledge
     }
 )
+"""API key → the lowest version that Kafka 4 accepts, where that is not 0."""
 
 
 def takes(api_key: int, version: int) -> bool:
-    """Whether Kafka 4 takes requests of that version; of a newer one than it knows nothing is said."""
+    """Whether Kafka 4 still accepts requests of `version`. Says nothing about versions newer than it knows."""
     return version >= LOWEST.get(api_key, 0)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebay_policies.intake import READ, SLOWEST, TICK_S, WHY, Intake
+from forebay_policies.inbound_memory import READ, SLOWEST, TICK_S, WHY, InboundMemory
 
 MB = 1 << 20
 PATIENCE = 60.0
 
 
 class FakeClient:
-    def __init__(self, intake: Intake, size: int = 100 * MB) -> None:
-        self.intake = intake
+    def __init__(self, inbound_memory: InboundMemory, size: int = 100 * MB) -> None:
+        self.inbound_memory = inbound_memory
         self.size = size
         self.received = 0
         self.gathered = 0
@@ -47,21 +47,21 @@ class FakeClient:
         assert not self.held
         self.received += size
         self.gathered += size
-        self.intake.arriving(self, self.gathered, max(1, self.size - self.gathered))
+        self.inbound_memory.arriving(self, self.gathered, max(1, self.size - self.gathered))
 
     def finishes(self) -> None:
         self.gathered = 0
-        self.intake.arrived(self)
+        self.inbound_memory.arrived(self)
 
 
 class Bench:
     def __init__(self, limit: int = MB) -> None:
-        self.intake = Intake(limit, PATIENCE)
+        self.inbound_memory = InboundMemory(limit, PATIENCE)
         self.now = 0.0
 
     def client(self, size: int = 0, of: int = 100 * MB) -> FakeClient:
         """It has sent `size` bytes of a request of so many."""
-        client = FakeClient(self.intake, of)
+        client = FakeClient(self.inbound_memory, of)
         if size:
             client.sends(size)
         return client
@@ -69,7 +69,7 @@ class Bench:
     def passes(self, seconds: float) -> None:
         for _ in range(int(seconds / TICK_S)):
             self.now += TICK_S
-            self.intake.tick(self.now)
+            self.inbound_memory.tick(self.now)
 
 
 def test_within_the_limit_nobody_is_held() -> None:
@@ -78,7 +78,7 @@ def test_within_the_limit_nobody_is_held() -> None:
     assert [client.held for client in clients] == [False] * 4
     for client in clients:
         client.finishes()
-    assert bench.intake.total == 0
+    assert bench.inbound_memory.total == 0
 
 
 def test_beyond_the_limit_clients_are_held_and_go_on_in_their_order_as_there_is_room() -> None:
@@ -114,9 +114,9 @@ def test_those_that_were_held_and_left_are_not_remembered() -> None:
         client = bench.client(10)
         assert client.held
         client.finishes()
-    assert len(bench.intake._turns) < 200
+    assert len(bench.inbound_memory._turns) < 200
     giant.finishes()
-    assert bench.intake.total == bench.intake.held == 0
+    assert bench.inbound_memory.total == bench.inbound_memory.held == 0
 
 
 def test_one_is_always_read_so_a_request_larger_than_the_limit_gets_through() -> None:
@@ -133,19 +133,19 @@ def test_one_is_always_read_so_a_request_larger_than_the_limit_gets_through() ->
 def test_whole_requests_that_wait_count_and_while_they_do_nobody_need_be_read() -> None:
     bench = Bench(READ)
     waiting = bench.client()
-    bench.intake.waits(waiting, 2 * READ)
+    bench.inbound_memory.waits(waiting, 2 * READ)
     client = bench.client(10)
     assert client.held
-    bench.intake.waits(waiting, 0)
+    bench.inbound_memory.waits(waiting, 0)
     assert not client.held
-    assert bench.intake.total == 10
+    assert bench.inbound_memory.total == 10
 
 
 def test_what_is_passed_on_at_once_takes_no_memory_and_is_not_held() -> None:
     bench = Bench(READ)
-    bench.intake.waits(bench.client(), 2 * READ)
+    bench.inbound_memory.waits(bench.client(), 2 * READ)
     client = bench.client()
-    bench.intake.arriving(client, 0, 0)
+    bench.inbound_memory.arriving(client, 0, 0)
     assert not client.held
 
 
@@ -157,14 +157,14 @@ def test_without_a_limit_nobody_is_held() -> None:
 def test_a_request_that_stalls_closes_its_client_after_a_while() -> None:
     bench = Bench()
     stalled, opaque = bench.client(100), bench.client()
-    bench.intake.arriving(opaque, 0, 0)
+    bench.inbound_memory.arriving(opaque, 0, 0)
     bench.passes(int(PATIENCE))
     assert not stalled.closed
     assert not opaque.closed
     bench.passes(3)
     assert stalled.closed
     assert opaque.closed
-    assert bench.intake.total == 0
+    assert bench.inbound_memory.total == 0
 
 
 def test_a_slow_and_steady_request_is_waited_for_however_long_it_takes() -> None:
@@ -231,7 +231,7 @@ def test_a_stalled_client_that_holds_up_others_is_closed_at_the_next_look() -> N
 
 def test_a_held_client_stalls_where_it_has_not_sent_more_meanwhile() -> None:
     bench = Bench(READ)
-    bench.intake.waits(bench.client(), READ)
+    bench.inbound_memory.waits(bench.client(), READ)
     hoarder, honest = bench.client(1), bench.client(1)
     honest.unread = 1
     assert hoarder.held
@@ -259,9 +259,9 @@ def test_a_held_client_that_leaves_gives_its_memory_back() -> None:
     first, second = bench.client(READ), bench.client(READ)
     assert second.held
     second.finishes()
-    assert (bench.intake.total, bench.intake.held) == (READ, 0)
+    assert (bench.inbound_memory.total, bench.inbound_memory.held) == (READ, 0)
     first.finishes()
-    assert bench.intake.total == 0
+    assert bench.inbound_memory.total == 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["send", "finish", "wait", "tick"])), max_size=80))
@@ -281,14 +281,14 @@ def test_there_is_never_a_deadlock_and_every_byte_is_given_back(steps: list[tupl
             client.finishes()
         elif client not in waiting and not client.gathered:
             waiting.add(client)
-            bench.intake.waits(client, READ)
+            bench.inbound_memory.waits(client, READ)
         held = [client for client in clients if client.held and not client.closed]
-        assert bench.intake.held == len(held)
+        assert bench.inbound_memory.held == len(held)
         reading = [client for client in clients if client.gathered and not client.held and not client.closed]
         assert not held or reading or waiting
     for client in waiting:
-        bench.intake.waits(client, 0)
+        bench.inbound_memory.waits(client, 0)
     for client in clients:
         client.finishes()
-    assert (bench.intake.total, bench.intake.held) == (0, 0)
+    assert (bench.inbound_memory.total, bench.inbound_memory.held) == (0, 0)
     assert not any(client.held for client in clients)

@@ -1,24 +1,24 @@
-"""How many bytes of requests may be held that are not handed on yet: `queued.max.request.bytes`.
+"""Bounds the memory of requests that are incomplete or wait to be handled: `queued.max.request.bytes`.
 
-In: what each client has begun to send and what of it is gathered, whole requests that wait for metadata or memory, the
-clock. Out: who is not read for now, who is read again, and whose request comes too slowly to be waited for. A request
-that arrives in one piece is never seen here, and so never waits here.
+In: how much of each client's current request has arrived, complete requests that wait for metadata or memory, the
+clock. Out: whose connection is not read for now, whose is read again, and whose request arrives too slowly to wait for.
+A request that arrives in one piece never gets here, and so never waits here.
 
 Rules
 1. Only bytes that have arrived count, not what a size prefix announces: it costs nothing to announce 100 MB.
-2. Beyond the limit a client whose request has not wholly arrived is held. Who has least to come goes on first: memory
-   comes back soonest, and nobody waits behind those who announce more than they ever send. One is always read, unless
-   whole requests wait, which need no reading: so there is no deadlock, and a request larger than the limit gets
-   through alone. Held is a client only after what it sent was read, so the limit is exceeded by at most one read
-   (256 KiB) of each connection.
-3. A request that comes slower than SLOWEST is *stalled*. Stalled for `patience` its client is closed, and at once where
-   memory is short: the longest stalled first until nobody need be held, and all while somebody is held. Time for which
-   its client is held does not count, but a client held here is to have sent more meanwhile, which waits in the system's
-   buffer: else it would only have to be held to stay.
+2. Beyond the limit, a client whose request is incomplete is held. The one with the fewest bytes to come is released
+   first: its memory is free soonest, and nobody waits behind clients that announce more than they ever send. One is
+   always being read, unless complete requests wait, which need no reading: so there is no deadlock, and a request
+   larger than the limit gets through alone. A client is held only after its bytes were read, so the limit is exceeded
+   by at most one read (256 KiB) per connection.
+3. A request that arrives more slowly than SLOWEST is *stalled*. Its client is closed after `patience`, or at once if
+   memory is short: those stalled longest first, until nobody has to be held; all of them while anybody is held. Time
+   spent on hold does not count, provided that the held client has sent more, which waits in the system's buffer:
+   otherwise being held would be a way to stay.
 
-Example, limit 64 MiB: 2,000 clients send 64 KiB each of requests that never go on. Half of them are held. A second
-later all are stalled and closed. Where it were 1,000, nobody would be held and they would stay; the next honest
-client's first half of a request closes as many as it takes, and goes on without having been held.
+Example, limit 64 MiB: 2,000 clients each send 64 KiB of a request and then nothing. Half of them are held; a second
+later all are stalled and closed. With 1,000 such clients nobody would be held and they could stay, until an honest
+client's first half of a request closes as many of them as it needs, and proceeds without having been held.
 """
 
 from __future__ import annotations
@@ -27,58 +27,64 @@ from collections import OrderedDict
 from heapq import heapify, heappop, heappush
 from typing import Final, Protocol
 
+from forebay_policies.hold_reason import HoldReason
+
 TICK_S: Final = 0.5
 """Seconds between two calls of `tick`."""
 
 SLOWEST: Final = 2048
-"""Bytes a tick: a sensor on a bad line sends a request of 1 MiB in four minutes."""
+"""Bytes per tick: a sensor on a bad line sends a request of 1 MiB in four minutes."""
 
-WHY: Final = "intake"
+WHY: Final = HoldReason.INBOUND_MEMORY
 """The reason with which clients are held."""
 
 _SPARE: Final = 100
 
 READ: Final = 256 * 1024
-"""The most that one read brings."""
+"""The most bytes that one read returns."""
 
 
 class Client(Protocol):
-    """What is asked of a client's connection."""
+    """What is needed of a client's connection."""
 
     @property
     def received(self) -> int:
-        """Bytes so far."""
+        """Bytes received so far."""
 
     @property
     def held(self) -> bool:
-        """Not read, for whatever reason."""
+        """Whether it is not being read, for whatever reason."""
 
-    def hold(self, why: str) -> None: ...
+    def hold(self, why: HoldReason) -> None:
+        """Stop reading, until `release` with the same reason."""
 
-    def release(self, why: str) -> None:
-        """Read it again; what it had sent already may be worked on at once."""
+    def release(self, why: HoldReason) -> None:
+        """Read again; what has arrived meanwhile may be handled within this call."""
 
     def pending(self) -> int:
-        """Bytes that it has sent and that were not read, as far as the system tells."""
+        """Bytes sent by the client and not read yet, as far as the system tells."""
 
     def stalled(self) -> None:
-        """Close it."""
+        """Close the connection: its request arrives too slowly."""
 
 
 class _Request:
-    """One that has begun to arrive."""
+    """A request that has begun to arrive; `gathered` bytes of it are held."""
 
     __slots__ = ("gathered", "mark", "slow_since")
 
     def __init__(self) -> None:
         self.gathered = 0
         self.mark: int | None = None
-        """Bytes its client had sent at the last tick; None: it is not measured from there."""
+        """What the client had sent at the last tick; None: that tick does not count."""
         self.slow_since: float | None = None
 
 
-class Intake:
-    """See the module. `limit` −1: none. `patience` in seconds."""
+class InboundMemory:
+    """Keeps the bytes of incomplete and waiting requests, `total`, to about `limit` (−1: none), without a deadlock.
+
+    `patience`: seconds that a stalled request is waited for.
+    """
 
     def __init__(self, limit: int, patience: float) -> None:
         self.total = 0
@@ -88,7 +94,7 @@ class Intake:
         self._gathering = 0
         self._held: dict[Client, int] = {}
         self._turns: list[tuple[int, int, Client]] = []
-        """(Bytes to come, number, client), a heap. Those whose number is not that of `_held` are overlooked."""
+        """A heap of (bytes to come, number, client). Entries whose number differs from that in `_held` are obsolete."""
         self._numbers = 0
         self._stalled: OrderedDict[Client, None] = OrderedDict()
         self._waiting: dict[Client, int] = {}
@@ -96,10 +102,14 @@ class Intake:
 
     @property
     def held(self) -> int:
+        """Clients held now."""
         return len(self._held)
 
     def arriving(self, client: Client, gathered: int, missing: int) -> None:
-        """A request has begun and is not whole: bytes that are here, bytes to come. 0: they are passed on at once."""
+        """An incomplete request: `gathered` bytes are held (0: it is cut through), `missing` are to come.
+
+        May hold the client.
+        """
         request = self._arriving.get(client)
         if request is None:
             request = self._arriving[client] = _Request()
@@ -113,7 +123,7 @@ class Intake:
             self._hold(client, missing)
 
     def arrived(self, client: Client) -> None:
-        """The request is whole, or its client is gone."""
+        """The request is complete, or its client is gone. May release clients."""
         request = self._arriving.pop(client, None)
         if request is None:
             return
@@ -126,7 +136,7 @@ class Intake:
         self._release()
 
     def waits(self, client: Client, size: int) -> None:
-        """A whole request of `size` bytes is kept until it can be worked on; 0: it is not kept any more."""
+        """A complete request of `size` bytes waits to be handled; 0: it no longer does."""
         self.total += size - self._waiting.pop(client, 0)
         if size:
             self._waiting[client] = size
@@ -134,7 +144,7 @@ class Intake:
             self._release()
 
     def tick(self, now: float) -> None:
-        """See who stalls."""
+        """Find stalled requests and close their clients, as rule 3 says. To be called every TICK_S."""
         for client, request in list(self._arriving.items()):
             received = client.received
             if client.pending() if client in self._held else client.held:
@@ -181,8 +191,8 @@ class Intake:
         client.hold(WHY)
 
     def _release(self) -> None:
-        """Let go on whom there is room for, as much as each may send at once."""
-        if self._releasing:  # what a released client had sent already may make room itself: the loop below sees it
+        """Release clients while there is room for one read of each."""
+        if self._releasing:  # handling what a released client had sent may make room itself: the loop below sees it
             return
         self._releasing = True
         try:

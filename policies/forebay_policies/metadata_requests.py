@@ -1,0 +1,296 @@
+"""What to ask brokers for next: one Metadata request in flight, the next one carries all that came meanwhile.
+
+In: what clients and records wait for, what turned out wrong, answers, failures, the time. Out: a query, or when to
+look again; calls to those who are served (metadata_waiters). No I/O: the caller sends the query and hands back what
+became of it.
+
+    ask_…, want, invalidate ──▶ next_request ──▶ sent ──▶ answered ──▶ settle, for each topic that records go to
+    retry_later, ages                ▲             └────▶ failed
+                                     └────────────────────────┘
+
+Three kinds of query take turns, so that none starves the others:
+1. topics by name and by id, with the brokers, which come with every answer and may be all that is wanted;
+2. topics that may be created, since the permission stands in the request; a name once in CREATE_AGAIN_S seconds,
+   however many clients ask for it;
+3. all topics.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice, takewhile
+from typing import Final, Literal, NamedTuple
+
+from forebay_codecs.metadata import Metadata
+from forebay_policies.metadata_cache import NEVER, Ages, CachedTopic, MetadataCache
+from forebay_policies.metadata_refresh import ProducedTopic, RefreshSchedule
+from forebay_policies.metadata_waiters import ClientWaiters, MetadataWaiter, RecordWaiters
+
+MAX_TOPICS = 10_000
+"""In one request. Clients may name any number, and a broker closes the connection on a request above 100 MB."""
+CREATE_AGAIN_S = 5.0
+MAX_CREATED: Final = 10_000
+"""Names remembered for that."""
+
+Cause = Literal["new_topic", "error", "connection", "max_age", "client"]
+"""Why something is asked for, as the metric has it."""
+
+
+class MetadataQuery(NamedTuple):
+    """One request. `names` None: all topics; no names, no ids: the brokers alone. `creates`: topics may be created."""
+
+    names: list[str] | None
+    ids: list[bytes]
+    creates: bool
+
+
+class CreationPauses:
+    """A topic's creation is asked for once in CREATE_AGAIN_S; of MAX_CREATED names, the oldest are forgotten first."""
+
+    def __init__(self) -> None:
+        self._asked_at: OrderedDict[str, float] = OrderedDict()
+
+    def over(self, name: str, now: float) -> bool:
+        return now - self._asked_at.get(name, NEVER) >= CREATE_AGAIN_S
+
+    def begin(self, name: str, now: float) -> None:
+        self._asked_at[name] = now
+        self._asked_at.move_to_end(name)
+        if len(self._asked_at) > MAX_CREATED:
+            self._asked_at.popitem(last=False)
+
+    def cancel(self, name: str) -> None:
+        """Its creation was not asked for after all."""
+        self._asked_at.pop(name, None)
+
+
+class MetadataRequests:
+    """Whoever waits is served by one answer or dropped; what nobody waits for is asked for only if it is known and due.
+
+    `produced` is a live view of the topics that records go to. `backoff` is in seconds; `group_size` is how many topics
+    are refreshed together because of their age. `on_wanted` is called, with the cause, whenever there may be more to
+    ask for than before; it may only take note. All times are in seconds of the caller's clock.
+    """
+
+    def __init__(
+        self,
+        cache: MetadataCache,
+        produced: Mapping[str, ProducedTopic],
+        ages: Ages,
+        backoff: float,
+        group_size: int,
+        on_wanted: Callable[[Cause], None],
+    ) -> None:
+        self._cache = cache
+        self._produced = produced
+        self._backoff = backoff
+        self._on_wanted = on_wanted
+        self._clients = ClientWaiters()
+        self._records = RecordWaiters()
+        self._wanted: OrderedDict[str, None] = OrderedDict()
+        self._new: OrderedDict[str, None] = OrderedDict()
+        """To be created."""
+        self._retry_at: dict[str, float] = {}
+        """Soonest first, since all wait for the same time."""
+        self._brokers_due = True
+        self._all_due = False
+        self._creations = CreationPauses()
+        self._refresh = RefreshSchedule(cache, produced, ages, backoff, group_size)
+        self._in_flight: frozenset[str] = frozenset()
+        self._kinds = (self._named, self._created, self._everything)
+        self._turn = 0
+
+    # Records
+
+    def want(self, name: str, ready: Callable[[], None], now: float) -> CachedTopic | None:
+        """Records wait for a topic that the cluster does not have; `settle` calls `ready`.
+
+        Returns what the cache has of the topic, if that will do: it is not asked for then, and the caller settles it.
+        """
+        self._records.add(name, ready)
+        known = self._cache.find(name, now)
+        if known is not None and not known.error:
+            return known
+        self._want((name,), "new_topic")
+        return None
+
+    def forget(self, name: str, ready: Callable[[], None]) -> None:
+        """These records wait no more."""
+        self._records.drop(name, ready)
+
+    def wanted_by_records(self, name: str) -> bool:
+        return name in self._records
+
+    def settle(self, name: str, now: float, *, usable: bool) -> bool:
+        """Brokers told of a topic, and the cluster knows it. `usable`: it has partitions.
+
+        Calls those whose records wait, unless the topic may still turn up: then it is asked for again. Returns whether
+        they were called.
+        """
+        if name not in self._records:
+            return False
+        if not usable and not self._records.missed(name):
+            self.retry_later(name, now)
+            return False
+        self._records.call(name)
+        return True
+
+    def retry_later(self, name: str, now: float) -> None:
+        """Ask again, not at once: a topic without a leader must not be asked for in a circle."""
+        self._retry_at.setdefault(name, now + self._backoff)
+
+    def invalidate(self, names: Iterable[str], cause: Cause, now: float) -> None:
+        """What is known of these topics (none: of the brokers) is wrong.
+
+        Topics that no records go to are asked for when a client asks, or again if they are being asked for.
+        """
+        names = list(names)
+        for name in names:
+            self._cache.invalidate(name, now)
+        if not names:
+            self._brokers_due = True
+        self._want([name for name in names if name in self._produced or name in self._in_flight], cause)
+
+    # Clients
+
+    def ask_topic(self, name: str, fresh_since: float, waiter: MetadataWaiter, now: float, *, creates: bool) -> None:
+        """A topic, as brokers tell of it when asked after `fresh_since`. `creates`: that may create it."""
+        self._clients.add_name(name, waiter, fresh_since)
+        if creates and self.may_create(name, now):
+            self._creations.begin(name, now)
+            self._new[name] = None
+            self._want((), "client")
+        elif name not in self._in_flight and name not in self._new:
+            self._want((name,), "client")
+
+    def may_create(self, name: str, now: float) -> bool:
+        """Whether it is time to ask (again) for its creation."""
+        return self._creations.over(name, now)
+
+    def ask_id(self, topic_id: bytes, waiter: MetadataWaiter) -> None:
+        self._clients.add_id(topic_id, waiter)
+        self._want((), "client")
+
+    def ask_all(self, fresh_since: float, waiter: MetadataWaiter) -> None:
+        self._clients.for_all.add(waiter, fresh_since)
+        self._want((), "client")
+
+    def ask_brokers(self, fresh_since: float, waiter: MetadataWaiter) -> None:
+        self._clients.for_brokers.add(waiter, fresh_since)
+        self._want((), "client")
+
+    def drop(self, names: Iterable[str], ids: Iterable[bytes], waiter: MetadataWaiter) -> None:
+        """It waits no more, for `names` and `ids` nor for anything else."""
+        for name in self._clients.drop(names, ids, waiter):
+            if name in self._new:
+                del self._new[name]
+                self._creations.cancel(name)
+
+    # What to ask for
+
+    def checks_ages(self, now: float) -> bool:
+        """Whether `next_request` will look at what is due by its age, of all topics."""
+        return now >= self._refresh.check_at
+
+    def next_request(self, now: float) -> MetadataQuery | None:
+        """What to ask for now, to be followed by `answered` or `failed`; None: nothing before `next_wake`."""
+        if self.checks_ages(now):
+            self._add_due(now)
+        for name, _ in list(takewhile(lambda retry: retry[1] <= now, self._retry_at.items())):
+            del self._retry_at[name]
+            self._wanted[name] = None
+        for turn in range(self._turn, self._turn + len(self._kinds)):
+            query = self._kinds[turn % len(self._kinds)]()
+            if query is not None:
+                self._turn = turn + 1
+                self._in_flight = frozenset(query.names or ())
+                return query
+        self._turn = 0
+        return None
+
+    def next_wake(self, now: float) -> float:
+        """Until when there is nothing to ask for, unless `on_wanted` is called before. May be past."""
+        due_at = self._refresh.next_check(now)
+        return min(due_at, next(iter(self._retry_at.values()), due_at))
+
+    def sent(self, query: MetadataQuery, now: float) -> None:
+        """It leaves now: whatever becomes of it, what it asks for is not due again for a soft age."""
+        self._refresh.postpone(query.names or [], now)
+
+    def answered(
+        self,
+        query: MetadataQuery,
+        metadata: Metadata,
+        found: Mapping[str, CachedTopic],
+        asked_at: float,
+        now: float,
+    ) -> None:
+        """Tells the clients who are served. What they do then may ask for more.
+
+        `found` is what the cache made of `metadata`, the answer; `asked_at` is when the query was sent.
+        """
+        self._in_flight = frozenset()
+        self._refresh.brokers_told(now)
+        for name in found:
+            self._retry_at.pop(name, None)
+        self._clients.tell_brokers(asked_at)
+        self._wanted.update(dict.fromkeys(self._clients.tell_topics(found, asked_at)))
+        self._clients.tell_ids(query.ids, metadata.topics, found, asked_at)
+        if query.names is None:
+            self._clients.tell_all(list(found.values()), asked_at)
+
+    def failed(self, query: MetadataQuery) -> None:
+        """Nobody answered it. What still matters when the next query is made is asked for again."""
+        self._in_flight = frozenset()
+        self._turn = 0
+        if query.creates:
+            self._new.update(dict.fromkeys(name for name in query.names or () if name in self._clients.by_name))
+        elif query.names is not None:
+            self._wanted.update(dict.fromkeys(query.names))
+            self._brokers_due = True
+
+    def _want(self, names: Iterable[str], cause: Cause) -> None:
+        self._wanted.update(dict.fromkeys(names))
+        self._on_wanted(cause)
+
+    def _add_due(self, now: float) -> None:
+        """Puts what is due among what is wanted, though clients may keep asking for more."""
+        due = self._refresh.check(now)
+        self._wanted.update(dict.fromkeys(due.names))
+        self._brokers_due = self._brokers_due or due.brokers
+        self._all_due = due.all_topics
+        if due.names or self._brokers_due or self._all_due:
+            self._on_wanted("max_age")
+
+    def _named(self) -> MetadataQuery | None:
+        names: list[str] = []
+        while self._wanted and not names:
+            names = [name for name in _take(self._wanted) if self._matters(name)]
+        ids = list(islice(self._clients.by_id, MAX_TOPICS))
+        if not (names or ids or self._brokers_due or self._clients.for_brokers):
+            return None
+        self._brokers_due = False
+        return MetadataQuery(names, ids, creates=False)
+
+    def _created(self) -> MetadataQuery | None:
+        """Though whoever asked for it may have been told by now that there is no such topic."""
+        names = _take(self._new)
+        return MetadataQuery(names, [], creates=True) if names else None
+
+    def _everything(self) -> MetadataQuery | None:
+        if not (self._all_due or self._clients.for_all):
+            return None
+        self._all_due = False
+        return MetadataQuery(None, [], creates=False)
+
+    def _matters(self, name: str) -> bool:
+        """A client or records wait for it, or it is known and to be refreshed."""
+        return (
+            name in self._clients.by_name or name in self._records or name in self._produced or self._cache.knows(name)
+        )
+
+
+def _take(wanted: OrderedDict[str, None]) -> list[str]:
+    """Removes the first MAX_TOPICS and returns them sorted."""
+    return sorted(wanted.popitem(last=False)[0] for _ in range(min(MAX_TOPICS, len(wanted))))

@@ -1,0 +1,168 @@
+"""Who waits for metadata, and for what.
+
+In: clients' requests and records as they begin to wait or give up, answers of brokers. Out: calls to those who are
+served. Clients wait for topics by name or id, for all topics, or for the brokers; records wait for topics that the
+cluster does not know.
+
+Each client says since when an answer will do (`fresh_since`): one that was told something wrong is served only by a
+request that left after that. Times are in seconds of the caller's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+from forebay_codecs.metadata import Topic
+from forebay_policies.metadata_cache import NEVER, CachedTopic
+
+UNKNOWN_TOPIC_TRIES: Final = 8
+"""A topic that one broker has just created is not known to all at once: ask again before records are refused."""
+
+
+class MetadataWaiter(Protocol):
+    """A client's request. It is told each thing that it waits for once, unless it is dropped before.
+
+    While it is told, it may begin to wait for more.
+    """
+
+    def topic_told(self, name: str, known: CachedTopic) -> None: ...
+
+    def id_told(self, topic_id: bytes, known: CachedTopic | None) -> None:
+        """None: there is no such topic."""
+
+    def all_told(self, topics: list[CachedTopic]) -> None: ...
+
+    def brokers_told(self) -> None: ...
+
+
+class WaiterGroup:
+    """Those who wait for one thing. Nobody is taken twice."""
+
+    __slots__ = ("_fresh_since",)
+
+    def __init__(self) -> None:
+        self._fresh_since: dict[MetadataWaiter, float] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._fresh_since)
+
+    def add(self, waiter: MetadataWaiter, fresh_since: float) -> None:
+        self._fresh_since[waiter] = fresh_since
+
+    def drop(self, waiter: MetadataWaiter) -> None:
+        """Does nothing where it does not wait."""
+        self._fresh_since.pop(waiter, None)
+
+    def take(self, asked_at: float) -> list[MetadataWaiter]:
+        """Removes and returns those whom an answer to a request of `asked_at` serves."""
+        served = [waiter for waiter, fresh_since in self._fresh_since.items() if fresh_since < asked_at]
+        for waiter in served:
+            del self._fresh_since[waiter]
+        return served
+
+
+class ClientWaiters:
+    """Clients' requests, by what they wait for. What nobody waits for has no entry."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, WaiterGroup] = {}
+        self.by_id: dict[bytes, WaiterGroup] = {}
+        self.for_all = WaiterGroup()
+        self.for_brokers = WaiterGroup()
+
+    def add_name(self, name: str, waiter: MetadataWaiter, fresh_since: float) -> None:
+        self.by_name.setdefault(name, WaiterGroup()).add(waiter, fresh_since)
+
+    def add_id(self, topic_id: bytes, waiter: MetadataWaiter) -> None:
+        """Any answer will do: an id is never another topic's."""
+        self.by_id.setdefault(topic_id, WaiterGroup()).add(waiter, NEVER)
+
+    def drop(self, names: Iterable[str], ids: Iterable[bytes], waiter: MetadataWaiter) -> list[str]:
+        """It waits for nothing any more. Returns those of `names` for which no other client waits."""
+        self.for_all.drop(waiter)
+        self.for_brokers.drop(waiter)
+        alone = []
+        for name in names:
+            group = self.by_name.get(name)
+            if group is not None:
+                group.drop(waiter)
+                if not group:
+                    del self.by_name[name]
+                    alone.append(name)
+        for topic_id in ids:
+            group = self.by_id.get(topic_id)
+            if group is not None:
+                group.drop(waiter)
+                if not group:
+                    del self.by_id[topic_id]
+        return alone
+
+    def tell_brokers(self, asked_at: float) -> None:
+        for waiter in self.for_brokers.take(asked_at):
+            waiter.brokers_told()
+
+    def tell_topics(self, found: Mapping[str, CachedTopic], asked_at: float) -> list[str]:
+        """`found` is what an answer to a request of `asked_at` told. Returns names for which it came too early."""
+        unserved = []
+        for name, known in found.items():
+            group = self.by_name.get(name)
+            if group is None:
+                continue
+            served = group.take(asked_at)
+            if group:
+                unserved.append(name)
+            else:
+                del self.by_name[name]
+            for waiter in served:
+                waiter.topic_told(name, known)
+        return unserved
+
+    def tell_ids(
+        self, ids: Iterable[bytes], topics: Iterable[Topic], found: Mapping[str, CachedTopic], asked_at: float
+    ) -> None:
+        """`topics` is the answer to a request for `ids`. Those not in it are told not to exist."""
+        names = {topic.topic_id: topic.name for topic in topics}
+        for topic_id in ids:
+            name = names.get(topic_id)
+            group = self.by_id.pop(topic_id, None)
+            for waiter in group.take(asked_at) if group is not None else ():
+                waiter.id_told(topic_id, found[name] if name is not None else None)
+
+    def tell_all(self, topics: list[CachedTopic], asked_at: float) -> None:
+        for waiter in self.for_all.take(asked_at):
+            waiter.all_told(list(topics))
+
+
+class RecordWaiters:
+    """Records that wait for topics, each with the function to call once its topic is known, or known not to exist."""
+
+    def __init__(self) -> None:
+        self._ready: dict[str, list[Callable[[], None]]] = {}
+        self._misses: dict[str, int] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._ready
+
+    def add(self, name: str, ready: Callable[[], None]) -> None:
+        self._ready.setdefault(name, []).append(ready)
+
+    def drop(self, name: str, ready: Callable[[], None]) -> None:
+        """Does nothing where it does not wait."""
+        waiting = self._ready.get(name, [])
+        if ready in waiting:
+            waiting.remove(ready)
+            if not waiting:
+                del self._ready[name]
+                self._misses.pop(name, None)
+
+    def missed(self, name: str) -> bool:
+        """A broker did not know the topic. Returns whether that was the last of UNKNOWN_TOPIC_TRIES."""
+        self._misses[name] = self._misses.get(name, 0) + 1
+        return self._misses[name] >= UNKNOWN_TOPIC_TRIES
+
+    def call(self, name: str) -> None:
+        """All who wait for the topic, each once."""
+        self._misses.pop(name, None)
+        for ready in self._ready.pop(name):
+            ready()

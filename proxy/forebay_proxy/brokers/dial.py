@@ -1,0 +1,33 @@
+"""Connecting by name: every address that a name has is tried, each with a timeout of its own.
+
+In: a host, a port, a protocol. Out: the protocol connected, or OSError. One address that swallows packets costs its own
+`socket.connection.setup.timeout.ms` and not those of the others, as Kafka's clients do (`client.dns.lookup`'s
+`use_all_dns_ips`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+
+async def dial(host: str, port: int, setup_s: float, make: Callable[[], asyncio.Protocol]) -> None:
+    """Connect a protocol that `make` makes to the first address that answers; `setup_s` seconds for each.
+
+    Raises the last address's OSError (TimeoutError is one), or UnicodeError for a name that cannot be one.
+    """
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(setup_s):
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    error: OSError = ConnectionError(f"{host} has no address")
+    for address in dict.fromkeys(entry[4][0] for entry in found):
+        try:
+            async with asyncio.timeout(setup_s):
+                await loop.create_connection(make, str(address), port)
+            return
+        except TimeoutError:
+            error = TimeoutError(f"{host}:{port} ({address}) did not answer within {setup_s:g} s")
+        except OSError as failure:
+            error = failure
+    raise error

@@ -1,0 +1,114 @@
+"""A client as those see it who answer its requests here: produce.client.Client, metadata_handler.MetadataClient.
+
+In: a place reserved for each request that will be answered, the answers in any order. Out: answers in their places;
+the connection's end where there is no answer, or records without acks were refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+
+from forebay_codecs.primitives import Buffer
+from forebay_policies.hold_reason import HoldReason
+from forebay_proxy.clients.client_identity import ClientIdentity
+from forebay_proxy.clients.client_upstream import ClientUpstream
+from forebay_proxy.clients.connection_life import ConnectionLife
+from forebay_proxy.clients.connection_state import Cause
+from forebay_proxy.clients.metadata_handler import LastAnswer
+from forebay_proxy.clients.response_orderer import ResponseOrderer
+from forebay_proxy.produce.completion import OnDone, ProduceCompletion
+
+_numbers = itertools.count(1)
+
+
+class AnsweredClient:
+    """Each request is answered once, in its place; an answer that comes after the connection's end goes nowhere."""
+
+    def __init__(
+        self,
+        life: ConnectionLife,
+        orderer: ResponseOrderer,
+        who: ClientIdentity,
+        upstream: ClientUpstream,
+        release: Callable[[HoldReason], None],
+    ) -> None:
+        self.number = next(_numbers)
+        self.host = ""
+        self.told: LastAnswer | None = None
+        self._life = life
+        self._state = life.state
+        self._orderer = orderer
+        self._who = who
+        self._upstream = upstream
+        self._release = release
+        self._loop = asyncio.get_running_loop()
+        self._producing = 0
+        """Produce requests that have been reserved a place and are not answered."""
+        self._when_alone: Callable[[], None] | None = None
+
+    def hold(self, why: HoldReason) -> None:
+        self._life.hold(why)
+
+    def release(self, why: HoldReason) -> None:
+        self._release(why)
+
+    def translate(self, node_id: int, host: str, port: int) -> tuple[str, int] | None:
+        return self._upstream.translate(node_id, host, port)
+
+    def produced(self, records: int) -> None:
+        self._who.produced(records)
+
+    def reserve(self, acks: int) -> OnDone:
+        self._producing += 1
+        if acks == 0:
+            return self._done_without_response
+        slot = self._orderer.open()
+
+        def done(completion: ProduceCompletion, frame: bytes | None) -> None:
+            self._one_produced()
+            if not self._state.over and frame is not None:
+                self._orderer.write(slot, frame, last=True)
+
+        return done
+
+    def reserve_answer(self) -> Callable[[bytes | None], None]:
+        slot = self._orderer.open()
+
+        def answer(frame: bytes | None) -> None:
+            if self._state.over:
+                return
+            if frame is None:
+                self._life.end(Cause.NO_ANSWER)
+            else:
+                self._orderer.write(slot, frame, last=True)
+
+        return answer
+
+    def _done_without_response(self, completion: ProduceCompletion, frame: bytes | None) -> None:
+        self._one_produced()
+        if completion.refused and not self._state.over:
+            self._life.end(Cause.RECORDS_REFUSED, client=self._life.peer)
+
+    def when_alone(self, ready: Callable[[], None]) -> None:
+        if self._producing == 1:
+            ready()
+        else:
+            self._when_alone = ready
+
+    def _one_produced(self) -> None:
+        self._producing -= 1
+        if self._producing == 1 and self._when_alone is not None:
+            self._loop.call_soon(self._when_alone)
+            self._when_alone = None
+
+    def send_own(
+        self,
+        frame: list[Buffer],
+        version: int,
+        correlation_id: int,
+        acks: int,
+        on_answer: Callable[[bytes | None], None],
+    ) -> None:
+        self._upstream.send_own(frame, version, correlation_id, acks, on_answer)

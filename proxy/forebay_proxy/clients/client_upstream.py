@@ -1,0 +1,198 @@
+"""A client's side of its own upstream connection: opened when it is needed, fed in order, and what its end means.
+
+In: bytes of requests to pass on, and for each that will be answered what is expected. Out: these bytes on an
+OpaqueConnection, of which there is one at a time. While it is being made, and while the broker takes no more, the
+client is held.
+
+    closed by the broker while nothing was awaited   the next request opens another; a client that has logged in ends
+    closed by the broker otherwise, or unreachable   the client's connection ends, as if there were no proxy
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from forebay_codecs.apis import APIS, PRODUCE, SASL_HANDSHAKE, Api
+from forebay_codecs.errors import Malformed
+from forebay_codecs.primitives import Buffer
+from forebay_policies.hold_reason import HoldReason
+from forebay_proxy.clients.client_identity import ClientIdentity
+from forebay_proxy.clients.connection_life import ConnectionLife
+from forebay_proxy.clients.connection_state import Cause
+from forebay_proxy.clients.opaque_connection import Expected, OpaqueConnection
+from forebay_proxy.clients.response_orderer import ResponseOrderer
+
+_PRODUCE = APIS[PRODUCE]
+
+
+class Brokers(Protocol):
+    """What is asked of the gateway, as its methods say."""
+
+    def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int] | None: ...
+
+    async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> None: ...
+
+    def takes(self, api_key: int, version: int) -> bool: ...
+
+    def produce_answered(self, response: bytes, version: int) -> None: ...
+
+    def topics_changed(self) -> None: ...
+
+
+class ClientUpstream:
+    """What is passed on reaches the broker in the order in which it was given, and nothing of it twice.
+
+    `authenticating`   the client has begun to log in: the broker knows it by name
+    `corked`           bytes gather until `flush`, so that requests which came together leave together
+    `advertised_host`  as what host the client finds brokers
+    """
+
+    def __init__(
+        self,
+        life: ConnectionLife,
+        orderer: ResponseOrderer,
+        who: ClientIdentity,
+        gateway: Brokers,
+        node_id: int | None,
+    ) -> None:
+        self.orderer = orderer
+        self.authenticating = False
+        self.corked = False
+        self.advertised_host = ""
+        self._life = life
+        self._state = life.state
+        self._who = who
+        self._gateway = gateway
+        self._node_id = node_id
+        self._loop = asyncio.get_running_loop()
+        self._opaque: OpaqueConnection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._gathered: list[Buffer] = []
+
+    @property
+    def is_open(self) -> bool:
+        return self._opaque is not None and not self._opaque.closed
+
+    @property
+    def owed(self) -> bool:
+        """An answer is awaited that the broker gives as soon as it can."""
+        return self._opaque is not None and self._opaque.owed
+
+    # Requests
+
+    def expect(self, api: Api, version: int, correlation_id: int) -> None:
+        """A request follows whose response goes to the client."""
+        if api.key == SASL_HANDSHAKE:
+            # From here on the broker knows the client by name: its records must not mix with those of others.
+            self.authenticating = True
+        self._opened().expect(Expected(api, version, correlation_id, self.orderer.open()))
+
+    def expect_none(self) -> None:
+        """A Produce request with acks=0 follows."""
+        self._opened().sent_unacknowledged()
+
+    def pass_on(self, data: Buffer) -> None:
+        """Bytes of the request that was announced last."""
+        self._gathered.append(data)
+
+    def send_own(
+        self,
+        frame: list[Buffer],
+        version: int,
+        correlation_id: int,
+        acks: int,
+        on_answer: Callable[[bytes | None], None],
+    ) -> None:
+        """A Produce request of the proxy's; see produce.client.Client."""
+        if self._state.over:
+            on_answer(None)
+            return
+        if acks == 0:
+            self.expect_none()
+        else:
+            self._opened().expect(Expected(_PRODUCE, version, correlation_id, capture=on_answer))
+        self._gathered += frame
+        if not self.corked:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was passed on."""
+        if self._gathered:
+            buffers, self._gathered = self._gathered, []
+            if not self._state.over:
+                self._opened().write(buffers)
+
+    def _opened(self) -> OpaqueConnection:
+        if self._opaque is None or self._opaque.closed:
+            self._opaque = OpaqueConnection(self)
+            self._life.hold(HoldReason.CONNECTING)
+            self._connecting = self._loop.create_task(self._connect(self._opaque))
+        return self._opaque
+
+    async def _connect(self, opaque: OpaqueConnection) -> None:
+        try:
+            await self._gateway.connect(self._node_id, opaque)
+        except (OSError, UnicodeError) as error:  # the latter: a host name that cannot be one
+            opaque.connection_lost(error)  # first: what is answered now still goes out
+            if not self._state.over:
+                peer = self._life.peer
+                self._life.end(Cause.BROKER_UNREACHABLE, client=peer, node=self._node_id, error=str(error))
+            return
+        if opaque is self._opaque:
+            self._connecting = None
+            self._life.release(HoldReason.CONNECTING)
+
+    # Responses, and the end
+
+    def client_slow(self, *, slow: bool) -> None:
+        if self._opaque is not None:
+            self._opaque.client_slow(slow=slow)
+
+    def adjust_reading(self) -> None:
+        """Responses have left: the broker may be read again."""
+        if self._opaque is not None:
+            self._opaque.adjust_reading()
+
+    def leave_if_idle(self) -> None:
+        """Close the connection, if nothing is under way on it."""
+        if self._opaque is not None and not self._opaque.awaited and not self.authenticating:
+            self._opaque.close()
+
+    def close(self) -> None:
+        """The client is gone. What was written still goes out."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._opaque is not None:
+            self._opaque.close()
+
+    # What the opaque connection tells (opaque_connection.Owner)
+
+    def translate(self, node_id: int, host: str, port: int, /) -> tuple[str, int] | None:
+        return self._gateway.translate(self.advertised_host, node_id, host, port)
+
+    def upstream_paused(self, *, paused: bool) -> None:
+        if paused:
+            self._life.hold(HoldReason.BROKER_SLOW)
+        else:
+            self._life.release(HoldReason.BROKER_SLOW)
+
+    def upstream_lost(self, why: str, awaited: Expected | None) -> None:
+        peer = self._life.peer
+        self._life.end(Cause.BROKER_LOST, client=peer, node=self._node_id, reason=why)
+        if awaited is not None and not self._gateway.takes(awaited.api.key, awaited.version):
+            self._who.too_old(awaited.api, awaited.version, peer)
+
+    def upstream_left(self) -> None:
+        if self.authenticating:
+            self._life.end(Cause.LOGIN_LOST)
+
+    def upstream_malformed(self, error: Malformed) -> None:
+        self._life.end(Cause.BROKER_MALFORMED, node=self._node_id, error=str(error))
+
+    def produce_answered(self, response: bytes, version: int) -> None:
+        self._gateway.produce_answered(response, version)
+
+    def topics_changed(self) -> None:
+        self._gateway.topics_changed()

@@ -1,0 +1,185 @@
+"""The life of a client connection: whether requests are taken, and how it ends. No I/O, no clock.
+
+In: what happened, `now`. Out: what is to be done with the transport; connection_life carries it out.
+
+    OPEN ──drain──▶ DRAINING        no further requests; one that the broker has begun to receive is passed on whole
+      │                │
+      ├────────────────┼──────────▶ LEAVING     takes nothing more; closes once all that was asked is answered
+      │                │               │
+      ├────────────────┼───────────────┼──────▶ CLOSING     closes once what was written has gone out
+      │                │               │           │
+      ├────────────────┼───────────────┼───────────┼──▶ ABORTED     closes at once
+      │                │               │           │       │
+      └────────────────┴───────────────┴───────────┴───────┴──▶ CLOSED     the transport is gone
+
+A phase is never left backwards: what ends more gently than the phase that is reached changes nothing. After CLOSED
+nothing may happen any more: that is a fault in the proxy, RuntimeError.
+
+While OPEN or DRAINING the connection may be *held*, for one HoldReason or several: then the client is not read, and
+what has arrived waits. From LEAVING on it is held for good.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from forebay_policies.hold_reason import HoldReason
+from forebay_proxy.logs import RateLimited
+from forebay_proxy.metrics.traffic import TrafficMetrics
+
+
+class Phase(enum.IntEnum):
+    """How far a connection is on its way, in order."""
+
+    OPEN = 0
+    DRAINING = 1
+    LEAVING = 2
+    CLOSING = 3
+    ABORTED = 4
+    CLOSED = 5
+
+
+class Cause(enum.Enum):
+    """Why a connection ends. ENDINGS says how."""
+
+    # Its client
+    CLIENT_LEFT = "client left"
+    CLIENT_CUT_OFF = "client left in the middle of a request"
+    MALFORMED = "malformed"
+    TOO_LARGE = "too large"
+    UNKNOWN_API = "unknown API"
+    UNSUPPORTED_VERSION = "unsupported version"
+    STALLED = "stalled"
+    # Its broker
+    RECORDS_REFUSED = "records without acks refused"
+    NO_ANSWER = "no answer"
+    BROKER_UNREACHABLE = "broker unreachable"
+    BROKER_LOST = "broker lost"
+    LOGIN_LOST = "login lost"
+    BROKER_MALFORMED = "broker malformed"
+    # The proxy
+    NOT_ADMITTED = "not admitted"
+    TOLD_TO_CLOSE = "told to close"
+    TOLD_TO_ABORT = "told to abort"
+
+
+class Ending(NamedTuple):
+    """One way a connection ends: the phase that it enters, what is logged, what is counted."""
+
+    phase: Phase
+    event: str = ""
+    log: Callable[..., None] = RateLimited.warning
+    metric: Callable[[TrafficMetrics], None] | None = None
+
+
+def _refused(reason: str) -> Callable[[TrafficMetrics], None]:
+    """forebay_frames_refused_total{reason}, and with it forebay_errors_total{side=client, kind=protocol}."""
+    return lambda metrics: metrics.refused(reason)
+
+
+_BROKE = "closing a client that broke the protocol"
+_NOT_OFFERED = "closing a client that asks for what is not offered"
+
+# Every way a connection can end. The phase tells what is answered before: LEAVING all that was asked, CLOSING what was
+# written by then, ABORTED and CLOSED nothing more. Beside these are only the ones that never begin: beyond
+# max.connections the registry closes the transport.
+ENDINGS: Final[dict[Cause, Ending]] = {
+    # The client closed or reset it. Records that it sent without acks still go to its broker.
+    Cause.CLIENT_LEFT: Ending(Phase.CLOSED),
+    Cause.CLIENT_CUT_OFF: Ending(Phase.CLOSED, metric=TrafficMetrics.cut_off),
+    # A frame whose size cannot be right, is above socket.request.max.bytes; an API that ApiVersions does not name.
+    Cause.MALFORMED: Ending(Phase.LEAVING, _BROKE, metric=_refused("malformed")),
+    Cause.TOO_LARGE: Ending(Phase.LEAVING, _BROKE, metric=_refused("too_large")),
+    Cause.UNKNOWN_API: Ending(Phase.LEAVING, _NOT_OFFERED, metric=_refused("unknown_api")),
+    Cause.UNSUPPORTED_VERSION: Ending(Phase.LEAVING, _NOT_OFFERED, metric=_refused("unsupported_version")),
+    # The inbound_memory found that its request does not go on.
+    Cause.STALLED: Ending(Phase.ABORTED, "closing a client whose request does not go on", metric=_refused("stalled")),
+    # acks=0: a broker that refuses closes the connection, since it has no other way to say so.
+    Cause.RECORDS_REFUSED: Ending(Phase.LEAVING, "acks=0 records refused, closing the client"),
+    # ApiVersions or Metadata that no broker answers in time.
+    Cause.NO_ANSWER: Ending(Phase.CLOSING),
+    Cause.BROKER_UNREACHABLE: Ending(
+        Phase.CLOSING, "no connection to the broker for a client", metric=TrafficMetrics.connect_failed
+    ),
+    # The broker closed it with answers outstanding, or records without acks perhaps unread.
+    Cause.BROKER_LOST: Ending(
+        Phase.CLOSING, "broker closed a client's connection", RateLimited.info, TrafficMetrics.upstream_lost
+    ),
+    # The broker closed it idle, and a new one would not know who the client is.
+    Cause.LOGIN_LOST: Ending(Phase.CLOSING),
+    Cause.BROKER_MALFORMED: Ending(
+        Phase.ABORTED, "broker broke the protocol", RateLimited.error, TrafficMetrics.upstream_protocol
+    ),
+    # Beyond max.connections.per.ip. The registry logs and counts it.
+    Cause.NOT_ADMITTED: Ending(Phase.CLOSING),
+    # Idle, in another's way (the registry logs it), or the last step of a drain.
+    Cause.TOLD_TO_CLOSE: Ending(Phase.CLOSING),
+    # LEAVING or CLOSING for longer than request.timeout.ms, or the proxy stops without a drain.
+    Cause.TOLD_TO_ABORT: Ending(Phase.ABORTED),
+}
+
+
+class ConnectionState:
+    """Requests are taken only while no reason holds the connection, and none after its end has begun.
+
+    `taking`   requests are taken: it is not held
+    `over`     ABORTED or CLOSED: nothing is written any more
+    `passing`  a request has begun to go to the broker, and has not wholly gone
+    """
+
+    __slots__ = ("holds", "leaving_since", "over", "passing", "phase", "taking")
+
+    def __init__(self) -> None:
+        self.phase = Phase.OPEN
+        self.holds: set[HoldReason] = set()
+        self.taking = True
+        self.over = False
+        self.passing = False
+        self.leaving_since: float | None = None
+
+    def hold(self, why: HoldReason) -> bool:
+        """True: stop reading the client."""
+        stops = self.taking
+        self.holds.add(why)
+        self.taking = False
+        return stops
+
+    def release(self, why: HoldReason) -> bool:
+        """True: read the client, and take what has arrived."""
+        self.holds.discard(why)
+        self.taking = not self.holds and not self.over
+        return self.taking
+
+    def drain(self) -> bool:
+        """True: hold it. Else a request is passing, and `passed` will say so."""
+        if self.phase is Phase.OPEN:
+            self.phase = Phase.DRAINING
+        elif self.phase is Phase.CLOSED:
+            raise RuntimeError("a closed connection is to drain")
+        return not self.passing
+
+    def passed(self) -> bool:
+        """The passing request has wholly gone. True: it was the last, hold the connection."""
+        self.passing = False
+        return self.phase is Phase.DRAINING
+
+    def end(self, phase: Phase, now: float) -> bool:
+        """Enter LEAVING or a later phase, and take no more requests. False: it has come as far already."""
+        if phase < Phase.LEAVING:
+            raise RuntimeError(f"{phase.name} is not an end")
+        if self.phase is Phase.CLOSED:
+            raise RuntimeError(f"{phase.name} after CLOSED")
+        if phase <= self.phase:
+            return False
+        self.phase = phase
+        if self.leaving_since is None:
+            self.leaving_since = now
+        self.over = phase >= Phase.ABORTED
+        self.hold(HoldReason.CLOSING)
+        return True
+
+    def leaving_for(self, now: float) -> float:
+        """Seconds since its end began: answers, or what was written, are still on their way. 0: it has not."""
+        return now - self.leaving_since if self.leaving_since is not None else 0.0

@@ -1,0 +1,255 @@
+"""What `forebay config` tells beyond one line a setting: headings, Kafka's counterpart, and the explanation in full.
+
+settings.py has types, defaults, bounds and the one line. Nothing here takes part in reading settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+NO_COUNTERPART: Final = "none"
+
+
+class Reference(NamedTuple):
+    """`details`: whole sentences that follow the setting's description. `kafka`: whose setting of this name it is.
+
+    `example`: a value as on the command line, for settings whose default shows too little; empty: the default.
+    """
+
+    details: str
+    kafka: str = NO_COUNTERPART
+    example: str = ""
+
+
+def _producer(differs: str = "same default") -> str:
+    return f"producer setting, {differs}"
+
+
+def _broker(differs: str = "same default") -> str:
+    return f"broker setting, {differs}"
+
+
+_RETRY: Final = "Pauses are spread by up to 20 % at random, so that they do not coincide."
+
+TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
+    "Brokers and listeners": {
+        "bootstrap.servers": Reference(
+            "One that answers is enough; name several so that Forebay also starts while one of them is down.",
+            _producer("required there, too"),
+            "kafka-1:9092,kafka-2:9092",
+        ),
+        "listen": Reference(
+            "Clients get it as their bootstrap server. Each broker has a port of its own, so the ports above must be "
+            "free and reachable: brokers 1 to 3 behind port 19092 are on 19094 to 19096. A broker whose port cannot be "
+            "opened is hidden from clients.",
+            "none; like listeners of a broker",
+            "0.0.0.0:19092",
+        ),
+        "advertised.host": Reference(
+            "Needed behind a load balancer or address translation, where the address that a client connects to is not "
+            "the one that Forebay sees.",
+            "none; like advertised.listeners of a broker",
+            "kafka.example.org",
+        ),
+        "node.ports": Reference(
+            "For large node ids, and for ports that are taken. Clients must be able to reach these ports, too.",
+            NO_COUNTERPART,
+            "1001:19093,1002:19094",
+        ),
+    },
+    "Process": {
+        "workers": Reference(
+            "Above 1, a supervisor starts the workers, restarts those that die or hang, and serves the admin endpoint "
+            "for all of them. Each worker has its own buffer.memory and merges only the records of its own "
+            "connections.",
+            NO_COUNTERPART,
+            "4",
+        ),
+        "admin": Reference(
+            "/metrics is for Prometheus, /clients lists who is connected, /healthz says whether to restart the process "
+            "and /readyz whether to send it clients. There is no authentication: keep the port private.",
+            NO_COUNTERPART,
+            "127.0.0.1:9091",
+        ),
+        "shutdown.timeout.ms": Reference(
+            "Draining means: accept no connections, send every batch, answer every request. Whatever stops the process "
+            "(systemd, Kubernetes) must allow more time than this.",
+        ),
+        "log.level": Reference("debug < info < warning < error.", NO_COUNTERPART, "warning"),
+        "log.format": Reference("Logs go to stderr, one line per event, and never contain records.", example="json"),
+    },
+    "Which records may move": {
+        "topics.include": Reference(
+            "Glob patterns: * any text, ? one character, [a-z] one of these. Records with a key never move, whatever "
+            "is set here; internal topics are never touched.",
+            NO_COUNTERPART,
+            "orders,clicks-*",
+        ),
+        "topics.exclude": Reference(
+            "Glob patterns. Batches of these topics go to the broker as they came.", NO_COUNTERPART, "audit-*"
+        ),
+        "client.ids.include": Reference(
+            "Glob patterns, matched against the client's client.id.", example="web-*,till-*"
+        ),
+        "client.ids.exclude": Reference(
+            "Glob patterns, matched against the client's client.id; wins over client.ids.include. On the wire, a "
+            "partition chosen by an application looks the same as one chosen by a client's partitioner, so exclude "
+            "clients that choose partitions themselves. The default covers Kafka Connect, Kafka Streams and "
+            "MirrorMaker; a value of your own replaces it, so repeat what you want to keep.",
+            NO_COUNTERPART,
+            "connector-producer-*,billing-*",
+        ),
+    },
+    "Partitioning": {
+        "partitioner": Reference(
+            "adaptive: as Kafka's own since 3.3 (KIP-794), partitions with long queues are chosen less often. "
+            "expected_wait: the sooner a partition acknowledges, the likelier it is chosen. uniform: all partitions "
+            "alike. sticky: KIP-480, one partition until a new batch begins. round_robin: the next partition for "
+            "every batch of a client. A name that a package registers as an entry point works, too.",
+            "none; like partitioner.class of the producer",
+            "expected_wait",
+        ),
+        "partitioner.adaptive.partitioning.enable": Reference(
+            "Also understood as enable.adaptive.partitioning, its name in KIP-794.", _producer(), "false"
+        ),
+        "partitioner.sticky.batch.size": Reference(
+            "Longer turns make larger batches, shorter ones spread records more evenly.", "proposed in KIP-794", "65536"
+        ),
+        "partitioner.availability.timeout.ms": Reference(
+            "Counts for adaptive and expected_wait. Also understood as partition.availability.timeout.ms, its name in "
+            "KIP-794.",
+            _producer(),
+            "2000",
+        ),
+        "partitioner.min.share": Reference(
+            "0.005 is 0.5 % of the choices for each partition, at most 10 % for all together. With 0 a partition that "
+            "has become slow may not be tried again for a long time.",
+            NO_COUNTERPART,
+            "0.01",
+        ),
+    },
+    "Batching": {
+        "linger.ms": Reference(
+            "Adaptive sends at once while Forebay is idle, and when it is busy whatever has arrived by the time a "
+            "batch's turn comes. A fixed time trades latency for larger batches, as in Kafka.",
+            _producer("default 5 (0 before Kafka 4.0), no -1"),
+            "5",
+        ),
+        "batch.initial.size": Reference(
+            "Smaller steps waste less memory on small batches, larger ones cost less CPU on large batches. batch.size "
+            "and batch.max.size must be multiples of it.",
+            "proposed in KIP-782, same default",
+        ),
+        "batch.size": Reference(
+            "It is also the unit in which adaptive weighs queues, and the length of a partitioner's turn.",
+            _producer("same default, but there a batch ends at this size"),
+        ),
+        "batch.max.size": Reference(
+            "A batch that waits for its broker grows up to this size. Must be at most max.request.size; keep it below "
+            "what topics allow (max.message.bytes, 1 MiB by default), or batches are refused and split.",
+            "proposed in KIP-782, same default",
+        ),
+        "max.request.size": Reference("One request carries batches of many partitions.", _producer()),
+        "max.in.flight.requests.per.connection": Reference(
+            "A partition has at most one batch in flight whatever is set here, so order is kept.",
+            _producer(),
+        ),
+    },
+    "Memory": {
+        "buffer.memory": Reference(
+            "Holds records from arrival to acknowledgement, uncompressed where they are merged. When it is full, "
+            "clients that have more to send are not read until memory is free.",
+            _producer("same default"),
+        ),
+        "queued.max.request.bytes": Reference(
+            "Counts bytes that have arrived, not what a request announces. When it is full, requests that lack the "
+            "fewest bytes are completed first.",
+            _broker("default -1"),
+        ),
+        "max.decompressed.bytes": Reference(
+            "All batches of one Produce request share it, so a small request cannot expand to fill the memory. Message "
+            "sets (Produce v0 to v2) beyond it are refused, since the broker could not take them as they are.",
+        ),
+    },
+    "Timeouts and retries": {
+        "request.timeout.ms": Reference(
+            "A broker that does not respond in time is disconnected. Also how long clients wait for metadata.",
+            _producer(),
+        ),
+        "delivery.timeout.ms": Reference(
+            "When it is over, the client is answered with REQUEST_TIMED_OUT. Must be at least linger.ms + "
+            "request.timeout.ms. A client's own timeout counts if it is shorter.",
+            _producer(),
+        ),
+        "retry.backoff.ms": Reference(f"For batches that a broker refused for the moment. {_RETRY}", _producer()),
+        "retry.backoff.max.ms": Reference("Limits what retry.backoff.ms doubles to.", _producer()),
+        "reconnect.backoff.ms": Reference(f"Counts for each broker by itself. {_RETRY}", _producer()),
+        "reconnect.backoff.max.ms": Reference("Limits what reconnect.backoff.ms doubles to.", _producer()),
+        "socket.connection.setup.timeout.ms": Reference("Counts for each address that is tried.", _producer()),
+    },
+    "Metadata": {
+        "metadata.max.age.ms": Reference("Clients wait while brokers are asked.", _producer()),
+        "metadata.soft.age.ms": Reference(
+            "Topics are refreshed up to a fifth sooner, at random, so that those fetched together are not refreshed "
+            "together. Above metadata.max.age.ms it counts as that.",
+        ),
+        "metadata.max.idle.ms": Reference("Topics that nobody uses are not refreshed for ever.", _producer()),
+        "metadata.max.topics": Reference("A topic that was dropped is asked for again when it is needed."),
+        "metadata.refresh.group.size": Reference(
+            "The most used topics come first; errors are always asked for at once."
+        ),
+    },
+    "Client limits": {
+        "connections.max.idle.ms": Reference(
+            "Clients close idle connections after 540000 by default, and so before Forebay does. A connection with a "
+            "request in progress is not idle.",
+            _broker(),
+        ),
+        "socket.request.timeout.ms": Reference(
+            "Progress is 4 KiB/s: a slow line may take hours for a large request, a stalled client is closed.",
+        ),
+        "socket.request.max.bytes": Reference("As a broker does.", _broker()),
+        "client.max.in.flight.requests": Reference(
+            "The Java client sends at most 5, librdkafka any number. Nothing is refused: the client waits.",
+        ),
+        "max.connections": Reference(
+            "The connection that has been idle for longest makes room; while none is idle, new ones are closed. The "
+            "limit on open files is raised to fit, as far as the system allows.",
+            _broker("default 2147483647"),
+        ),
+        "max.connections.per.ip": Reference("Behind a load balancer all clients may share one address.", _broker()),
+    },
+    "Journal": {
+        "journal.dir": Reference(
+            "Several workers and several Forebays may share a folder. `forebay-pipeline` reads it.",
+            NO_COUNTERPART,
+            "/var/lib/forebay/journal",
+        ),
+        "journal.topic": Reference(
+            "The topic must exist; rows about the topic itself are left out.", NO_COUNTERPART, "forebay-journal"
+        ),
+        "journal.ledger": Reference(
+            "Needs journal.dir or journal.topic; `forebay-pipeline audit` reads it. It holds counts, checksums, client "
+            "ids and addresses, never records, and costs a third to a half more CPU per request.",
+            NO_COUNTERPART,
+            "true",
+        ),
+        "journal.segment.bytes": Reference("Measured before compression. Files become visible when they are closed."),
+        "journal.roll.ms": Reference("Files are also closed at the end of each hour, and when Forebay exits."),
+        "journal.queue.bytes": Reference(
+            "Traffic never waits for the journal. Dropped rows are logged, and counted in "
+            "forebay_journal_rows_dropped_total.",
+        ),
+        "journal.retention.bytes": Reference(
+            "Each deletion is logged. To keep the data, compact it first with `forebay-pipeline compact`.",
+            "none; like log.retention.bytes of a broker",
+        ),
+    },
+}
+"""Heading → settings under it, in the order of Settings."""
+
+REFERENCES: Final[Mapping[str, Reference]] = MappingProxyType(
+    {name: reference for settings in TOPICS.values() for name, reference in settings.items()}
+)

@@ -1,0 +1,153 @@
+"""One place for a worker: its current process, the channel to it, and its last report.
+
+A slot outlives its processes: the supervisor runs one process after the other in it (`live`), and takes over what each
+of them had counted (`retire`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import Callable
+from typing import Final
+
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.metrics.registry import Snapshot, decode
+from forebay_proxy.process.control import Ask, Channel, Drain, Hello, Message, Report, StartFailed
+
+Clock = Callable[[], float]
+"""Seconds; only differences count."""
+
+SILENT_S: Final = 10.0
+"""A worker whose event loop has not turned for this long makes /healthz fail."""
+HUNG_S: Final = 30.0
+"""After this long the worker is killed and replaced: its clients have given up by then."""
+MIN_PINGS_BEFORE_KILL: Final = 30
+MAX_UNANSWERED: Final = 100
+"""A worker that has not answered this many questions is not asked again until it does."""
+NOT_HEARD_FROM: Final = "starting"
+
+
+class WorkerSlot:
+    """Runs at most one process at a time, and always knows the last report of the current one.
+
+    `index` is the worker's number, from 0; `app_path` names what makes its App (see lifecycle.load_app).
+    """
+
+    def __init__(self, index: int, settings: Settings, app_path: str, clock: Clock) -> None:
+        self.index = index
+        self._clock = clock
+        self.unready: str | None = NOT_HEARD_FROM
+        """Why the worker cannot serve clients; None: it can."""
+        self.start_failure: str | None = None
+        """What a person must fix before a process can start here."""
+        self.served = asyncio.Event()
+        """Some process in this slot has served."""
+        self.snapshot = Snapshot()
+        self._hello = Hello(index, settings, app_path)
+        self._process: Process | None = None
+        self._channel: Channel | None = None
+        self._is_to_drain = False
+        self._is_to_die = False
+        self._asked = 0
+        self._answered = 0
+        self._unanswered_since = 0.0
+        self._heard = asyncio.Condition()
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None
+
+    @property
+    def process_id(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    async def live(self) -> int:
+        """Run one process from start to exit; its exit code, negative for the signal that killed it."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            # A session of its own, so that a terminal's Ctrl-C reaches the supervisor only.
+            command = (sys.executable, "-P", "-m", "forebay_proxy.process.worker", str(theirs.fileno()))
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=DEVNULL, pass_fds=(theirs.fileno(),), start_new_session=True
+            )
+        self._process = process
+        self._channel = channel = await Channel.over(ours)
+        channel.send(self._hello)
+        if self._is_to_drain:
+            channel.send(Drain())
+        if self._is_to_die:
+            process.kill()
+        while message := await channel.receive():
+            await self._hear(message)
+        code = await process.wait()
+        self._process = self._channel = None
+        await channel.close()
+        return code
+
+    async def _hear(self, message: Message) -> None:
+        if isinstance(message, StartFailed):
+            self.start_failure = message.message
+        elif isinstance(message, Report):
+            self.snapshot = decode(message.stats)
+            self.unready = message.unready
+            if message.started:
+                self.served.set()
+            async with self._heard:
+                self._answered = message.number
+                self._unanswered_since = self._clock()
+                self._heard.notify_all()
+
+    async def retire(self) -> Snapshot:
+        """Forget the process that has exited; what it had counted. Releases everyone waiting in `fresh`."""
+        past, self.snapshot = self.snapshot.without_present(), Snapshot()
+        self.unready = NOT_HEARD_FROM
+        async with self._heard:
+            self._answered = self._asked
+            self._heard.notify_all()
+        return past
+
+    def ask(self) -> int:
+        """Ask for a report; its number."""
+        if self._channel is not None and self._asked - self._answered < MAX_UNANSWERED:
+            if self._asked == self._answered:
+                self._unanswered_since = self._clock()
+            self._asked += 1
+            self._channel.send(Ask(self._asked))
+        return self._asked
+
+    async def fresh(self, timeout_s: float) -> None:
+        """Ask for a report and wait for it; after `timeout_s` seconds the last one has to do."""
+        number = self.ask()
+        try:
+            async with asyncio.timeout(timeout_s), self._heard:
+                await self._heard.wait_for(lambda: self._answered >= number)
+        except TimeoutError:
+            pass
+
+    def silent_for(self) -> float:
+        """Seconds without an answer while one is due; 0.0 if none is."""
+        return self._clock() - self._unanswered_since if self._asked > self._answered else 0.0
+
+    @property
+    def hung(self) -> bool:
+        """Silent for too long, and asked many times: after a pause of the whole machine nothing counts as hung."""
+        return self.silent_for() > HUNG_S and self._asked - self._answered >= MIN_PINGS_BEFORE_KILL
+
+    def drain(self) -> None:
+        """Tell the worker to drain and exit, also one that is yet to start."""
+        self._is_to_drain = True
+        if self._channel is not None:
+            self._channel.send(Drain())
+
+    def kill(self) -> None:
+        """Kill the process, and any that would still start in this slot."""
+        self._is_to_die = True
+        self.end()
+
+    def end(self) -> None:
+        """Kill the process; another one may take its place."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()

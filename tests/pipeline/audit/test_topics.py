@@ -1,0 +1,84 @@
+"""What the brokers are asked of topics, beside an admin client that is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import ConfigResource, OffsetSpec  # type: ignore[attr-defined]
+from pyspark.sql import SparkSession
+
+from forebay_pipeline.audit.ranges import Ends, TopicNow
+from forebay_pipeline.audit.topics import KafkaTopics
+from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal import brokers
+
+
+class _Named:
+    def __init__(self, **fields: object) -> None:
+        self.__dict__.update(fields)
+
+
+class Admin:
+    """Two topics, `a` with two partitions and `b` with one, compacted; `fails`: it does not tell their offsets."""
+
+    def __init__(self) -> None:
+        self.fails = False
+
+    def list_topics(self, timeout: float) -> _Named:
+        return _Named(topics={"a": _Named(partitions={0: None, 1: None}), "b": _Named(partitions={0: None})})
+
+    def list_offsets(self, asked: dict[TopicPartition, OffsetSpec], request_timeout: float) -> dict[Any, Future[Any]]:
+        def offset(of: TopicPartition) -> _Named:
+            if self.fails:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "Timed out"))
+            latest = isinstance(asked[of], type(OffsetSpec.latest()))  # type: ignore[no-untyped-call]
+            return _Named(offset=10 * of.partition + (7 if latest else 2))
+
+        return _futures(asked, offset)
+
+    def describe_configs(self, asked: list[ConfigResource], request_timeout: float) -> dict[Any, Future[Any]]:
+        return _futures(
+            asked, lambda of: {"cleanup.policy": _Named(value="compact,delete" if of.name == "b" else "delete")}
+        )
+
+
+def _futures(asked: Iterable[Any], answer: Callable[[Any], Any]) -> dict[Any, Future[Any]]:
+    futures = {}
+    for each in asked:
+        futures[each] = future = Future[Any]()
+        try:
+            future.set_result(answer(each))
+        except KafkaException as error:
+            future.set_exception(error)
+    return futures
+
+
+@pytest.fixture
+def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
+    admin = Admin()
+    monkeypatch.setattr(brokers, "admin", lambda bootstrap_servers: admin)
+    return admin
+
+
+def test_topics_that_exist_are_told(admin: Admin) -> None:
+    assert KafkaTopics("a:1").now(["a", "b", "gone"]) == {
+        "a": TopicNow({0: Ends(2, 7), 1: Ends(12, 17)}),
+        "b": TopicNow({0: Ends(2, 7)}, compacted=True),
+    }
+    assert KafkaTopics("a:1").now(["gone"]) == {}
+
+
+def test_an_answer_that_does_not_come_is_one_sentence(admin: Admin) -> None:
+    admin.fails = True
+    with pytest.raises(CannotRun) as wrong:
+        KafkaTopics("a:1").now(["b"])
+    assert str(wrong.value) == "The brokers gave no answer about b-0: Timed out."
+
+
+def test_without_ranges_nothing_is_read(admin: Admin, spark: SparkSession) -> None:
+    records = KafkaTopics("a:1").records(spark, [])
+    assert (records.columns, records.count()) == (["topic", "partition", "offset", "key", "value"], 0)

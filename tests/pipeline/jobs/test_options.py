@@ -1,0 +1,110 @@
+"""What the shared options give a job, and what a user's mistakes look like."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from py4j.protocol import Py4JError
+
+from forebay_pipeline.errors import CLEAN, COULD_NOT_RUN, CannotRun
+from forebay_pipeline.jobs import options
+from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options, span_options
+from forebay_pipeline.journal.source import JournalPlace, Span
+
+
+def given(*words: str) -> tuple[JournalPlace, Span] | Result:
+    """What a job with these options is called with; or what its user reads."""
+    found: list[tuple[JournalPlace, Span]] = []
+
+    @click.command()
+    @journal_options
+    @span_options
+    def command(place: JournalPlace, span: Span) -> None:
+        found.append((place, span))
+
+    result = CliRunner().invoke(command, words)
+    return found[0] if found else result
+
+
+def test_a_journal_is_in_a_folder_or_a_topic() -> None:
+    assert given("--journal", "here") == (JournalPlace("here"), Span())
+    assert given("--journal", "here", "--bootstrap-servers", "a:1") == (JournalPlace("here", None, "a:1"), Span())
+    assert given("--journal-topic", "j", "--bootstrap-servers", "a:1") == (JournalPlace(None, "j", "a:1"), Span())
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1970-01-01", 0),
+        ("1970-01-01T00:01", 60),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("1970-01-01T00:00:00.5Z", 0.5),
+    ],
+)
+def test_times_are_utc_unless_they_say_otherwise(text: str, seconds: float) -> None:
+    assert given("--journal", "here", "--from", text) == (JournalPlace("here"), Span(int(seconds * 1_000_000)))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "give either --journal or --journal-topic"),
+        (["--journal", "here", "--journal-topic", "j"], "give either --journal or --journal-topic"),
+        (["--journal-topic", "j"], "--journal-topic requires --bootstrap-servers"),
+        (["--journal", "here", "--from", "soon"], "'soon' is not a time like 2026-11-21T14:00"),
+        (["--journal", "here", "--from", "2026-01-02", "--to", "2026-01-02"], "--from must be before --to"),
+    ],
+)
+def test_mistakes_are_said(words: list[str], said: str) -> None:
+    result = given(*words)
+    assert isinstance(result, Result)
+    assert result.exit_code == COULD_NOT_RUN
+    assert said in result.stderr
+
+
+def test_a_session_is_opened_as_the_command_line_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """--conf wins over the job's own settings."""
+    opened: list[tuple[tuple[object, ...], dict[str, object]]] = []
+    monkeypatch.setattr(options, "open_session", lambda *args, **named: opened.append((args, named)))
+
+    @click.command()
+    @session_options
+    def command(spark: OpenSpark) -> None:
+        spark("j", kafka=True, settings=("a=job", "b=job"))
+
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        words = ["--master", "local[1]", "--jars", "there", "--conf", "b = user", "--conf", "c=x=y"]
+        assert CliRunner().invoke(command, words).exit_code == 0
+        assert CliRunner().invoke(command, ["--conf", "b"]).stderr.endswith("--conf b: must be KEY=VALUE\n")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    settings = {"a": "job", "b": "user", "c": "x=y"}
+    assert opened == [(("j", "local[1]"), {"kafka": True, "jars": "there", "settings": settings})]
+
+
+@pytest.mark.parametrize(
+    ("does", "code", "said"),
+    [
+        (lambda: CLEAN, CLEAN, ""),
+        (lambda: 1, 1, ""),
+        (CannotRun("There is no sea."), COULD_NOT_RUN, "forebay-pipeline: There is no sea.\n"),
+        (Py4JError("\n  It broke.\n  at java.lang"), COULD_NOT_RUN, "forebay-pipeline: Spark failed: It broke.\n"),
+    ],
+)
+def test_a_job_ends_with_its_exit_code_or_with_one_sentence(does: Any, code: int, said: str) -> None:
+    @click.command()
+    @job
+    def command() -> int:
+        if isinstance(does, Exception):
+            raise does
+        return int(does())
+
+    before = signal.getsignal(signal.SIGINT)
+    result = CliRunner().invoke(command)
+    assert (result.exit_code, result.stderr) == (code, said)
+    assert signal.getsignal(signal.SIGINT) == before

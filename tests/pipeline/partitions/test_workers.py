@@ -1,0 +1,113 @@
+"""Totals, the metadata cache and memory, by hand."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.testing import assertDataFrameEqual
+
+from forebay_pipeline.journal.source import of_kind
+from forebay_pipeline.partitions import workers
+from forebay_pipeline.partitions.summary import MetadataUse, Percentiles
+from forebay_policies.journal_rows import GaugeRow, MetadataRow
+from tests.pipeline.partitions.journal import SECOND, Journal
+from tests.pipeline.rows import START_US, batch_row, gauge_row, metadata_row
+
+
+def test_totals_over_restarts(spark: SparkSession, journal: Journal) -> None:
+    """The example of workers.py, and one process whose first second is not in the span."""
+    nine = START_US
+
+    def gauge(worker: int, started_s: int, at_s: int, hits: int) -> GaugeRow:
+        return gauge_row(
+            worker=worker,
+            started_us=nine + started_s * SECOND,
+            time_us=nine + at_s * SECOND,
+            metadata_hits_total=hits,
+            metadata_misses_total=hits // 10,
+            rows_dropped_total=2 * hits,
+        )
+
+    # fmt: off
+    rows = journal(
+        gauge(0, 0, 1, 0), gauge(0, 0, 300, 60), gauge(0, 0, 600, 120),
+        gauge(0, 603, 604, 7), gauge(0, 603, 900, 40),
+        gauge(1, -3600, 1, 900), gauge(1, -3600, 900, 950),
+    )
+    # fmt: on
+    gauges = of_kind(rows, GaugeRow)
+    found = workers.counted(gauges)
+    expected = [
+        (0, nine, 0, 120, 12, 0, 240),
+        (0, nine + 603 * SECOND, 0, 40, 4, 0, 80),
+        (1, nine - 3600 * SECOND, 0, 50, 5, 0, 100),
+    ]
+    assertDataFrameEqual(found, spark.createDataFrame(expected, found.schema))
+    use = workers.metadata(gauges, of_kind(rows, MetadataRow))
+    assert (use.hits, use.misses, use.hit_rate) == (210, 21, 210 / 231)
+
+
+def test_metadata_requests(journal: Journal) -> None:
+    summary = journal.summary(
+        batch_row(),
+        metadata_row(took_us=1000, request_bytes=40, response_bytes=100),
+        metadata_row(took_us=2000, request_bytes=40, response_bytes=0, error="timeout"),
+        metadata_row(took_us=3000, request_bytes=50, response_bytes=900),
+        gauge_row(metadata_hits_total=30, metadata_misses_total=10, metadata_waits_total=4),
+    )
+    assert summary.metadata == MetadataUse(
+        hits=30,
+        misses=10,
+        hit_rate=0.75,
+        waits=4,
+        requests=3,
+        failed=1,
+        took_us=Percentiles(2000, 3000, 3000),
+        request_bytes=130,
+        response_bytes=1000,
+    )
+
+
+def test_without_gauges_and_requests_nothing_is_made_up(journal: Journal) -> None:
+    summary = journal.summary(batch_row())
+    assert summary.metadata == MetadataUse(
+        hits=0,
+        misses=0,
+        hit_rate=None,
+        waits=0,
+        requests=0,
+        failed=0,
+        took_us=None,
+        request_bytes=0,
+        response_bytes=0,
+    )
+    assert summary.workers == []
+    assert (summary.seconds_waited, summary.rows_dropped) == (None, 0)
+
+
+def test_pool_pressure(journal: Journal) -> None:
+    def gauge(second: int, waiters: int, free: int, waits: int, **given: int) -> GaugeRow:
+        return gauge_row(
+            time_us=START_US + second * SECOND,
+            pool_waiters=waiters,
+            pool_bytes=1000,
+            pool_available_bytes=free,
+            pool_waits_total=waits,
+            **given,
+        )
+
+    summary = journal.summary(
+        batch_row(),
+        gauge(0, 0, 900, 0, queued_bytes=80, queued_batches=3, in_flight_requests=2),
+        gauge(1, 2, 10, 2, queued_bytes=950, queued_batches=9, in_flight_requests=5, rows_dropped_total=4),
+        gauge(2, 1, 20, 3, rows_dropped_total=4),
+        gauge(3, 0, 1000, 3, rows_dropped_total=9),
+        gauge(0, 0, 700, 0, worker=1),
+        gauge(1, 0, 600, 0, worker=1, rows_dropped_total=1),
+    )
+    first, second = summary.workers
+    assert (first.starts, first.seconds, first.seconds_waited, first.pool_waits) == (1, 4, 2, 3)
+    assert (first.pool_bytes, first.least_available_bytes) == (1000, 10)
+    assert (first.most_queued_bytes, first.most_queued_batches, first.most_in_flight) == (950, 9, 5)
+    assert (second.seconds, second.seconds_waited, second.least_available_bytes) == (2, 0, 600)
+    assert summary.seconds_waited == 2 / 6
+    assert (first.rows_dropped, second.rows_dropped, summary.rows_dropped) == (9, 1, 10)

@@ -1,0 +1,25 @@
+"""What people read of a replay."""
+
+from __future__ import annotations
+
+import msgspec
+
+from forebay_pipeline.replay.results import Measured
+from forebay_pipeline.replay.text import as_text
+from tests.pipeline.replay.reports import report
+
+
+def test_people_are_told_the_same() -> None:
+    text = as_text(report(16))
+
+    assert "Simulated with the present settings ÷ measured: average 0.99, p50 0.83, p99 0.98." in text
+    assert "differ by more than" not in text
+    assert "Recommended: partitioner=expected_wait" in text
+    assert text.count("\n") > len(report(16).results)
+
+
+def test_a_simulation_far_from_what_was_measured_is_said_to_be() -> None:
+    measured = Measured(average_ms=8.1, p50_ms=2.0, p99_ms=20.5, records=1000)
+    text = as_text(msgspec.structs.replace(report(0), measured=measured))
+
+    assert "They differ by more than 25%" in text

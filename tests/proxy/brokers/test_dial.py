@@ -1,0 +1,70 @@
+"""Each address of a name gets its own chance."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+
+from forebay_proxy.brokers.dial import dial
+from tests.kit.event_loop import in_loop, soon
+from tests.kit.ports import LOOPBACK, free_port
+
+
+def named(*addresses: str) -> Any:
+    """A resolver that knows one name."""
+
+    async def getaddrinfo(host: str, port: int, **how: Any) -> list[tuple[Any, ...]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
+
+    return getaddrinfo
+
+
+class Resolving:
+    """The running loop, with names of the test's own; `silent` addresses swallow what is sent to them."""
+
+    def __init__(self, addresses: tuple[str, ...], silent: tuple[str, ...]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._silent = silent
+        self.getaddrinfo = named(*addresses)
+        self.tried: list[str] = []
+
+    async def create_connection(self, make: Any, host: str, port: int) -> Any:
+        self.tried.append(host)
+        if host in self._silent:
+            await self._loop.create_future()
+        return await self._loop.create_connection(make, host, port)
+
+
+@in_loop
+async def test_an_address_that_is_silent_costs_its_own_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with await asyncio.start_server(lambda reader, writer: None, LOOPBACK, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        loop = Resolving(("192.0.2.1", "192.0.2.1", "192.0.2.2", LOOPBACK), ("192.0.2.1", "192.0.2.2"))
+        monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+        made: list[asyncio.Protocol] = []
+
+        def make() -> asyncio.Protocol:
+            made.append(asyncio.Protocol())
+            return made[-1]
+
+        await dial("kafka.example", port, 0.05, make)
+        monkeypatch.undo()
+        assert loop.tried == ["192.0.2.1", "192.0.2.2", LOOPBACK]
+        assert len(made) == 1
+
+
+@in_loop
+async def test_where_none_answers_the_last_error_is_told() -> None:
+    with pytest.raises(ConnectionRefusedError):
+        await soon(dial(LOOPBACK, free_port(), 5.0, asyncio.Protocol))
+
+
+@in_loop
+async def test_silence_is_told_as_a_timeout_with_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Resolving(("192.0.2.1",), ("192.0.2.1",))
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    with pytest.raises(TimeoutError, match=r"kafka\.example:9092 \(192\.0\.2\.1\) did not answer within 0\.01 s"):
+        await dial("kafka.example", 9092, 0.01, asyncio.Protocol)

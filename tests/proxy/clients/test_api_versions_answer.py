@@ -1,0 +1,63 @@
+"""What a client is told when it asks what there is, over a gateway that hands out what the test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from forebay_codecs import api_versions
+from forebay_codecs.error_codes import UNSUPPORTED_VERSION
+from forebay_proxy.clients.api_versions_answer import answer_api_versions
+from forebay_proxy.clients.gateway import Gateway
+
+
+class Told:
+    """A gateway whose broker answers `response`, and the frames that the client got."""
+
+    def __init__(self, response: bytes | None) -> None:
+        self.response = response
+        self.asked: list[tuple[int | None, int]] = []
+        self.frames: list[bytes | None] = []
+
+    def api_versions(self, node_id: int | None, version: int, ready: Callable[[bytes | None], None]) -> None:
+        self.asked.append((node_id, version))
+        ready(self.response)
+
+    def ask(self, version: int, admin: str | None = None) -> bytes | None:
+        answer_api_versions(cast(Gateway, self), 2, version, -7, admin, self.frames.append)
+        (frame,) = self.frames
+        return frame
+
+
+def response() -> bytes:
+    """Of v3: correlation id 0, no error, no APIs, no throttling, no tags."""
+    return bytes(4) + bytes(2) + b"\1" + bytes(4) + b"\0"
+
+
+def test_the_brokers_answer_comes_with_the_clients_correlation_id() -> None:
+    told = Told(response())
+    own = (-7).to_bytes(4, "big", signed=True) + response()[4:]
+    assert told.ask(3) == len(own).to_bytes(4, "big") + own
+    assert told.asked == [(2, 3)]
+
+
+def test_a_version_that_is_too_new_is_answered_without_a_broker() -> None:
+    told = Told(None)
+    frame = told.ask(99)
+    assert frame is not None
+    assert frame[4:10] == (-7).to_bytes(4, "big", signed=True) + UNSUPPORTED_VERSION.to_bytes(2, "big")
+    assert told.asked == []
+
+
+@pytest.mark.parametrize("admin", [None, "127.0.0.1:9"])
+def test_there_is_no_answer_where_no_broker_answers(admin: str | None) -> None:
+    assert Told(None).ask(3, admin) is None
+
+
+@pytest.mark.parametrize("admin", [None, "127.0.0.1:9"])
+def test_the_admin_endpoint_is_told_to_whom_it_concerns(admin: str | None) -> None:
+    frame = Told(response()).ask(3, admin)
+    assert frame is not None
+    assert api_versions.admin(frame[4:]) == admin

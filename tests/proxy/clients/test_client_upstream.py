@@ -1,0 +1,173 @@
+"""A client's upstream connection from the client's side: when it is opened, what is written, what its end means."""
+
+from __future__ import annotations
+
+import structlog
+
+from forebay_codecs.apis import APIS, PRODUCE, SASL_HANDSHAKE
+from forebay_policies.hold_reason import HoldReason
+from forebay_proxy.clients.connection_state import Cause, Phase
+from tests.kit.event_loop import in_loop, turns
+from tests.kit.wire import LIST_GROUPS
+from tests.proxy.clients.upstream_kit import Stage
+
+ERRORS = "forebay_errors_total"
+
+
+async def connected(stage: Stage) -> None:
+    stage.gateway.may_connect.set()
+    await turns()
+
+
+class TestRequests:
+    @in_loop
+    async def test_it_is_opened_by_the_first_request_and_the_client_is_held_until_it_stands(self) -> None:
+        stage = Stage()
+        await connected(stage)
+        assert not stage.upstream.is_open
+        stage.gateway.may_connect.clear()
+        stage.upstream.expect(APIS[LIST_GROUPS], 0, 1)
+        stage.upstream.pass_on(b"one")
+        stage.upstream.flush()
+        assert stage.life.state.holds == {HoldReason.CONNECTING}
+        await connected(stage)
+        ((_, broker),) = stage.gateway.connections
+        assert broker.wrote == [b"one"]
+        assert (stage.life.state.taking, stage.takes) == (True, 1)
+
+    @in_loop
+    async def test_what_is_passed_on_leaves_together_and_in_order(self) -> None:
+        stage = Stage()
+        stage.upstream.expect_none()
+        await connected(stage)
+        stage.upstream.corked = True
+        stage.upstream.pass_on(b"one,")
+        stage.upstream.send_own([b"own ", b"two,"], 7, 1, 0, lambda answer: None)
+        stage.upstream.pass_on(b"three")
+        ((_, broker),) = stage.gateway.connections
+        assert broker.wrote == []
+        stage.upstream.corked = False
+        stage.upstream.flush()
+        assert broker.wrote == [b"one,own two,three"]
+
+    @in_loop
+    async def test_a_request_of_the_proxys_leaves_at_once_where_no_others_are_being_taken(self) -> None:
+        stage = Stage()
+        answers: list[bytes | None] = []
+        stage.upstream.expect_none()
+        await connected(stage)
+        stage.upstream.send_own([b"own"], 7, 1, 1, answers.append)
+        ((opaque, broker),) = stage.gateway.connections
+        assert broker.wrote == [b"own"]
+        opaque.connection_lost(None)
+        assert answers == [None]
+
+    @in_loop
+    async def test_nothing_is_sent_for_a_client_that_is_gone(self) -> None:
+        stage = Stage()
+        answers: list[bytes | None] = []
+        stage.life.end(Cause.CLIENT_LEFT)
+        stage.upstream.pass_on(b"late")
+        stage.upstream.flush()
+        stage.upstream.send_own([b"own"], 7, 1, 1, answers.append)
+        await connected(stage)
+        assert (stage.gateway.connections, answers) == ([], [None])
+
+    @in_loop
+    async def test_brokers_are_named_by_the_host_that_the_client_came_to(self) -> None:
+        assert Stage().upstream.translate(4, "inner", 9092) == ("forebay", 9004)
+
+    @in_loop
+    async def test_a_slow_broker_holds_its_client(self) -> None:
+        stage = Stage()
+        stage.upstream.upstream_paused(paused=True)
+        assert stage.life.state.holds == {HoldReason.BROKER_SLOW}
+        stage.upstream.upstream_paused(paused=False)
+        assert stage.life.state.taking
+
+
+class TestEnd:
+    @in_loop
+    async def test_a_broker_that_cannot_be_reached_closes_the_client(self) -> None:
+        stage = Stage()
+        answers: list[bytes | None] = []
+        stage.gateway.error = ConnectionRefusedError("refused")
+        stage.upstream.send_own([b"own"], 7, 1, 1, answers.append)
+        with structlog.testing.capture_logs() as logs:
+            await connected(stage)
+        assert [(line["event"], line["node"], line["error"]) for line in logs] == [
+            ("no connection to the broker for a client", 3, "refused")
+        ]
+        assert stage.count(ERRORS, "upstream", "connect") == 1
+        assert (stage.life.state.phase, stage.transport.closed, answers) == (Phase.CLOSING, True, [None])
+
+    @in_loop
+    async def test_a_client_that_leaves_meanwhile_is_not_connected(self) -> None:
+        stage = Stage()
+        stage.upstream.expect(APIS[LIST_GROUPS], 0, 1)
+        await turns()
+        stage.life.end(Cause.CLIENT_LEFT)
+        stage.upstream.close()
+        await connected(stage)
+        assert stage.gateway.connections == []
+
+    @in_loop
+    async def test_a_broker_that_leaves_it_idle_is_reached_again(self) -> None:
+        stage = Stage()
+        stage.upstream.send_own([b"own"], 7, 1, 1, lambda answer: None)
+        await connected(stage)
+        stage.gateway.connections[0][0].connection_lost(None)
+        assert not stage.upstream.is_open
+        assert stage.life.state.phase is Phase.OPEN
+        stage.upstream.expect(APIS[LIST_GROUPS], 0, 2)
+        await turns()
+        assert len(stage.gateway.connections) == 2
+
+    @in_loop
+    async def test_one_that_owes_an_answer_takes_the_client_with_it_and_who_is_too_old_is_named(self) -> None:
+        stage = Stage()
+        stage.gateway.taken = False
+        stage.who.says(b"\0\x10\0\0\0\0\0\1\0\1c", "10.0.0.1")
+        stage.upstream.expect(APIS[LIST_GROUPS], 0, 1)
+        assert stage.upstream.owed
+        await connected(stage)
+        with structlog.testing.capture_logs() as logs:
+            stage.gateway.connections[0][0].connection_lost(None)
+        assert [line["log_level"] for line in logs] == ["info", "warning"]
+        assert "KIP-896" in logs[1]["event"]
+        assert stage.count(ERRORS, "upstream", "connection_lost") == 1
+        assert stage.life.state.phase is Phase.CLOSING
+
+    @in_loop
+    async def test_a_client_that_has_logged_in_does_not_outlive_it(self) -> None:
+        stage = Stage()
+        stage.upstream.expect(APIS[SASL_HANDSHAKE], 1, 1)
+        await connected(stage)
+        assert stage.upstream.authenticating
+        stage.upstream.leave_if_idle()
+        assert stage.upstream.is_open
+        stage.upstream.upstream_left()
+        assert stage.life.state.phase is Phase.CLOSING
+
+    @in_loop
+    async def test_one_that_breaks_the_protocol_ends_the_client_at_once(self) -> None:
+        stage = Stage()
+        stage.upstream.expect(APIS[PRODUCE], 7, 1)
+        await connected(stage)
+        stage.gateway.connections[0][0].data_received((8).to_bytes(4, "big") + bytes(8))
+        assert stage.life.state.phase is Phase.ABORTED
+        assert stage.count(ERRORS, "upstream", "protocol") == 1
+
+    @in_loop
+    async def test_only_an_idle_one_is_left(self) -> None:
+        stage = Stage()
+        stage.upstream.leave_if_idle()
+        stage.upstream.expect(APIS[LIST_GROUPS], 0, 1)
+        await connected(stage)
+        ((opaque, broker),) = stage.gateway.connections
+        stage.upstream.leave_if_idle()
+        assert not broker.closed
+        opaque.data_received((8).to_bytes(4, "big") + (1).to_bytes(4, "big") + bytes(4))
+        stage.upstream.leave_if_idle()
+        assert broker.closed
+        assert stage.out == (8).to_bytes(4, "big") + (1).to_bytes(4, "big") + bytes(4)

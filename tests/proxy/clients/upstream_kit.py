@@ -1,0 +1,91 @@
+"""A client connection without sockets: its life, its responses, and a gateway to brokers that the test plays."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from forebay_codecs.primitives import Buffer
+from forebay_proxy.clients.client_identity import ClientIdentity
+from forebay_proxy.clients.client_upstream import ClientUpstream
+from forebay_proxy.clients.connection_life import ConnectionLife
+from forebay_proxy.clients.opaque_connection import OpaqueConnection
+from forebay_proxy.clients.response_orderer import ResponseOrderer
+from forebay_proxy.logs import RateLimited, get_logger
+from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.metrics.traffic import TrafficMetrics
+
+
+class FakeTransport:
+    def __init__(self) -> None:
+        self.wrote: list[bytes] = []
+        self.closed = False
+
+    def writelines(self, buffers: list[Buffer]) -> None:
+        self.wrote.append(b"".join(buffers))
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+class FakeGateway:
+    """Connects when the test says so; `connections` are (protocol, its transport), in order."""
+
+    def __init__(self) -> None:
+        self.may_connect = asyncio.Event()
+        self.error: OSError | None = None
+        self.connections: list[tuple[OpaqueConnection, FakeTransport]] = []
+        self.taken = True
+
+    async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> None:
+        await self.may_connect.wait()
+        if self.error is not None:
+            raise self.error
+        transport = FakeTransport()
+        self.connections.append((protocol, transport))
+        protocol.connection_made(cast(asyncio.Transport, transport))
+
+    def takes(self, api_key: int, version: int) -> bool:
+        return self.taken
+
+    def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int]:
+        return advertised_host, 9000 + node_id
+
+    def produce_answered(self, response: bytes, version: int) -> None: ...
+
+    def topics_changed(self) -> None: ...
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.stats = MetricRegistry()
+        self.out = b""
+        self.takes = 0
+        metrics, log = TrafficMetrics(self.stats), RateLimited(get_logger())
+        self.gateway = FakeGateway()
+        self.transport = FakeTransport()
+        self.orderer = ResponseOrderer(self._write)
+        self.life = ConnectionLife(self.orderer, metrics, log, self._take, lambda: None)
+        self.life.begin(cast(asyncio.Transport, self.transport), "client:1")
+        self.who = ClientIdentity(metrics, log)
+        self.upstream = ClientUpstream(self.life, self.orderer, self.who, self.gateway, 3)
+        self.upstream.advertised_host = "forebay"
+
+    def _write(self, buffers: list[Buffer]) -> None:
+        self.out += b"".join(buffers)
+
+    def _take(self) -> None:
+        self.takes += 1
+
+    def count(self, *key: Any) -> float:
+        name, *labels = key
+        return self.stats.take().counters[name, tuple(labels)]

@@ -1,0 +1,100 @@
+"""A slot by itself: what it makes of reports that come late or never. With real processes: test_supervisor.py."""
+
+from __future__ import annotations
+
+from forebay_proxy.config.settings import HostPort, Settings
+from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.process import worker_slot
+from forebay_proxy.process.control import Ask, Message, Report, StartFailed
+from forebay_proxy.process.worker_slot import HUNG_S, MAX_UNANSWERED, MIN_PINGS_BEFORE_KILL, WorkerSlot
+from tests.kit.event_loop import in_loop
+
+SETTINGS = Settings(bootstrap_servers=(HostPort("b", 9092),), listen=HostPort("127.0.0.1", 19092))
+
+
+class Line:
+    """The slot's end of a channel, to a worker that the test plays."""
+
+    def __init__(self) -> None:
+        self.sent: list[Message] = []
+
+    def send(self, message: Message) -> None:
+        self.sent.append(message)
+
+
+class Scene:
+    """A slot whose process runs, and a clock."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.line = Line()
+        self.slot = WorkerSlot(0, SETTINGS, "", lambda: self.now)
+        self.slot._channel = self.line  # type: ignore[assignment]
+        self.stats = MetricRegistry(lambda: self.now)
+
+    async def report(self, number: int, unready: str | None = None) -> None:
+        await self.slot._hear(Report(number=number, started=True, unready=unready, stats=self.stats.snapshot()))
+
+
+@in_loop
+async def test_before_its_first_report_a_worker_is_starting_and_nobody_waits_for_an_answer() -> None:
+    slot = WorkerSlot(3, SETTINGS, "", lambda: 0.0)
+    assert (slot.unready, slot.running, slot.process_id, slot.silent_for()) == ("starting", False, None, 0.0)
+    assert slot.ask() == 0
+    await slot.fresh(0.0)
+
+
+@in_loop
+async def test_silence_counts_from_the_first_question_without_an_answer() -> None:
+    scene = Scene()
+    scene.slot.ask()
+    scene.now = 3.0
+    scene.slot.ask()
+    assert scene.slot.silent_for() == 3.0
+    await scene.report(1)
+    scene.now = 5.0
+    assert scene.slot.silent_for() == 2.0
+    await scene.report(2)
+    assert scene.slot.silent_for() == 0.0
+
+
+@in_loop
+async def test_a_worker_is_hung_when_it_was_silent_for_long_and_asked_often() -> None:
+    scene = Scene()
+    scene.slot.ask()
+    scene.now = HUNG_S + 1
+    assert not scene.slot.hung
+    for _ in range(MIN_PINGS_BEFORE_KILL - 1):
+        scene.slot.ask()
+    assert scene.slot.hung
+    await scene.report(MIN_PINGS_BEFORE_KILL)
+    assert not scene.slot.hung
+
+
+@in_loop
+async def test_a_silent_worker_is_asked_only_so_often() -> None:
+    scene = Scene()
+    for _ in range(MAX_UNANSWERED + 5):
+        scene.slot.ask()
+    assert scene.line.sent == [Ask(number) for number in range(1, MAX_UNANSWERED + 1)]
+
+
+@in_loop
+async def test_what_a_dead_process_had_counted_is_taken_over_once() -> None:
+    scene = Scene()
+    scene.stats.counter("forebay_records_total", fate="moved").value = 7
+    scene.slot.ask()
+    await scene.report(1)
+    assert (scene.slot.unready, scene.slot.served.is_set()) == (None, True)
+    past = await scene.slot.retire()
+    assert past.counters["forebay_records_total", ("moved",)] == 7
+    assert (scene.slot.unready, scene.slot.snapshot.counters) == (worker_slot.NOT_HEARD_FROM, {})
+    assert (await scene.slot.retire()).counters == {}
+
+
+@in_loop
+async def test_why_a_process_cannot_start_is_kept() -> None:
+    scene = Scene()
+    await scene.slot._hear(StartFailed("listen = 127.0.0.1:1: address already in use"))
+    assert scene.slot.start_failure == "listen = 127.0.0.1:1: address already in use"
+    assert not scene.slot.served.is_set()
