@@ -141,7 +141,7 @@ def _spared(faults: Sequence[Fault], waits: Waits, begun: float, ended: float) -
     nodes = set(ALL_SPARED).intersection(*(fault.spares for fault in faults))
     if not nodes:
         return None
-    direct, through = (Latency.of(waits.during(way, nodes, begun, ended)) for way in (DIRECT, THROUGH))
+    direct, through = (waits.latency(way, nodes, begun, ended) for way in (DIRECT, THROUGH))
     return Spared(direct, through, "; ".join(why for fault in faults for why in (fault.missed, fault.leaves) if why))
 
 

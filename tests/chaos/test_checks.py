@@ -118,17 +118,24 @@ def test_the_same_seed_draws_the_same_pairs_of_different_places() -> None:
     assert all(not first.touches & second.touches for first, second in drawn)
 
 
-POSTS = [Post("direct", 0, 9092, "t"), Post("forebay", 0, 19093, "t"), Post("forebay", 1, 19094, "t")]
+POSTS = [Post(DIRECT, 0, 9092, "t", rate=1), *(Post(THROUGH, node, 9092, "t", rate=1) for node in (0, 1))]
 
 
 def test_waits_count_while_they_overlap_the_fault_at_brokers_that_it_spares() -> None:
-    before, into, out_of, after = Wait(1, 1, 2, 0), Wait(1, 2, 11, 0), Wait(1, 19, 30, 1), Wait(1, 31, 32, 0)
-    elsewhere, directly = Wait(2, 12, 13, 0), Wait(0, 12, 12.5, 0)
+    before, into, out_of, after = Wait(1, 1, 2, 0), Wait(1, 8, 11, 0), Wait(1, 19, 21, 1), Wait(1, 31, 32, 0)
+    elsewhere, directly = Wait(2, 12, 16, 0), Wait(0, 12, 12.5, 0)
     waits = Waits(POSTS, [before, into, out_of, after, elsewhere, directly])
-    assert waits.during(THROUGH, {0}, 10, 20) == [into, out_of]
-    assert waits.during(THROUGH, {0, 1}, 10, 20) == [into, out_of, elsewhere]
-    assert Latency.of(waits.during(DIRECT, {0}, 10, 20)) == Latency(p50=0.5, p99=0.5, worst=0.5, errors=0)
-    assert Latency.of([into, out_of, elsewhere]) == Latency(p50=9, p99=11, worst=11, errors=1)
+    assert waits.latency(DIRECT, {0}, 10, 20) == Latency(p50=0.5, p99=0.5, worst=0.5, errors=0)
+    assert waits.latency(THROUGH, {0}, 10, 20) == Latency(p50=2, p99=3, worst=3, errors=1)  # 1 1 2 2 3
+    assert waits.latency(THROUGH, {0, 1}, 10, 20).worst == 4
+
+
+def test_a_load_waits_from_when_records_were_due() -> None:
+    """One a second, due at 100, 101, 102 … as the quickest tells, which was acknowledged at once."""
+    tally = told()
+    tally = replace(tally, spec=replace(tally.spec, rate=1))
+    tally.acked_at = {0: 100.5, 1: 101.0, 2: 107.0, 3: 107.0, 4: 107.0, 5: 107.0, 6: 107.0, 7: 107.5}
+    assert tally.waits(103.5, 106.5) == [5, 4, 3, 2, 1]
 
 
 def test_through_forebay_a_bystander_may_wait_little_longer_than_directly() -> None:

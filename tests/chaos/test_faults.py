@@ -10,7 +10,7 @@ from time import monotonic
 
 import pytest
 
-from tests.chaos.bystander import DIRECT, THROUGH, Latency
+from tests.chaos.bystander import DIRECT, THROUGH
 from tests.chaos.fault import NONE, Fault, toxic
 from tests.chaos.faults import FAULTS, LIKE_ANOTHER, pair
 from tests.chaos.run import run
@@ -42,7 +42,7 @@ def test_what_bystanders_wait_is_seen(stage: Stage) -> None:
             wait_until(lambda: monotonic() > begun + 1.5, 3, "a record or two have waited")
         waits = bystanders.stop()
     for way in (DIRECT, THROUGH):
-        assert Latency.of(waits.during(way, {0}, begun, monotonic())).worst >= 1
+        assert waits.latency(way, {0}, begun, monotonic()).worst >= 1
 
 
 def test_no_fault(stage: Stage) -> None:
