@@ -103,12 +103,15 @@ class MetadataRequests:
 
     # Records
 
-    def want(self, name: str, ready: Callable[[], None], now: float) -> CachedTopic | None:
+    def want(self, name: str, ready: Callable[[], None], now: float, *, anew: bool = False) -> CachedTopic | None:
         """Records wait for a topic that the cluster does not have; `settle` calls `ready`.
 
         Returns what the cache has of the topic, if that will do: it is not asked for then, and the caller settles it.
+        `anew`: nothing that is known of it will do.
         """
         self._records.add(name, ready)
+        if anew:
+            self._cache.invalidate(name, now)
         known = self._cache.find(name, now)
         if known is not None and not known.error:
             return known

@@ -81,9 +81,12 @@ class MetadataUpdater:
 
     # Records
 
-    def want(self, name: str, ready: Callable[[], None]) -> None:
-        """A topic that is not known to the cluster; `ready` is called once it is, or is known not to exist."""
-        known = self.requests.want(name, ready, monotonic())
+    def want(self, name: str, ready: Callable[[], None], *, anew: bool = False) -> None:
+        """A topic that is not known to the cluster; `ready` is called once it is, or is known not to exist.
+
+        `anew`: what is known of it will not do, a broker is asked.
+        """
+        known = self.requests.want(name, ready, monotonic(), anew=anew)
         if known is not None:
             self._loop.call_soon(self._from_cache, known)
 
