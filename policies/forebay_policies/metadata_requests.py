@@ -30,6 +30,8 @@ from forebay_policies.metadata_waiters import ClientWaiters, MetadataWaiter, Rec
 MAX_TOPICS = 10_000
 """In one request. Clients may name any number, and a broker closes the connection on a request above 100 MB."""
 CREATE_AGAIN_S = 5.0
+DOUBT_S: Final = 5.0
+"""An error so soon after an answer: the broker that gave it lags behind, another one is asked."""
 MAX_CREATED: Final = 10_000
 """Names remembered for that."""
 
@@ -38,11 +40,15 @@ Cause = Literal["new_topic", "error", "connection", "max_age", "client"]
 
 
 class MetadataQuery(NamedTuple):
-    """One request. `names` None: all topics; no names, no ids: the brokers alone. `creates`: topics may be created."""
+    """One request. `names` None: all topics; no names, no ids: the brokers alone. `creates`: topics may be created.
+
+    `elsewhere`: the broker that answered last is not to be asked, what it told has not helped.
+    """
 
     names: list[str] | None
     ids: list[bytes]
     creates: bool
+    elsewhere: bool = False
 
 
 class CreationPauses:
@@ -98,6 +104,8 @@ class MetadataRequests:
         self._creations = CreationPauses()
         self._refresh = RefreshSchedule(cache, produced, ages, backoff, group_size)
         self._in_flight: frozenset[str] = frozenset()
+        self._doubted: set[str] = set()
+        """Topics with which the last answer has not helped."""
         self._kinds = (self._named, self._created, self._everything)
         self._turn = 0
 
@@ -151,6 +159,9 @@ class MetadataRequests:
         names = list(names)
         for name in names:
             self._cache.invalidate(name, now)
+            told = self._produced.get(name)
+            if cause == "error" and told is not None and now - told.updated_at < DOUBT_S:
+                self._doubted.add(name)
         if not names:
             self._brokers_due = True
         self._want([name for name in names if name in self._produced or name in self._in_flight], cause)
@@ -203,12 +214,15 @@ class MetadataRequests:
         for name, _ in list(takewhile(lambda retry: retry[1] <= now, self._retry_at.items())):
             del self._retry_at[name]
             self._wanted[name] = None
+            self._doubted.add(name)  # the last answer told of no leader, or not of the topic
         for turn in range(self._turn, self._turn + len(self._kinds)):
             query = self._kinds[turn % len(self._kinds)]()
             if query is not None:
                 self._turn = turn + 1
                 self._in_flight = frozenset(query.names or ())
-                return query
+                elsewhere = not self._doubted.isdisjoint(self._in_flight)
+                self._doubted -= self._in_flight
+                return query._replace(elsewhere=elsewhere)
         self._turn = 0
         return None
 

@@ -22,10 +22,11 @@ from forebay_policies.eligibility import Eligibility
 from forebay_policies.inbound_memory import InboundMemory
 from forebay_policies.metadata_cache import Ages, MetadataCache
 from forebay_policies.uniform_partitioner import UniformPartitioner
+from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
-from forebay_proxy.brokers.reachability import BrokerAddresses, Reachability
+from forebay_proxy.brokers.reachability import Reachability
 from forebay_proxy.clients.client_connection import ClientConnection, ConnectionContext
 from forebay_proxy.clients.connections import ConnectionRegistry
 from forebay_proxy.clients.descriptors import raise_limit

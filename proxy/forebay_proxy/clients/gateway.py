@@ -13,11 +13,12 @@ from typing import Final
 from forebay_codecs import produce_response
 from forebay_policies import retry
 from forebay_policies.metadata_cache import MetadataCache
+from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.cluster import Cluster, Node
 from forebay_proxy.brokers.dial import dial
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
-from forebay_proxy.brokers.reachability import BrokerAddresses, Reachability
+from forebay_proxy.brokers.reachability import Reachability
 from forebay_proxy.clients.listener import Listeners
 from forebay_proxy.clients.opaque_connection import OpaqueConnection
 from forebay_proxy.config.settings import Settings
