@@ -58,9 +58,11 @@ class CreationPauses:
         self._asked_at: OrderedDict[str, float] = OrderedDict()
 
     def over(self, name: str, now: float) -> bool:
+        """Whether a creation may be asked for now: it was not in the last CREATE_AGAIN_S seconds."""
         return now - self._asked_at.get(name, NEVER) >= CREATE_AGAIN_S
 
     def begin(self, name: str, now: float) -> None:
+        """Its creation is asked for at `now`."""
         self._asked_at[name] = now
         self._asked_at.move_to_end(name)
         if len(self._asked_at) > MAX_CREATED:
@@ -131,6 +133,7 @@ class MetadataRequests:
         self._records.drop(name, ready)
 
     def wanted_by_records(self, name: str) -> bool:
+        """Whether any records wait for the topic."""
         return name in self._records
 
     def settle(self, name: str, now: float, *, usable: bool) -> bool:
@@ -183,14 +186,17 @@ class MetadataRequests:
         return self._creations.over(name, now)
 
     def ask_id(self, topic_id: bytes, waiter: MetadataWaiter) -> None:
+        """A topic by its id (16 bytes). Any answer will do."""
         self._clients.add_id(topic_id, waiter)
         self._want((), "client")
 
     def ask_all(self, fresh_since: float, waiter: MetadataWaiter) -> None:
+        """All topics, as brokers tell of them when asked after `fresh_since`."""
         self._clients.for_all.add(waiter, fresh_since)
         self._want((), "client")
 
     def ask_brokers(self, fresh_since: float, waiter: MetadataWaiter) -> None:
+        """The brokers alone, from any answer to a request that left after `fresh_since`."""
         self._clients.for_brokers.add(waiter, fresh_since)
         self._want((), "client")
 

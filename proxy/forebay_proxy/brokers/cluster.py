@@ -167,6 +167,7 @@ class Cluster:
             state.queues.available = available
 
     def is_internal(self, name: str) -> bool:
+        """Whether brokers call the topic internal; False for one that is not known."""
         state = self.topics.get(name)
         return state is not None and state.internal
 

@@ -49,7 +49,8 @@ class ConnectionLimits(Protocol):
     def admits(self, connection: ClientConnection) -> bool:
         """Whether one more of its address may stay."""
 
-    def gone(self, connection: ClientConnection) -> None: ...
+    def gone(self, connection: ClientConnection) -> None:
+        """The connection has ended, whether it was admitted or not."""
 
 
 @dataclass(slots=True)
@@ -314,6 +315,7 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def has_upstream(self) -> bool:
+        """Whether it has a connection to a broker, or one is being made."""
         return self._upstream.is_open
 
     def leaving_for(self, now: float) -> float:

@@ -84,6 +84,7 @@ class Listeners:
         return True
 
     def port(self, node_id: int) -> int | None:
+        """The port of the broker's listener; None where the number would not be a port."""
         port = self._node_ports.get(node_id, self._port + 1 + node_id)
         return port if 0 < port <= MAX_PORT else None
 
@@ -114,6 +115,7 @@ class Listeners:
         await asyncio.gather(*self._servers.values())
 
     def close_node(self, node_id: int) -> None:
+        """Accept no more connections for the broker; does nothing where there is no listener."""
         task = self._servers.pop(node_id, None)
         if task is not None:
             log.info("no longer listening for a broker", node=node_id)

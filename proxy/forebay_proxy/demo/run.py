@@ -71,6 +71,7 @@ def leader(partition: int) -> int:
 
 
 def run_demo(options: DemoOptions | None = None, console: Console | None = None) -> int:
+    """Run the demo and print it to `console`. Returns an exit code, 0 if nothing was lost; prints what fails."""
     options = options or DemoOptions()
     console = console or Console()
     try:
