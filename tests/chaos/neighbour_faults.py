@@ -49,7 +49,7 @@ def _topic(stage: Stage, name: str, assignment: list[list[int]]) -> Iterator[Non
 
 @contextmanager
 def _follower_stopped(stage: Stage, topic: str) -> Iterator[None]:
-    wide = Flow(stage.port(THROUGH, 0), f"{topic}-wide", size=1_000, acks=-1)
+    wide = Flow(stage.port(THROUGH, 0), f"{topic}-wide", size=1_000, acks=-1, rate=20)
     with _topic(stage, wide.topic, [[0, 1]]), stopped(stage, [1]), flood(wide, clients=8):
         yield
 
