@@ -88,7 +88,7 @@ client-suites: $(VENV)/.dev kit
 	FOREBAY_TEST_ALL=1 $(PYTEST) tests/integration/parity
 	$(BIN)/python -m tests.clients
 
-# The most telling faults, each once, and a few random pairs; with WHOLE=1 every fault, four minutes.
+# The most telling faults, each once, and a few random pairs; with WHOLE=1 every fault, ten minutes and more.
 chaos-test: $(VENV)/.dev kit
 	$(PYTEST) tests/chaos
 

@@ -57,7 +57,9 @@ def parse_metadata_request(frame: bytes) -> MetadataRequest:
         topic_id = reader.raw(16) if version >= TOPIC_ID_FROM else NO_TOPIC_ID
         name = reader.nullable_string(flexible) if version >= TOPIC_ID_FROM else reader.string(flexible)
         reader.skip_tags(flexible)
-        if name is not None:
+        if version >= ASK_BY_ID_FROM and topic_id != NO_TOPIC_ID:
+            ids[topic_id] = None  # whatever its name: kafka-clients leaves it empty, not null
+        elif name is not None:
             names[name] = None
         elif version < ASK_BY_ID_FROM:
             raise Malformed(f"null where a topic's name must stand in v{version}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -36,9 +37,9 @@ def test_parses_what_kio_writes(version: int, data: st.DataObject) -> None:
         return
     ours = parse_metadata_request(encode_request(theirs, "älter"))
     assert (ours.version, ours.correlation_id, ours.client_id) == (version, CORRELATION_ID, "älter")
-    names = [topic.name for topic in theirs.topics or () if topic.name is not None]
-    assert ours.names == list(dict.fromkeys(names))
-    ids = [topic_id(topic.topic_id) for topic in theirs.topics or () if topic.name is None]
+    asked = [(topic.name, topic_id(topic.topic_id) if version >= 12 else NO_TOPIC_ID) for topic in theirs.topics or ()]
+    assert ours.names == list(dict.fromkeys(name for name, id_ in asked if id_ == NO_TOPIC_ID and name is not None))
+    ids = [id_ for name, id_ in asked if id_ != NO_TOPIC_ID or name is None]
     assert ours.ids == list(dict.fromkeys(ids))
     assert ours.all_topics == (theirs.topics == () if version == 0 else theirs.topics is None)
     assert ours.allow_auto_topic_creation == getattr(theirs, "allow_auto_topic_creation", True)
@@ -46,6 +47,16 @@ def test_parses_what_kio_writes(version: int, data: st.DataObject) -> None:
         getattr(theirs, "include_cluster_authorized_operations", False)
         or getattr(theirs, "include_topic_authorized_operations", False)
     )
+
+
+@pytest.mark.parametrize("version", [12, 13])
+@pytest.mark.parametrize("name", ["", "orders", None])
+def test_a_topic_id_counts_whatever_the_name(version: int, name: str | None) -> None:
+    """kafka-clients asks by id with an empty name (a SubscriptionPattern's topics, KIP-848)."""
+    cls, topic = message("metadata", version, "MetadataRequest"), message("metadata", version, "MetadataRequestTopic")
+    asked = replace(example(topic), name=name, topic_id=UUID(int=7))
+    ours = parse_metadata_request(encode_request(replace(example(cls), topics=(asked,))))
+    assert (ours.names, ours.ids) == ([], [UUID(int=7).bytes])
 
 
 def test_null_is_no_list_of_topics_in_v0() -> None:

@@ -227,7 +227,7 @@ class MetadataMachine(RuleBasedStateMachine):
     @rule(names=st.lists(st.sampled_from(NAMES), max_size=4, unique=True), anew=st.booleans(), creates=st.booleans())
     def client_comes_before_the_answer(self, names: list[str], anew: bool, creates: bool) -> None:
         self.ask()
-        self.client_comes(names, [], set(), anew, creates)
+        self.client_comes(names, [], set(), anew=anew, creates=creates)
         if self.query is not None:
             self.answer()
 

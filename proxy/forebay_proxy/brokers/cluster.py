@@ -19,6 +19,9 @@ MAX_PARTITIONS: Final = 200_000
 """Of one topic; a whole cluster has fewer. Its leaders stand in a list as long as the highest number says."""
 
 
+NEVER_LOST: Final = float("-inf")
+
+
 @dataclass(slots=True, eq=False)
 class Node:
     """A broker. `down`: the last attempt to connect failed. `gone`: metadata has not named it for so long that it is
@@ -30,7 +33,7 @@ class Node:
     last_seen: float
     down: bool = False
     gone: bool = False
-    lost_at: float = float("-inf")
+    lost_at: float = NEVER_LOST
 
 
 @dataclass(slots=True, eq=False)
@@ -152,6 +155,8 @@ class Cluster:
         if node.down == down:
             return False
         node.down = down
+        if not down:
+            node.lost_at = NEVER_LOST
         for state in self.topics.values():
             if node.id in state.nodes:
                 self._refresh_available(state)
@@ -165,6 +170,7 @@ class Cluster:
             state.queues.available = available
 
     def is_internal(self, name: str) -> bool:
+        """Whether brokers call the topic internal; False for one that is not known."""
         state = self.topics.get(name)
         return state is not None and state.internal
 

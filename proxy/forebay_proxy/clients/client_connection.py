@@ -34,6 +34,7 @@ from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
 from forebay_proxy.clients.descriptors import unread
 from forebay_proxy.clients.gateway import Gateway
+from forebay_proxy.clients.listener import plain_address
 from forebay_proxy.clients.metadata_handler import MetadataHandler
 from forebay_proxy.clients.request_router import Route, route
 from forebay_proxy.clients.response_orderer import ResponseOrderer
@@ -48,7 +49,8 @@ class ConnectionLimits(Protocol):
     def admits(self, connection: ClientConnection) -> bool:
         """Whether one more of its address may stay."""
 
-    def gone(self, connection: ClientConnection) -> None: ...
+    def gone(self, connection: ClientConnection) -> None:
+        """The connection has ended, whether it was admitted or not."""
 
 
 @dataclass(slots=True)
@@ -90,16 +92,17 @@ class ClientConnection(asyncio.Protocol):
         self._who = ClientIdentity(shared.metrics, shared.log)
         self._life = ConnectionLife(self.orderer, shared.metrics, shared.log, self._pump, self._write_now)
         self._state = self._life.state
-        self._upstream = ClientUpstream(self._life, self.orderer, self._who, shared.gateway, node_id)
+        self._broker = node_id if node_id is not None else shared.gateway.any_node()
+        self._upstream = ClientUpstream(self._life, self.orderer, self._who, shared.gateway, self._broker)
         self._client = AnsweredClient(self._life, self.orderer, self._who, self._upstream, self.release)
 
     # Bytes in
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         local, peer = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
-        self._upstream.advertised_host = local[0] if local else ""
-        self.host = self._client.host = peer[0] if peer else ""
-        self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        self._upstream.advertised_host = plain_address(local[0]) if local else ""
+        self.host = self._client.host = plain_address(peer[0]) if peer else ""
+        self.peer = f"{self.host}:{peer[1]}" if peer else "?"
         self._shared.metrics.opened(self.node_id)
         self._life.begin(cast(asyncio.Transport, transport), self.peer)  # uvloop's own class, of the same interface
         if not self._limits.admits(self):
@@ -184,7 +187,7 @@ class ClientConnection(asyncio.Protocol):
         if self._route is Route.API_VERSIONS:
             admin = self._shared.admin if self._who.is_own_command else None
             answer = self._client.reserve_answer()
-            answer_api_versions(self._shared.gateway, self.node_id, version, correlation_id, admin, answer)
+            answer_api_versions(self._shared.gateway, self._broker, version, correlation_id, admin, answer)
         else:
             try:
                 handled = self._metadata(frame) if self._route is Route.METADATA else self._produce(frame)
@@ -312,6 +315,7 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def has_upstream(self) -> bool:
+        """Whether it has a connection to a broker, or one is being made."""
         return self._upstream.is_open
 
     def leaving_for(self, now: float) -> float:

@@ -28,17 +28,22 @@ _PRODUCE = APIS[PRODUCE]
 
 
 class Brokers(Protocol):
-    """What is asked of the gateway, as its methods say."""
+    """What the client's side asks of the gateway."""
 
-    def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int] | None: ...
+    def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int] | None:
+        """(host, port) where the client finds that broker; None: nowhere."""
 
-    async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> None: ...
+    async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> None:
+        """Connect `protocol` to a broker (None: to any). Raises OSError, or UnicodeError for a bad host name."""
 
-    def takes(self, api_key: int, version: int) -> bool: ...
+    def takes(self, api_key: int, version: int) -> bool:
+        """Whether brokers take such requests, as far as is known."""
 
-    def produce_answered(self, response: bytes, version: int) -> None: ...
+    def produce_answered(self, response: bytes, version: int) -> None:
+        """A broker's answer to untouched records. Raises Malformed."""
 
-    def topics_changed(self) -> None: ...
+    def topics_changed(self) -> None:
+        """Topics may have been made, ended or moved."""
 
 
 class ClientUpstream:
@@ -73,6 +78,7 @@ class ClientUpstream:
 
     @property
     def is_open(self) -> bool:
+        """Whether there is a connection, or one is being made."""
         return self._opaque is not None and not self._opaque.closed
 
     @property
@@ -147,6 +153,7 @@ class ClientUpstream:
     # Responses, and the end
 
     def client_slow(self, *, slow: bool) -> None:
+        """Read no more responses while the client does not read them (`slow`)."""
         if self._opaque is not None:
             self._opaque.client_slow(slow=slow)
 

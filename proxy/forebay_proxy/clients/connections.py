@@ -68,6 +68,7 @@ class ConnectionRegistry:
         return len(self._all)
 
     def accepted(self, node_id: int | None) -> asyncio.Protocol:
+        """What serves a new connection to a broker's listener (None: bootstrap), or closes it if there is no room."""
         if self._closed or (len(self._all) >= self.most and not self._make_room(self._clock())):
             self._refuse("max_connections", "too many connections, closing a new one", most=self.most)
             return _Closing()

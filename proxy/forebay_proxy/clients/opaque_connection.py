@@ -56,7 +56,8 @@ class Owner(Protocol):
 
     orderer: ResponseOrderer
 
-    def translate(self, node_id: int, host: str, port: int, /) -> tuple[str, int] | None: ...
+    def translate(self, node_id: int, host: str, port: int, /) -> tuple[str, int] | None:
+        """(host, port) where the client finds that broker; None: nowhere."""
 
     def upstream_paused(self, *, paused: bool) -> None:
         """The broker takes no more bytes for now, or does again."""
@@ -67,7 +68,8 @@ class Owner(Protocol):
     def upstream_left(self) -> None:
         """The broker closed an idle connection."""
 
-    def upstream_malformed(self, error: Malformed) -> None: ...
+    def upstream_malformed(self, error: Malformed) -> None:
+        """The broker broke the protocol; the connection has been closed."""
 
     def produce_answered(self, response: bytes, version: int) -> None:
         """A broker's answer to a Produce request. Malformed as any decoder."""
@@ -99,6 +101,7 @@ class OpaqueConnection(asyncio.Protocol):
 
     @property
     def awaited(self) -> int:
+        """Responses that have not wholly arrived."""
         return len(self._expected) + (self._current is not None)
 
     @property
@@ -107,10 +110,12 @@ class OpaqueConnection(asyncio.Protocol):
         return any(entry.api.key not in LONG_WAITS for entry in (self._current, *self._expected) if entry)
 
     def expect(self, expected: Expected) -> None:
+        """A request follows that has a response. Requests are announced in the order in which they are written."""
         expected.behind = self._unacknowledged
         self._expected.append(expected)
 
     def sent_unacknowledged(self) -> None:
+        """A Produce request with acks=0 follows, which has no response."""
         self._unacknowledged += 1
 
     def write(self, buffers: list[Buffer]) -> None:

@@ -40,6 +40,7 @@ class ResponseOrderer:
         return len(self._slots)
 
     def open(self) -> Slot:
+        """The place of the next request's response, behind all others."""
         slot = Slot()
         self._slots.append(slot)
         return slot

@@ -65,6 +65,7 @@ class LoadCounts:
 
     @property
     def outstanding(self) -> int:
+        """Records offered whose fate is open."""
         return self.offered - self.acknowledged - self.failed
 
 
@@ -255,6 +256,10 @@ async def _drain(load: _Load) -> None:
 
 
 async def run_load(bootstrap: str, plan: LoadPlan, rng: random.Random, counts: LoadCounts) -> LoadResult:
+    """Offer the planned load to the brokers of `bootstrap` (host:port), wait for the answers and tell how it went.
+
+    `counts` is kept up to date meanwhile. Raises OSError where a broker cannot be reached, or Malformed.
+    """
     load = _Load(plan, counts)
     async with _connected(bootstrap, load) as clients:
         cpu = time.thread_time()

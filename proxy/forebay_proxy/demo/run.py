@@ -52,7 +52,7 @@ class DemoOptions(NamedTuple):
     rate: float = 4000
     clients: int = 24
     partitions: int = 6
-    warm_up: float = 2
+    warm_up: float = 3
     seconds: float = 6
     calibration: float = 1.5
     seed: int = 794
@@ -71,6 +71,7 @@ def leader(partition: int) -> int:
 
 
 def run_demo(options: DemoOptions | None = None, console: Console | None = None) -> int:
+    """Run the demo and print it to `console`. Returns an exit code, 0 if nothing was lost; prints what fails."""
     options = options or DemoOptions()
     console = console or Console()
     try:

@@ -69,6 +69,7 @@ class Delivery:
         self._journal = journal
 
     def answered(self, queue: PartitionQueue, batch: ProducerBatch, response: PartitionResponse) -> None:
+        """The leader answered `batch`: it is acknowledged, tried again, split or failed, as `retry.judge` says."""
         verdict = retry.judge(response.error_code, response.base_offset, len(batch.runs))
         now = monotonic()
         if self._journal is not None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from time import monotonic
+from typing import Final
 
 from forebay_codecs import error_codes, produce_request, produce_response
 from forebay_codecs.errors import Malformed
@@ -40,6 +41,9 @@ from forebay_proxy.produce.client import Client
 from forebay_proxy.produce.completion import ProduceCompletion
 from forebay_proxy.produce.deadlines import Deadlines
 from forebay_proxy.produce.ledger import Ledger
+
+PARTITION_TRIES: Final = 2
+"""Metadata requests before a partition is refused that a known topic is not known to have."""
 
 SHORTEST_WAIT = 1.0
 """Seconds. Some clients send timeouts of a few ms with acks=1, where brokers do not look at them: they must live."""
@@ -147,6 +151,7 @@ class PendingProduce:
     """One request between its arrival and its records' being in the accumulator."""
 
     __slots__ = (
+        "_asked",
         "_client",
         "_completion",
         "_entry",
@@ -179,6 +184,7 @@ class PendingProduce:
         self._overtakes = False
         self._missing: set[str] = set()
         self._unknown = 0
+        self._asked = 0
         self._waiter: Waiter | None = None
         self._entry = handler.ledger.arrived(client, request, inspected) if handler.ledger is not None else None
         self._on_done = client.reserve(request.acks)
@@ -206,9 +212,26 @@ class PendingProduce:
             self._classify()
             return
         self._hold()
+        self._ask()
+
+    def _ask(self) -> None:
+        """A topic that is known, but not with that many partitions, may have been given more: a broker is asked."""
+        self._asked += 1
         self._unknown = len(self._missing)
-        for name in self._missing:
-            handler.updater.want(name, self._topic_settled)
+        for name in list(self._missing):
+            known = self._handler.cluster.usable(name) is not None
+            self._handler.updater.want(name, self._topic_settled, anew=known)
+
+    def _lacks_partitions(self) -> bool:
+        """Whether a topic is known, but not a partition of it that the request names."""
+        handler = self._handler
+        return any(
+            entry.reason is None
+            and entry.partition >= 0
+            and handler.unknown(entry.topic, entry.partition)
+            and handler.cluster.usable(entry.topic) is not None
+            for entry in self._inspected
+        )
 
     def refuse(self, error_code: int, message: str) -> None:
         """All of it, before anything else."""
@@ -218,7 +241,11 @@ class PendingProduce:
 
     def _topic_settled(self) -> None:
         self._unknown -= 1
-        if not self._unknown and not self._completion.done:
+        if self._unknown or self._completion.done:
+            return
+        if self._asked < PARTITION_TRIES and self._lacks_partitions():
+            self._ask()  # the answer may have been on its way before the partition was there
+        else:
             # Looked at anew: only now is it known which topics are internal.
             self._inspected = self._handler.classifier.inspect(self._frame, self._request)
             self._classify()
