@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from forebay_policies.accumulator import Accumulator, PartitionQueue
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
@@ -34,7 +36,7 @@ class Bench:
         self.topic = self.accumulator.topic("topic")
         self.lead(*range(1, partitions + 1))
 
-    def lead(self, *leaders: int, replicas: list[tuple[int, ...]] | None = None) -> None:
+    def lead(self, *leaders: int, replicas: Sequence[tuple[int, ...]] | None = None) -> None:
         self.accumulator.set_leaders(self.topic, leaders, self.now, replicas)
 
     def queue(self, index: int, acks: int = 1) -> PartitionQueue:
