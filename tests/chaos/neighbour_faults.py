@@ -144,7 +144,6 @@ NEIGHBOUR_FAULTS = (
         _asking_and_not_reading,
         5.0,
         spares=ALL_SPARED,
-        leaves="connections of clients that left while Forebay did not read them",
     ),
     Fault(
         "quotas, each client below its own",

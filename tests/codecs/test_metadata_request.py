@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from forebay_codecs.errors import Malformed
 from forebay_codecs.metadata import NO_TOPIC_ID
-from forebay_codecs.metadata_request import encode_metadata_request, parse_metadata_request
+from forebay_codecs.metadata_request import MAX_NAMES, encode_metadata_request, parse_metadata_request
 from tests.codecs.hardening import damaged, refuses_cuts_ignores_tails, survives
 from tests.codecs.kio_oracle import (
     CORRELATION_ID,
@@ -70,6 +70,13 @@ def test_an_id_without_a_name_is_refused_before_v12() -> None:
     nameless = replace(example(cls), topics=(replace(example(topic), name=None),))
     with pytest.raises(Malformed, match="v11"):
         parse_metadata_request(encode_request(nameless))
+
+
+def test_names_are_bounded() -> None:
+    names = [str(number) for number in range(MAX_NAMES)]
+    assert parse_metadata_request(encode_metadata_request(1, None, 4, names)).names == names
+    with pytest.raises(Malformed, match="5001 topics"):
+        parse_metadata_request(encode_metadata_request(1, None, 4, [*names, "one more"]))
 
 
 @pytest.mark.parametrize("version", [14, -1])

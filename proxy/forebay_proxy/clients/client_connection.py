@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from time import monotonic
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from forebay_codecs import metadata_request, produce_request
 from forebay_codecs.apis import Api
@@ -32,7 +32,7 @@ from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.client_upstream import ClientUpstream
 from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
-from forebay_proxy.clients.descriptors import unread
+from forebay_proxy.clients.descriptors import hung_up, unread
 from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.listener import plain_address
 from forebay_proxy.clients.metadata_handler import MetadataHandler
@@ -41,6 +41,9 @@ from forebay_proxy.clients.response_orderer import ResponseOrderer
 from forebay_proxy.logs import RateLimited
 from forebay_proxy.metrics.traffic import TrafficMetrics
 from forebay_proxy.produce.handler import ACKS, ProduceHandler
+
+MAX_UNSENT: Final = 256 * 1024
+"""Bytes of answers that one connection may have waiting here, beside what its transport holds and one more answer."""
 
 
 class ConnectionLimits(Protocol):
@@ -88,6 +91,7 @@ class ClientConnection(asyncio.Protocol):
         self._route = Route.REFUSED
         self._arriving = False  # the inbound memory knows of a request that is not whole
         self._out: list[Buffer] = []  # leave at the end of this turn: each write is a system call
+        self._unsent = 0  # their bytes
         self.orderer = ResponseOrderer(self._write_out)
         self._who = ClientIdentity(shared.metrics, shared.log)
         self._life = ConnectionLife(self.orderer, shared.metrics, shared.log, self._pump, self._write_now)
@@ -222,9 +226,12 @@ class ClientConnection(asyncio.Protocol):
         self._upstream.pass_on(frame)
 
     def _limit_in_flight(self) -> None:
-        if len(self.orderer) >= self._shared.max_in_flight:
+        """Requests under way are bounded in number, their answers in bytes: small questions have large answers."""
+        if len(self.orderer) >= self._shared.max_in_flight or self.orderer.held >= MAX_UNSENT:
             self.hold(HoldReason.IN_FLIGHT)
             self._shared.handler.send_now()
+        if self._unsent >= MAX_UNSENT:
+            self._write_now()  # a client that does not read is found out before it has asked for more
 
     # Responses out
 
@@ -232,16 +239,23 @@ class ClientConnection(asyncio.Protocol):
         if not self._out:
             self._loop.call_soon(self._write_now)
         self._out += buffers
+        self._unsent += sum(map(len, buffers))
 
     def _write_now(self) -> None:
         buffers, self._out = self._out, []
+        size, self._unsent = self._unsent, 0
         transport, state = self._life.transport, self._state
         if not buffers or transport is None or transport.is_closing():
             return
-        self._shared.metrics.responses_out(sum(map(len, buffers)))
+        self._shared.metrics.responses_out(size)
         transport.writelines(buffers)
         under_way = len(self.orderer)
-        if not state.taking and HoldReason.IN_FLIGHT in state.holds and under_way < self._shared.max_in_flight:
+        if (
+            not state.taking
+            and HoldReason.IN_FLIGHT in state.holds
+            and under_way < self._shared.max_in_flight
+            and self.orderer.held < MAX_UNSENT
+        ):
             self._loop.call_soon(self.release, HoldReason.IN_FLIGHT)
         self._upstream.adjust_reading()
         if not under_way and not state.taking:
@@ -256,6 +270,12 @@ class ClientConnection(asyncio.Protocol):
         self.release(HoldReason.CLIENT_SLOW)
 
     # Held, released, ended
+
+    @property
+    def hung_up(self) -> bool:
+        """The client is gone, which nobody has noticed, since it is not being read."""
+        transport = self._life.transport
+        return not self._state.taking and transport is not None and hung_up(transport)
 
     @property
     def held(self) -> bool:

@@ -131,8 +131,8 @@ class OpaqueConnection(asyncio.Protocol):
         self.adjust_reading()
 
     def adjust_reading(self) -> None:
-        """Read the broker only while its responses can be passed on."""
-        wanted = not self._client_slow and self._client.orderer.held < MAX_HELD
+        """Read the broker only while its responses can be passed on. What others wait for is always read."""
+        wanted = not self._client_slow and (self._client.orderer.held < MAX_HELD or self._is_next())
         if self._transport is None or self.closed or wanted == self._reading:
             return
         self._reading = wanted
@@ -140,6 +140,13 @@ class OpaqueConnection(asyncio.Protocol):
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
+
+    def _is_next(self) -> bool:
+        """Whether the next response need not wait for others: it goes out at once, or not to the client."""
+        if self._current is None and not self._expected:
+            return True
+        slot = (self._current or self._expected[0]).slot
+        return slot is None or self._client.orderer.is_next(slot)
 
     def close(self) -> None:
         """Close once what was written has gone out: acks=0 records of a client that has left are still to be sent."""

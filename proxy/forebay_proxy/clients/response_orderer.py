@@ -45,6 +45,10 @@ class ResponseOrderer:
         self._slots.append(slot)
         return slot
 
+    def is_next(self, slot: Slot) -> bool:
+        """Whether what is written to it goes out at once."""
+        return self._slots[0] is slot
+
     def write(self, slot: Slot, data: Buffer, *, last: bool) -> None:
         """Bytes of the slot's response; `last` closes it and lets the ones behind it go."""
         if self._slots[0] is not slot:
