@@ -39,6 +39,7 @@ HOT = (
     "policies/forebay_policies/accumulator.py",
     "policies/forebay_policies/buffer_pool.py",
     "policies/forebay_policies/eligibility.py",
+    "policies/forebay_policies/memory_shares.py",
     "policies/forebay_policies/metadata_cache.py",
     "policies/forebay_policies/producer_batch.py",
     "proxy/forebay_proxy/brokers/upstream_connection.py",

@@ -20,9 +20,10 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from forebay_codecs.record_batch import ClientBatch
 from forebay_policies.buffer_pool import BufferPool
+from forebay_policies.memory_shares import NO_LEADER, MemoryShares
 from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 
-NO_LEADER = -1
+__all__ = ["NO_LEADER", "Accumulator", "PartitionQueue", "TopicQueues"]
 
 OnOpened = Callable[["PartitionQueue", ProducerBatch], None]
 OnReady = Callable[[int], None]
@@ -35,7 +36,18 @@ _MAX_SKIPPED = 32
 class PartitionQueue:
     """The batches of one partition, in the order in which they leave. `queued_bytes` counts those in flight, too."""
 
-    __slots__ = ("batches", "in_flight", "index", "leader", "open", "paused", "queued_bytes", "ready_at", "topic")
+    __slots__ = (
+        "batches",
+        "held",
+        "in_flight",
+        "index",
+        "leader",
+        "open",
+        "paused",
+        "queued_bytes",
+        "ready_at",
+        "topic",
+    )
 
     def __init__(self, topic: TopicQueues, index: int) -> None:
         self.topic = topic
@@ -49,6 +61,8 @@ class PartitionQueue:
         self.ready_at: float | None = None
         """Since when a ready batch has waited for the broker to take it; None: there is none."""
         self.queued_bytes = 0
+        self.held = 0
+        """Bytes of memory, in whole chunks, that these batches take."""
 
     def first_ready(self) -> ProducerBatch | None:
         """The first batch that may be sent, leaving aside who leads and what is in flight."""
@@ -61,7 +75,7 @@ class PartitionQueue:
 class TopicQueues:
     """The partitions of one topic, as the accumulator and the partitioner see them (a TopicView)."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, shares: MemoryShares) -> None:
         self.name = name
         self.partition_count = 0
         self.available: Sequence[int] = ()
@@ -70,10 +84,16 @@ class TopicQueues:
         """By partition: the leader's node id, or NO_LEADER."""
         self.queues: dict[int, PartitionQueue] = {}
         self._loads: dict[int, int] = {}
+        self._shares = shares
 
     def loads(self) -> dict[int, int]:
         """Partition → bytes queued and in flight, where there are any. To be read, not kept."""
         return self._loads
+
+    def held(self, partition: int) -> int:
+        """Bytes of memory, in whole chunks, of the partition's batches."""
+        queue = self.queues.get(partition)
+        return queue.held if queue else 0
 
     def ready_since(self, partition: int) -> float | None:
         """Since when a ready batch of the partition has waited for its broker; None: there is none."""
@@ -93,8 +113,11 @@ class TopicQueues:
             queue.leader = self.leaders[index] if index < len(self.leaders) else NO_LEADER
         return queue
 
-    def add_load(self, queue: PartitionQueue, size: int) -> None:
-        """Count `size` more bytes for the partition, fewer if negative."""
+    def add_load(self, queue: PartitionQueue, size: int, held: int) -> None:
+        """Count `size` more bytes for the partition and `held` more bytes of memory, fewer if negative."""
+        if held:
+            queue.held += held
+            self._shares.charge_broker(queue.leader, held)
         queue.queued_bytes += size
         if queue.queued_bytes:
             self._loads[queue.index] = queue.queued_bytes
@@ -139,7 +162,7 @@ class Accumulator:
         """The topic's queues, created at first use."""
         topic = self.topics.get(name)
         if topic is None:
-            topic = self.topics[name] = TopicQueues(name)
+            topic = self.topics[name] = TopicQueues(name, self.pool.shares)
         return topic
 
     def has_room(self, queue: PartitionQueue, lane: Lane, batch: ClientBatch) -> bool:
@@ -159,15 +182,15 @@ class Accumulator:
         if not lane.movable:
             _close_others(queue, lane, run.owner.client)
         if current is not None:
-            before = current.size
+            size, held = current.size, current.held
             current.append(run, batch)
-            queue.topic.add_load(queue, current.size - before)
+            queue.topic.add_load(queue, current.size - size, current.held - held)
         else:
             current = self._new_batch(lane, queue.index, now)
             current.append(run, batch)
             queue.batches.append(current)
             queue.open[lane] = current
-            queue.topic.add_load(queue, current.size)
+            queue.topic.add_load(queue, current.size, current.held)
             self._on_opened(queue, current)
         if current.closed:
             del queue.open[lane]
@@ -222,8 +245,11 @@ class Accumulator:
             leader = leaders[queue.index] if queue.index < len(leaders) else NO_LEADER
             if queue.leader != leader:
                 self._ready.get(queue.leader, {}).pop(queue, None)
+                self.pool.shares.charge_broker(queue.leader, -queue.held)
+                self.pool.shares.charge_broker(leader, queue.held)
                 queue.leader = leader
                 self.update_readiness(queue, now)
+        self.pool.changed()
 
     def ready_queues(self, leader: int) -> list[PartitionQueue]:
         """Partitions with a batch that `leader` (a node id) could be sent now, those that waited longest first."""
@@ -283,7 +309,7 @@ class Accumulator:
             del queue.open[batch.lane]
 
     def _gone(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        queue.topic.add_load(queue, -batch.size)
+        queue.topic.add_load(queue, -batch.size, -batch.held)
         batch.release()
 
     # What came of it
@@ -321,8 +347,8 @@ class Accumulator:
     def replace(self, queue: PartitionQueue, batch: ProducerBatch, pieces: Sequence[ProducerBatch], now: float) -> None:
         """Retry a batch that came back as `pieces`, from the front of its queue."""
         self.clear_in_flight(queue, batch)
+        queue.topic.add_load(queue, sum(piece.size for piece in pieces), sum(piece.held for piece in pieces))
         self._gone(queue, batch)
-        queue.topic.add_load(queue, sum(piece.size for piece in pieces))
         self.send_back(queue, pieces, now, paused=False)
 
     def move(self, batch: ProducerBatch, source: PartitionQueue, target: PartitionQueue, now: float) -> None:
@@ -331,16 +357,17 @@ class Accumulator:
             self.clear_in_flight(source, batch)
         else:
             self.take_out(source, batch)
-        source.topic.add_load(source, -batch.size)
+        source.topic.add_load(source, -batch.size, -batch.held)
         batch.partition = target.index
         batch.closed = True
         for run in batch.runs:
             run.moved = True
             run.partition = target.index
         target.batches.append(batch)
-        target.topic.add_load(target, batch.size)
+        target.topic.add_load(target, batch.size, batch.held)
         self.update_readiness(source, now)
         self.update_readiness(target, now)
+        self.pool.changed()
 
     def drop_abandoned(self, now: float) -> None:
         """Release batches that wait for a missing leader although their clients have been answered."""
@@ -367,7 +394,7 @@ class Accumulator:
         queue.batches[queue.batches.index(batch)] = rest
         if queue.open.get(batch.lane) is batch:
             del queue.open[batch.lane]
-        queue.topic.add_load(queue, rest.size)
+        queue.topic.add_load(queue, rest.size, rest.held)
         self._gone(queue, batch)
 
     @property

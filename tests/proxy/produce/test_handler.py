@@ -369,7 +369,7 @@ class TestMemory:
     async def test_a_client_whose_time_is_up_leaves_its_place_to_the_next(self) -> None:
         async with (
             FakeCluster({"ponds": [0]}) as cluster,
-            running(cluster.bootstrap, buffer_memory=16_384, batch_max_size=16_384) as forebay,
+            running(cluster.bootstrap, buffer_memory=32_768, batch_max_size=16_384) as forebay,
         ):
             cluster[0].holds(PRODUCE)
             first, impatient, patient = [await forebay.client(0) for _ in range(3)]
