@@ -4,13 +4,14 @@ In: what brokers, partitions and clients hold, what is free, what a request asks
 or none. Nothing is held or given here; BufferPool does that.
 
 Rules, for a request of `size` bytes, of which what is left free after it is `spare` = free − size
-1. Broker (the leader of a partition; "no leader" is a broker, too): held + size ≤ spare.
+1. Broker (the leader of a partition; "no leader" is a broker, too): what clients hold with their first requests to it,
+   sent while they held nothing there, + size ≤ spare.
 2. Partition, and client at each broker: held + size ≤ spare − what the broker holds. Who holds nothing yet is exempt.
 3. A request larger than rule 1 allows is let in when its brokers hold nothing and it fits, or when nobody holds
    anything. Not so where there is no leader: nothing would drain it.
 
 A party in trouble may thus hold as much as it leaves free, and no number of parties needs to be known. Of 12 MiB, with
-small requests:
+small requests of many clients:
     1 broker hangs     6                   6 free
     2 at once          4 4                 4 free
     3 at once          3 3 3               3 free
@@ -18,6 +19,8 @@ small requests:
     2 partitions of a broker hang  2.4 2.4   2.4 free for its broker's others, 4.8 more for other brokers
 What others hold meanwhile counts as not free, so those in trouble get less as those that are well take more. Nothing is
 taken back: of brokers that hang one after the other each halves what is left, until what they hold is answered or late.
+So rule 1 does not count what is stuck at a broker that is well: whatever a partition of it took while much was free, a
+client that holds nothing there is let in as soon as the first requests of others are answered.
 
 (A. Choudhury, E. Hahne: Dynamic queue length thresholds for shared-memory packet switches, 1998.)
 """
@@ -112,7 +115,7 @@ class HeldUp:
 class MemoryShares:
     """What brokers and clients hold, in bytes, and who may have more."""
 
-    __slots__ = ("brokers", "clients", "memory")
+    __slots__ = ("_first", "brokers", "clients", "first", "memory")
 
     def __init__(self, memory: int) -> None:
         self.memory = memory
@@ -120,6 +123,10 @@ class MemoryShares:
         """By node id."""
         self.clients: dict[tuple[Hashable, int], int] = {}
         """By client and node id."""
+        self.first: dict[int, int] = {}
+        """By node id: what clients hold with requests that they sent while they held nothing there."""
+        self._first: dict[tuple[Hashable, int], int] = {}
+        """The same by client and node id."""
 
     def charge_broker(self, node_id: int, size: int) -> None:
         """The broker holds `size` bytes more; fewer if negative."""
@@ -132,11 +139,20 @@ class MemoryShares:
     def charge_client(self, client: Hashable, node_id: int, size: int) -> None:
         """The client holds `size` bytes more of the broker's share; fewer if negative."""
         share = client, node_id
-        held = self.clients.get(share, 0) + size
+        before = self.clients.get(share, 0)
+        held = before + size
+        if not before:
+            self._first[share] = held
+            self.first[node_id] = self.first.get(node_id, 0) + held
         if held:
             self.clients[share] = held
         else:
             self.clients.pop(share, None)
+            first = self.first[node_id] - self._first.pop(share)
+            if first:
+                self.first[node_id] = first
+            else:
+                del self.first[node_id]
 
     def obstacle(self, asked: MemoryRequest, free: int, ahead: HeldUp) -> Party | None:
         """The party that holds `asked` up while `free` bytes are free; None: it may be let in.
@@ -183,7 +199,7 @@ class MemoryShares:
             if leader in known and leader in ahead.brokers:
                 return Party(BROKER, leader)
             idle = idle and not held and leader != NO_LEADER
-            if crowded is None and held + size > spare:
+            if crowded is None and self.first.get(leader, 0) + size > spare:
                 # What would not fit even if this broker held nothing is too large for now, and in nobody else's way.
                 possible = min(asked.size, self.memory) <= free + held
                 crowded = Party(BROKER, leader) if possible else Party(CLIENT, share)
@@ -191,8 +207,8 @@ class MemoryShares:
 
     def has_room(self, node_id: int, held: int, size: int, free: int) -> bool:
         """Whether a partition of the broker that holds `held` bytes may have `size` more, by rules 1 and 2."""
-        headroom = free - size - self.brokers.get(node_id, 0)
-        return (held + size if held else size) <= headroom
+        taken = held + self.brokers.get(node_id, 0) if held else self.first.get(node_id, 0)
+        return taken + size <= free - size
 
     def roomiest(self, topic: Topic, size: int, free: int) -> int:
         """The partition that holds least, of the available ones that have room for `size` bytes; −1 if none has."""

@@ -31,6 +31,8 @@ class Partition:
 PARTITION = Partition(0)
 """Holds nothing."""
 
+OTHERS = "others"
+
 
 def take(pool: BufferPool, count: int) -> list[memoryview]:
     return [pool.take() for _ in range(count)]
@@ -42,14 +44,16 @@ def asks(size: int, partition: Partition = PARTITION, client: object = None) -> 
     return asked
 
 
-def fill(pool: BufferPool, partition: Partition, count: int) -> list[memoryview]:
-    """Chunks that are charged to a partition and its broker."""
+def fill(pool: BufferPool, partition: Partition, count: int, client: object = OTHERS) -> list[memoryview]:
+    """Chunks that are charged to a partition, its broker and a client."""
+    pool.charge(client, partition.leader, count * pool.chunk_size)
     partition.held += count * pool.chunk_size
     pool.shares.charge_broker(partition.leader, count * pool.chunk_size)
     return take(pool, count)
 
 
-def empty(pool: BufferPool, partition: Partition, chunks: list[memoryview]) -> None:
+def empty(pool: BufferPool, partition: Partition, chunks: list[memoryview], client: object = OTHERS) -> None:
+    pool.shares.charge_client(client, partition.leader, -len(chunks) * pool.chunk_size)
     partition.held -= len(chunks) * pool.chunk_size
     pool.shares.charge_broker(partition.leader, -len(chunks) * pool.chunk_size)
     pool.give_back(chunks)
@@ -57,16 +61,16 @@ def empty(pool: BufferPool, partition: Partition, chunks: list[memoryview]) -> N
 
 def test_the_example_of_the_module() -> None:
     pool, held = make(48 * KIB), Partition(0)
-    one, four = fill(pool, held, 1), fill(pool, held, 4)
+    one, four = fill(pool, held, 1, "a"), fill(pool, held, 4, "b")
     let_in: list[int] = []
     asked = asks(pool.whole_chunks(6 * KIB))
     assert not pool.fits(asked)
     pool.wait(asked, lambda: let_in.append(pool.available))
 
-    empty(pool, held, one)
+    empty(pool, held, one, "a")
 
     assert let_in == [32 * KIB]
-    empty(pool, held, four)
+    empty(pool, held, four, "b")
     assert (pool.used, pool.available, len(let_in)) == (0, 48 * KIB, 1)
 
 
@@ -89,9 +93,8 @@ def test_exactly_half_of_what_is_free_fits_and_one_byte_more_does_not() -> None:
 def test_plenty_is_never_too_much(mine: int, others: int, size: int, leader: int) -> None:
     """Whoever holds what is held."""
     pool, partition, client = BufferPool(40 * 64, 64, 256), Partition(1), object()
-    fill(pool, partition, mine)
+    fill(pool, partition, mine, client)
     fill(pool, Partition(2), others)
-    pool.charge(client, 1, mine * 64)
     if pool.plenty(size):
         assert pool.fits(asks(size, partition, client))
 
@@ -178,8 +181,7 @@ def test_who_is_held_up_by_one_broker_is_in_nobody_elses_way() -> None:
 
 def test_who_is_held_up_by_its_own_share_is_in_nobody_elses_way() -> None:
     pool, client = make(), object()
-    fill(pool, Partition(1), 3)
-    pool.charge(client, 1, 12 * KIB)
+    fill(pool, Partition(1), 3, client)
     log: list[str] = []
     pool.wait(asks(4 * KIB, Partition(1), client), lambda: log.append("flood"))
 
@@ -285,16 +287,15 @@ def test_leaving_after_being_let_in_changes_nothing() -> None:
 def test_a_request_larger_than_all_memory_is_let_in_alone() -> None:
     pool, busy = make(), Partition(0)
     assert pool.fits(asks(100 * KIB))
-    held, last = fill(pool, busy, 7), fill(pool, busy, 1)
+    held, last = fill(pool, busy, 6, "a"), fill(pool, busy, 2, "b")
     log: list[str] = []
     waiting(pool, 100 * KIB, log, "huge", chunks=25)
     waiting(pool, 1, log, "next", chunks=1)
 
-    empty(pool, busy, held[:6])
+    empty(pool, busy, held, "a")
     assert log == ["next"], "it holds nothing"
     assert not pool.fits(asks(1, busy))
-    empty(pool, busy, held[6:])
-    empty(pool, busy, last)
+    empty(pool, busy, last, "b")
     assert log == ["next"]
     pool.give_back(take(pool, 0))
     pool.used -= 1  # what "next" took
@@ -403,8 +404,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     def _take(self, number: int, asked: MemoryRequest, partition: Partition, client: int) -> None:
         self.let_in.append(number)
-        chunks = fill(self.pool, partition, asked.size // 64)
-        self.pool.charge(client, partition.leader, asked.size)
+        chunks = fill(self.pool, partition, asked.size // 64, client)
         taken = {id(chunk) for _, _, batch in self.held for chunk in batch}
         assert not taken & {id(chunk) for chunk in chunks}, "a chunk was given to two"
         self.held.append((partition, client, chunks))
@@ -423,8 +423,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     def _free(self, index: int) -> None:
         partition, client, chunks = self.held.pop(index)
-        self.pool.charge(client, partition.leader, -len(chunks) * 64)
-        empty(self.pool, partition, chunks)
+        empty(self.pool, partition, chunks, client)
 
     @rule(data=st.data())
     def free(self, data: st.DataObject) -> None:
@@ -465,7 +464,8 @@ class PoolMachine(RuleBasedStateMachine):
             self.exact()
         assert self.pool.used == 0
         assert self.pool.waiting == 0
-        assert (self.pool.shares.brokers, self.pool.shares.clients) == ({}, {})
+        shares = self.pool.shares
+        assert (shares.brokers, shares.clients, shares.first, shares._first) == ({}, {}, {}, {})
         assert len(self.let_in) + len(self.cancelled) == self.count
 
 

@@ -45,8 +45,7 @@ class Bench:
     def hold(self, partition: FakePartition, size: int, client: object = None) -> None:
         partition.held += size
         self.shares.charge_broker(partition.leader, size)
-        if client is not None:
-            self.shares.charge_client(client, partition.leader, size)
+        self.shares.charge_client(client or object(), partition.leader, size)
         self.free -= size
 
     def obstacle(self, partition: FakePartition, size: int = 1, client: object = None) -> Party | None:
@@ -122,6 +121,18 @@ def test_a_client_whose_records_one_broker_does_not_take_may_send_to_another() -
     assert bench.obstacle(FakePartition(2), 200, client) is None
 
 
+def test_what_is_stuck_keeps_nobody_from_a_broker_that_is_well_whatever_else_happens() -> None:
+    """A partition takes 400 of broker 1, then broker 2 hangs and takes 400: as much is stuck at 1 as is free."""
+    bench = Bench()
+    stuck = FakePartition(1)
+    bench.flood([stuck], object())
+    bench.flood(crowd(2))
+    assert bench.shares.brokers[1] >= bench.free - 2
+
+    assert bench.obstacle(FakePartition(1), 100) is None
+    assert bench.obstacle(stuck) == Party(PARTITION, stuck)
+
+
 def test_the_obstacle_is_whoever_holds_too_much() -> None:
     bench = Bench()
     stuck = FakePartition(1)
@@ -174,12 +185,12 @@ def test_a_request_larger_than_any_share_is_let_in_alone_but_not_without_a_leade
 
 def test_a_request_larger_than_its_share_waits_until_its_broker_holds_nothing() -> None:
     bench = Bench()
-    held = FakePartition(1)
-    bench.hold(held, 100)
+    held, client = FakePartition(1), object()
+    bench.hold(held, 100, client)
     bench.hold(FakePartition(2), 300)
 
     assert bench.obstacle(FakePartition(1), 800) == Party(BROKER, 1)
-    bench.hold(held, -100)
+    bench.hold(held, -100, client)
     assert bench.obstacle(FakePartition(1), 800) is None
 
 
