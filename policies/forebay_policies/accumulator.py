@@ -20,10 +20,10 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from forebay_codecs.record_batch import ClientBatch
 from forebay_policies.buffer_pool import BufferPool
-from forebay_policies.memory_shares import NO_LEADER, MemoryShares
+from forebay_policies.memory_shares import MemoryShares
 from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 
-__all__ = ["NO_LEADER", "Accumulator", "PartitionQueue", "TopicQueues"]
+NO_LEADER = -1
 
 OnOpened = Callable[["PartitionQueue", ProducerBatch], None]
 OnReady = Callable[[int], None]

@@ -30,9 +30,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-NO_LEADER: Final = -1
-"""The node id in place of a leader's."""
-
 BROKER: Final = 0
 PARTITION: Final = 1
 CLIENT: Final = 2
@@ -42,6 +39,7 @@ class Partition(Protocol):
     """What the rules need to know of a partition."""
 
     leader: int
+    """A node id; negative: there is none."""
     held: int
     """Bytes of memory, in whole chunks."""
 
@@ -198,7 +196,7 @@ class MemoryShares:
                 known.add(leader)
             if leader in known and leader in ahead.brokers:
                 return Party(BROKER, leader)
-            idle = idle and not held and leader != NO_LEADER
+            idle = idle and not held and leader >= 0
             if crowded is None and self.first.get(leader, 0) + size > spare:
                 # What would not fit even if this broker held nothing is too large for now, and in nobody else's way.
                 possible = min(asked.size, self.memory) <= free + held

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from forebay_policies.accumulator import NO_LEADER
 from forebay_policies.memory_shares import (
     BROKER,
     CLIENT,
-    NO_LEADER,
     PARTITION,
     HeldUp,
     MemoryRequest,
