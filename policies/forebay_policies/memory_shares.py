@@ -43,6 +43,9 @@ class Partition(Protocol):
     held: int
     """Bytes of memory, in whole chunks."""
 
+    def __hash__(self) -> int:
+        """By identity."""
+
 
 class Topic(Protocol):
     """What the rules need to know of a topic whose records may go to any of its partitions."""
@@ -53,13 +56,16 @@ class Topic(Protocol):
     def held(self, partition: int) -> int:
         """Bytes of memory, in whole chunks."""
 
+    def __hash__(self) -> int:
+        """By identity."""
+
 
 class Party(NamedTuple):
     """`kind` is BROKER, PARTITION or CLIENT; `key` is a node id, a Partition (or a Topic, where any of its
     partitions would do), or the client and a node id."""
 
     kind: int
-    key: object
+    key: Hashable
 
 
 class MemoryRequest:
@@ -90,9 +96,9 @@ class HeldUp:
     __slots__ = ("brokers", "clients", "partitions")
 
     def __init__(self) -> None:
-        self.brokers: set[object] = set()
-        self.partitions: set[object] = set()
-        self.clients: set[object] = set()
+        self.brokers: set[Hashable] = set()
+        self.partitions: set[Hashable] = set()
+        self.clients: set[Hashable] = set()
 
     def add(self, party: Party) -> None:
         """A request waits because of `party`."""
