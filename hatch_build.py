@@ -42,6 +42,7 @@ HOT = (
     "policies/forebay_policies/buffer_pool.py",
     "policies/forebay_policies/dispatch_groups.py",
     "policies/forebay_policies/eligibility.py",
+    "policies/forebay_policies/memory_shares.py",
     "policies/forebay_policies/metadata_cache.py",
     "policies/forebay_policies/producer_batch.py",
     "proxy/forebay_proxy/brokers/upstream_connection.py",

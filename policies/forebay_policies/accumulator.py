@@ -26,6 +26,7 @@ from typing import cast
 from forebay_codecs.record_batch import ClientBatch
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.dispatch_groups import DispatchGroup, DispatchGroups, GroupMember
+from forebay_policies.memory_shares import MemoryShares
 from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 
 NO_LEADER = -1
@@ -46,7 +47,7 @@ class PartitionQueue(GroupMember):
     `queued_bytes` counts those in flight, too.
     """
 
-    __slots__ = ("batches", "in_flight", "index", "open", "paused", "queued_bytes", "ready_at", "topic")
+    __slots__ = ("batches", "held", "in_flight", "index", "open", "paused", "queued_bytes", "ready_at", "topic")
 
     def __init__(self, topic: TopicQueues, index: int, leader: int, replicas: tuple[int, ...] | None) -> None:
         super().__init__(leader, replicas)
@@ -60,6 +61,8 @@ class PartitionQueue(GroupMember):
         self.ready_at: float | None = None
         """Since when a ready batch has waited for the broker to take it; None: there is none."""
         self.queued_bytes = 0
+        self.held = 0
+        """Bytes of memory, in whole chunks, that these batches take."""
 
     def first_ready(self) -> ProducerBatch | None:
         """The first batch that may be sent, leaving aside who leads and what is in flight."""
@@ -72,7 +75,7 @@ class PartitionQueue(GroupMember):
 class TopicQueues:
     """The partitions of one topic, as the accumulator and the partitioner see them (a TopicView)."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, shares: MemoryShares) -> None:
         self.name = name
         self.partition_count = 0
         self.available: Sequence[int] = ()
@@ -84,10 +87,15 @@ class TopicQueues:
         self.acked_by_leader: dict[int, PartitionQueue] = {}
         self.acked_by_all: dict[int, PartitionQueue] = {}
         self._loads: dict[int, int] = {}
+        self._shares = shares
 
     def loads(self) -> dict[int, int]:
         """Partition → bytes queued and in flight, where there are any. To be read, not kept."""
         return self._loads
+
+    def held(self, partition: int) -> int:
+        """Bytes of memory, in whole chunks, of the partition's batches."""
+        return sum(queue.held for queue in self._of(partition))
 
     def ready_since(self, partition: int) -> float | None:
         """Since when a ready batch of the partition has waited for its broker; None: there is none."""
@@ -123,8 +131,11 @@ class TopicQueues:
         found = (self.acked_by_leader.get(index), self.acked_by_all.get(index))
         return [queue for queue in found if queue is not None]
 
-    def add_load(self, queue: PartitionQueue, size: int) -> None:
-        """Count `size` more bytes for the partition, fewer if negative."""
+    def add_load(self, queue: PartitionQueue, size: int, held: int) -> None:
+        """Count `size` more bytes for the partition and `held` more bytes of memory, fewer if negative."""
+        if held:
+            queue.held += held
+            self._shares.charge_broker(queue.leader, held)
         queue.queued_bytes += size
         load = self._loads.get(queue.index, 0) + size
         if load:
@@ -170,7 +181,7 @@ class Accumulator:
         """The topic's queues, created at first use."""
         topic = self.topics.get(name)
         if topic is None:
-            topic = self.topics[name] = TopicQueues(name)
+            topic = self.topics[name] = TopicQueues(name, self.pool.shares)
         return topic
 
     def forget(self, name: str) -> None:
@@ -196,15 +207,15 @@ class Accumulator:
         if not lane.movable:
             _close_others(queue, lane, run.owner.client)
         if current is not None:
-            before = current.size
+            size, held = current.size, current.held
             current.append(run, batch)
-            queue.topic.add_load(queue, current.size - before)
+            queue.topic.add_load(queue, current.size - size, current.held - held)
         else:
             current = self._new_batch(lane, queue.index, now)
             current.append(run, batch)
             queue.batches.append(current)
             queue.open[lane] = current
-            queue.topic.add_load(queue, current.size)
+            queue.topic.add_load(queue, current.size, current.held)
             self._on_opened(queue, current)
         if current.closed:
             del queue.open[lane]
@@ -267,9 +278,12 @@ class Accumulator:
             if queue.leader != leader or queue.replicas != followed:
                 self._groups.discard(queue)
                 self._groups.leave(queue)
+                self.pool.shares.charge_broker(queue.leader, -queue.held)
+                self.pool.shares.charge_broker(leader, queue.held)
                 queue.leader = leader
                 queue.replicas = followed
                 self.update_readiness(queue, now)
+        self.pool.changed()
 
     def ready_queues(self, leader: int) -> list[PartitionQueue]:
         """Queues with a batch that `leader` (a node id) could be sent now; in a group, in their turn."""
@@ -346,7 +360,7 @@ class Accumulator:
             del queue.open[batch.lane]
 
     def _gone(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        queue.topic.add_load(queue, -batch.size)
+        queue.topic.add_load(queue, -batch.size, -batch.held)
         batch.release()
 
     # What came of it
@@ -384,8 +398,8 @@ class Accumulator:
     def replace(self, queue: PartitionQueue, batch: ProducerBatch, pieces: Sequence[ProducerBatch], now: float) -> None:
         """Retry a batch that came back as `pieces`, from the front of its queue."""
         self.clear_in_flight(queue, batch)
+        queue.topic.add_load(queue, sum(piece.size for piece in pieces), sum(piece.held for piece in pieces))
         self._gone(queue, batch)
-        queue.topic.add_load(queue, sum(piece.size for piece in pieces))
         self.send_back(queue, pieces, now, paused=False)
 
     def move(self, batch: ProducerBatch, source: PartitionQueue, target: PartitionQueue, now: float) -> None:
@@ -394,16 +408,17 @@ class Accumulator:
             self.clear_in_flight(source, batch)
         else:
             self.take_out(source, batch)
-        source.topic.add_load(source, -batch.size)
+        source.topic.add_load(source, -batch.size, -batch.held)
         batch.partition = target.index
         batch.closed = True
         for run in batch.runs:
             run.moved = True
             run.partition = target.index
         target.batches.append(batch)
-        target.topic.add_load(target, batch.size)
+        target.topic.add_load(target, batch.size, batch.held)
         self.update_readiness(source, now)
         self.update_readiness(target, now)
+        self.pool.changed()
 
     def drop_abandoned(self, now: float) -> None:
         """Release batches that wait for a missing leader although their clients have been answered."""
@@ -430,7 +445,7 @@ class Accumulator:
         queue.batches[queue.batches.index(batch)] = rest
         if queue.open.get(batch.lane) is batch:
             del queue.open[batch.lane]
-        queue.topic.add_load(queue, rest.size)
+        queue.topic.add_load(queue, rest.size, rest.held)
         self._gone(queue, batch)
 
     @property

@@ -1,18 +1,21 @@
 """How much memory records may take: `buffer.memory`, in chunks of `batch.initial.size` (KIP-782).
 
 In: who wants memory for how many bytes. Out: chunks, or a place in the queue.
-Fairness: memory goes to those that wait in the order in which they came. A small request never overtakes a large
-one, so the large one is not starved; while anyone waits, nobody new is let in.
+Fairness: how much a broker, a partition or a client may hold is memory_shares' rule. Those that wait are let in in the
+order in which they came, but one that cannot be let in yet holds up only those that share the party that holds it up.
+So small requests do not starve a large one, nor does it stop those that have nothing to do with it.
 A freed batch gives back at most `batch.size` of its chunks for use again; the rest is released to the system.
 
-Example, memory 32 KiB, chunk 4 KiB: batches hold 7 chunks, a request of 6 KiB waits (28 + 6 > 32); a batch of 3
-chunks is freed: used 4 chunks = 16 KiB, the request is let in.
+Example, memory 48 KiB, chunk 4 KiB, all for one broker: batches hold 5 chunks, and a request of 6 KiB for an empty
+partition waits, since 5 + 2 chunks are more than the 5 that it would leave free; a batch of 1 chunk is freed: 4 + 2 are
+not more than 6, the request is let in.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+
+from forebay_policies.memory_shares import HeldUp, MemoryRequest, MemoryShares, Partition, Topic
 
 
 def _nothing() -> None:
@@ -22,33 +25,58 @@ def _nothing() -> None:
 class Waiter:
     """A place in the queue for memory."""
 
-    __slots__ = ("cancelled", "granted", "size")
+    __slots__ = ("asked", "granted", "over")
 
-    def __init__(self, size: int, granted: Callable[[], None]) -> None:
-        self.size = size
+    def __init__(self, asked: MemoryRequest, granted: Callable[[], None]) -> None:
+        self.asked = asked
         self.granted = granted
-        self.cancelled = False
+        self.over = False
+        """It was let in, or it left."""
 
 
 class BufferPool:
-    """Counts the chunks in use and lets requests in while they fit.
+    """Counts the chunks in use and lets requests in while they fit their parties' shares.
 
     A request larger than all memory is let in alone, when nothing else is held: what is held is then bounded by that
-    one request, which the frame's own limit bounds. What a request takes beyond its bytes (longer varints, the unused
-    end of each batch's last chunk) may overdraw the pool; the next request waits for it.
+    one request, which the frame's own limit bounds. What a request takes beyond its bytes (longer varints) may overdraw
+    the pool; the next request waits for it.
     """
 
-    __slots__ = ("_free", "_granting", "_waiters", "chunk_size", "keep", "memory", "used", "waits")
+    __slots__ = (
+        "_again",
+        "_ahead",
+        "_free",
+        "_granting",
+        "_on_freed",
+        "_waiters",
+        "chunk_size",
+        "keep",
+        "memory",
+        "shares",
+        "used",
+        "waiting",
+        "waits",
+    )
 
     def __init__(self, memory: int, chunk_size: int, batch_size: int) -> None:
         self.memory = memory
         self.chunk_size = chunk_size
         self.keep = batch_size // chunk_size
         self.used = 0
+        self.shares = MemoryShares(memory)
         self.waits = 0
+        self.waiting = 0
+        """Requests that wait for memory."""
         self._free: list[memoryview] = []
-        self._waiters: deque[Waiter] = deque()
+        self._waiters: list[Waiter] = []
+        self._ahead = HeldUp()
         self._granting = False
+        self._again = False
+        self._on_freed: Callable[[], None] = self.grant
+
+    def observe(self, freed: Callable[[], None]) -> None:
+        """`freed` is called instead of `grant` whenever those that wait may fit; it calls `grant`, now or soon."""
+        self._on_freed = freed
 
     @property
     def available(self) -> int:
@@ -56,39 +84,100 @@ class BufferPool:
         return max(0, self.memory - self.used * self.chunk_size)
 
     @property
-    def waiting(self) -> int:
-        """Requests that wait for memory."""
-        return sum(not waiter.cancelled for waiter in self._waiters)
-
-    @property
     def exhausted(self) -> bool:
         """Somebody waits."""
-        return bool(self._waiters)
+        return self.waiting > 0
 
     @property
     def free_chunks(self) -> int:
         """Chunks kept for use again."""
         return len(self._free)
 
-    def fits(self, size: int) -> bool:
-        """Whether `size` bytes may be appended now."""
-        return not self._waiters and self._fits(size)
+    def whole_chunks(self, size: int) -> int:
+        """The memory that `size` bytes take in a batch of their own."""
+        return -(-size // self.chunk_size) * self.chunk_size
 
-    def _fits(self, size: int) -> bool:
-        return self.used == 0 or size <= self.memory - self.used * self.chunk_size
+    # Letting in
 
-    def wait(self, size: int, granted: Callable[[], None]) -> Waiter:
-        """Queue for `size` bytes; `granted` is called once, when they fit, and appends at once."""
+    def plenty(self, size: int) -> bool:
+        """Whether nobody waits and `size` bytes, in whole chunks, fit everybody's share, whoever asks.
+
+        Nobody can hold more than is used: by rule 2, used + size ≤ (memory − used − size) − used will do.
+        """
+        return not self.waiting and 3 * self.used * self.chunk_size + 2 * size <= self.memory
+
+    def fits(self, asked: MemoryRequest) -> bool:
+        """Whether `asked` may be appended now."""
+        return self.shares.obstacle(asked, self._left, self._ahead) is None
+
+    def has_room(self, partition: Partition, size: int) -> bool:
+        """Whether `partition` may have `size` bytes more, whoever waits."""
+        return self.shares.has_room(partition.leader, partition.held, size, self._left)
+
+    def roomiest(self, topic: Topic, size: int) -> int:
+        """The available partition that holds least and may have `size` bytes more, whoever waits; −1: there is none."""
+        return self.shares.roomiest(topic, size, self._left)
+
+    @property
+    def _left(self) -> int:
+        return self.memory - self.used * self.chunk_size
+
+    def wait(self, asked: MemoryRequest, granted: Callable[[], None]) -> Waiter:
+        """Queue for what does not fit; `granted` is called once, when it does, and appends at once."""
         self.waits += 1
-        waiter = Waiter(size, granted)
+        self.waiting += 1
+        waiter = Waiter(asked, granted)
         self._waiters.append(waiter)
+        party = self.shares.obstacle(asked, self._left, self._ahead)
+        if party is not None:
+            self._ahead.add(party)
+        self._again = True
         return waiter
 
     def cancel(self, waiter: Waiter) -> None:
         """Leave the queue: the client is gone. Its place may have been what held up the others."""
-        waiter.cancelled = True
-        waiter.granted = _nothing  # it may stand in the queue for long, and what it would have appended must not
-        self._grant()
+        if not waiter.over:
+            self._leave(waiter)
+            self.changed()
+
+    def _leave(self, waiter: Waiter) -> None:
+        waiter.over = True
+        waiter.granted = _nothing  # it may stand in the queue for a while, and what it would have appended must not
+        self.waiting -= 1
+
+    def changed(self) -> None:
+        """Those that wait may fit: memory was freed, or what is held belongs to somebody else now."""
+        if self._waiters:
+            self._on_freed()
+
+    def grant(self) -> None:
+        """Let in those that fit, in the order in which they came. Costs a look at each that waits."""
+        self._again = True
+        if self._granting:  # a grant may free memory itself, or wait again: the loop below sees to it
+            return
+        self._granting = True
+        try:
+            while self._again:
+                self._again = False
+                self._let_in()
+        finally:
+            self._granting = False
+            self._waiters = [waiter for waiter in self._waiters if not waiter.over]
+
+    def _let_in(self) -> None:
+        ahead = self._ahead
+        ahead.clear()
+        for waiter in list(self._waiters):
+            if not waiter.over:
+                party = self.shares.obstacle(waiter.asked, self._left, ahead)
+                if party is not None:
+                    ahead.add(party)
+                else:
+                    granted = waiter.granted
+                    self._leave(waiter)
+                    granted()
+
+    # Memory
 
     def take(self) -> memoryview:
         """A chunk, for one whose bytes were found to fit."""
@@ -96,22 +185,17 @@ class BufferPool:
         return self._free.pop() if self._free else memoryview(bytearray(self.chunk_size))
 
     def give_back(self, chunks: list[memoryview]) -> None:
-        """Return the chunks of one batch that is gone; lets in those that wait and now fit."""
+        """Return the chunks of one batch that is gone; those that wait may fit now."""
+        self.put_back(chunks)
+        self.changed()
+
+    def put_back(self, chunks: list[memoryview]) -> None:
+        """Return chunks in the middle of an append, which nobody may come between."""
         self.used -= len(chunks)
         self._free.extend(chunks[: self.keep])
-        self._grant()
 
-    def _grant(self) -> None:
-        if self._granting:  # a grant may free memory itself: its turn is in the loop below
-            return
-        self._granting = True
-        try:
-            while self._waiters:
-                waiter = self._waiters[0]
-                if not waiter.cancelled and not self._fits(waiter.size):
-                    return
-                self._waiters.popleft()
-                if not waiter.cancelled:
-                    waiter.granted()
-        finally:
-            self._granting = False
+    def charge(self, client: Hashable, node_id: int, size: int) -> None:
+        """The client holds `size` bytes more of the broker's share; fewer if negative."""
+        self.shares.charge_client(client, node_id, size)
+        if size < 0:
+            self.changed()

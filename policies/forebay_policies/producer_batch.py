@@ -229,7 +229,7 @@ class ProducerBatch:
             self.chunks = []
             self.size = 0
             self._write(section)
-            self._pool.give_back(chunks)
+            self._pool.put_back(chunks)
 
     def _write(self, data: bytes) -> None:
         chunk_size = self._pool.chunk_size
@@ -246,6 +246,11 @@ class ProducerBatch:
             pos += step
             size += step
         self.size = size
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory, in whole chunks."""
+        return len(self.chunks) * self._pool.chunk_size
 
     def buffers(self) -> list[memoryview]:
         """The bytes in memory: whole chunks, and the used part of the last."""

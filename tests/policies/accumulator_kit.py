@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from forebay_policies.accumulator import Accumulator, PartitionQueue
-from forebay_policies.buffer_pool import BufferPool
+from forebay_policies.buffer_pool import BufferPool, Waiter
+from forebay_policies.memory_shares import MemoryRequest
 from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 from tests.policies.batches import MOVABLE, FakeOwner, client_batch, run_of, sent
 
@@ -55,6 +56,13 @@ class Bench:
         self.accumulator.append(self.queue(partition, lane.acks), lane, run, batch, self.now)
         return run
 
+    def wait(self, size: int, granted: Callable[[], None], partition: int = 0) -> Waiter:
+        """A client that holds nothing waits for memory."""
+        asked = MemoryRequest(object())
+        asked.add(self.queue(partition), self.pool.whole_chunks(size))
+        assert not self.pool.fits(asked)
+        return self.pool.wait(asked, granted)
+
     def flush(self) -> None:
         """All flushes that were scheduled come, in their order."""
         flushes, self.opened = self.opened, []
@@ -95,5 +103,7 @@ class Bench:
     def assert_empty(self) -> None:
         assert self.topic.loads() == {}
         assert self.pool.used == 0
+        assert self.pool.shares.brokers == {}
+        assert all(queue.held == 0 for queue in self.topic.queues())
         assert self.accumulator.in_flight_bytes == 0
         assert (self.accumulator.queued_batches, self.accumulator.queued_bytes) == (0, 0)

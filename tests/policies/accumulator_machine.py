@@ -19,6 +19,7 @@ from forebay_codecs.record_batch import ClientBatch
 from forebay_policies.accumulator import NO_LEADER, PartitionQueue
 from forebay_policies.buffer_pool import Waiter
 from forebay_policies.dispatch_groups import DispatchGroup
+from forebay_policies.memory_shares import HeldUp, MemoryRequest
 from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 from tests.policies.accumulator_kit import Bench
 from tests.policies.batches import FakeOwner, client_batch, sent, split_off
@@ -93,11 +94,17 @@ class AccumulatorMachine(RuleBasedStateMachine):
     def _arrive(self, partition: int, lane: Lane, values: list[bytes], came: ClientBatch) -> None:
         request = Request(self.count, lane, values, FakeOwner())
         self.count += 1
-        if self.bench.pool.fits(len(came.section)):
+        pool = self.bench.pool
+        asked = MemoryRequest(request.owner)
+        asked.add(self.queues[partition], pool.whole_chunks(len(came.section)))
+        if pool.plenty(asked.size):
+            assert pool.fits(asked)
+        if pool.fits(asked):
             self._append(partition, request, came)
         else:
-            waiter = self.bench.pool.wait(len(came.section), lambda: self._append(partition, request, came))
+            waiter = pool.wait(asked, lambda: self._append(partition, request, came))
             self.waiters.append((request.owner, waiter))
+        pool.grant()  # compressed records that were opened may take less than before
 
     def _append(self, partition: int, request: Request, came: ClientBatch) -> None:
         assert not request.owner.done, "let in though it has left"
@@ -289,6 +296,11 @@ class AccumulatorMachine(RuleBasedStateMachine):
         assert self.accumulator.queued_batches == sum(len(queue.batches) for queue in self.queues)
         chunks = [chunk for _, batches in self._held() for batch in batches for chunk in batch.chunks]
         assert self.bench.pool.used == len(chunks) == len({id(chunk) for chunk in chunks})
+        shares: Counter[int] = Counter()
+        for queue, batches in self._held():
+            assert queue.held == sum(len(batch.chunks) for batch in batches) * 64
+            shares[queue.leader] += queue.held
+        assert self.bench.pool.shares.brokers == {leader: held for leader, held in shares.items() if held}
 
     @invariant()
     def every_part_is_held_or_told_once(self) -> None:
@@ -336,8 +348,10 @@ class AccumulatorMachine(RuleBasedStateMachine):
         pool = self.bench.pool
         assert pool.waiting == len(waiting)
         if waiting:
-            assert pool.used
-            assert waiting[0].size > pool.memory - pool.used * pool.chunk_size
+            asked = waiting[0].asked
+            assert pool.used or asked.partitions[0][0].leader == NO_LEADER
+            free = pool.memory - pool.used * pool.chunk_size
+            assert pool.shares.obstacle(asked, free, HeldUp()) is not None
 
     def _was_let_in(self, owner: FakeOwner) -> bool:
         return any(request.owner is owner for request in self.requests.values())

@@ -384,7 +384,7 @@ def test_dropping_what_waits_for_a_leader_frees_its_memory_and_lets_in_who_waits
     def granted() -> None:
         bench.append(0, b"next")
 
-    bench.pool.wait(4 * KIB, granted)
+    bench.wait(4 * KIB, granted)
     bench.accumulator.drop_abandoned(bench.now)
     assert bench.pool.waiting == 1
 

@@ -242,7 +242,7 @@ def test_a_batch_of_which_all_is_told_gives_its_memory_to_who_waits() -> None:
     def granted() -> None:
         bench.put(0, b"next", lane=KEPT)
 
-    bench.pool.wait(6 * KIB, granted)
+    bench.wait(6 * KIB, granted)
     owner.done = True
 
     bench.accumulator.drop_done(bench.now)
@@ -274,7 +274,7 @@ def test_halves_take_the_place_of_what_was_refused(codec: int) -> None:
 
 
 def test_who_is_let_in_by_a_refused_batchs_memory_stands_behind_its_halves() -> None:
-    bench = Bench(partitions=1, memory=32 * KIB)
+    bench = Bench(partitions=1, memory=64 * KIB)
     for value in (b"a", b"b"):
         bench.append(0, value * 4 * KIB, lane=KEPT)
     bench.flush()
@@ -285,7 +285,7 @@ def test_who_is_let_in_by_a_refused_batchs_memory_stands_behind_its_halves() -> 
     def granted() -> None:
         bench.append(0, b"next", lane=KEPT)
 
-    bench.pool.wait(6 * KIB, granted)
+    bench.wait(6 * KIB, granted)
     bench.accumulator.replace(bench.queue(0), refused, halves, bench.now)
 
     assert bench.pool.waiting == 0

@@ -1,14 +1,19 @@
-"""Memory in chunks, bounded, given to those that wait in the order in which they came."""
+"""Memory in chunks, bounded, given to those that wait in the order in which they came, as far as shares allow.
+
+Where chunks are taken here without being charged to anybody, what is free may go to a broker that holds nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from forebay_policies.buffer_pool import BufferPool, Waiter
+from forebay_policies.memory_shares import HeldUp, MemoryRequest
 
 KIB = 1024
 
@@ -17,22 +22,56 @@ def make(memory: int = 32 * KIB, chunk: int = 4 * KIB, batch_size: int = 16 * KI
     return BufferPool(memory, chunk, batch_size)
 
 
+class Partition:
+    def __init__(self, leader: int) -> None:
+        self.leader = leader
+        self.held = 0
+
+
+PARTITION = Partition(0)
+"""Holds nothing."""
+
+OTHERS = "others"
+
+
 def take(pool: BufferPool, count: int) -> list[memoryview]:
     return [pool.take() for _ in range(count)]
 
 
+def asks(size: int, partition: Partition = PARTITION, client: object = None) -> MemoryRequest:
+    asked = MemoryRequest(client or object())
+    asked.add(partition, size)
+    return asked
+
+
+def fill(pool: BufferPool, partition: Partition, count: int, client: object = OTHERS) -> list[memoryview]:
+    """Chunks that are charged to a partition, its broker and a client."""
+    pool.charge(client, partition.leader, count * pool.chunk_size)
+    partition.held += count * pool.chunk_size
+    pool.shares.charge_broker(partition.leader, count * pool.chunk_size)
+    return take(pool, count)
+
+
+def empty(pool: BufferPool, partition: Partition, chunks: list[memoryview], client: object = OTHERS) -> None:
+    pool.shares.charge_client(client, partition.leader, -len(chunks) * pool.chunk_size)
+    partition.held -= len(chunks) * pool.chunk_size
+    pool.shares.charge_broker(partition.leader, -len(chunks) * pool.chunk_size)
+    pool.give_back(chunks)
+
+
 def test_the_example_of_the_module() -> None:
-    pool = make()
-    three, four = take(pool, 3), take(pool, 4)
+    pool, held = make(48 * KIB), Partition(0)
+    one, four = fill(pool, held, 1, "a"), fill(pool, held, 4, "b")
     let_in: list[int] = []
-    assert not pool.fits(6 * KIB)
-    pool.wait(6 * KIB, lambda: let_in.append(pool.available))
+    asked = asks(pool.whole_chunks(6 * KIB))
+    assert not pool.fits(asked)
+    pool.wait(asked, lambda: let_in.append(pool.available))
 
-    pool.give_back(three)
+    empty(pool, held, one, "a")
 
-    assert let_in == [16 * KIB]
-    pool.give_back(four)
-    assert (pool.used, pool.available, len(let_in)) == (0, 32 * KIB, 1)
+    assert let_in == [32 * KIB]
+    empty(pool, held, four, "b")
+    assert (pool.used, pool.available, len(let_in)) == (0, 48 * KIB, 1)
 
 
 def test_chunks_are_of_the_initial_size() -> None:
@@ -41,12 +80,23 @@ def test_chunks_are_of_the_initial_size() -> None:
     assert (len(chunk), chunk.readonly) == (4096, False)
 
 
-def test_exactly_all_memory_fits_and_one_byte_more_does_not() -> None:
+def test_exactly_half_of_what_is_free_fits_and_one_byte_more_does_not() -> None:
+    """4 + 12 KiB are held then, as much as is free."""
     pool = make()
-    take(pool, 1)
+    fill(pool, Partition(0), 1)
 
-    assert pool.fits(28 * KIB)
-    assert not pool.fits(28 * KIB + 1)
+    assert pool.fits(asks(12 * KIB))
+    assert not pool.fits(asks(12 * KIB + 1))
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 40 * 64), st.sampled_from([1, 2]))
+def test_plenty_is_never_too_much(mine: int, others: int, size: int, leader: int) -> None:
+    """Whoever holds what is held."""
+    pool, partition, client = BufferPool(40 * 64, 64, 256), Partition(1), object()
+    fill(pool, partition, mine, client)
+    fill(pool, Partition(2), others)
+    if pool.plenty(size):
+        assert pool.fits(asks(size, partition, client))
 
 
 # What is kept
@@ -84,7 +134,7 @@ def test_chunks_kept_are_memory_still_available() -> None:
 
     assert pool.free_chunks == 4
     assert pool.available == 32 * KIB
-    assert pool.fits(32 * KIB)
+    assert pool.fits(asks(32 * KIB))
 
 
 # Who waits
@@ -97,24 +147,64 @@ def waiting(pool: BufferPool, size: int, log: list[str], name: str, chunks: int 
         log.append(name)
         take(pool, chunks)
 
-    return pool.wait(size, granted)
+    return pool.wait(asks(size), granted)
 
 
-def test_a_small_request_never_overtakes_a_large_one() -> None:
-    pool = make()
-    first, second = take(pool, 4), take(pool, 4)
+def test_who_holds_something_never_overtakes_a_large_request_to_its_broker() -> None:
+    pool, busy = make(), Partition(0)
+    first, second = fill(pool, busy, 4), fill(pool, Partition(1), 2)
     log: list[str] = []
-    waiting(pool, 32 * KIB, log, "large", chunks=8)
-    waiting(pool, 1, log, "small", chunks=1)
+    waiting(pool, 12 * KIB, log, "large", chunks=3)
+    pool.wait(asks(4 * KIB, busy), lambda: log.append("small"))
 
-    assert not pool.fits(1)
-    pool.give_back(first)
+    assert not pool.fits(asks(1, busy))
+    empty(pool, busy, first[:2])
     assert log == []
-    assert not pool.fits(1), "nobody new is let in while anyone waits"
+    assert not pool.fits(asks(1, busy)), "nobody new of the same broker is let in while anyone waits"
 
+    empty(pool, busy, first[2:])
+    assert log == ["large", "small"]
     pool.give_back(second)
-    assert log == ["large"]
-    assert pool.waiting == 1
+
+
+def test_who_is_held_up_by_one_broker_is_in_nobody_elses_way() -> None:
+    pool, stuck, well = make(), Partition(1), Partition(2)
+    fill(pool, stuck, 3)
+    log: list[str] = []
+    for name in ("a", "b"):
+        assert not pool.fits(asks(4 * KIB, stuck))
+        pool.wait(asks(4 * KIB, stuck), partial(log.append, name))
+
+    assert pool.fits(asks(4 * KIB, well))
+    assert log == []
+
+
+def test_who_is_held_up_by_its_own_share_is_in_nobody_elses_way() -> None:
+    pool, client = make(), object()
+    fill(pool, Partition(1), 3, client)
+    log: list[str] = []
+    pool.wait(asks(4 * KIB, Partition(1), client), lambda: log.append("flood"))
+
+    assert not pool.fits(asks(4 * KIB, Partition(1), client))
+    assert pool.fits(asks(4 * KIB, Partition(1)))
+    assert pool.fits(asks(4 * KIB, Partition(2), client)), "a share of each broker"
+
+    pool.charge(client, 1, -12 * KIB)
+    assert log == ["flood"]
+
+
+def test_who_observes_decides_when_those_that_wait_are_looked_at() -> None:
+    pool = make()
+    held = take(pool, 8)
+    log: list[str] = []
+    waiting(pool, 4 * KIB, log, "let in")
+    pool.observe(freed=lambda: log.append("freed"))
+
+    pool.give_back(held[:4])
+    pool.give_back(held[4:])
+    assert log == ["freed", "freed"]
+    pool.grant()
+    assert log == ["freed", "freed", "let in"]
 
 
 def test_all_that_fit_are_let_in_at_once_in_their_order() -> None:
@@ -132,17 +222,17 @@ def test_all_that_fit_are_let_in_at_once_in_their_order() -> None:
 
 
 def test_one_that_leaves_the_head_of_the_queue_lets_in_those_behind_it() -> None:
-    pool = make()
-    take(pool, 4)
+    pool, busy = make(64 * KIB), Partition(0)
+    fill(pool, busy, 4)
     log: list[str] = []
     large = waiting(pool, 32 * KIB, log, "large")
-    waiting(pool, 16 * KIB, log, "small")
+    pool.wait(asks(4 * KIB, busy), lambda: log.append("small"))
 
     pool.cancel(large)
 
     assert log == ["small"]
     assert pool.waiting == 0
-    assert pool.fits(1)
+    assert pool.fits(asks(1, busy))
 
 
 def test_one_that_leaves_the_middle_of_the_queue_is_passed_over() -> None:
@@ -172,7 +262,7 @@ def test_one_that_left_keeps_nothing_of_its_request_alive() -> None:
     held = take(pool, 8)
     log: list[str] = []
     waiting(pool, 32 * KIB, log, "head")
-    gone = pool.wait(1, request)
+    gone = pool.wait(asks(1), request)
 
     pool.cancel(gone)
     assert gone.granted is not request
@@ -195,20 +285,35 @@ def test_leaving_after_being_let_in_changes_nothing() -> None:
 
 
 def test_a_request_larger_than_all_memory_is_let_in_alone() -> None:
-    pool = make()
-    assert pool.fits(100 * KIB)
-    held, last = take(pool, 7), take(pool, 1)
+    pool, busy = make(), Partition(0)
+    assert pool.fits(asks(100 * KIB))
+    held, last = fill(pool, busy, 6, "a"), fill(pool, busy, 2, "b")
     log: list[str] = []
     waiting(pool, 100 * KIB, log, "huge", chunks=25)
     waiting(pool, 1, log, "next", chunks=1)
 
-    pool.give_back(held)
-    assert log == []
-    pool.give_back(last)
+    empty(pool, busy, held, "a")
+    assert log == ["next"], "it holds nothing"
+    assert not pool.fits(asks(1, busy))
+    empty(pool, busy, last, "b")
+    assert log == ["next"]
+    pool.give_back(take(pool, 0))
+    pool.used -= 1  # what "next" took
+    pool.grant()
 
-    assert log == ["huge"]
+    assert log == ["next", "huge"]
     assert pool.available == 0, "never below 0"
-    assert not pool.fits(1)
+    assert not pool.fits(asks(1))
+
+
+def test_one_that_is_too_large_for_what_others_leave_is_in_nobody_elses_way() -> None:
+    pool, stuck, well = make(64 * KIB), Partition(1), Partition(2)
+    fill(pool, stuck, 8)
+    fill(pool, well, 1)
+    log: list[str] = []
+    waiting(pool, 60 * KIB, log, "large")
+
+    assert pool.fits(asks(4 * KIB, well))
 
 
 def test_memory_freed_by_one_that_is_let_in_is_given_out_in_order_and_not_nested() -> None:
@@ -221,7 +326,7 @@ def test_memory_freed_by_one_that_is_let_in_is_given_out_in_order_and_not_nested
         pool.give_back(take(pool, 2))  # as opening up a compressed batch does
         log.append("first ends")
 
-    pool.wait(8 * KIB, first)
+    pool.wait(asks(8 * KIB), first)
     waiting(pool, 4 * KIB, log, "second")
 
     pool.give_back(held)
@@ -238,7 +343,7 @@ def test_one_that_waits_again_while_it_is_let_in_goes_to_the_back() -> None:
         log.append("first")
         waiting(pool, 4 * KIB, log, "first again")
 
-    pool.wait(4 * KIB, first)
+    pool.wait(asks(4 * KIB), first)
     waiting(pool, 4 * KIB, log, "second")
 
     pool.give_back(held)
@@ -251,7 +356,7 @@ def test_one_that_is_let_in_may_send_the_next_one_away() -> None:
     held = take(pool, 8)
     log: list[str] = []
     others: list[Waiter] = []
-    pool.wait(4 * KIB, lambda: pool.cancel(others[0]))
+    pool.wait(asks(4 * KIB), lambda: pool.cancel(others[0]))
     others.append(waiting(pool, 4 * KIB, log, "second"))
     waiting(pool, 4 * KIB, log, "third")
 
@@ -268,7 +373,7 @@ def test_a_failure_of_one_that_is_let_in_does_not_stop_the_others() -> None:
     def failing() -> None:
         raise RuntimeError("the client's connection is broken")
 
-    pool.wait(4 * KIB, failing)
+    pool.wait(asks(4 * KIB), failing)
     waiting(pool, 4 * KIB, log, "next")
 
     try:
@@ -289,35 +394,41 @@ class PoolMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.pool = BufferPool(10 * 64, 64, 3 * 64)
-        self.held: list[list[memoryview]] = []
+        self.partitions = [Partition(leader) for leader in (0, 0, 1, 2)]
+        self.held: list[tuple[Partition, int, list[memoryview]]] = []
         self.queue: list[tuple[int, Waiter]] = []
         self.let_in: list[int] = []
         self.cancelled: set[int] = set()
         self.peak = 0
         self.count = 0
 
-    def _take(self, number: int, size: int) -> None:
+    def _take(self, number: int, asked: MemoryRequest, partition: Partition, client: int) -> None:
         self.let_in.append(number)
-        chunks = take(self.pool, -(-size // 64))
-        taken = {id(chunk) for batch in self.held for chunk in batch}
+        chunks = fill(self.pool, partition, asked.size // 64, client)
+        taken = {id(chunk) for _, _, batch in self.held for chunk in batch}
         assert not taken & {id(chunk) for chunk in chunks}, "a chunk was given to two"
-        self.held.append(chunks)
+        self.held.append((partition, client, chunks))
         self.peak = max(self.peak, self.pool.used)
 
-    @rule(chunks=st.integers(1, 14))
-    def request(self, chunks: int) -> None:
-        number, size = self.count, chunks * 64
+    @rule(chunks=st.integers(1, 14), which=st.integers(0, 3), client=st.integers(1, 3))
+    def request(self, chunks: int, which: int, client: int) -> None:
+        number, partition = self.count, self.partitions[which]
+        asked = asks(chunks * 64, partition, client)
         self.count += 1
-        if self.pool.fits(size):
-            self._take(number, size)
+        if self.pool.fits(asked):
+            self._take(number, asked, partition, client)
         else:
-            granted: Callable[[], None] = lambda: self._take(number, size)  # noqa: E731
-            self.queue.append((number, self.pool.wait(size, granted)))
+            granted: Callable[[], None] = lambda: self._take(number, asked, partition, client)  # noqa: E731
+            self.queue.append((number, self.pool.wait(asked, granted)))
+
+    def _free(self, index: int) -> None:
+        partition, client, chunks = self.held.pop(index)
+        empty(self.pool, partition, chunks, client)
 
     @rule(data=st.data())
     def free(self, data: st.DataObject) -> None:
         if self.held:
-            self.pool.give_back(self.held.pop(data.draw(st.integers(0, len(self.held) - 1))))
+            self._free(data.draw(st.integers(0, len(self.held) - 1)))
 
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:
@@ -334,24 +445,27 @@ class PoolMachine(RuleBasedStateMachine):
     @invariant()
     def exact(self) -> None:
         pool, waiting = self.pool, self._waiting()
-        assert pool.used == sum(map(len, self.held))
+        assert pool.used == sum(len(chunks) for _, _, chunks in self.held)
         assert pool.available == max(0, 640 - pool.used * 64)
         assert pool.used + pool.free_chunks <= self.peak, "memory only grows when more is held"
         assert pool.waiting == len(waiting)
-        assert self.let_in == sorted(set(self.let_in)), "first come, first served, once each"
+        assert len(self.let_in) == len(set(self.let_in)), "once each"
         assert not self.cancelled & set(self.let_in)
         assert pool.used <= 10 or len(self.held) == 1, "only one that is larger than all memory overdraws, alone"
         if waiting:
-            size = waiting[0][1].size
             assert pool.used, "nothing is held, and yet someone waits"
-            assert size > pool.memory - pool.used * 64, "the head of the queue fits, and yet it waits"
+            free = pool.memory - pool.used * 64
+            first = pool.shares.obstacle(waiting[0][1].asked, free, HeldUp())
+            assert first is not None, "the head of the queue fits, and yet it waits"
 
     def teardown(self) -> None:
         while self.held:
-            self.pool.give_back(self.held.pop())
+            self._free(len(self.held) - 1)
             self.exact()
         assert self.pool.used == 0
         assert self.pool.waiting == 0
+        shares = self.pool.shares
+        assert (shares.brokers, shares.clients, shares.first, shares._first) == ({}, {}, {}, {})
         assert len(self.let_in) + len(self.cancelled) == self.count
 
 

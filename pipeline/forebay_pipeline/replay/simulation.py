@@ -29,6 +29,7 @@ from forebay_policies.accumulator import Accumulator, PartitionQueue, TopicQueue
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.builtin_partitioners import make_partitioner
 from forebay_policies.linger import Linger
+from forebay_policies.memory_shares import MemoryRequest
 from forebay_policies.partitioner import Partitioner
 from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 
@@ -128,12 +129,14 @@ class Outcome:
 class _Client:
     """The owner of one request's parts (producer_batch.Owner): answers the request with the last of them."""
 
-    __slots__ = ("_request", "_simulation", "client", "done", "open_runs", "timeout_ms")
+    __slots__ = ("_request", "_simulation", "charges", "client", "done", "open_runs", "timeout_ms")
 
     def __init__(self, request: Request, simulation: Simulation) -> None:
         self._request = request
         self._simulation = simulation
         self.client = request.connection
+        self.charges: list[tuple[int, int]] = []
+        """(broker, bytes of memory) that the client is charged with until it is answered."""
         self.done = False
         self.timeout_ms = 0
         self.open_runs = len(request.runs)
@@ -142,6 +145,8 @@ class _Client:
         self.open_runs -= 1
         if not self.open_runs:
             self.done = True
+            for leader, held in self.charges:
+                self._simulation.charge(self.client, leader, -held)
             self._simulation.answered(self._request)
 
     def failed(
@@ -194,6 +199,8 @@ class Simulation:
         self._linger = Linger(settings.linger_ms)
         self._opened: list[tuple[PartitionQueue, ProducerBatch, int]] = []
         self._pool = BufferPool(settings.buffer_memory, settings.batch_initial_size, settings.batch_size)
+        self._pool.observe(freed=self._memory_freed)
+        self._looks_soon = False
         self._accumulator = Accumulator(self._pool, settings.batch_size, settings.batch_max_size)
         self._accumulator.observe(opened=self._batch_opened, ready=self._wake)
         self._held: dict[int, deque[Request]] = {}
@@ -214,6 +221,10 @@ class Simulation:
             self._received(request)
         self._until(float("inf"))
         return self.outcome
+
+    def charge(self, client: int, leader: int, held: int) -> None:
+        """The client holds so many bytes more of the broker's share of memory."""
+        self._pool.charge(client, leader, held)
 
     def answered(self, request: Request) -> None:
         """All records of a request are acknowledged."""
@@ -243,12 +254,33 @@ class Simulation:
         if held is not None:
             held.append(request)
             return
-        if self._pool.fits(request.size):
+        asked = self._memory_request(request)
+        if self._pool.fits(asked):
             self._append(request)
             return
         self._held[request.connection] = deque()
         self._accumulator.flush_all(self.now)
-        self._pool.wait(request.size, partial(self._let_in, request))
+        self._pool.wait(asked, partial(self._let_in, request))
+
+    def _memory_request(self, request: Request) -> MemoryRequest:
+        asked = MemoryRequest(request.connection)
+        for run in request.runs:
+            topic, _ = self._topics[run.topic]
+            size = self._pool.whole_chunks(run.size)
+            if run.lane.movable:
+                asked.add_movable(topic, size)
+            else:
+                asked.add(topic.queue(run.partition, run.lane.acks), size)
+        return asked
+
+    def _memory_freed(self) -> None:
+        if not self._looks_soon:
+            self._looks_soon = True
+            self._soon(self._grant)
+
+    def _grant(self) -> None:
+        self._looks_soon = False
+        self._pool.grant()
 
     def _let_in(self, request: Request) -> None:
         self._append(request)
@@ -262,7 +294,12 @@ class Simulation:
         client = _Client(request, self)
         counts = request.at >= self.outcome.counted_from
         for run in request.runs:
+            used = self._pool.used
             partition = self._place(run, client)
+            if grown := (self._pool.used - used) * self._pool.chunk_size:
+                leader = self._topics[run.topic][0].leaders[partition]
+                client.charges.append((leader, grown))
+                self.charge(client.client, leader, grown)
             if counts:
                 self.outcome.shares[run.topic][partition] += run.records
         if counts:
@@ -280,6 +317,10 @@ class Simulation:
                 topic, partition
             ):
                 partition = partitioner.partition(topic, size, now)
+            room = self._pool.whole_chunks(size)
+            if not self._pool.has_room(topic.queue(partition, lane.acks), room):
+                other = self._pool.roomiest(topic, room)
+                partition = other if other >= 0 else partition
         elif not accumulator.has_room(topic.queue(partition, lane.acks), lane, batch):
             partitioner.on_new_batch(topic, partition)
         sent = RecordRun(client, slot=0, record_count=records, moved=partition != run.partition, whole=True)

@@ -162,8 +162,9 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
     },
     "Memory": {
         "buffer.memory": Reference(
-            "Holds records from arrival to acknowledgement, uncompressed where they are merged. When it is full, "
-            "clients that have more to send are not read until memory is free.",
+            "Holds records from arrival to acknowledgement, uncompressed where they are merged. How much one broker, "
+            "partition or client may hold depends on what is left free; clients with more to send there are not read "
+            "until its share is free.",
             _producer("same default"),
         ),
         "queued.max.request.bytes": Reference(

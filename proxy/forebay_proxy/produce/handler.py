@@ -3,8 +3,9 @@
 In: one Produce frame of v0–v12. Out: False, where no batch of it may be touched: the caller then forwards the frame as
 it came. Else its records are in the accumulator sooner or later, and one completion answers:
     wanted topics known? → sort → memory? → append
-A request waits, and its connection with it, for the metadata of its topics and then for memory, first come first
-served. Untouched batches beside touched ones go on in a request of their own on the client's own upstream connection.
+A request waits, and its connection with it, for the metadata of its topics and then for its share of memory
+(policies.memory_shares). Untouched batches beside touched ones go on in a request of their own on the client's own
+upstream connection.
 Where they are untouched because they could not be opened, the request waits until the client's earlier ones are
 answered, and its later ones wait for it: they would overtake each other on their two ways.
 Appending itself never waits: metadata is known and memory suffices when it begins.
@@ -13,7 +14,7 @@ Appending itself never waits: metadata is known and memory suffices when it begi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from time import monotonic
 from typing import Final
 
@@ -21,9 +22,10 @@ from forebay_codecs import error_codes, produce_request, produce_response
 from forebay_codecs.errors import Malformed
 from forebay_codecs.primitives import Buffer
 from forebay_codecs.produce_request import ProduceRequest
-from forebay_policies.accumulator import Accumulator
+from forebay_policies.accumulator import Accumulator, TopicQueues
 from forebay_policies.buffer_pool import Waiter
 from forebay_policies.hold_reason import HoldReason
+from forebay_policies.memory_shares import MemoryRequest
 from forebay_policies.partitioner import Partitioner
 from forebay_policies.producer_batch import Lane, RecordRun
 from forebay_proxy.brokers.cluster import Cluster
@@ -85,6 +87,7 @@ class ProduceHandler:
         stats.counter_from("forebay_pool_waits_total", lambda: accumulator.pool.waits)
 
     def handle(self, client: Client, frame: bytes, request: ProduceRequest) -> bool:
+        """Take a request, which `frame` holds without its size. False: nothing of it is touched; forward the frame."""
         self._requests.value += 1
         inspected = self.classifier.inspect(frame, request)
         old = request.version < produce_request.RECORD_BATCHES_FROM
@@ -106,10 +109,12 @@ class ProduceHandler:
             self.accumulator.flush_all(monotonic())
 
     def deadline(self, request: ProduceRequest) -> float:
+        """Until when it may wait, in seconds of `time.monotonic`."""
         wait = min(self._delivery_timeout, max(SHORTEST_WAIT, request.timeout_ms / 1000))
         return monotonic() + wait
 
     def unknown(self, topic: str, partition: int) -> bool:
+        """Whether the partition is not known to be there."""
         state = self.cluster.usable(topic)
         return state is None or not 0 <= partition < state.queues.partition_count
 
@@ -118,6 +123,19 @@ class ProduceHandler:
         state = self.cluster.topics.get(topic)
         code = state.error_code if state is not None else error_codes.NONE
         return code or error_codes.UNKNOWN_TOPIC_OR_PARTITION, "the brokers do not know it, or do not tell of it"
+
+    def memory_request(self, client: Hashable, acks: int, found: ClassifiedRequest) -> MemoryRequest:
+        """What `found`, to be acknowledged as `acks` says, asks of buffer.memory."""
+        asked = MemoryRequest(client)
+        for touched in found.touched:
+            if not self.unknown(touched.topic, touched.partition):
+                topic = self.cluster.topics[touched.topic].queues
+                size = self.accumulator.pool.whole_chunks(len(touched.batch.section))
+                if touched.movable:
+                    asked.add_movable(topic, size)
+                else:
+                    asked.add(topic.queue(touched.partition, acks), size)
+        return asked
 
     def append(self, completion: ProduceCompletion, touched: RewritableBatch) -> RecordRun:
         """Put checked records where they belong. The topic is known and memory suffices."""
@@ -136,6 +154,7 @@ class ProduceHandler:
                 topic.queue(partition, lane.acks), lane, batch
             ) and partitioner.on_new_batch(topic, partition):
                 partition = partitioner.partition(topic, size, now)
+            partition = self._with_room(topic, partition, lane.acks, size)
         elif not self.accumulator.has_room(topic.queue(partition, lane.acks), lane, batch):
             partitioner.on_new_batch(topic, partition)
         queue = topic.queue(partition, lane.acks)
@@ -146,12 +165,22 @@ class ProduceHandler:
         self.accumulator.append(queue, lane, run, batch, now)
         return run
 
+    def _with_room(self, topic: TopicQueues, partition: int, acks: int, size: int) -> int:
+        """`partition`, or another one where its share of the memory is used up, as it is while its broker hangs."""
+        pool = self.accumulator.pool
+        size = pool.whole_chunks(size)
+        if pool.plenty(size) or pool.has_room(topic.queue(partition, acks), size):
+            return partition
+        other = pool.roomiest(topic, size)
+        return other if other >= 0 else partition
+
 
 class PendingProduce:
     """One request between its arrival and its records' being in the accumulator."""
 
     __slots__ = (
         "_asked",
+        "_charges",
         "_client",
         "_completion",
         "_entry",
@@ -186,6 +215,8 @@ class PendingProduce:
         self._unknown = 0
         self._asked = 0
         self._waiter: Waiter | None = None
+        self._charges: dict[int, int] = {}
+        """By broker: memory that the client is charged with until it is answered."""
         self._entry = handler.ledger.arrived(client, request, inspected) if handler.ledger is not None else None
         self._on_done = client.reserve(request.acks)
         self._completion = ProduceCompletion(
@@ -204,6 +235,7 @@ class PendingProduce:
         handler.deadlines.add(self._completion)
 
     def proceed(self) -> None:
+        """Go on, once the topics that are not known have been asked for."""
         handler = self._handler
         for entry in self._inspected:
             if entry.reason is None and handler.unknown(entry.topic, entry.partition):
@@ -267,14 +299,18 @@ class PendingProduce:
 
     def _take_memory(self, found: ClassifiedRequest) -> None:
         pool = self._handler.accumulator.pool
-        if pool.fits(found.size):
+        if pool.plenty(found.size + len(found.touched) * pool.chunk_size):
+            self._append(found)
+            return
+        asked = self._handler.memory_request(self._completion.client, self._completion.acks, found)
+        if pool.fits(asked):
             self._append(found)
             return
         self._hold()
         # What lingers has the memory: it need not be full to leave, as in Kafka's producer.
         self._handler.accumulator.flush_all(monotonic())
         # Classified again then: what was opened now may be many times what the client sent, and counts in no pool.
-        self._waiter = pool.wait(found.size, lambda: self._append(self._classified(count=False)))
+        self._waiter = pool.wait(asked, lambda: self._append(self._classified(count=False)))
 
     def _classified(self, *, count: bool) -> ClassifiedRequest:
         return self._handler.classifier.classify(self._frame, self._inspected, count=count)
@@ -290,15 +326,27 @@ class PendingProduce:
             if handler.unknown(touched.topic, touched.partition):
                 completion.refuse(touched.slot, *handler.refusal(touched.topic))
             else:
-                run = handler.append(completion, touched)
+                run = self._append_batch(touched)
                 if entry is not None:
                     entry.appended(run, touched)
         if found.untouched:
             self._forward(found.untouched)
         self._frame = b""  # the pool holds its records: until they are answered the frame would take as much again
+        for node_id, size in self._charges.items():
+            handler.accumulator.pool.charge(completion.client, node_id, size)
         completion.all_added()
         if not self._overtakes:
             self._release()
+
+    def _append_batch(self, touched: RewritableBatch) -> RecordRun:
+        handler = self._handler
+        pool = handler.accumulator.pool
+        used = pool.used
+        run = handler.append(self._completion, touched)
+        if pool.used > used:
+            leader = handler.cluster.topics[touched.topic].queues.leader_of(run.partition)
+            self._charges[leader] = self._charges.get(leader, 0) + (pool.used - used) * pool.chunk_size
+        return run
 
     def _forward(self, untouched: list[PassthroughBatch]) -> None:
         """A request of the untouched batches alone, in the client's order and, if it may be, the client's version."""
@@ -351,6 +399,8 @@ class PendingProduce:
                 self._handler.updater.forget(name, self._topic_settled)
         if self._waiter is not None:
             self._handler.accumulator.pool.cancel(self._waiter)
+        for node_id, size in self._charges.items():
+            self._handler.accumulator.pool.charge(completion.client, node_id, -size)
         self._on_done(completion, frame)
         self._release()
 

@@ -18,6 +18,7 @@ from forebay_codecs import compression
 from forebay_codecs.record_batch import ClientBatch
 from forebay_codecs.records import append_record
 from forebay_policies.accumulator import Accumulator
+from forebay_policies.memory_shares import MemoryRequest
 from forebay_policies.partitioner import Partitioner
 from forebay_policies.producer_batch import Lane
 from forebay_proxy.brokers.cluster import Cluster
@@ -98,15 +99,18 @@ class JournalTopic:
 
     def _append(self, lines: bytes, rows: int) -> None:
         batch = _as_batch(lines, time.time_ns() // 1_000_000)
-        if not self._accumulator.pool.fits(len(batch.section)):
-            self._bytes -= len(lines)
-            self._drop(rows, "buffer.memory is for clients")
-            return
         now = monotonic()
         state = self._cluster.topics[self._topic]
         state.used_at = now
         topic = state.queues
         partition = self._partitioner.partition(topic, len(batch.section), now)
+        pool = self._accumulator.pool
+        asked = MemoryRequest(_CLIENT)
+        asked.add(topic.queue(partition, _LANE.acks), pool.whole_chunks(len(batch.section)))
+        if not pool.fits(asked):
+            self._bytes -= len(lines)
+            self._drop(rows, "buffer.memory is for clients")
+            return
 
         def done(completion: ProduceCompletion, frame: bytes | None) -> None:
             self._deadlines.remove(completion)

@@ -104,10 +104,10 @@ def test_a_request_is_answered_with_its_last_part() -> None:
 
 
 def test_who_waits_for_memory_is_read_again_when_it_was_let_in() -> None:
-    """16 KiB of memory, first come first served. The first request holds 3 of 4 chunks until 10 ms. The second wants 3
-    more and waits, and with it what its connection sends later; the fourth would fit, but does not overtake it. At 10
-    both are let in and leave together; only then the third is read, which leaves at 20."""
-    small = settings(linger_ms=0, batch_initial_size=4096, batch_size=16384, batch_max_size=16384, buffer_memory=16384)
+    """48 KiB of memory. The first request holds 3 of 12 chunks until 10 ms. The second wants 3 more, which is too much
+    for one partition, and waits, and with it what its connection sends later; the fourth would fit, but does not
+    overtake it. At 10 both are let in and leave together; only then the third is read, which leaves at 20."""
+    small = settings(linger_ms=0, batch_initial_size=4096, batch_size=16384, batch_max_size=16384, buffer_memory=49152)
     requests = [
         Request(0.0, 0, [run(size=12_000)]),
         Request(1 * MS, 1, [run(size=12_000)]),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import ClassVar
+from unittest.mock import patch
 
 import pytest
 
@@ -11,10 +13,11 @@ from forebay_codecs.compression import GZIP
 from forebay_codecs.error_codes import (
     CORRUPT_MESSAGE,
     NONE,
+    NOT_LEADER_OR_FOLLOWER,
     REQUEST_TIMED_OUT,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from tests.kit.app import running
+from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import FakeCluster
 from tests.kit.wire import LIST_GROUPS, WireClient, batch, echo, keyed, null_key, only, produce, produced
@@ -393,7 +396,7 @@ class TestMemory:
     async def test_a_client_whose_time_is_up_leaves_its_place_to_the_next(self) -> None:
         async with (
             FakeCluster({"ponds": [0]}) as cluster,
-            running(cluster.bootstrap, buffer_memory=16_384, batch_max_size=16_384) as forebay,
+            running(cluster.bootstrap, buffer_memory=32_768, batch_max_size=16_384) as forebay,
         ):
             cluster[0].holds(PRODUCE)
             first, impatient, patient = [await forebay.client(0) for _ in range(3)]
@@ -429,3 +432,128 @@ class TestMemory:
             await until(lambda: forebay.count("forebay_queued_bytes") > 0)
             second.send(produce(2, ("ponds", 0, batch(keyed("s" * 12_000)))))
             await first.receives(1)
+
+
+def _not_leading_stuck(topic: str, partition: int) -> int:
+    return NOT_LEADER_OR_FOLLOWER if topic == "stuck" else NONE
+
+
+class TestSharesOfMemory:
+    """One party in trouble costs nobody else: 16 producers want 960 KB of 512 KB for what does not move."""
+
+    SMALL: ClassVar = {"buffer_memory": 524_288, "batch_max_size": 65_536, "request_timeout_ms": 90_000}
+
+    async def _flood(self, forebay: Running, *batches: tuple[str, int], timeout_ms: int = 90_000) -> list[WireClient]:
+        """Large records with a key, until some must wait for memory."""
+        clients = [await forebay.client(0) for _ in range(16)]
+        for number, client in enumerate(clients):
+            where = [(topic, partition, batch(keyed(f"{number:x}" * 60_000))) for topic, partition in batches]
+            client.send(produce(number, *where, client_id=f"flood {number}", timeout_ms=timeout_ms))
+        await until(lambda: forebay.count("forebay_produce_requests_total", "client") >= 17)
+        await until(lambda: forebay.count("forebay_buffer_memory_waiters") >= 7)
+        return clients
+
+    @in_loop
+    async def test_a_broker_that_hangs_costs_the_others_nothing(self) -> None:
+        async with (
+            FakeCluster({"stuck": [1], "fine": [0]}, nodes=2) as cluster,
+            running(cluster.bootstrap, **self.SMALL) as forebay,
+        ):
+            bystander = await forebay.client(0)
+            await warm(bystander, "stuck", "fine")
+            cluster[1].holds(PRODUCE)
+            flood = await self._flood(forebay, ("stuck", 0))
+            for number in range(20):
+                bystander.send(produce(number, ("fine", 0, batch(keyed("b" * 50_000)))))
+                await bystander.receives(number)
+            assert forebay.count("forebay_buffer_memory_waiters") >= 7
+            cluster[1].releases(PRODUCE)
+            for asked in cluster[1].requests(PRODUCE)[1:]:
+                asked.answer()
+            for number, client in enumerate(flood):
+                await client.receives(number)
+            assert forebay.count("forebay_buffer_memory_available_bytes") == 524_288
+            assert not forebay.app._pool.shares.brokers
+            assert not forebay.app._pool.shares.clients
+
+    @in_loop
+    async def test_a_partition_without_a_leader_costs_the_others_nothing(self) -> None:
+        async with (
+            FakeCluster({"orphan": [-1], "fine": [0]}) as cluster,
+            running(cluster.bootstrap, **self.SMALL) as forebay,
+        ):
+            bystander = await forebay.client(0)
+            await warm(bystander, "fine")
+            flood = await self._flood(forebay, ("orphan", 0))
+            for number in range(20):
+                bystander.send(produce(number, ("fine", 0, batch(keyed("b" * 50_000)))))
+                await bystander.receives(number)
+            cluster.topics["orphan"] = [0]
+            for number, client in enumerate(flood):
+                await client.receives(number)
+
+    @in_loop
+    async def test_a_partition_that_is_tried_again_and_again_costs_its_neighbours_nothing(self) -> None:
+        async with (
+            FakeCluster({"stuck": [0], "fine": [0]}) as cluster,
+            running(cluster.bootstrap, **self.SMALL) as forebay,
+        ):
+            bystander = await forebay.client(0)
+            await warm(bystander, "stuck", "fine")
+            with patch.object(cluster[0], "refuses", _not_leading_stuck):
+                await self._flood(forebay, ("stuck", 0))
+                for number in range(20):
+                    bystander.send(produce(number, ("fine", 0, batch(keyed("b" * 50_000)))))
+                    await bystander.receives(number)
+            assert len(cluster.values("fine", 0)) == 21
+
+    @in_loop
+    async def test_a_client_that_floods_costs_others_of_its_broker_nothing(self) -> None:
+        partitions = 16
+        async with (
+            FakeCluster({"stuck": [0] * partitions, "fine": [0]}) as cluster,
+            running(cluster.bootstrap, **self.SMALL) as forebay,
+        ):
+            bystander = await forebay.client(0)
+            await warm(bystander, "stuck", "fine")
+            with patch.object(cluster[0], "refuses", _not_leading_stuck):
+                for number in range(partitions):
+                    large = produce(number, ("stuck", number, batch(keyed("f" * 60_000))), timeout_ms=90_000)
+                    (await forebay.client(0)).send(large)
+                await until(lambda: forebay.count("forebay_buffer_memory_waiters") >= 7)
+                for number in range(20):
+                    fine = ("fine", 0, batch(keyed("b" * 50_000)))
+                    bystander.send(produce(number, fine, client_id="bystander"))
+                    await bystander.receives(number)
+            assert len(cluster.values("fine", 0)) == 21
+
+    @in_loop
+    async def test_records_without_a_key_go_where_there_is_room(self) -> None:
+        async with (
+            FakeCluster({"stuck": [1], "both": [1, 0]}, nodes=2) as cluster,
+            running(cluster.bootstrap, partitioner="round_robin", **self.SMALL) as forebay,
+        ):
+            bystander = await forebay.client(0)
+            await warm(bystander, "stuck", "both")
+            cluster[1].holds(PRODUCE)
+            await self._flood(forebay, *[("stuck", 0)])
+            for number in range(20):
+                bystander.send(produce(number, ("both", 0, batch(null_key("b" * 90_000)))))
+                await bystander.receives(number)
+            assert len(cluster.values("both", 1)) == 20
+
+    @in_loop
+    async def test_whoever_is_told_that_its_time_is_up_holds_nothing_any_more(self) -> None:
+        async with (
+            FakeCluster({"orphan": [-1], "fine": [0]}) as cluster,
+            running(cluster.bootstrap, **self.SMALL) as forebay,
+        ):
+            await warm(await forebay.client(0), "fine")
+            flood = await self._flood(forebay, ("orphan", 0), timeout_ms=1)
+            for number, client in enumerate(flood):
+                (response,) = await client.receives(number)
+                assert only(response).error_code == REQUEST_TIMED_OUT
+            await until(lambda: forebay.count("forebay_buffer_memory_available_bytes") == 524_288)
+            assert forebay.count("forebay_buffer_memory_waiters") == 0
+            assert not forebay.app._pool.shares.brokers
+            assert not forebay.app._pool.shares.clients
