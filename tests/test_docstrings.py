@@ -22,10 +22,6 @@ STILL_SILENT: Final = {
     "forebay_proxy.produce.handler.ProduceHandler.deadline",
     "forebay_proxy.produce.handler.ProduceHandler.handle",
     "forebay_proxy.produce.handler.ProduceHandler.unknown",
-    "forebay_proxy.produce.sender.Sender.address_changed",
-    "forebay_proxy.produce.sender.Sender.close",
-    "forebay_proxy.produce.sender.Sender.connected",
-    "forebay_proxy.produce.sender.Sender.in_flight",
 }
 """An entry goes when its docstring comes."""
 
