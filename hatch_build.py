@@ -1,9 +1,11 @@
 """Compile the hot modules with mypyc into wheels.
 
 A wheel carries each module of HOT twice: as Python and, where a C compiler is at hand, as its compiled twin, which
-Python prefers on import. Editable installs stay pure, since a compiled module in the tree would shadow later edits.
+Python prefers on import; the code of a folder's twins is in one library. Editable installs stay pure, since a compiled
+module in the tree would shadow later edits.
 
 FOREBAY_NO_COMPILE=1       do not compile
+FOREBAY_OPT_LEVEL=1        what the C compiler is given after -O; 3 without it, and 1 takes two thirds of its time
 FOREBAY_REQUIRE_COMPILE=1  a failed compile is an error, not a pure-Python wheel
 """
 
@@ -38,6 +40,7 @@ HOT = (
     "codecs/forebay_codecs/records.py",
     "policies/forebay_policies/accumulator.py",
     "policies/forebay_policies/buffer_pool.py",
+    "policies/forebay_policies/dispatch_groups.py",
     "policies/forebay_policies/eligibility.py",
     "policies/forebay_policies/memory_shares.py",
     "policies/forebay_policies/metadata_cache.py",
@@ -47,6 +50,7 @@ HOT = (
     "proxy/forebay_proxy/clients/client_connection.py",
     "proxy/forebay_proxy/clients/client_identity.py",
     "proxy/forebay_proxy/clients/client_upstream.py",
+    "proxy/forebay_proxy/clients/connection_life.py",
     "proxy/forebay_proxy/clients/connection_state.py",
     "proxy/forebay_proxy/clients/gateway.py",
     "proxy/forebay_proxy/clients/opaque_connection.py",
@@ -89,7 +93,7 @@ def compile_hot(target: Path, scratch: Path) -> list[Path]:
                 f"--cache-dir={scratch}",
                 *HOT,
             ],
-            opt_level="3",
+            opt_level=os.environ.get("FOREBAY_OPT_LEVEL", "3"),
             debug_level="0",
             # One library a folder: the compiler reads mypyc's own C once for each of them, not once for each module,
             # which is more than half of its work; and the folders are compiled side by side.

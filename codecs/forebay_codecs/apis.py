@@ -168,8 +168,8 @@ _APIS: Final = (
     Api(49, "AlterClientQuotas", 1),
     Api(50, "DescribeUserScramCredentials", 0),
     Api(51, "AlterUserScramCredentials", 0),
-    # v2 names the controllers' listeners.
-    Api(DESCRIBE_QUORUM, "DescribeQuorum", 0, highest=1),
+    # v2 names the controllers' own listeners, which are no addresses of brokers.
+    Api(DESCRIBE_QUORUM, "DescribeQuorum", 0),
     Api(57, "UpdateFeatures", 0),
     Api(
         DESCRIBE_CLUSTER,

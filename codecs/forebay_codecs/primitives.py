@@ -51,19 +51,24 @@ class Reader:
         return start
 
     def i8(self) -> int:
+        """An INT8."""
         value = self.data[self.skip(1)]
         return value - 256 if value > 127 else value
 
     def i16(self) -> int:
+        """An INT16."""
         return read_i16_be(self.data, self.skip(2))
 
     def i32(self) -> int:
+        """An INT32."""
         return read_i32_be(self.data, self.skip(4))
 
     def i64(self) -> int:
+        """An INT64."""
         return read_i64_be(self.data, self.skip(8))
 
     def boolean(self) -> bool:
+        """A BOOLEAN; any byte but 0 is true."""
         return self.i8() != 0
 
     def uvarint(self) -> int:
@@ -159,6 +164,7 @@ class Writer:
         self.out = bytearray()
 
     def getvalue(self) -> bytes:
+        """A copy of all that was written."""
         return bytes(self.out)
 
     def raw(self, data: Buffer) -> None:
@@ -166,18 +172,23 @@ class Writer:
         self.out += data
 
     def i8(self, value: int) -> None:
+        """An INT8, of which only the low eight bits are kept."""
         self.out.append(value & 0xFF)
 
     def i16(self, value: int) -> None:
+        """An INT16; struct.error beyond its range."""
         self.out += _I16.pack(value)
 
     def i32(self, value: int) -> None:
+        """An INT32; struct.error beyond its range."""
         self.out += _I32.pack(value)
 
     def i64(self, value: int) -> None:
+        """An INT64; struct.error beyond its range."""
         self.out += _I64.pack(value)
 
     def boolean(self, value: bool) -> None:
+        """A BOOLEAN: one byte, 0 or 1."""
         self.out.append(1 if value else 0)
 
     def uvarint(self, value: int) -> None:

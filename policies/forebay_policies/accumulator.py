@@ -1,4 +1,7 @@
-"""Where records wait for their broker: per (topic, partition, lane) one open batch, per partition a queue.
+"""Where records wait for their broker: per (topic, partition, lane) one open batch, per partition two queues.
+
+One queue is for records that the leader acknowledges, one for those that wait for its followers (acks=all): neither
+holds up the other. Which queues share a request stands in dispatch_groups.
 
     append → open batch → ready (full, due or closed) → drain → in flight → completed | requeued | moved
 
@@ -6,9 +9,10 @@ In: checked client batches with the partition chosen for them, flushes, leaders,
 Out: batches to send to one broker, oldest partition first.
 
 Rules
-1. At most one batch of a partition is in flight; the next one grows meanwhile. This keeps order and enlarges batches.
+1. At most one batch of a queue is in flight; the next one grows meanwhile. This keeps order and enlarges batches.
 2. Within a lane batches leave in the order in which they were opened; a batch that was sent back goes to the front.
-   A client's records that stay on the partition leave in order too, even if their codecs, and so their lanes, differ.
+   A client's records that stay on the partition leave in order too, even if their codecs, and so their lanes, differ;
+   if it sends some with acks=all and others without, each of the two on its own.
 3. A batch that nobody waits for any more is dropped when its turn comes, not sent.
 4. A batch's memory is given back exactly once: when it is completed or dropped.
 """
@@ -17,13 +21,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import cast
 
 from forebay_codecs.record_batch import ClientBatch
 from forebay_policies.buffer_pool import BufferPool
+from forebay_policies.dispatch_groups import DispatchGroup, DispatchGroups, GroupMember
 from forebay_policies.memory_shares import MemoryShares
 from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 
 NO_LEADER = -1
+ALL_REPLICAS = -1
+"""acks: the leader answers when its in-sync followers have the records, too."""
 
 OnOpened = Callable[["PartitionQueue", ProducerBatch], None]
 OnReady = Callable[[int], None]
@@ -33,31 +41,23 @@ _MAX_SKIPPED = 32
 """
 
 
-class PartitionQueue:
-    """The batches of one partition, in the order in which they leave. `queued_bytes` counts those in flight, too."""
+class PartitionQueue(GroupMember):
+    """The batches of one partition that wait for the same replicas, in the order in which they leave.
 
-    __slots__ = (
-        "batches",
-        "held",
-        "in_flight",
-        "index",
-        "leader",
-        "open",
-        "paused",
-        "queued_bytes",
-        "ready_at",
-        "topic",
-    )
+    `queued_bytes` counts those in flight, too.
+    """
 
-    def __init__(self, topic: TopicQueues, index: int) -> None:
+    __slots__ = ("batches", "held", "in_flight", "index", "open", "paused", "queued_bytes", "ready_at", "topic")
+
+    def __init__(self, topic: TopicQueues, index: int, leader: int, replicas: tuple[int, ...] | None) -> None:
+        super().__init__(leader, replicas)
         self.topic = topic
         self.index = index
-        self.leader = NO_LEADER
         self.batches: deque[ProducerBatch] = deque()
         self.open: dict[Lane, ProducerBatch] = {}
         self.in_flight: ProducerBatch | None = None
         self.paused = False
-        """A batch that was sent back waits out its backoff: nothing of this partition leaves until then."""
+        """A batch that was sent back waits out its backoff: nothing of this queue leaves until then."""
         self.ready_at: float | None = None
         """Since when a ready batch has waited for the broker to take it; None: there is none."""
         self.queued_bytes = 0
@@ -82,7 +82,10 @@ class TopicQueues:
         """Partitions whose leader can be reached, ascending."""
         self.leaders: Sequence[int] = ()
         """By partition: the leader's node id, or NO_LEADER."""
-        self.queues: dict[int, PartitionQueue] = {}
+        self.replicas: Sequence[Sequence[int]] = ()
+        """By partition: the node ids of its replicas."""
+        self.acked_by_leader: dict[int, PartitionQueue] = {}
+        self.acked_by_all: dict[int, PartitionQueue] = {}
         self._loads: dict[int, int] = {}
         self._shares = shares
 
@@ -92,26 +95,41 @@ class TopicQueues:
 
     def held(self, partition: int) -> int:
         """Bytes of memory, in whole chunks, of the partition's batches."""
-        queue = self.queues.get(partition)
-        return queue.held if queue else 0
+        return sum([queue.held for queue in self._of(partition)])
 
     def ready_since(self, partition: int) -> float | None:
         """Since when a ready batch of the partition has waited for its broker; None: there is none."""
-        queue = self.queues.get(partition)
-        return queue.ready_at if queue else None
+        times = [queue.ready_at for queue in self._of(partition) if queue.ready_at is not None]
+        return min(times, default=None)
 
     def lingers(self, partition: int) -> bool:
         """Whether the partition has an open batch that is not ready yet."""
-        queue = self.queues.get(partition)
-        return queue is not None and any(not batch.ready for batch in queue.open.values())
+        return any(not batch.ready for queue in self._of(partition) for batch in queue.open.values())
 
-    def queue(self, index: int) -> PartitionQueue:
-        """The partition's queue, created at first use."""
-        queue = self.queues.get(index)
+    def queue(self, index: int, acks: int = 1) -> PartitionQueue:
+        """The partition's queue for records that want `acks`, created at first use."""
+        queues = self.acked_by_all if acks == ALL_REPLICAS else self.acked_by_leader
+        queue = queues.get(index)
         if queue is None:
-            queue = self.queues[index] = PartitionQueue(self, index)
-            queue.leader = self.leaders[index] if index < len(self.leaders) else NO_LEADER
+            replicas = self.replicas_of(index) if acks == ALL_REPLICAS else None
+            queue = queues[index] = PartitionQueue(self, index, self.leader_of(index), replicas)
         return queue
+
+    def queues(self) -> list[PartitionQueue]:
+        """All there are."""
+        return [*self.acked_by_leader.values(), *self.acked_by_all.values()]
+
+    def leader_of(self, index: int) -> int:
+        """The partition's leader, or NO_LEADER."""
+        return self.leaders[index] if index < len(self.leaders) else NO_LEADER
+
+    def replicas_of(self, index: int) -> tuple[int, ...]:
+        """The partition's replicas, ascending; empty where they are not known."""
+        return tuple(sorted(self.replicas[index])) if index < len(self.replicas) else ()
+
+    def _of(self, index: int) -> list[PartitionQueue]:
+        found = (self.acked_by_leader.get(index), self.acked_by_all.get(index))
+        return [queue for queue in found if queue is not None]
 
     def add_load(self, queue: PartitionQueue, size: int, held: int) -> None:
         """Count `size` more bytes for the partition and `held` more bytes of memory, fewer if negative."""
@@ -119,8 +137,9 @@ class TopicQueues:
             queue.held += held
             self._shares.charge_broker(queue.leader, held)
         queue.queued_bytes += size
-        if queue.queued_bytes:
-            self._loads[queue.index] = queue.queued_bytes
+        load = self._loads.get(queue.index, 0) + size
+        if load:
+            self._loads[queue.index] = load
         else:
             self._loads.pop(queue.index, None)
 
@@ -148,10 +167,10 @@ class Accumulator:
         self._on_opened: OnOpened = _nobody_flushes
         self._on_ready: OnReady = _nobody_sends
         self._numbers = 0
-        self._ready: dict[int, dict[PartitionQueue, None]] = {}
+        self._groups = DispatchGroups()
 
     def observe(self, *, opened: OnOpened, ready: OnReady) -> None:
-        """`opened` is told of each new batch, to schedule its flush; `ready`, each time a partition becomes ready,
+        """`opened` is told of each new batch, to schedule its flush; `ready`, each time a queue becomes ready,
         of the leader whose sender must look."""
         self._on_opened = opened
         self._on_ready = ready
@@ -165,13 +184,19 @@ class Accumulator:
             topic = self.topics[name] = TopicQueues(name, self.pool.shares)
         return topic
 
+    def forget(self, name: str) -> None:
+        """Nothing of the topic waits, and nobody produces to it any more."""
+        for queue in self.topics.pop(name).queues():
+            self._groups.discard(queue)
+            self._groups.leave(queue)
+
     def has_room(self, queue: PartitionQueue, lane: Lane, batch: ClientBatch) -> bool:
         """Whether `batch` would join an open batch rather than open a new one."""
         open_batch = queue.open.get(lane)
         return open_batch is not None and open_batch.has_room(batch)
 
     def append(self, queue: PartitionQueue, lane: Lane, run: RecordRun, batch: ClientBatch, now: float) -> None:
-        """Add checked records to the partition's batch in `lane`. The caller has made sure that the pool has room."""
+        """Add checked records to the queue's batch in `lane`. The caller has made sure that the pool has room."""
         current = queue.open.get(lane)
         if current is not None and not (
             current.has_room(batch) and (lane.movable or _keeps_order(queue, current, run.owner.client))
@@ -205,7 +230,7 @@ class Accumulator:
     def flush_all(self, now: float) -> None:
         """Make every batch ready: the proxy is shutting down, or somebody waits for memory."""
         for topic in self.topics.values():
-            for queue in topic.queues.values():
+            for queue in topic.queues():
                 for batch in queue.batches:
                     batch.due = True
                 self.update_readiness(queue, now)
@@ -223,82 +248,108 @@ class Accumulator:
     # What is ready, and for whom
 
     def update_readiness(self, queue: PartitionQueue, now: float) -> None:
-        """Announce the partition to its leader's sender if it has become ready; forget it if it no longer is."""
+        """Announce the queue to its leader's sender if it has become ready; forget it if it no longer is."""
         if queue.first_ready() is None:
             queue.ready_at = None
-            if ready := self._ready.get(queue.leader):
-                ready.pop(queue, None)  # the next ready batch must be announced again
+            self._groups.discard(queue)  # the next ready batch must be announced again
         else:
             if queue.ready_at is None:
                 queue.ready_at = now
             if queue.in_flight is None and not queue.paused:
-                ready = self._ready.setdefault(queue.leader, {})
-                if queue not in ready:
-                    ready[queue] = None
+                if queue.group is None:
+                    self._groups.place(queue)
+                if self._groups.add(queue):
                     self._on_ready(queue.leader)
 
-    def set_leaders(self, topic: TopicQueues, leaders: Sequence[int], now: float) -> None:
-        """Take the topic's leaders from metadata: by partition a node id, or NO_LEADER."""
+    def set_leaders(
+        self, topic: TopicQueues, leaders: Sequence[int], now: float, replicas: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        """Take the topic's leaders from metadata: by partition a node id, or NO_LEADER.
+
+        `replicas`: by partition the node ids of all its replicas; None: they are as they were.
+        """
         topic.leaders = leaders
         topic.partition_count = len(leaders)
-        for queue in topic.queues.values():
-            leader = leaders[queue.index] if queue.index < len(leaders) else NO_LEADER
-            if queue.leader != leader:
-                self._ready.get(queue.leader, {}).pop(queue, None)
+        if replicas is not None:
+            topic.replicas = replicas
+        for queue in topic.queues():
+            leader = topic.leader_of(queue.index)
+            followed = topic.replicas_of(queue.index) if queue.replicas is not None else None
+            if queue.leader != leader or queue.replicas != followed:
+                self._groups.discard(queue)
+                self._groups.leave(queue)
                 self.pool.shares.charge_broker(queue.leader, -queue.held)
                 self.pool.shares.charge_broker(leader, queue.held)
                 queue.leader = leader
+                queue.replicas = followed
                 self.update_readiness(queue, now)
         self.pool.changed()
 
     def ready_queues(self, leader: int) -> list[PartitionQueue]:
-        """Partitions with a batch that `leader` (a node id) could be sent now, those that waited longest first."""
-        return list(self._ready.get(leader, ()))
+        """Queues with a batch that `leader` (a node id) could be sent now; in a group, in their turn."""
+        return [cast(PartitionQueue, queue) for group in self._groups.ready(leader) for queue in group.ready]
+
+    def ready_groups(self, leader: int) -> Sequence[DispatchGroup]:
+        """The groups of partitions from which `leader` could be sent a request each, in turn."""
+        return self._groups.ready(leader)
 
     def has_ready(self, leader: int) -> bool:
         """Whether `drain` may find anything for `leader`."""
-        return bool(self._ready.get(leader))
+        return self._groups.any_ready(leader)
 
     def drain(self, leader: int, max_size: int, now: float) -> list[tuple[PartitionQueue, ProducerBatch]]:
-        """Take the batches for one Produce request to `leader`: at most one per partition, all with the same acks.
+        """Take the batches for one Produce request to `leader`, of the group whose turn it is."""
+        for group in self._groups.ready(leader):
+            if drained := self.drain_group(group, max_size, now):
+                return drained
+        return []
 
-        They hold at most `max_size` bytes of records; a batch larger than that goes alone. Partitions take turns.
+    def drain_group(
+        self, group: DispatchGroup, max_size: int, now: float
+    ) -> list[tuple[PartitionQueue, ProducerBatch]]:
+        """Take the batches for one Produce request of `group`: at most one per queue.
+
+        They hold at most `max_size` bytes of records; a batch larger than that goes alone. Queues take turns.
         """
-        ready = self._ready.get(leader)
         drained: list[tuple[PartitionQueue, ProducerBatch]] = []
         size = 0
-        acks = 0
         skipped = 0
-        for queue in list(ready or ()):
+        for member in list(group.ready):
+            queue = cast(PartitionQueue, member)
             batch = self._next(queue, now)
             if batch is None:
                 continue
-            if drained and (batch.lane.acks != acks or size + batch.size > max_size):
+            if drained and size + batch.size > max_size:
                 skipped += 1
                 if skipped > _MAX_SKIPPED:
                     break
                 continue
-            acks = batch.lane.acks
             size += batch.size
             self.take_out(queue, batch)
             queue.in_flight = batch
             self.in_flight_bytes += batch.size
             queue.ready_at = None
             batch.closed = True
-            assert ready is not None
-            del ready[queue]
+            self._groups.discard(queue)
             drained.append((queue, batch))
             if size >= max_size:
                 break
+        self._groups.had_its_turn(group)
         return drained
 
+    def answered(
+        self, group: DispatchGroup, drained: Sequence[tuple[PartitionQueue, ProducerBatch]], seconds: float
+    ) -> None:
+        """A request of `group` was answered, or given up, after so long: what is slow must not hold up the rest."""
+        self._groups.answered(group, [queue for queue, _ in drained], seconds)
+
     def _next(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:
-        """The partition's first ready batch that somebody waits for; those that nobody waits for are dropped."""
+        """The queue's first ready batch that somebody waits for; those that nobody waits for are dropped."""
         while (batch := queue.first_ready()) is not None and batch.abandoned:
             self.take_out(queue, batch)
             self._gone(queue, batch)
         if batch is None:
-            self._ready.get(queue.leader, {}).pop(queue, None)
+            self._groups.discard(queue)
             queue.ready_at = None
         return batch
 
@@ -323,14 +374,14 @@ class Accumulator:
     def send_back(self, queue: PartitionQueue, batches: Iterable[ProducerBatch], now: float, *, paused: bool) -> None:
         """Put `batches`, which were taken out of this queue, back to its front, in their order.
 
-        `paused`: nothing of the partition leaves until `resume`.
+        `paused`: nothing of the queue leaves until `resume`.
         """
         for batch in reversed(list(batches)):
             batch.closed = True
             queue.batches.appendleft(batch)
         queue.paused = queue.paused or paused
         if queue.paused:
-            self._ready.get(queue.leader, {}).pop(queue, None)
+            self._groups.discard(queue)
         self.update_readiness(queue, now)
 
     def clear_in_flight(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
@@ -371,15 +422,15 @@ class Accumulator:
 
     def drop_abandoned(self, now: float) -> None:
         """Release batches that wait for a missing leader although their clients have been answered."""
-        for queues in list(self._ready.values()):
-            for queue in list(queues):
+        for leader in self._groups.leaders():
+            for queue in self.ready_queues(leader):
                 self._next(queue, now)
 
     def drop_done(self, now: float) -> None:
         """Take out of everything that waits the records whose client has its answer, "timed out": it may send them
         again, and what was told as failed before it left must not come after that."""
         for topic in list(self.topics.values()):  # whoever gets the memory appends at once
-            for queue in list(topic.queues.values()):
+            for queue in topic.queues():
                 for batch in list(queue.batches):
                     done = [run for run in batch.runs if run.owner.done]
                     if len(done) == len(batch.runs):
@@ -400,7 +451,7 @@ class Accumulator:
     @property
     def queued_batches(self) -> int:
         """Batches waiting, not counting those in flight."""
-        return sum(len(q.batches) for topic in self.topics.values() for q in topic.queues.values())
+        return sum(len(q.batches) for topic in self.topics.values() for q in topic.queues())
 
     @property
     def queued_bytes(self) -> int:

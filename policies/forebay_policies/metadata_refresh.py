@@ -23,6 +23,8 @@ class ProducedTopic(Protocol):
 
 
 class Due(NamedTuple):
+    """What to refresh now: topics by name, the list of brokers, or all topics."""
+
     names: list[str]
     brokers: bool
     all_topics: bool

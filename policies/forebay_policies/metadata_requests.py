@@ -30,6 +30,8 @@ from forebay_policies.metadata_waiters import ClientWaiters, MetadataWaiter, Rec
 MAX_TOPICS = 10_000
 """In one request. Clients may name any number, and a broker closes the connection on a request above 100 MB."""
 CREATE_AGAIN_S = 5.0
+DOUBT_S: Final = 5.0
+"""An error so soon after an answer: the broker that gave it lags behind, another one is asked."""
 MAX_CREATED: Final = 10_000
 """Names remembered for that."""
 
@@ -38,11 +40,15 @@ Cause = Literal["new_topic", "error", "connection", "max_age", "client"]
 
 
 class MetadataQuery(NamedTuple):
-    """One request. `names` None: all topics; no names, no ids: the brokers alone. `creates`: topics may be created."""
+    """One request. `names` None: all topics; no names, no ids: the brokers alone. `creates`: topics may be created.
+
+    `elsewhere`: the broker that answered last is not to be asked, what it told has not helped.
+    """
 
     names: list[str] | None
     ids: list[bytes]
     creates: bool
+    elsewhere: bool = False
 
 
 class CreationPauses:
@@ -52,9 +58,11 @@ class CreationPauses:
         self._asked_at: OrderedDict[str, float] = OrderedDict()
 
     def over(self, name: str, now: float) -> bool:
+        """Whether a creation may be asked for now: it was not in the last CREATE_AGAIN_S seconds."""
         return now - self._asked_at.get(name, NEVER) >= CREATE_AGAIN_S
 
     def begin(self, name: str, now: float) -> None:
+        """Its creation is asked for at `now`."""
         self._asked_at[name] = now
         self._asked_at.move_to_end(name)
         if len(self._asked_at) > MAX_CREATED:
@@ -98,17 +106,22 @@ class MetadataRequests:
         self._creations = CreationPauses()
         self._refresh = RefreshSchedule(cache, produced, ages, backoff, group_size)
         self._in_flight: frozenset[str] = frozenset()
+        self._doubted: set[str] = set()
+        """Topics with which the last answer has not helped."""
         self._kinds = (self._named, self._created, self._everything)
         self._turn = 0
 
     # Records
 
-    def want(self, name: str, ready: Callable[[], None], now: float) -> CachedTopic | None:
+    def want(self, name: str, ready: Callable[[], None], now: float, *, anew: bool = False) -> CachedTopic | None:
         """Records wait for a topic that the cluster does not have; `settle` calls `ready`.
 
         Returns what the cache has of the topic, if that will do: it is not asked for then, and the caller settles it.
+        `anew`: nothing that is known of it will do.
         """
         self._records.add(name, ready)
+        if anew:
+            self._cache.invalidate(name, now)
         known = self._cache.find(name, now)
         if known is not None and not known.error:
             return known
@@ -120,6 +133,7 @@ class MetadataRequests:
         self._records.drop(name, ready)
 
     def wanted_by_records(self, name: str) -> bool:
+        """Whether any records wait for the topic."""
         return name in self._records
 
     def settle(self, name: str, now: float, *, usable: bool) -> bool:
@@ -148,6 +162,9 @@ class MetadataRequests:
         names = list(names)
         for name in names:
             self._cache.invalidate(name, now)
+            told = self._produced.get(name)
+            if cause == "error" and told is not None and now - told.updated_at < DOUBT_S:
+                self._doubted.add(name)
         if not names:
             self._brokers_due = True
         self._want([name for name in names if name in self._produced or name in self._in_flight], cause)
@@ -161,7 +178,7 @@ class MetadataRequests:
             self._creations.begin(name, now)
             self._new[name] = None
             self._want((), "client")
-        elif fresh_since > NEVER or not (name in self._in_flight or name in self._new):
+        elif name not in self._in_flight and name not in self._new:
             self._want((name,), "client")
 
     def may_create(self, name: str, now: float) -> bool:
@@ -169,14 +186,17 @@ class MetadataRequests:
         return self._creations.over(name, now)
 
     def ask_id(self, topic_id: bytes, waiter: MetadataWaiter) -> None:
+        """A topic by its id (16 bytes). Any answer will do."""
         self._clients.add_id(topic_id, waiter)
         self._want((), "client")
 
     def ask_all(self, fresh_since: float, waiter: MetadataWaiter) -> None:
+        """All topics, as brokers tell of them when asked after `fresh_since`."""
         self._clients.for_all.add(waiter, fresh_since)
         self._want((), "client")
 
     def ask_brokers(self, fresh_since: float, waiter: MetadataWaiter) -> None:
+        """The brokers alone, from any answer to a request that left after `fresh_since`."""
         self._clients.for_brokers.add(waiter, fresh_since)
         self._want((), "client")
 
@@ -200,12 +220,15 @@ class MetadataRequests:
         for name, _ in list(takewhile(lambda retry: retry[1] <= now, self._retry_at.items())):
             del self._retry_at[name]
             self._wanted[name] = None
+            self._doubted.add(name)  # the last answer told of no leader, or not of the topic
         for turn in range(self._turn, self._turn + len(self._kinds)):
             query = self._kinds[turn % len(self._kinds)]()
             if query is not None:
                 self._turn = turn + 1
                 self._in_flight = frozenset(query.names or ())
-                return query
+                elsewhere = not self._doubted.isdisjoint(self._in_flight)
+                self._doubted -= self._in_flight
+                return query._replace(elsewhere=elsewhere)
         self._turn = 0
         return None
 

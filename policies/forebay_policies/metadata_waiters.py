@@ -26,14 +26,17 @@ class MetadataWaiter(Protocol):
     While it is told, it may begin to wait for more.
     """
 
-    def topic_told(self, name: str, known: CachedTopic) -> None: ...
+    def topic_told(self, name: str, known: CachedTopic) -> None:
+        """What is known of the topic now; perhaps only an error (`known.error`)."""
 
     def id_told(self, topic_id: bytes, known: CachedTopic | None) -> None:
         """None: there is no such topic."""
 
-    def all_told(self, topics: list[CachedTopic]) -> None: ...
+    def all_told(self, topics: list[CachedTopic]) -> None:
+        """All topics of the cluster. The list is the waiter's own."""
 
-    def brokers_told(self) -> None: ...
+    def brokers_told(self) -> None:
+        """The cache has the brokers."""
 
 
 class WaiterGroup:
@@ -48,6 +51,7 @@ class WaiterGroup:
         return bool(self._fresh_since)
 
     def add(self, waiter: MetadataWaiter, fresh_since: float) -> None:
+        """Wait for an answer to a request that left after `fresh_since`; a second call replaces the first."""
         self._fresh_since[waiter] = fresh_since
 
     def drop(self, waiter: MetadataWaiter) -> None:
@@ -72,6 +76,7 @@ class ClientWaiters:
         self.for_brokers = WaiterGroup()
 
     def add_name(self, name: str, waiter: MetadataWaiter, fresh_since: float) -> None:
+        """Wait for a topic, as told in answer to a request that left after `fresh_since`."""
         self.by_name.setdefault(name, WaiterGroup()).add(waiter, fresh_since)
 
     def add_id(self, topic_id: bytes, waiter: MetadataWaiter) -> None:
@@ -99,6 +104,7 @@ class ClientWaiters:
         return alone
 
     def tell_brokers(self, asked_at: float) -> None:
+        """An answer, whatever it was for, to a request of `asked_at`: all answers have the brokers."""
         for waiter in self.for_brokers.take(asked_at):
             waiter.brokers_told()
 
@@ -130,6 +136,7 @@ class ClientWaiters:
                 waiter.id_told(topic_id, found[name] if name is not None else None)
 
     def tell_all(self, topics: list[CachedTopic], asked_at: float) -> None:
+        """`topics` are all there are, told in answer to a request of `asked_at`."""
         for waiter in self.for_all.take(asked_at):
             waiter.all_told(list(topics))
 
@@ -145,6 +152,7 @@ class RecordWaiters:
         return name in self._ready
 
     def add(self, name: str, ready: Callable[[], None]) -> None:
+        """`call` will call `ready`, once for each `add`."""
         self._ready.setdefault(name, []).append(ready)
 
     def drop(self, name: str, ready: Callable[[], None]) -> None:

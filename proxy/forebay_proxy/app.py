@@ -22,10 +22,11 @@ from forebay_policies.eligibility import Eligibility
 from forebay_policies.inbound_memory import InboundMemory
 from forebay_policies.metadata_cache import Ages, MetadataCache
 from forebay_policies.uniform_partitioner import UniformPartitioner
+from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
-from forebay_proxy.brokers.reachability import BrokerAddresses, Reachability
+from forebay_proxy.brokers.reachability import Reachability
 from forebay_proxy.clients.client_connection import ClientConnection, ConnectionContext
 from forebay_proxy.clients.connections import ConnectionRegistry
 from forebay_proxy.clients.descriptors import raise_limit
@@ -202,6 +203,10 @@ class App:
         if self._cluster.updated_at is None:
             return "no broker has told its metadata yet"
         return None
+
+    def unhealthy(self) -> str | None:
+        """Why the process should be restarted: a part of it has ended by a fault of ours. None: it need not be."""
+        return self._failed or None
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         """These tasks never end by themselves: that is a fault of ours, and must not go unseen."""

@@ -90,14 +90,17 @@ class RateLimited:
         self._kinds: dict[str, _Kind] = {}
 
     def info(self, event: str, **keys: object) -> None:
+        """Log at level info, or count as left out. `keys` are what varies."""
         if self._admit(event):
             self._log.info(event, **keys)
 
     def warning(self, event: str, **keys: object) -> None:
+        """As `info`, at level warning."""
         if self._admit(event):
             self._log.warning(event, **keys)
 
     def error(self, event: str, **keys: object) -> None:
+        """As `info`, at level error."""
         if self._admit(event):
             self._log.error(event, **keys)
 

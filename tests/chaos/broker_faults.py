@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from kafka import KafkaAdminClient, TopicPartition  # type: ignore[import-untyped]
 from kafka.errors import KafkaError  # type: ignore[import-untyped]
 
-from tests.chaos.fault import BROKERS, WITHOUT_BROKERS, Fault, Place
+from tests.chaos.fault import ALL_SPARED, BROKERS, WITHOUT_BROKERS, Fault, Place
 from tests.chaos.stage import PARTITIONS, RECOVERY_SECONDS, Stage
 from tests.chaos.waiting import wait_until
 
@@ -43,6 +43,17 @@ def stopped(stage: Stage, nodes: Sequence[int]) -> Iterator[None]:
         for node in nodes:
             os.kill(stage.cluster.pid(node), signal.SIGCONT)
     wait_until(stage.whole, RECOVERY_SECONDS, f"brokers {nodes} go on")
+
+
+@contextmanager
+def restarted_in_turn(stage: Stage, topic: str) -> Iterator[None]:
+    """A rolling restart: each broker leaves in an orderly way, comes back and catches up before the next one leaves."""
+    for node in stage.nodes:
+        stage.cluster.shut_down(node)
+        stage.cluster.start_node(node)
+        wait_until(stage.whole, RECOVERY_SECONDS, f"broker {node} is back")
+        wait_until(lambda: stage.in_sync(topic), RECOVERY_SECONDS, f"broker {node} has caught up")
+    yield
 
 
 @contextmanager
@@ -103,10 +114,33 @@ def _one_stopped(stage: Stage, topic: str) -> Iterator[None]:
 
 _TOUCHES = frozenset[Place]({BROKERS})
 
+ROLLING_RESTART = Fault("rolling restart of all brokers", _TOUCHES, restarted_in_turn, seconds=2.0)
+
+BEHIND_ACKS_ALL = "one connection a broker: whoever writes there waits behind acks=all"
+
 # A stopped broker is fenced by its peers after three seconds: long enough for others to take over, and then some.
 BROKER_FAULTS = (
-    Fault("SIGKILL of a broker, and its return", _TOUCHES, _one_killed),
-    Fault("SIGSTOP of a broker, then SIGCONT", _TOUCHES, _one_stopped, seconds=6.0),
+    Fault(
+        "SIGKILL of a broker, and its return",
+        _TOUCHES,
+        _one_killed,
+        spares=(0, 2),
+        missed=BEHIND_ACKS_ALL,
+    ),
+    Fault(
+        "SIGSTOP of a broker, then SIGCONT",
+        _TOUCHES,
+        _one_stopped,
+        seconds=6.0,
+        spares=(0, 1),
+        missed=BEHIND_ACKS_ALL,
+    ),
     Fault("all brokers killed, and back", _TOUCHES | WITHOUT_BROKERS, _all_killed, seconds=2.0),
-    Fault("leaders move time and again", _TOUCHES, leaders_moving),
+    Fault(
+        "leaders move time and again",
+        _TOUCHES,
+        leaders_moving,
+        spares=ALL_SPARED,
+        missed=BEHIND_ACKS_ALL,
+    ),
 )

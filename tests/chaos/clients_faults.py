@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import cycle
 from time import monotonic
 
-from tests.chaos.fault import CLIENTS, Fault
+from tests.chaos.fault import ALL_SPARED, CLIENTS, Fault
 from tests.chaos.stage import Stage
 from tests.kit.crowd import Crowd
 from tests.kit.ports import LOOPBACK
@@ -75,7 +75,7 @@ def storm(stage: Stage, topic: str) -> Iterator[None]:
 
 
 CLIENTS_FAULTS = (
-    Fault("20 clients never read", frozenset({CLIENTS}), never_reading),
-    Fault("clients die in mid-frame", frozenset({CLIENTS}), dying_in_mid_frame),
-    Fault(f"{STORM:,} clients connect at once", frozenset({CLIENTS}), storm, seconds=1.0),
+    Fault("20 clients never read", frozenset({CLIENTS}), never_reading, spares=ALL_SPARED),
+    Fault("clients die in mid-frame", frozenset({CLIENTS}), dying_in_mid_frame, spares=ALL_SPARED),
+    Fault(f"{STORM:,} clients connect at once", frozenset({CLIENTS}), storm, seconds=1.0, spares=ALL_SPARED),
 )

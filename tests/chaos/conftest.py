@@ -1,4 +1,4 @@
-"""One stage a run, and the table of what happened on it, printed at the end.
+"""One stage for each file of tests that needs one, and the table of what happened on it, printed at the end.
 
 FOREBAY_TEST_SEED      the seed of the random pairs; printed, so that a run can be had again
 FOREBAY_TEST_SECONDS   for how long pairs are drawn (`make chaos`); without it a few are
@@ -19,10 +19,11 @@ from tests.chaos.seed import SEED
 from tests.chaos.stage import Stage
 
 
-@pytest.fixture(scope="session")
-def stage() -> Iterator[Stage]:
+@pytest.fixture(scope="module")
+def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """With the timeouts that the file names."""
     logging.getLogger("kafka").setLevel(logging.CRITICAL)  # kafka-python tells of every fault, at length
-    with Stage() as stage:
+    with Stage(request.module.TIMEOUTS) as stage:
         yield stage
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.chaos.fault import FOREBAY, Fault, Place
 from tests.chaos.footprint import Footprint
-from tests.chaos.stage import FOREBAY_SETTINGS, RECOVERY_SECONDS, Stage
+from tests.chaos.stage import RECOVERY_SECONDS, Stage
 from tests.chaos.waiting import wait_until
 from tests.kit.forebay import ForebayProcess
 
@@ -51,7 +51,9 @@ def _children(pid: int) -> list[int]:
 def two_workers(stage: Stage) -> Iterator[None]:
     """The stage's Forebay in two processes, on the same ports. Both may hold what one held."""
     one, settled = stage.forebay, stage.settled
-    two = ForebayProcess(stage.cluster.bootstrap, stage.nodes, settings=FOREBAY_SETTINGS, options=["--workers", "2"])
+    two = ForebayProcess(
+        stage.cluster.bootstrap, stage.nodes, settings=stage.timeouts.forebay, options=["--workers", "2"]
+    )
     two.port, two.admin_port = one.port, one.admin_port
     one.stop()
     try:

@@ -15,7 +15,7 @@ All send with acks=all, every second record with a key. What they may do differs
 | java-4.3.1 | the same, idempotent | never a duplicate, keys in order, offsets told |
 | confluent (librdkafka), kafka-python | once | never a duplicate, keys in order |
 
-Their timeouts differ too, from two seconds on, so that some give up before the proxy does, some after it.
+Their timeouts differ too (`impatient`), or are the ones that users have by default (`patient`).
 """
 
 from __future__ import annotations
@@ -116,39 +116,53 @@ def kafka_python(delivery_timeout_ms: int = 12_000) -> Loader:
     return Loader("kafka-python", _kafka_python, props, Promise(ordered=True, offsets=False))
 
 
-class Clients:
-    """The clients of the table above. One load at a time: each JVM has one producer at a time."""
+def impatient(jvms: Mapping[str, JavaClient]) -> Sequence[Loader]:
+    """The clients of the table above. Their timeouts differ: some give up before the proxy does, some after it."""
+    quick = {"reconnect.backoff.max.ms": "500", "max.block.ms": "10000"}
+    slower = {**quick, "delivery.timeout.ms": "20000"}
+    return (
+        _java(jvms["1.1.1"], {**quick, "retries": "0", "request.timeout.ms": "2000"}),
+        _java(jvms["2.8.2"], {**slower, "request.timeout.ms": "3000", "max.in.flight.requests.per.connection": "1"}),
+        _java(jvms["4.3.1"], {**slower, "request.timeout.ms": "6000"}, idempotence=True),
+        confluent(),
+        kafka_python(),
+    )
 
-    def __init__(self) -> None:
+
+def patient(jvms: Mapping[str, JavaClient]) -> Sequence[Loader]:
+    """The same with the timeouts that each has by default: 30 s a request, 120 s a record (librdkafka: 300 s)."""
+    once = {"message.send.max.retries": "0", "max.in.flight.requests.per.connection": "1"}
+    return (
+        _java(jvms["1.1.1"], {"retries": "0"}),
+        _java(jvms["2.8.2"], {"max.in.flight.requests.per.connection": "1"}),
+        _java(jvms["4.3.1"], {}, idempotence=True),
+        Loader("confluent", _confluent, once, Promise(ordered=True, offsets=False)),
+        Loader("kafka-python", _kafka_python, {}, Promise(ordered=True, offsets=False)),
+    )
+
+
+def _java(jvm: JavaClient, props: Mapping[str, str], idempotence: bool = False) -> Loader:
+    def produce(bootstrap: str, tally: Tally, stop: Stop) -> None:
+        for line in jvm.produce_live(bootstrap, tally.spec, stop.file, MAX_SECONDS):
+            if "error" in line:
+                tally.refused(line["seq"], line["error"])
+            elif "seq" in line:
+                tally.acknowledged(Ack(**line))
+            elif "sent" in line:
+                tally.sent, tally.retried = line["sent"], line["retries"]
+
+    return Loader(jvm.name, produce, props, Promise(True, True), idempotence)
+
+
+class Clients:
+    """Clients of a load, made from JVMs by their version. One load at a time: each JVM has one producer at a time."""
+
+    def __init__(self, loaders: Callable[[Mapping[str, JavaClient]], Sequence[Loader]] = impatient) -> None:
         self._jvms = {version: JavaClient(version) for version in ("1.1.1", "2.8.2", "4.3.1")}
-        quick = {"reconnect.backoff.max.ms": "500", "max.block.ms": "10000"}
-        patient = {**quick, "delivery.timeout.ms": "20000"}
-        self.loaders = (
-            self._java("1.1.1", {**quick, "retries": "0", "request.timeout.ms": "2000"}),
-            self._java(
-                "2.8.2", {**patient, "request.timeout.ms": "3000", "max.in.flight.requests.per.connection": "1"}
-            ),
-            self._java("4.3.1", {**patient, "request.timeout.ms": "6000"}, idempotence=True),
-            confluent(),
-            kafka_python(),
-        )
+        self.loaders = loaders(self._jvms)
 
     def start(self, bootstrap: str, topic: str) -> Load:
         return Load(bootstrap, topic, self.loaders)
-
-    def _java(self, version: str, props: Mapping[str, str], idempotence: bool = False) -> Loader:
-        jvm = self._jvms[version]
-
-        def produce(bootstrap: str, tally: Tally, stop: Stop) -> None:
-            for line in jvm.produce_live(bootstrap, tally.spec, stop.file, MAX_SECONDS):
-                if "error" in line:
-                    tally.refused(line["seq"], line["error"])
-                elif "seq" in line:
-                    tally.acknowledged(Ack(**line))
-                elif "sent" in line:
-                    tally.sent, tally.retried = line["sent"], line["retries"]
-
-        return Loader(jvm.name, produce, props, Promise(True, True), idempotence)
 
     def close(self) -> None:
         for jvm in self._jvms.values():

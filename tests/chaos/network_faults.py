@@ -10,8 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from tests.chaos.broker_faults import killed
-from tests.chaos.fault import BROKERS, BROKERS_NETWORK, CLIENTS_NETWORK, WITHOUT_BROKERS, Fault, Place, toxic
+from tests.chaos.broker_faults import BEHIND_ACKS_ALL, killed
+from tests.chaos.fault import (
+    ALL_SPARED,
+    BROKERS,
+    BROKERS_NETWORK,
+    CLIENTS_NETWORK,
+    WITHOUT_BROKERS,
+    Fault,
+    Place,
+    toxic,
+)
 from tests.chaos.stage import Stage
 from tests.kit.toxiproxy import Stream
 
@@ -31,7 +40,8 @@ def _brokers(
         with toxic(stage, [stage.broker_hops[node] for node in nodes], name, streams, **attributes):
             yield
 
-    return Fault(title, frozenset[Place]({BROKERS_NETWORK}), during, seconds)
+    spares = tuple(node for node in ALL_SPARED if node not in nodes)
+    return Fault(title, frozenset[Place]({BROKERS_NETWORK}), during, seconds, spares=spares)
 
 
 def _clients(title: str, name: str, streams: Streams = BACK, seconds: float = 3.0, **attributes: int) -> Fault:
@@ -40,7 +50,7 @@ def _clients(title: str, name: str, streams: Streams = BACK, seconds: float = 3.
         with toxic(stage, stage.client_hops, name, streams, **attributes):
             yield
 
-    return Fault(title, frozenset[Place]({CLIENTS_NETWORK}), during, seconds)
+    return Fault(title, frozenset[Place]({CLIENTS_NETWORK}), during, seconds, spares=ALL_SPARED)
 
 
 @contextmanager
@@ -81,8 +91,10 @@ NETWORK_FAULTS = (
         "slow_close by 2 s, one broker killed",
         frozenset[Place]({BROKERS_NETWORK, BROKERS}),
         _closed_slowly,
+        spares=(0, 1),  # their connections are not closed
+        missed=BEHIND_ACKS_ALL,
     ),
-    Fault("one broker refuses connections", frozenset[Place]({BROKERS_NETWORK}), _cut_off),
+    Fault("one broker refuses connections", frozenset[Place]({BROKERS_NETWORK}), _cut_off, spares=(0, 2)),
     _clients("jitter, clients 50 ± 50 ms", "latency", BOTH, latency=50, jitter=50),
     _clients("reset_peer, clients' connections live 300 ms", "reset_peer", timeout=300),
     _clients("half-open, responses to clients vanish", "timeout", seconds=SILENCE, timeout=0),

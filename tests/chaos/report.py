@@ -7,13 +7,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bench.report import Table, machine
-from tests.chaos.run import Result
+from tests.chaos.bystander import Latency
+from tests.chaos.run import Result, Spared
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
 BEGIN, END = "<!-- chaos -->", "<!-- /chaos -->"
 
+BYSTANDER = "bystanders' p50 · p99 · worst s, direct / through Forebay"
 HEAD = (
     "fault",
+    "timeouts",
     "lasted s",
     "records",
     "acknowledged",
@@ -25,6 +28,7 @@ HEAD = (
     "longest silence s",
     "recovered after s",
     "fresh client s",
+    BYSTANDER,
 )
 
 
@@ -48,6 +52,7 @@ def _row(name: str, results: Sequence[Result]) -> tuple[object, ...]:
     found = [result.findings for result in results]
     return (
         name,
+        results[0].timeouts,
         _worst(result.seconds for result in results),
         sum(findings.sent for findings in found),
         sum(findings.acknowledged for findings in found),
@@ -58,9 +63,23 @@ def _row(name: str, results: Sequence[Result]) -> tuple[object, ...]:
         sum(findings.retried for findings in found),
         _worst(result.silence for result in results),
         _worst(result.recovery for result in results),
-        _worst(result.probe for result in results),
+        _worst(result.probe for result in results if result.probe is not None),
+        _bystander([result.spared for result in results if result.spared is not None]),
     )
 
 
+def _bystander(spared: Sequence[Spared]) -> str:
+    """The run in which bystanders waited longest through Forebay, and why that is beyond the target, if it may be."""
+    if not spared:
+        return "–"
+    one = max(spared, key=lambda it: it.through.worst)
+    return f"{_latency(one.direct)} / {_latency(one.through)}" + (f" ({one.missed})" if one.missed else "")
+
+
+def _latency(found: Latency) -> str:
+    return " · ".join(f"{seconds:.3f}" for seconds in (found.p50, found.p99, found.worst))
+
+
 def _worst(seconds: Iterable[float]) -> str:
-    return f"{max(seconds):.1f}"
+    worst = max(seconds, default=None)
+    return "–" if worst is None else f"{worst:.1f}"

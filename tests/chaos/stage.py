@@ -4,14 +4,18 @@
                                                                         the tests themselves → INTERNAL listeners
 
 Forebay is told to advertise 127.0.0.2, so that clients stay on toxiproxy's side of it. Topics have three replicas and
-min.insync.replicas 2. Timeouts are a few seconds, so that a fault of a few seconds outlives them: a broker that is
-silent is given up by Forebay after 3 s and by its peers too.
+min.insync.replicas 2. Bystanders go to Forebay's own ports and, directly, to the same hops of toxiproxy as Forebay.
+
+Timeouts are SHORT, a few seconds, so that a fault of a few seconds outlives them: a broker that is silent is given up
+by Forebay after 3 s and by its peers too. Or they are the DEFAULTS of brokers, Forebay and clients.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from time import monotonic
 from types import TracebackType
 from typing import Self
@@ -19,11 +23,14 @@ from typing import Self
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient
 
+from tests.chaos.bystander import DIRECT as DIRECTLY
+from tests.chaos.bystander import THROUGH, Bystanders, Post, Way
 from tests.chaos.footprint import Footprint, footprint
-from tests.chaos.load import Clients, Load
+from tests.chaos.load import Clients, Load, Loader, impatient, patient
 from tests.chaos.reconcile import PROBE
 from tests.chaos.waiting import wait_until
 from tests.kit.forebay import ForebayProcess
+from tests.kit.java import JavaClient
 from tests.kit.kafka import KafkaCluster
 from tests.kit.metadata import ask_metadata
 from tests.kit.ports import free_port
@@ -35,24 +42,41 @@ CLIENTS_SIDE = "127.0.0.2"
 PARTITIONS = 6
 DIRECT = os.environ.get("FOREBAY_TEST_DIRECT") == "1"
 """Clients go to the brokers' side, past Forebay: shows what Kafka and the clients do by themselves."""
-BROKER_SETTINGS = {
-    "auto.create.topics.enable": "false",
-    "broker.heartbeat.interval.ms": "500",
-    "broker.session.timeout.ms": "3000",
-}
-FOREBAY_SETTINGS = {
-    "advertised.host": CLIENTS_SIDE,
-    "request.timeout.ms": "3000",
-    "socket.connection.setup.timeout.ms": "2000",
-    "metadata.soft.age.ms": "1000",
-}
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Settings of brokers and Forebay, and the clients that carry the load. `name` stands in the table."""
+
+    name: str
+    brokers: Mapping[str, str]
+    forebay: Mapping[str, str]
+    loaders: Callable[[Mapping[str, JavaClient]], Sequence[Loader]]
+
+
+_BROKERS = {"auto.create.topics.enable": "false"}
+_FOREBAY = {"advertised.host": CLIENTS_SIDE}
+SHORT = Timeouts(
+    "short",
+    {**_BROKERS, "broker.heartbeat.interval.ms": "500", "broker.session.timeout.ms": "3000"},
+    {
+        **_FOREBAY,
+        "request.timeout.ms": "3000",
+        "socket.connection.setup.timeout.ms": "2000",
+        "metadata.soft.age.ms": "1000",
+    },
+    impatient,
+)
+DEFAULTS = Timeouts("default", _BROKERS, _FOREBAY, patient)
 RECOVERY_SECONDS = 60
+_BYSTANDERS_ACKS = (1, -1)
 
 
 class Stage:
     """Everything is started by `with`, and once a run: a fault leaves the stage as it was, or its test has failed."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeouts: Timeouts = SHORT) -> None:
+        self.timeouts = timeouts
         self._stack = ExitStack()
         self._topics = 0
 
@@ -63,17 +87,19 @@ class Stage:
             self.broker_hops = {node: f"broker-{node}" for node in ports}
             advertised = {node: self.toxiproxy.proxy(self.broker_hops[node], port) for node, port in ports.items()}
             self.cluster = stack.enter_context(
-                KafkaCluster("4.3.1", ports=ports, advertised=advertised, settings=BROKER_SETTINGS)
+                KafkaCluster("4.3.1", ports=ports, advertised=advertised, settings=self.timeouts.brokers)
             )
             self.nodes = list(self.cluster.nodes)
-            self.forebay = ForebayProcess(self.cluster.bootstrap, self.nodes, settings=FOREBAY_SETTINGS)
+            self.forebay = ForebayProcess(self.cluster.bootstrap, self.nodes, settings=self.timeouts.forebay)
             stack.enter_context(self.forebay)
             self.client_hops = ["clients", *(f"clients-{node}" for node in self.nodes)]
             for hop, port in zip(self.client_hops, self._forebay_ports(), strict=True):
                 self.toxiproxy.proxy(hop, port, listen=f"{CLIENTS_SIDE}:{port}")
             self.log = stack.enter_context(TopicLog(self.cluster.internal))
             self.admin = AdminClient({"bootstrap.servers": self.cluster.internal, "log_level": 0})
-            self.clients = stack.enter_context(Clients())
+            self.clients = stack.enter_context(Clients(self.timeouts.loaders))
+            for node in self.nodes:
+                self.cluster.create_topic(_bystanders_topic(node), assignment=[[node]] * len(_BYSTANDERS_ACKS))
             self._stack = stack.pop_all()
         try:
             self.settled = self._settle()
@@ -104,6 +130,20 @@ class Stage:
         assignment = [[(index + turn) % 3 for turn in range(3)] for index in range(PARTITIONS)]
         self.cluster.create_topic(topic, assignment=assignment, config={"min.insync.replicas": "2"})
 
+    def bystanders(self, more: Sequence[Post] = ()) -> Bystanders:
+        """For each broker, both ways: one with acks=1, one with acks=all; their partitions have no followers."""
+        posts = [
+            Post(way, node, self.port(way, node), _bystanders_topic(node), partition, acks)
+            for way in (DIRECTLY, THROUGH)
+            for node in self.nodes
+            for partition, acks in enumerate(_BYSTANDERS_ACKS)
+        ]
+        return Bystanders([*posts, *more])
+
+    def port(self, way: Way, node: int) -> int:
+        """Of the broker, or of Forebay for it, without toxiproxy between client and Forebay."""
+        return self.cluster.advertised[node] if way == DIRECTLY else self.forebay.node_port(node)
+
     def delete_topic(self, topic: str) -> None:
         self.admin.delete_topics([topic], operation_timeout=30)[topic].result(60)
 
@@ -118,6 +158,11 @@ class Stage:
         """Every broker knows all brokers."""
         known = [ask_metadata(port) for port in self.cluster.internal_ports.values()]
         return all(metadata is not None and len(metadata.brokers) == len(self.nodes) for metadata in known)
+
+    def in_sync(self, topic: str) -> bool:
+        """Every replica of the topic has all that its leader has."""
+        partitions = self.admin.list_topics(topic, timeout=RECOVERY_SECONDS).topics[topic].partitions.values()
+        return all(len(partition.isrs) == len(partition.replicas) for partition in partitions)
 
     def probe(self, topic: str) -> float:
         """Seconds until a fresh client has a record acknowledged by each partition of the topic, through Forebay."""
@@ -167,12 +212,18 @@ class Stage:
         """What Forebay holds at rest, once it has a connection to every broker."""
         topic = self.new_topic("warm")
         load = self.clients.start(self.bootstrap, topic)
-        wait_until(lambda: load.acked_since(load.begun) >= 10, RECOVERY_SECONDS, "a first load is carried")
+        with self.bystanders() as bystanders:
+            wait_until(lambda: load.acked_since(load.begun) >= 10, RECOVERY_SECONDS, "a first load is carried")
+            bystanders.stop()
         load.stop()
         self.probe(topic)
         wait_until(lambda: self.footprint().at_rest, RECOVERY_SECONDS, "Forebay is at rest")
         self.delete_topic(topic)
         return self.footprint()
+
+
+def _bystanders_topic(node: int) -> str:
+    return f"bystanders-{node}"
 
 
 def start_load(stage: Stage, topic: str) -> Load:

@@ -67,3 +67,14 @@ class Tally:
         """Seconds between two acknowledgements that followed each other."""
         times = list(self.acked_at.values())
         return max((later - at for at, later in pairwise(times)), default=0.0)
+
+    def waits(self, begun: float, ended: float) -> list[float]:
+        """Seconds that acknowledged records waited which were under way between `begun` and `ended`.
+
+        Clients send at a steady rate, and catch up where they could not. So a record waits from when it was due, which
+        the one tells that was acknowledged soonest after it.
+        """
+        acked = list(self.acked_at.items())
+        first = min(at - seq / self.spec.rate for seq, at in acked)
+        due = ((first + seq / self.spec.rate, at) for seq, at in acked)
+        return [at - since for since, at in due if since <= ended and at >= begun]

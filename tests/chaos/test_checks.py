@@ -1,24 +1,22 @@
-"""What the chaos tests rely on: a reconciliation that finds each kind of harm, a footprint that sees what is held."""
+"""What the chaos tests rely on: a reconciliation that finds each kind of harm, targets, the table."""
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from tests.chaos.bystander import DIRECT, THROUGH, Latency, Post, Wait, Waits
+from tests.chaos.fault import median, worst
 from tests.chaos.faults import FAULTS, LIKE_ANOTHER, pair
+from tests.chaos.neighbour_faults import LONG, NEIGHBOUR_FAULTS
 from tests.chaos.reconcile import Findings, reconcile
-from tests.chaos.report import BEGIN, END, keep
-from tests.chaos.run import Result
-from tests.chaos.stage import Stage
+from tests.chaos.report import BEGIN, END, keep, table
+from tests.chaos.run import Result, Spared
 from tests.chaos.tally import Promise, Tally
-from tests.chaos.waiting import wait_until
-from tests.kit.ports import LOOPBACK
 from tests.kit.spec import Ack, ConsumedRecord, ProduceSpec
 
 Log = list[ConsumedRecord]
@@ -120,15 +118,61 @@ def test_the_same_seed_draws_the_same_pairs_of_different_places() -> None:
     assert all(not first.touches & second.touches for first, second in drawn)
 
 
-def test_what_forebay_holds_is_seen(stage: Stage) -> None:
-    """Ten of them, since a connection to a broker that closed meanwhile may make up for one or two."""
-    stage.wait_until_settled()
-    with ExitStack() as stack:
-        for _ in range(10):
-            stack.enter_context(socket.create_connection((LOOPBACK, stage.forebay.port), 5))
-        wait_until(lambda: stage.footprint().client_connections == 10, 10, "the connections are seen")
-        assert set(stage.footprint().beyond(stage.settled)) >= {"client_connections", "file_descriptors"}
-    stage.wait_until_settled()
+POSTS = [Post(DIRECT, 0, 9092, "t", rate=1), *(Post(THROUGH, node, 9092, "t", rate=1) for node in (0, 1))]
+
+
+def test_waits_count_while_they_overlap_the_fault_at_brokers_that_it_spares() -> None:
+    before, into, out_of, after = Wait(1, 1, 2, 0), Wait(1, 8, 11, 0), Wait(1, 19, 21, 1), Wait(1, 31, 32, 0)
+    elsewhere, directly = Wait(2, 12, 16, 0), Wait(0, 12, 12.5, 0)
+    waits = Waits(POSTS, [before, into, out_of, after, elsewhere, directly])
+    assert waits.latency(DIRECT, {0}, 10, 20) == Latency(p50=0.5, p99=0.5, worst=0.5, errors=0)
+    assert waits.latency(THROUGH, {0}, 10, 20) == Latency(p50=2, p99=3, worst=3, errors=1)  # 1 1 2 2 3
+    assert waits.latency(THROUGH, {0, 1}, 10, 20).worst == 4
+
+
+def test_a_load_waits_from_when_records_were_due() -> None:
+    """One a second, due at 100, 101, 102 … as the quickest tells, which was acknowledged at once."""
+    tally = told()
+    tally = replace(tally, spec=replace(tally.spec, rate=1))
+    tally.acked_at = {0: 100.5, 1: 101.0, 2: 107.0, 3: 107.0, 4: 107.0, 5: 107.0, 6: 107.0, 7: 107.5}
+    assert tally.waits(103.5, 106.5) == [5, 4, 3, 2, 1]
+
+
+def test_through_forebay_a_bystander_may_wait_little_longer_than_directly() -> None:
+    directly = Latency(p50=0.01, p99=0.02, worst=0.1, errors=0)
+    assert worst(directly, replace(directly, worst=0.4))
+    assert not worst(directly, replace(directly, worst=0.41))
+    assert median(directly, Latency(p50=0.07, p99=5.0, worst=9.0, errors=0))
+    assert not median(directly, replace(directly, p50=0.071))
+    assert not median(directly, replace(directly, errors=1))
+
+
+def test_the_table_says_why_a_target_is_missed() -> None:
+    quick, slow = Latency(0.001, 0.002, 0.003, 0), Latency(0.01, 0.02, 9.0, 0)
+    results = [
+        Result(
+            "hung",
+            1,
+            "default",
+            3.0,
+            Findings(),
+            0.5,
+            0.1,
+            0.2,
+            Spared(quick, slow, "memory is shared first come, first served"),
+        ),
+        Result("all gone", 1, "short", 3.0, Findings(), 0.5, 0.1, None),
+    ]
+    cells = [row[-2:] for row in table(results).rows]
+    assert cells == [
+        ("0.2", "0.001 · 0.002 · 0.003 / 0.010 · 0.020 · 9.000 (memory is shared first come, first served)"),
+        ("–", "–"),
+    ]
+
+
+def test_what_is_left_to_the_whole_run_is_there() -> None:
+    assert {fault.name for fault in FAULTS} > LIKE_ANOTHER
+    assert {fault.name for fault in NEIGHBOUR_FAULTS} > LONG
 
 
 DRAWN = [("latency", 1, 0.1), ("latency + reset", 2, 0.4), ("reset + latency", 2, 0.2)]
@@ -138,15 +182,26 @@ def test_the_document_keeps_single_faults_and_all_pairs_in_one_row(tmp_path: Pat
     document = tmp_path / "reliability.md"
     document.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     found = Findings(sent=10, acknowledged=9, refused=1)
-    results = [Result(name, faults, 3.0, found, 0.5, recovery, 0.2) for name, faults, recovery in DRAWN]
+    results = [Result(name, faults, "short", 3.0, found, 0.5, recovery, 0.2) for name, faults, recovery in DRAWN]
     keep(results, "7", document)
     text = document.read_text()
     assert text.startswith(f"before\n{BEGIN}\n| fault |")
     assert text.endswith(f"{END}\nafter\n")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
     assert [row[0] for row in rows[2:]] == ["latency", "random pairs, 2 of them"]
-    assert rows[-1] == ["random pairs, 2 of them", "3.0", "20", "18", "2", "0", "0", "0", "0", "0.5", "0.4", "0.2"]
-
-
-def test_what_is_left_to_the_whole_run_is_there() -> None:
-    assert {fault.name for fault in FAULTS} > LIKE_ANOTHER
+    assert rows[-1] == [
+        "random pairs, 2 of them",
+        "short",
+        "3.0",
+        "20",
+        "18",
+        "2",
+        "0",
+        "0",
+        "0",
+        "0",
+        "0.5",
+        "0.4",
+        "0.2",
+        "–",
+    ]

@@ -3,24 +3,51 @@
 from __future__ import annotations
 
 import os
+import socket
+from contextlib import ExitStack
 from random import Random
 from time import monotonic
 
 import pytest
 
-from tests.chaos.fault import Fault
+from tests.chaos.bystander import DIRECT, THROUGH
+from tests.chaos.fault import NONE, Fault, toxic
 from tests.chaos.faults import FAULTS, LIKE_ANOTHER, pair
 from tests.chaos.run import run
 from tests.chaos.seed import SEED
-from tests.chaos.stage import Stage
+from tests.chaos.stage import SHORT, Stage
+from tests.chaos.waiting import wait_until
+from tests.kit.ports import LOOPBACK
 
+TIMEOUTS = SHORT
 PAIRS = 2
 SECONDS = float(os.environ.get("FOREBAY_TEST_SECONDS", "0"))
 
 
+def test_what_forebay_holds_is_seen(stage: Stage) -> None:
+    """Ten of them, since a connection to a broker that closed meanwhile may make up for one or two."""
+    stage.wait_until_settled()
+    with ExitStack() as stack:
+        for _ in range(10):
+            stack.enter_context(socket.create_connection((LOOPBACK, stage.forebay.port), 5))
+        wait_until(lambda: stage.footprint().client_connections == 10, 10, "the connections are seen")
+        assert set(stage.footprint().beyond(stage.settled)) >= {"client_connections", "file_descriptors"}
+    stage.wait_until_settled()
+
+
+def test_what_bystanders_wait_is_seen(stage: Stage) -> None:
+    with stage.bystanders() as bystanders:
+        begun = monotonic()
+        with toxic(stage, [stage.broker_hops[0]], "latency", latency=1000):
+            wait_until(lambda: monotonic() > begun + 1.5, 3, "a record or two have waited")
+        waits = bystanders.stop()
+    for way in (DIRECT, THROUGH):
+        assert waits.latency(way, {0}, begun, monotonic()).worst >= 1
+
+
 def test_no_fault(stage: Stage) -> None:
     """What the others are compared with."""
-    run(stage, [])
+    run(stage, [NONE])
 
 
 @pytest.mark.parametrize(

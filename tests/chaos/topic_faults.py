@@ -14,7 +14,7 @@ from time import monotonic
 
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
-from tests.chaos.fault import TOPICS, Fault, Place
+from tests.chaos.fault import ALL_SPARED, TOPICS, Fault, Place
 from tests.chaos.load import Load, confluent, kafka_python
 from tests.chaos.reconcile import reconcile
 from tests.chaos.stage import PARTITIONS, RECOVERY_SECONDS, Stage
@@ -73,7 +73,7 @@ def _fleeting_load(stage: Stage) -> Load:
 _TOUCHES = frozenset[Place]({TOPICS})
 
 TOPIC_FAULTS = (
-    Fault("partitions 6 → 7 → 9 in mid-flow", _TOUCHES, _widened, seconds=3.0, widens=True),
-    Fault("another topic deleted in mid-flow", _TOUCHES, _deleted, seconds=3.0),
-    Fault("another topic deleted and made again", _TOUCHES, _recreated, seconds=3.0),
+    Fault("partitions 6 → 7 → 9 in mid-flow", _TOUCHES, _widened, seconds=3.0, widens=True, spares=ALL_SPARED),
+    Fault("another topic deleted in mid-flow", _TOUCHES, _deleted, seconds=3.0, spares=ALL_SPARED),
+    Fault("another topic deleted and made again", _TOUCHES, _recreated, seconds=3.0, spares=ALL_SPARED),
 )

@@ -1,8 +1,9 @@
 """`python -m tests.clients [NAME…]`: test suites of clients' authors, run directly and through Forebay, and compared.
 
 Out: for each suite how many tests pass each way, and what passes directly only. Exit code 1 if that is anything but
-what is named with its reason in DIFFERENCES. What fails both ways (it wants SASL, an older broker, …) says nothing of
-Forebay and is only counted. A test that differs is run twice more before it counts: suites have races of their own.
+what a suite names with its reason in `differences`. What fails both ways (it wants SASL, an older broker, …) says
+nothing of Forebay and is only counted. A test that differs is run twice more before it counts: suites have races of
+their own.
 
 The suites are in the clients' Go modules, which `go` fetches. KafkaJS has none that can be had: scenarios of our own.
 """
@@ -61,15 +62,10 @@ SUITES = (
             "TestClient": MOVED,
             "TestClient/retrieve_committed_offsets_for_a_consumer_group_and_topic": MOVED,
             "TestReaderConsumerGroup/consumer_group_reads_content_across_partitions": MOVED,
+            "TestReaderConsumerGroup/consumer_group_rebalance": MOVED,
+            "TestReaderConsumerGroup/rebalance_across_many_partitions_and_consumers": MOVED,
             "TestReaderConsumerGroup": MOVED,
         },
-    ),
-    Suite(
-        "franz-go",
-        "github.com/twmb/franz-go@v1.22.2",
-        "./pkg/kgo",
-        env="KGO_SEEDS",
-        settings={"KGO_TEST_RF": "1", "KGO_TEST_RECORDS": "20000", "KGO_LOG_LEVEL": "none"},
     ),
 )
 

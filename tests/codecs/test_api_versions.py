@@ -19,7 +19,7 @@ from forebay_codecs.api_versions import (
     unsupported_version_response,
     with_admin,
 )
-from forebay_codecs.apis import API_VERSIONS, APIS, DESCRIBE_QUORUM, METADATA, PRODUCE, SASL_HANDSHAKE
+from forebay_codecs.apis import API_VERSIONS, APIS, METADATA, PRODUCE, SASL_HANDSHAKE, SHARE_FETCH
 from tests.codecs.hardening import damaged, refuses_cuts, refuses_cuts_ignores_tails, refuses_cuts_keeps_tails, survives
 from tests.codecs.kio_oracle import (
     CORRELATION_ID,
@@ -62,7 +62,7 @@ def test_cuts_ranges_and_hides_the_rest(version: int) -> None:
         SASL_HANDSHAKE: (0, 1),
         API_VERSIONS: (0, 4),
         VOTE: (0, 2),
-        DESCRIBE_QUORUM: (2, 2),
+        SHARE_FETCH: (0, 0),
         FROM_THE_FUTURE: (0, 0),
     }
     rewritten = rewrite_api_versions(encode_response(sample(version, brokers)), version)

@@ -112,7 +112,7 @@ def test_any_frames_any_chunks(frames: list[bytes], collected: list[bool], sizes
     assert transcript(chunks, collected.__getitem__) == expected(frames, collected.__getitem__)
 
 
-@given(st.lists(st.binary(max_size=30), max_size=10), st.booleans())
+@given(chunks=st.lists(st.binary(max_size=30), max_size=10), collected=st.booleans())
 def test_noise_is_frames_or_malformed(*, chunks: list[bytes], collected: bool) -> None:
     try:
         lines = transcript(chunks, lambda _: collected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from forebay_codecs.errors import Malformed
 from forebay_codecs.metadata import NO_TOPIC_ID
-from forebay_codecs.metadata_request import encode_metadata_request, parse_metadata_request
+from forebay_codecs.metadata_request import MAX_NAMES, encode_metadata_request, parse_metadata_request
 from tests.codecs.hardening import damaged, refuses_cuts_ignores_tails, survives
 from tests.codecs.kio_oracle import (
     CORRELATION_ID,
@@ -36,9 +37,9 @@ def test_parses_what_kio_writes(version: int, data: st.DataObject) -> None:
         return
     ours = parse_metadata_request(encode_request(theirs, "älter"))
     assert (ours.version, ours.correlation_id, ours.client_id) == (version, CORRELATION_ID, "älter")
-    names = [topic.name for topic in theirs.topics or () if topic.name is not None]
-    assert ours.names == list(dict.fromkeys(names))
-    ids = [topic_id(topic.topic_id) for topic in theirs.topics or () if topic.name is None]
+    asked = [(topic.name, topic_id(topic.topic_id) if version >= 12 else NO_TOPIC_ID) for topic in theirs.topics or ()]
+    assert ours.names == list(dict.fromkeys(name for name, id_ in asked if id_ == NO_TOPIC_ID and name is not None))
+    ids = [id_ for name, id_ in asked if id_ != NO_TOPIC_ID or name is None]
     assert ours.ids == list(dict.fromkeys(ids))
     assert ours.all_topics == (theirs.topics == () if version == 0 else theirs.topics is None)
     assert ours.allow_auto_topic_creation == getattr(theirs, "allow_auto_topic_creation", True)
@@ -46,6 +47,16 @@ def test_parses_what_kio_writes(version: int, data: st.DataObject) -> None:
         getattr(theirs, "include_cluster_authorized_operations", False)
         or getattr(theirs, "include_topic_authorized_operations", False)
     )
+
+
+@pytest.mark.parametrize("version", [12, 13])
+@pytest.mark.parametrize("name", ["", "orders", None])
+def test_a_topic_id_counts_whatever_the_name(version: int, name: str | None) -> None:
+    """kafka-clients asks by id with an empty name (a SubscriptionPattern's topics, KIP-848)."""
+    cls, topic = message("metadata", version, "MetadataRequest"), message("metadata", version, "MetadataRequestTopic")
+    asked = replace(example(topic), name=name, topic_id=UUID(int=7))
+    ours = parse_metadata_request(encode_request(replace(example(cls), topics=(asked,))))
+    assert (ours.names, ours.ids) == ([], [UUID(int=7).bytes])
 
 
 def test_null_is_no_list_of_topics_in_v0() -> None:
@@ -59,6 +70,13 @@ def test_an_id_without_a_name_is_refused_before_v12() -> None:
     nameless = replace(example(cls), topics=(replace(example(topic), name=None),))
     with pytest.raises(Malformed, match="v11"):
         parse_metadata_request(encode_request(nameless))
+
+
+def test_names_are_bounded() -> None:
+    names = [str(number) for number in range(MAX_NAMES)]
+    assert parse_metadata_request(encode_metadata_request(1, None, 4, names)).names == names
+    with pytest.raises(Malformed, match="5001 topics"):
+        parse_metadata_request(encode_metadata_request(1, None, 4, [*names, "one more"]))
 
 
 @pytest.mark.parametrize("version", [14, -1])

@@ -24,6 +24,7 @@ from forebay_codecs.produce_request import (
     ProduceRequest,
     encode,
     parse,
+    peek_acks,
 )
 from tests.codecs.hardening import damaged, refuses_cuts_ignores_tails, survives
 from tests.codecs.kio_oracle import CORRELATION_ID, decode_request, entities
@@ -153,6 +154,24 @@ def test_a_request_of_more_partitions_than_a_cluster_has_is_malformed() -> None:
         parse(framed(build(9, topics)))
 
 
+@pytest.mark.parametrize("version", [*VERSIONS, *OLD])
+@pytest.mark.parametrize("acks", [-1, 0, 1, 257])
+def test_acks_can_be_read_whatever_follows_them(version: int, acks: int) -> None:
+    frame = old(version, acks=acks) if version in OLD else framed(build(version, acks=acks, transactional_id=None))
+    whole = parse(frame)
+    assert whole.acks == acks
+    readable = [size for size in range(len(frame) + 1) if peek_acks(frame[:size]) is not None]
+    assert readable
+    assert readable == list(range(readable[0], len(frame) + 1))
+    assert {peek_acks(frame[:size]) for size in readable} == {acks}
+    assert peek_acks(frame[: readable[0]] + b"\xff" * 40) == acks
+
+
+def test_a_transactional_id_that_is_not_utf_8_does_not_hide_acks() -> None:
+    frame = framed(build(9, acks=-1, transactional_id="till"))
+    assert peek_acks(frame.replace(b"till", b"t\xe4ll")) == -1
+
+
 HEAD_3 = struct.pack(">hhih", 0, 3, 1, -1) + struct.pack(">hhi", -1, 1, 0)
 HEAD_9 = struct.pack(">hhih", 0, 9, 1, -1) + b"\x00" + b"\x00" + struct.pack(">hi", 1, 0)
 HUGE = b"\xff\xff\xff\xff\x07"
@@ -219,8 +238,8 @@ def test_noise_is_parsed_or_malformed(noise: bytes, version: int) -> None:
 # Old versions, which kio lacks: those of v3 without its transactional id
 
 
-def old(version: int, topics: Topics = TOPICS) -> bytes:
-    frame = framed(build(3, topics))
+def old(version: int, topics: Topics = TOPICS, acks: int = -1) -> bytes:
+    frame = framed(build(3, topics, acks))
     at = 10 + len(CLIENT_ID)
     assert frame[at : at + 2] == b"\xff\xff"
     return frame[:2] + struct.pack(">h", version) + frame[4:at] + frame[at + 2 :]

@@ -147,6 +147,10 @@ class MemoryLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._virtual.now
 
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
+        """Every name is an address."""
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, port))]
+
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
         await asyncio.sleep(0)
         broker = self.accept(host, port)

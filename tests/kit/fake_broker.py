@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, cast
 
@@ -135,6 +135,8 @@ class BrokerConnection(asyncio.Protocol):
         self.broker = broker
         self._buffer = bytearray()
         self._transport: asyncio.Transport | None = None
+        self._busy = False
+        """A request is not answered yet; `one_at_a_time`, none behind it is looked at."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -145,12 +147,16 @@ class BrokerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
-        while len(self._buffer) >= 4:
+        self._take()
+
+    def _take(self) -> None:
+        while len(self._buffer) >= 4 and not (self._busy and self.broker.cluster.one_at_a_time):
             end = 4 + int.from_bytes(self._buffer[:4], "big")
             if len(self._buffer) < end:
                 return
             frame = bytes(self._buffer[4:end])
             del self._buffer[:end]
+            self._busy = True
             self.broker.asked(Asked(self, frame))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -159,6 +165,9 @@ class BrokerConnection(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         assert self._transport is not None
         self._transport.write(data)
+        if self._busy:
+            self._busy = False
+            asyncio.get_running_loop().call_soon(self._take)
 
     def read(self, reading: bool) -> None:
         assert self._transport is not None
@@ -177,6 +186,10 @@ class BrokerConnection(asyncio.Protocol):
         self._transport.close()
 
 
+def _nothing(asked: Asked) -> bool:
+    return False
+
+
 class FakeBroker:
     def __init__(self, cluster: FakeCluster, node_id: int) -> None:
         self.cluster = cluster
@@ -188,6 +201,7 @@ class FakeBroker:
         self.reading = True
         self.seen: list[Asked] = []
         self._held: set[int] = set()
+        self._wanted: Callable[[Asked], bool] = _nothing
         self._inbox: deque[Asked] = deque()
         self._news = asyncio.Event()
         self._server: asyncio.Server | None = None
@@ -211,9 +225,14 @@ class FakeBroker:
         """Answer these only when told."""
         self._held.update(api_keys)
 
+    def holds_produce(self, wanted: Callable[[Asked], bool]) -> None:
+        """Answer only when told the Produce requests that are `wanted`."""
+        self._wanted = wanted
+
     def releases(self, *api_keys: int) -> None:
         """Answer these at once again. What was received meanwhile stays unanswered."""
         self._held.difference_update(api_keys)
+        self._wanted = _nothing
 
     def reads(self, reading: bool) -> None:
         self.reading = reading
@@ -224,7 +243,7 @@ class FakeBroker:
         self.seen.append(asked)
         self._inbox.append(asked)
         self._news.set()
-        if asked.api_key not in self._held:
+        if asked.api_key not in self._held and not (asked.api_key == PRODUCE and self._wanted(asked)):
             try:
                 asked.answer()
             except Malformed:
@@ -267,6 +286,10 @@ class FakeCluster:
         self.controller_id = 0
         self.topic_errors: dict[str, int] = {}
         self.topic_ids: dict[str, bytes] = {}
+        self.replicas: dict[str, Sequence[tuple[int, ...]]] = {}
+        """Of each partition, of the topics that have any."""
+        self.one_at_a_time = False
+        """As in Kafka: the next request of a connection is looked at when the one before is answered."""
         self.epochs: dict[str, int] = {}
         """Of all leaders of a topic."""
         self.creates = False
@@ -359,6 +382,7 @@ class FakeCluster:
 
     def _topic(self, name: str) -> Topic:
         leaders = self.topics.get(name, [])
+        replicas = self.replicas.get(name, [()] * len(leaders))
         missing = error_codes.NONE if leaders else error_codes.UNKNOWN_TOPIC_OR_PARTITION
         partitions = tuple(
             Partition(
@@ -366,6 +390,8 @@ class FakeCluster:
                 index,
                 leader,
                 self.epochs.get(name, 0),
+                replicas[index],
+                replicas[index],
             )
             for index, leader in enumerate(leaders)
         )

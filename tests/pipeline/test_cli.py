@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from forebay_pipeline import cli
 from forebay_pipeline.errors import COULD_NOT_RUN
 from tests.pipeline import rows as make
@@ -23,6 +25,7 @@ def submitted(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.whole
 def test_a_job_runs(tmp_path: Path) -> None:
     journal, output = tmp_path / "journal", tmp_path / "parquet"
     journal.mkdir()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from forebay_policies.accumulator import Accumulator, PartitionQueue
 from forebay_policies.buffer_pool import BufferPool, Waiter
@@ -37,11 +37,11 @@ class Bench:
         self.topic = self.accumulator.topic("topic")
         self.lead(*range(1, partitions + 1))
 
-    def lead(self, *leaders: int) -> None:
-        self.accumulator.set_leaders(self.topic, leaders, self.now)
+    def lead(self, *leaders: int, replicas: Sequence[tuple[int, ...]] | None = None) -> None:
+        self.accumulator.set_leaders(self.topic, leaders, self.now, replicas)
 
-    def queue(self, index: int) -> PartitionQueue:
-        return self.topic.queue(index)
+    def queue(self, index: int, acks: int = 1) -> PartitionQueue:
+        return self.topic.queue(index, acks)
 
     def append(
         self,
@@ -53,7 +53,7 @@ class Bench:
     ) -> RecordRun:
         batch = client_batch(*values, codec=lane.codec, timestamps=timestamps)
         run = run_of(batch, owner)
-        self.accumulator.append(self.queue(partition), lane, run, batch, self.now)
+        self.accumulator.append(self.queue(partition, lane.acks), lane, run, batch, self.now)
         return run
 
     def wait(self, size: int, granted: Callable[[], None], partition: int = 0) -> Waiter:
@@ -83,12 +83,13 @@ class Bench:
         return batch
 
     def complete(self, partition: int, batch: ProducerBatch) -> None:
-        self.accumulator.completed(self.queue(partition), batch, self.now)
+        self.accumulator.completed(self.queue(partition, batch.lane.acks), batch, self.now)
 
     def back(self, partition: int, batch: ProducerBatch, *, paused: bool = False) -> None:
         """The batch was not taken by its broker and waits for another try."""
-        self.accumulator.clear_in_flight(self.queue(partition), batch)
-        self.accumulator.send_back(self.queue(partition), (batch,), self.now, paused=paused)
+        queue = self.queue(partition, batch.lane.acks)
+        self.accumulator.clear_in_flight(queue, batch)
+        self.accumulator.send_back(queue, (batch,), self.now, paused=paused)
 
     def send_all(self, leader: int) -> list[list[bytes | None]]:
         """Everything that leaves for `leader`, one batch after another, each acknowledged before the next."""
@@ -103,6 +104,6 @@ class Bench:
         assert self.topic.loads() == {}
         assert self.pool.used == 0
         assert self.pool.shares.brokers == {}
-        assert all(queue.held == 0 for queue in self.topic.queues.values())
+        assert all(queue.held == 0 for queue in self.topic.queues())
         assert self.accumulator.in_flight_bytes == 0
         assert (self.accumulator.queued_batches, self.accumulator.queued_bytes) == (0, 0)

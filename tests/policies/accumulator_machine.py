@@ -18,6 +18,7 @@ from forebay_codecs import compression
 from forebay_codecs.record_batch import ClientBatch
 from forebay_policies.accumulator import NO_LEADER, PartitionQueue
 from forebay_policies.buffer_pool import Waiter
+from forebay_policies.dispatch_groups import DispatchGroup
 from forebay_policies.memory_shares import HeldUp, MemoryRequest
 from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 from tests.policies.accumulator_kit import Bench
@@ -30,7 +31,9 @@ LANES = (
     Lane(1, compression.GZIP, movable=False),
     Lane(1, compression.GZIP, movable=True),
     Lane(-1, compression.NONE, movable=True),
+    Lane(-1, compression.NONE, movable=False),
 )
+REPLICAS = ((1, 2), (2, 1), (2, 3), ())
 
 Away = tuple[PartitionQueue, ProducerBatch]
 
@@ -52,13 +55,14 @@ class AccumulatorMachine(RuleBasedStateMachine):
         self.bench = Bench(PARTITIONS, memory=40 * 64, chunk=64, batch_size=256, max_size=1024)
         self.bench.lead(1, 2, 1)
         self.accumulator = self.bench.accumulator
-        self.queues = [self.bench.queue(index) for index in range(PARTITIONS)]
+        self.queues = [self.bench.queue(index, acks) for index in range(PARTITIONS) for acks in (1, -1)]
         self.requests: dict[RecordRun, Request] = {}
         self.waiters: list[tuple[FakeOwner, Waiter]] = []
         self.count = 0
         self.appended: list[int] = []
         self.acknowledged: dict[tuple[int, Lane], list[int]] = {}
-        self.paused: set[int] = set()
+        self.paused: set[PartitionQueue] = set()
+        self.unanswered: list[tuple[DispatchGroup, list[Away]]] = []
 
     # In
 
@@ -92,7 +96,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
         self.count += 1
         pool = self.bench.pool
         asked = MemoryRequest(request.owner)
-        asked.add(self.queues[partition], pool.whole_chunks(len(came.section)))
+        asked.add(self.bench.queue(partition, request.lane.acks), pool.whole_chunks(len(came.section)))
         if pool.plenty(asked.size):
             assert pool.fits(asked)
         if pool.fits(asked):
@@ -107,7 +111,8 @@ class AccumulatorMachine(RuleBasedStateMachine):
         run = RecordRun(request.owner, 0, came.record_count, moved=False, whole=True)
         self.requests[run] = request
         self.appended.append(request.number)
-        self.accumulator.append(self.queues[partition], request.lane, run, came, self.bench.now)
+        queue = self.bench.queue(partition, request.lane.acks)
+        self.accumulator.append(queue, request.lane, run, came, self.bench.now)
 
     @precondition(lambda self: self.bench.opened)
     @rule(data=st.data())
@@ -124,6 +129,18 @@ class AccumulatorMachine(RuleBasedStateMachine):
     @rule(leaders=st.lists(st.sampled_from([*NODES, NO_LEADER]), min_size=PARTITIONS, max_size=PARTITIONS))
     def leaders_change(self, leaders: list[int]) -> None:
         self.bench.lead(*leaders)
+
+    @rule(replicas=st.lists(st.sampled_from(REPLICAS), min_size=PARTITIONS, max_size=PARTITIONS))
+    def replicas_change(self, replicas: list[tuple[int, ...]]) -> None:
+        self.bench.lead(*self.bench.topic.leaders, replicas=replicas)
+
+    @precondition(lambda self: self.unanswered)
+    @rule(data=st.data(), seconds=st.sampled_from([0.001, 0.09, 1.0, 30.0]))
+    def request_took(self, data: st.DataObject, seconds: float) -> None:
+        """In any order, and whatever has become of its batches and their queues."""
+        index = data.draw(st.integers(0, len(self.unanswered) - 1))
+        group, drained = self.unanswered.pop(index)
+        self.accumulator.answered(group, drained, seconds)
 
     @rule(data=st.data())
     def owner_gives_up(self, data: st.DataObject) -> None:
@@ -149,11 +166,18 @@ class AccumulatorMachine(RuleBasedStateMachine):
         busy = {queue for queue in self.queues if queue.in_flight or queue.paused}
         told = self.bench.announced
         told[:] = [other for other in told if other != leader]
+        turns = self.accumulator.ready_groups(leader)
         drained = self.bench.drain(leader, max_size)
         if drained:
             told.append(leader)  # its sender goes on until nothing comes
+            group = drained[0][0].group
+            assert group is not None
+            self.unanswered.append((group, drained))
+            assert self.accumulator.ready_groups(leader)[-1:] in ([], [group], turns[-1:]), "out of turn"
         assert len({queue for queue, _ in drained}) == len(drained)
+        assert len({queue.group for queue, _ in drained}) <= 1
         assert len({batch.lane.acks for _, batch in drained}) <= 1
+        assert len({queue.replicas for queue, _ in drained}) <= 1
         assert len(drained) <= 1 or sum(batch.size for _, batch in drained) <= max_size
         for queue, batch in drained:
             assert queue not in busy
@@ -204,14 +228,14 @@ class AccumulatorMachine(RuleBasedStateMachine):
         queue, batch = self._draw_away(data)
         self.bench.back(queue.index, batch, paused=paused)
         if paused:
-            self.paused.add(queue.index)
+            self.paused.add(queue)
 
     @precondition(lambda self: self.paused)
     @rule(data=st.data())
     def backoff_ends(self, data: st.DataObject) -> None:
-        index = data.draw(st.sampled_from(sorted(self.paused)))
-        self.paused.discard(index)
-        self.accumulator.resume(self.queues[index], self.bench.now)
+        queue = data.draw(st.sampled_from([queue for queue in self.queues if queue in self.paused]))
+        self.paused.discard(queue)
+        self.accumulator.resume(queue, self.bench.now)
 
     @precondition(lambda self: any(len(batch.runs) > 1 for _, batch in self._away()))
     @rule(data=st.data())
@@ -228,7 +252,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
         found = [(queue, batch) for queue, batch in found if batch.lane.movable]
         if found:
             queue, batch = data.draw(st.sampled_from(found))
-            target = self.queues[(queue.index + step) % PARTITIONS]
+            target = self.bench.queue((queue.index + step) % PARTITIONS, batch.lane.acks)
             self.accumulator.move(batch, queue, target, self.bench.now)
             assert all(run.moved for run in batch.runs)
 
@@ -248,10 +272,10 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     @rule(partition=st.integers(0, PARTITIONS - 1))
     def partition_is_gone(self, partition: int) -> None:
-        queue = self.queues[partition]
-        for batch in list(queue.batches):
-            self.accumulator.take_out(queue, batch)
-            self._tell(queue, batch, 3)
+        for queue in [queue for queue in self.queues if queue.index == partition]:
+            for batch in list(queue.batches):
+                self.accumulator.take_out(queue, batch)
+                self._tell(queue, batch, 3)
 
     # What must hold
 
@@ -261,7 +285,10 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     @invariant()
     def accounts_are_exact(self) -> None:
-        loads = {queue.index: sum(batch.size for batch in batches) for queue, batches in self._held()}
+        loads = dict.fromkeys(range(PARTITIONS), 0)
+        for queue, batches in self._held():
+            assert queue.queued_bytes == sum(batch.size for batch in batches)
+            loads[queue.index] += queue.queued_bytes
         away = sum(batch.size for _, batch in self._away())
         assert dict(self.bench.topic.loads()) == {index: size for index, size in loads.items() if size}
         assert self.accumulator.in_flight_bytes == away
@@ -307,7 +334,8 @@ class AccumulatorMachine(RuleBasedStateMachine):
             assert all(q.leader == leader and q.in_flight is None and not q.paused for q in queues)
         for queue in self.queues:
             ready = queue.first_ready() is not None
-            assert queue.paused == (queue.index in self.paused)
+            assert queue.paused == (queue in self.paused)
+            assert queue.group is None or queue.group.leader == queue.leader
             assert ready is (queue.ready_at is not None) or queue.in_flight is not None
             if ready and queue.in_flight is None and not queue.paused:
                 assert queue in found[queue.leader]
@@ -331,8 +359,8 @@ class AccumulatorMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """The cluster is well again: everything leaves, everybody is told, all memory is given back."""
         self.bench.lead(1, 2, 1)
-        for index in sorted(self.paused):
-            self.accumulator.resume(self.queues[index], self.bench.now)
+        for queue in self.paused:
+            self.accumulator.resume(queue, self.bench.now)
         self.paused.clear()
         rounds = 0
         while self._away() or self.accumulator.queued_batches or self.bench.pool.waiting:

@@ -30,9 +30,9 @@ def topic_id(name: str) -> bytes:
 def topic(name: str, partitions: int) -> Topic:
     """Broker 0 leads all of them. No partitions: there is no such topic."""
     if not partitions:
-        return Topic(UNKNOWN_TOPIC_OR_PARTITION, name, NO_TOPIC_ID, False, ())
+        return Topic(UNKNOWN_TOPIC_OR_PARTITION, name, NO_TOPIC_ID, is_internal=False, partitions=())
     led = tuple(Partition(NONE, index, 0, 0, (0,), (0,)) for index in range(partitions))
-    return Topic(NONE, name, topic_id(name), False, led)
+    return Topic(NONE, name, topic_id(name), is_internal=False, partitions=led)
 
 
 class FakeWaiter:
@@ -106,7 +106,11 @@ class Bench:
         ids = {topic_id(name): name for name in self.there}
         names = self.there if query.names is None else [*query.names, *(ids[id_] for id_ in query.ids if id_ in ids)]
         topics = [topic(name, self.there.get(name, 0)) for name in dict.fromkeys(names)]
-        unknown = [Topic(UNKNOWN_TOPIC_OR_PARTITION, None, id_, False, ()) for id_ in query.ids if id_ not in ids]
+        unknown = [
+            Topic(UNKNOWN_TOPIC_OR_PARTITION, None, id_, is_internal=False, partitions=())
+            for id_ in query.ids
+            if id_ not in ids
+        ]
         metadata = Metadata(0, {0: Broker("0.example", 9092, None)}, "c", 0, (*topics, *unknown), NONE)
         found = self.cache.store(metadata, query.names or (), asked_at, all_topics=query.names is None)
         told = [name for name in found if name in self.produced or self.requests.wanted_by_records(name)]

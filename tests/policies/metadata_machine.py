@@ -13,7 +13,7 @@ from forebay_policies import metadata_requests
 from forebay_policies.metadata_cache import NEVER, CachedTopic
 from forebay_policies.metadata_requests import MetadataQuery
 from forebay_policies.metadata_waiters import UNKNOWN_TOPIC_TRIES
-from tests.policies.metadata_kit import GROUP, SOFT, Bench, topic_id
+from tests.policies.metadata_kit import BACKOFF, GROUP, SOFT, Bench, topic_id
 
 NAMES = [f"t{number}" for number in range(6)]
 MAX_TOPICS = 4
@@ -94,12 +94,11 @@ class MetadataMachine(RuleBasedStateMachine):
             self.ask()
             if self.query is not None:
                 self.answer()
-            elif any(client.waits_for for client in self.clients) or self.records:
-                assert self.requests.next_wake(self.now) > self.now
-                self.now = self.requests.next_wake(self.now)
+            elif self.records:
+                self.now = max(self.now, self.requests.next_wake(self.now))
             else:
                 break
-        assert not any(client.waits_for for client in self.clients)
+        assert self._waited_for() == set()
         assert self.records == []
         self.ask()
         assert self.query is None
@@ -113,7 +112,7 @@ class MetadataMachine(RuleBasedStateMachine):
         anew=st.booleans(),
         creates=st.booleans(),
     )
-    def client_comes(self, names: list[str], ids: list[str], others: set[str], anew: bool, creates: bool) -> None:
+    def client_comes(self, names: list[str], ids: list[str], others: set[str], *, anew: bool, creates: bool) -> None:
         client = Client()
         fresh_since = self.now if anew else NEVER
         self.clients.append(client)
@@ -201,6 +200,8 @@ class MetadataMachine(RuleBasedStateMachine):
         self.now += 0.01
         self.reasons |= due
         if self.query is None:
+            assert by_clients == set()
+            assert not by_records or self.requests.next_wake(self.now) <= self.now + BACKOFF
             return
         self.requests.sent(self.query, self.now)
         self.asked_at = self.now
@@ -221,6 +222,14 @@ class MetadataMachine(RuleBasedStateMachine):
             self.reasons -= set(names)
         else:
             assert ALL in by_clients or self.bench.cache.all_due(self.now)
+
+    @precondition(lambda self: self.query is None)
+    @rule(names=st.lists(st.sampled_from(NAMES), max_size=4, unique=True), anew=st.booleans(), creates=st.booleans())
+    def client_comes_before_the_answer(self, names: list[str], anew: bool, creates: bool) -> None:
+        self.ask()
+        self.client_comes(names, [], set(), anew=anew, creates=creates)
+        if self.query is not None:
+            self.answer()
 
     @precondition(lambda self: self.query is not None)
     @rule()

@@ -209,7 +209,7 @@ def test_the_end_of_a_backoff_with_nothing_left_does_nothing() -> None:
 @pytest.mark.parametrize("done", ["a", "b", "d", "ad", "bc", "abd"])
 def test_what_was_told_as_failed_before_it_left_never_leaves(codec: int, done: str) -> None:
     bench = Bench(partitions=1)
-    lane = Lane(1, codec, False)
+    lane = Lane(1, codec, movable=False)
     bench.put(0, b"away", lane=lane)
     bench.drain_one(1)
     owners = {value: FakeOwner() for value in "abcd"}
@@ -383,3 +383,77 @@ def test_memory_is_given_back_once_whatever_a_batch_went_through() -> None:
 
     bench.complete(1, away)  # a second answer to a batch that is gone
     bench.assert_empty()
+
+
+# Groups
+
+
+def test_what_waits_for_followers_holds_up_nothing_that_does_not() -> None:
+    """The same partition has one batch away for each."""
+    bench = Bench(partitions=1)
+    bench.put(0, b"all", lane=ALL)
+    away = bench.drain_one(1)
+    bench.put(0, b"one", lane=KEPT)
+    bench.put(0, b"all again", lane=ALL)
+
+    assert sent(bench.drain_one(1)).values == [b"one"]
+    assert bench.drain(1) == []
+
+    bench.complete(0, away)
+    assert sent(bench.drain_one(1)).values == [b"all again"]
+
+
+def test_acks_0_and_1_share_a_request_since_both_go_as_1() -> None:
+    bench = Bench(partitions=2)
+    bench.lead(1, 1)
+    bench.put(0, b"a", lane=KEPT._replace(acks=0))
+    bench.put(1, b"b", lane=KEPT)
+
+    assert indexes(bench.drain(1)) == [0, 1]
+
+
+def test_acks_all_shares_requests_within_a_replica_set_in_whatever_order_it_is_named() -> None:
+    bench = Bench(partitions=4)
+    bench.lead(1, 1, 1, 1, replicas=[(1, 2), (1, 3), (2, 1), (1, 3)])
+    for partition in range(4):
+        bench.put(partition, b"a", lane=ALL)
+        bench.put(partition, b"a", lane=KEPT)
+
+    assert [indexes(bench.drain(1)) for _ in range(4)] == [[0, 2], [0, 1, 2, 3], [1, 3], []]
+
+
+def test_groups_take_turns() -> None:
+    """One that is always ready does not keep the others from leaving, however many its partitions are."""
+    bench = Bench(partitions=50)
+    bench.lead(*[1] * 50, replicas=[(1, 2)] * 49 + [(1, 3)])
+    for partition in range(50):
+        bench.put(partition, b"a", lane=ALL)
+    bench.put(0, b"a", lane=KEPT)
+    turns = []
+    for _ in range(6):
+        [(queue, batch)] = bench.drain(1, 1)
+        turns.append((queue.replicas, batch.lane.acks))
+        bench.put(queue.index, b"a", lane=batch.lane)
+        bench.complete(queue.index, batch)
+
+    assert turns == [((1, 2), -1), ((1, 3), -1), (None, 1)] * 2
+
+
+def test_a_partition_that_gets_other_replicas_goes_with_those() -> None:
+    bench = Bench(partitions=2)
+    bench.lead(1, 1, replicas=[(1, 2), (1, 3)])
+    for partition in range(2):
+        bench.put(partition, b"a", lane=ALL)
+    bench.lead(1, 1, replicas=[(1, 3), (1, 3)])
+
+    assert indexes(bench.drain(1)) == [1, 0]
+
+
+def test_a_forgotten_topic_leaves_no_group_behind() -> None:
+    bench = Bench()
+    bench.put(0, b"a", lane=ALL)
+    bench.complete(0, bench.drain_one(1))
+    bench.accumulator.forget("topic")
+
+    assert bench.accumulator.topics == {}
+    assert bench.queue(0, -1).group is None

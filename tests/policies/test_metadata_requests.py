@@ -7,7 +7,7 @@ from hypothesis import settings
 
 from forebay_policies import metadata_requests
 from forebay_policies.metadata_cache import JITTER, NEVER
-from forebay_policies.metadata_requests import CREATE_AGAIN_S, MAX_CREATED, MetadataQuery
+from forebay_policies.metadata_requests import CREATE_AGAIN_S, DOUBT_S, MAX_CREATED, MetadataQuery
 from forebay_policies.metadata_waiters import UNKNOWN_TOPIC_TRIES
 from tests.policies.metadata_kit import BACKOFF, GROUP, SOFT, Bench, FakeWaiter, topic_id
 from tests.policies.metadata_machine import MetadataMachine
@@ -144,7 +144,7 @@ class TestFailures:
         assert bench.next(0.4) == MetadataQuery(None, [], creates=False)
 
     @pytest.mark.parametrize("creates", [False, True])
-    def test_it_does_not_bring_back_what_nobody_waits_for(self, creates: bool) -> None:
+    def test_it_does_not_bring_back_what_nobody_waits_for(self, *, creates: bool) -> None:
         bench = Bench().started()
         waiter = bench.ask("a", creates=creates)
         bench.requests.ask_id(topic_id("a"), waiter)
@@ -285,8 +285,24 @@ class TestRecords:
         bench.want("a")
         bench.answer(bench.next(0.1), 0.1)
         bench.requests.invalidate(["a", "b"], "error", 0.2)
-        assert bench.next(0.2) == MetadataQuery(["a"], [], creates=False)
+        assert bench.next(0.2) == MetadataQuery(["a"], [], creates=False, elsewhere=True)
         assert bench.cache.find("b", 0.3) is None, "nor served"
+
+    @pytest.mark.parametrize(("after", "elsewhere"), [(0.1, True), (DOUBT_S - 0.1, True), (DOUBT_S, False)])
+    def test_a_broker_whose_answer_did_not_cure_the_error_is_not_asked_again(
+        self, after: float, elsewhere: bool
+    ) -> None:
+        """Later than that the topic has changed since."""
+        bench = Bench({"a": 1}).started()
+        bench.want("a")
+        bench.answer(bench.next(0.1), 0.1)
+        bench.requests.invalidate(["a"], "error", 0.1 + after)
+        query = bench.next(0.1 + after)
+        assert "a" in (query.names or ())
+        assert query.elsewhere is elsewhere
+        bench.answer(query, 0.2 + after)
+        bench.requests.invalidate(["a"], "connection", 0.2 + after)
+        assert not bench.next(0.2 + after).elsewhere
 
     def test_and_again_where_it_is_being_asked_for(self) -> None:
         bench = Bench({"a": 1}).started()
@@ -354,4 +370,4 @@ def test_causes_are_told() -> None:
 
 
 TestLives = MetadataMachine.TestCase
-TestLives.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestLives.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

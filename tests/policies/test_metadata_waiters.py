@@ -11,7 +11,7 @@ ID = bytes(range(16))
 
 
 def known(name: str) -> CachedTopic:
-    return CachedTopic(name, Topic(0, name, NO_TOPIC_ID, False, ()), 0.0, 0.0)
+    return CachedTopic(name, Topic(0, name, NO_TOPIC_ID, is_internal=False, partitions=()), 0.0, 0.0)
 
 
 class TestGroups:
@@ -40,7 +40,7 @@ class TestClients:
         waiters.add_id(ID, waiter)
         waiters.for_all.add(waiter, NEVER)
         waiters.for_brokers.add(waiter, NEVER)
-        topics = [Topic(0, "b", ID, False, ())]
+        topics = [Topic(0, "b", ID, is_internal=False, partitions=())]
         for _ in range(2):
             waiters.tell_brokers(1.0)
             assert waiters.tell_topics({"a": known("a")}, 1.0) == []
@@ -53,7 +53,7 @@ class TestClients:
     def test_an_id_that_is_not_in_the_answer_does_not_exist(self) -> None:
         waiters, waiter = ClientWaiters(), FakeWaiter()
         waiters.add_id(ID, waiter)
-        waiters.tell_ids([ID], [Topic(100, None, ID, False, ())], {}, 1.0)
+        waiters.tell_ids([ID], [Topic(100, None, ID, is_internal=False, partitions=())], {}, 1.0)
         assert waiter.told == [(ID, None)]
 
     def test_names_for_which_an_answer_came_too_early_are_returned(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from forebay_codecs.error_codes import NONE
 from forebay_policies import linger
 from forebay_proxy import app as app_module
 from forebay_proxy.app import App
+from forebay_proxy.clients.client_connection import MAX_UNSENT
 from forebay_proxy.clients.opaque_connection import MAX_HELD
 from forebay_proxy.errors import StartError
 from forebay_proxy.metrics.registry import MetricRegistry
@@ -53,6 +55,59 @@ class TestBackpressure:
             neighbour.send(echo(1))
             await neighbour.receives(1)
             assert len((await client.receive()).body) == size
+
+    @in_loop
+    async def test_large_answers_between_those_of_the_broker_are_all_given(self) -> None:
+        """More of them than may wait: what they wait for is read all the same."""
+        topics = {f"{number:03}" * 20: [0] * 50 for number in range(50)}
+        async with FakeCluster(topics) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(metadata(9_999, *topics))
+            await client.receives(9_999)
+            cluster[0].holds(LIST_GROUPS)
+            client.send(echo(1), echo(2), *[metadata(number, *topics) for number in range(3, 40)])
+            first, second = [await cluster[0].receives(LIST_GROUPS) for _ in range(2)]
+            (connection,) = [c for c in forebay.app._connections if c.awaiting]
+            await until(lambda: connection.orderer.held >= MAX_HELD)
+            first.answer()
+            await client.receives(1)
+            second.answer()
+            await client.receives(*range(2, 40))
+
+    @in_loop
+    async def test_small_questions_of_a_client_that_does_not_read_take_little_memory(self) -> None:
+        topics = {f"{number:03}" * 20: [0] * 50 for number in range(50)}
+        async with FakeCluster(topics) as cluster, running(cluster.bootstrap) as forebay:
+            client, neighbour = await forebay.client(0), await forebay.client(0)
+            client.send(metadata(9_999, *topics))
+            (response,) = await client.receives(9_999)
+            answered = forebay.count("forebay_response_bytes_total", "client")
+            client.send(*[metadata(n, *topics) for n in range(4 * SOCKETS // len(response.whole))])
+            passed = await settle(forebay, "forebay_response_bytes_total", "client") - answered
+            assert passed < SOCKETS
+            (connection,) = [c for c in forebay.app._connections if c.held]
+            assert connection.orderer.held + connection._unsent < 2 * MAX_UNSENT
+            neighbour.send(echo(1))
+            await neighbour.receives(1)
+
+    @in_loop
+    async def test_a_client_that_leaves_while_it_is_held_is_noticed(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, client_max_in_flight_requests=1) as forebay,
+        ):
+            cluster[0].holds(LIST_GROUPS)
+            client = await forebay.client(0)
+            client.send(echo(1))
+            await cluster[0].receives(LIST_GROUPS)
+            connections = forebay.app._connections
+            connections.sweep(monotonic())
+            assert len(connections) == 1
+            client.close()
+            (connection,) = connections
+            await until(lambda: connection.hung_up)
+            connections.sweep(monotonic())
+            await until(lambda: not len(connections))
 
     @in_loop
     async def test_what_waits_behind_a_slow_answer_is_bounded(self) -> None:

@@ -12,7 +12,8 @@ after the previous answer counts:
     took      20   20     1 ms      the second one from 20 on, behind the first
 
 A request that finds the broker idle also takes the way there and back, which for one that queued is over by then: hence
-the two kinds. Each process has one connection to a broker.
+the two kinds. A process has several connections to a broker, one for each request that it has under way; they are taken
+for one all the same, since the broker that serves them is one.
 """
 
 from __future__ import annotations

@@ -270,7 +270,7 @@ class Simulation:
             if run.lane.movable:
                 asked.add_movable(topic, size)
             else:
-                asked.add(topic.queue(run.partition), size)
+                asked.add(topic.queue(run.partition, run.lane.acks), size)
         return asked
 
     def _memory_freed(self) -> None:
@@ -313,18 +313,18 @@ class Simulation:
         batch = records_of(size, records)
         if lane.movable:
             partition = partitioner.partition(topic, size, now)
-            if not accumulator.has_room(topic.queue(partition), lane, batch) and partitioner.on_new_batch(
+            if not accumulator.has_room(topic.queue(partition, lane.acks), lane, batch) and partitioner.on_new_batch(
                 topic, partition
             ):
                 partition = partitioner.partition(topic, size, now)
             room = self._pool.whole_chunks(size)
-            if not self._pool.has_room(topic.queue(partition), room):
+            if not self._pool.has_room(topic.queue(partition, lane.acks), room):
                 other = self._pool.roomiest(topic, room)
                 partition = other if other >= 0 else partition
-        elif not accumulator.has_room(topic.queue(partition), lane, batch):
+        elif not accumulator.has_room(topic.queue(partition, lane.acks), lane, batch):
             partitioner.on_new_batch(topic, partition)
         sent = RecordRun(client, slot=0, record_count=records, moved=partition != run.partition, whole=True)
-        accumulator.append(topic.queue(partition), lane, sent, batch, now)
+        accumulator.append(topic.queue(partition, lane.acks), lane, sent, batch, now)
         return partition
 
     # Batches are opened and become due.

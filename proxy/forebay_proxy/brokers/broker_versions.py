@@ -93,5 +93,6 @@ class BrokerVersions:
         return rewrite_api_versions(response, version)
 
     def close(self) -> None:
+        """Cancel the requests under way."""
         for task in self._tasks:
             task.cancel()

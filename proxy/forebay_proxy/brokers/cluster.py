@@ -19,6 +19,9 @@ MAX_PARTITIONS: Final = 200_000
 """Of one topic; a whole cluster has fewer. Its leaders stand in a list as long as the highest number says."""
 
 
+NEVER_LOST: Final = float("-inf")
+
+
 @dataclass(slots=True, eq=False)
 class Node:
     """A broker. `down`: the last attempt to connect failed. `gone`: metadata has not named it for so long that it is
@@ -30,7 +33,7 @@ class Node:
     last_seen: float
     down: bool = False
     gone: bool = False
-    lost_at: float = float("-inf")
+    lost_at: float = NEVER_LOST
 
 
 @dataclass(slots=True, eq=False)
@@ -131,17 +134,20 @@ class Cluster:
             state.nodes = set()
             self._accumulator.set_leaders(state.queues, (), now)
             state.queues.available = ()
-            gone = [queue for queue in state.queues.queues.values() if queue.batches]
+            gone = [queue for queue in state.queues.queues() if queue.batches]
             for observer in self._on_partitions_gone:
                 observer(gone)
         elif partitions := [found for found in topic.partitions if 0 <= found.partition_index < MAX_PARTITIONS]:
             state.internal = topic.is_internal
             state.error_code = error_codes.NONE
-            leaders = [NO_LEADER] * (1 + max(partition.partition_index for partition in partitions))
+            count = 1 + max(partition.partition_index for partition in partitions)
+            leaders = [NO_LEADER] * count
+            replicas: list[tuple[int, ...]] = [()] * count
             for partition in partitions:
                 leaders[partition.partition_index] = partition.leader_id
+                replicas[partition.partition_index] = partition.replicas
             state.nodes = set(leaders)
-            self._accumulator.set_leaders(state.queues, leaders, now)
+            self._accumulator.set_leaders(state.queues, leaders, now, replicas)
             self._refresh_available(state)
 
     def set_down(self, node: Node, *, down: bool) -> bool:
@@ -149,6 +155,8 @@ class Cluster:
         if node.down == down:
             return False
         node.down = down
+        if not down:
+            node.lost_at = NEVER_LOST
         for state in self.topics.values():
             if node.id in state.nodes:
                 self._refresh_available(state)
@@ -162,6 +170,7 @@ class Cluster:
             state.queues.available = available
 
     def is_internal(self, name: str) -> bool:
+        """Whether brokers call the topic internal; False for one that is not known."""
         state = self.topics.get(name)
         return state is not None and state.internal
 
@@ -178,7 +187,7 @@ class Cluster:
     def waits_for_leader(self, name: str) -> bool:
         """Whether records wait for a partition of which nobody knows who leads it."""
         state = self.topics.get(name)
-        queues = state.queues.queues.values() if state is not None else ()
+        queues = state.queues.queues() if state is not None else ()
         return any(queue.batches and queue.leader not in self.nodes for queue in queues)
 
     def forget_idle(self, now: float, max_idle: float) -> None:
@@ -194,6 +203,6 @@ class Cluster:
     def _forget(self, name: str) -> None:
         if not self.topics[name].queues.loads():
             del self.topics[name]
-            del self._accumulator.topics[name]
+            self._accumulator.forget(name)
             for observer in self._on_forgotten:
                 observer(name)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from random import Random
 from time import monotonic
+from typing import NamedTuple
 
 from forebay_codecs.errors import Malformed
 from forebay_codecs.metadata import METADATA, Metadata, parse_metadata_response
@@ -19,9 +20,10 @@ from forebay_codecs.metadata_request import ASK_BY_ID_FROM, MAX_VERSION, encode_
 from forebay_policies import retry
 from forebay_policies.metadata_cache import Ages, CachedTopic, MetadataCache
 from forebay_policies.metadata_requests import Cause, MetadataQuery, MetadataRequests
+from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.brokers.upstream_connection import CLIENT_ID, UpstreamConnection, open_connection
-from forebay_proxy.config.settings import Settings
+from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
@@ -29,10 +31,40 @@ from forebay_proxy.metrics.registry import MetricRegistry
 log = get_logger()
 
 LOWEST_VERSION = 4
+HEDGE_S = 0.5
+"""A broker that has not answered by then has another asked beside it. Answers take milliseconds, large ones tenths."""
 LOG_EVERY = 60
 """Failures between two lines in the log, about a second apart."""
 ALL = -1
 """Topics that a journal's row says were asked for, where none was named."""
+
+
+class _Attempt:
+    """Which broker is being tried."""
+
+    __slots__ = ("address",)
+
+    def __init__(self) -> None:
+        self.address: HostPort | None = None
+
+
+class _Found(NamedTuple):
+    """A broker's answer to a request of `version` that was sent at `asked_at`."""
+
+    connection: UpstreamConnection
+    version: int
+    asked_at: float
+    response: bytes
+
+
+async def _first(attempts: set[asyncio.Task[_Found]]) -> _Found:
+    """The first that succeeds; where none does, the last one's error."""
+    open_ = set(attempts)
+    while True:
+        done, open_ = await asyncio.wait(open_, return_when=asyncio.FIRST_COMPLETED)
+        for attempt in done:
+            if attempt.exception() is None or not open_:
+                return attempt.result()
 
 
 class MetadataUpdater:
@@ -58,7 +90,12 @@ class MetadataUpdater:
         self._journal = journal
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
+        self._addresses = BrokerAddresses(cluster, settings.bootstrap_servers, rng)
         self._connection: UpstreamConnection | None = None
+        self._address: HostPort | None = None
+        """Of the broker that was connected to last."""
+        self._left: HostPort | None = None
+        """A broker whose answers did not help."""
         self._versions: dict[int, tuple[int, int]] = {}
         self._backoff = settings.retry_backoff_ms / 1000
         self._max_backoff = settings.retry_backoff_max_ms / 1000
@@ -81,9 +118,12 @@ class MetadataUpdater:
 
     # Records
 
-    def want(self, name: str, ready: Callable[[], None]) -> None:
-        """A topic that is not known to the cluster; `ready` is called once it is, or is known not to exist."""
-        known = self.requests.want(name, ready, monotonic())
+    def want(self, name: str, ready: Callable[[], None], *, anew: bool = False) -> None:
+        """A topic that is not known to the cluster; `ready` is called once it is, or is known not to exist.
+
+        `anew`: what is known of it will not do, a broker is asked.
+        """
+        known = self.requests.want(name, ready, monotonic(), anew=anew)
         if known is not None:
             self._loop.call_soon(self._from_cache, known)
 
@@ -156,12 +196,36 @@ class MetadataUpdater:
                 await asyncio.sleep(retry.backoff(failures - 1, self._backoff, self._max_backoff, self._rng))
 
     async def _ask(self, query: MetadataQuery) -> None:
-        """Raises OSError, UnicodeError or Malformed where no broker answers, or none that can be read."""
-        connection = await self._connect()
+        """Ask one broker, and another one beside it where that one takes its time: the first answer counts.
+
+        Raises OSError, UnicodeError or Malformed where no broker answers, or none that can be read.
+        """
+        if query.elsewhere:
+            self._leave()
+        self.requests.sent(query, monotonic())
+        first = _Attempt()
+        attempts = {self._loop.create_task(self._try(query, first, ()))}
+        try:
+            done, _ = await asyncio.wait(attempts, timeout=HEDGE_S)
+            if not done and (first.address is None or len(self._addresses.of(None)) > 1):
+                log.info("metadata: a broker takes its time, asking another", broker=str(first.address or "?"))
+                attempts.add(self._loop.create_task(self._try(query, _Attempt(), (first.address,))))
+            found = await _first(attempts)
+        finally:
+            for attempt in attempts:
+                attempt.cancel()
+        if self._connection is not None and self._connection is not found.connection:
+            self._connection.close()
+        self._connection, self._versions = found.connection, found.connection.versions
+        self._bytes_received.value += len(found.response)
+        self._answered(query, parse_metadata_response(found.response, found.version), found.asked_at)
+
+    async def _try(self, query: MetadataQuery, attempt: _Attempt, avoid: tuple[HostPort | None, ...]) -> _Found:
+        """One broker's answer. Its connection is closed if none comes, or is not waited for."""
+        connection = await self._connect(attempt, avoid)
         version = min(MAX_VERSION, connection.versions[METADATA][1])
         ids = query.ids if version >= ASK_BY_ID_FROM else []
         asked_at = monotonic()
-        self.requests.sent(query, asked_at)
         size = 0
 
         def encode(correlation_id: int) -> bytes:
@@ -174,19 +238,21 @@ class MetadataUpdater:
             self._bytes_sent.value += size
             return request
 
-        error = ""
+        error = "not waited for"
         response = b""
         try:
             response = await connection.call(encode)
+            error = ""
         except (OSError, Malformed) as failure:
             error = str(failure)
             raise
         finally:
+            if error:
+                connection.close()
             if self._journal is not None:
                 asked = len(query.names) if query.names is not None else ALL
                 self._journal.metadata(asked, len(ids), asked_at, size, len(response), error, creates=query.creates)
-        self._bytes_received.value += len(response)
-        self._answered(query, parse_metadata_response(response, version), asked_at)
+        return _Found(connection, version, asked_at, response)
 
     def _answered(self, query: MetadataQuery, metadata: Metadata, asked_at: float) -> None:
         """Cache and cluster know it before anybody is told."""
@@ -201,27 +267,34 @@ class MetadataUpdater:
             if self._cluster.waits_for_leader(name):
                 self.requests.retry_later(name, now)
 
-    async def _connect(self) -> UpstreamConnection:
-        """A connection to any broker that answers: known nodes in random order, then the bootstrap servers."""
-        if self._connection is not None and not self._connection.closed:
+    async def _connect(self, attempt: _Attempt, avoid: tuple[HostPort | None, ...]) -> UpstreamConnection:
+        """A connection to any broker that answers: the one that stands, else known nodes, then the bootstrap servers.
+
+        Those of `avoid`, and the one that was left last, come last.
+        """
+        if not avoid and self._connection is not None and not self._connection.closed:
+            attempt.address = self._address
             return self._connection
-        nodes = list(self._cluster.nodes.values())
-        self._rng.shuffle(nodes)
-        addresses = [(node.host, node.port) for node in sorted(nodes, key=lambda node: node.down)]
-        addresses += [address for address in self._settings.bootstrap_servers if address not in addresses]
+        last = (*avoid, self._left)
         error: Exception = ConnectionError("no broker is known")
-        for host, port in addresses:
+        for address in sorted(self._addresses.of(None), key=lambda address: address in last):
+            attempt.address = address
             try:
-                connection = await open_connection(host, port, self._settings, self._stats)
+                connection = await open_connection(*address, self._settings, self._stats)
             except (OSError, UnicodeError, Malformed) as failure:
                 error = failure
                 continue
             if connection.versions.get(METADATA, (0, -1))[1] >= LOWEST_VERSION:
-                self._connection, self._versions = connection, connection.versions
+                self._address, self._left = address, None
                 return connection
             connection.close()
-            error = ConnectionError(f"{host}:{port} offers no Metadata v{LOWEST_VERSION}: is it a Kafka broker?")
+            error = ConnectionError(f"{address} offers no Metadata v{LOWEST_VERSION}: is it a Kafka broker?")
         raise ConnectionError(f"no broker answers: {error}") from error
+
+    def _leave(self) -> None:
+        """The next request goes to another broker, if there is one."""
+        self._left = self._address
+        self.close()
 
     def close(self) -> None:
         """Leave the broker. While `run` runs, another is chosen for the next request."""

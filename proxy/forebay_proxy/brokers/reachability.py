@@ -1,13 +1,7 @@
-"""Where brokers are, in which order to try them, and what follows when one cannot be reached.
-
-In: a node id, or None for any broker. Out: addresses to try one after the other; `lost`, which makes what is known of
-the broker's topics and versions old. No I/O.
-"""
+"""What follows when a broker cannot be reached: what is known of its topics and its versions is old. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from random import Random
 from time import monotonic
 from typing import Final
 
@@ -15,29 +9,9 @@ from forebay_policies.metadata_cache import MetadataCache
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.cluster import Cluster, Node
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
-from forebay_proxy.config.settings import HostPort
 
 LOST_AGAIN_S: Final = 1.0
 """Clients that cannot reach a broker invalidate its topics at most this often: they try again and again."""
-
-
-class BrokerAddresses:
-    """Gives every address that may lead to a broker, those that were last reached first."""
-
-    def __init__(self, cluster: Cluster, bootstrap_servers: Sequence[HostPort], rng: Random) -> None:
-        self._cluster = cluster
-        self._bootstrap_servers = bootstrap_servers
-        self._rng = rng
-
-    def of(self, node_id: int | None) -> list[HostPort]:
-        """Of one broker, if it is known; None, of any: known ones in random order, then `bootstrap.servers`."""
-        if node_id is not None:
-            node = self._cluster.nodes.get(node_id)
-            return [HostPort(node.host, node.port)] if node is not None else []
-        nodes = list(self._cluster.nodes.values())
-        self._rng.shuffle(nodes)
-        known = [HostPort(node.host, node.port) for node in sorted(nodes, key=lambda node: node.down)]
-        return known + [server for server in self._bootstrap_servers if server not in known]
 
 
 class Reachability:

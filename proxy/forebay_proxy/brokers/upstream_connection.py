@@ -57,6 +57,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     @property
     def in_flight(self) -> int:
+        """Requests sent and not answered."""
         return len(self._pending)
 
     @property
@@ -96,6 +97,7 @@ class UpstreamConnection(asyncio.Protocol):
         return response
 
     def close(self) -> None:
+        """Close at once; every request that is not answered yet is then answered None."""
         if self._transport is not None:
             self._transport.abort()
 

@@ -38,6 +38,7 @@ class AnsweredClient:
         self.host = ""
         self.told: LastAnswer | None = None
         self._life = life
+        self._state = life.state
         self._orderer = orderer
         self._who = who
         self._upstream = upstream
@@ -67,7 +68,7 @@ class AnsweredClient:
 
         def done(completion: ProduceCompletion, frame: bytes | None) -> None:
             self._one_produced()
-            if not self._life.state.over and frame is not None:
+            if not self._state.over and frame is not None:
                 self._orderer.write(slot, frame, last=True)
 
         return done
@@ -76,7 +77,7 @@ class AnsweredClient:
         slot = self._orderer.open()
 
         def answer(frame: bytes | None) -> None:
-            if self._life.state.over:
+            if self._state.over:
                 return
             if frame is None:
                 self._life.end(Cause.NO_ANSWER)
@@ -87,7 +88,7 @@ class AnsweredClient:
 
     def _done_without_response(self, completion: ProduceCompletion, frame: bytes | None) -> None:
         self._one_produced()
-        if completion.refused and not self._life.state.over:
+        if completion.refused and not self._state.over:
             self._life.end(Cause.RECORDS_REFUSED, client=self._life.peer)
 
     def when_alone(self, ready: Callable[[], None]) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from time import monotonic
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from forebay_codecs import metadata_request, produce_request
 from forebay_codecs.apis import Api
@@ -32,14 +32,18 @@ from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.client_upstream import ClientUpstream
 from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
-from forebay_proxy.clients.descriptors import unread
+from forebay_proxy.clients.descriptors import hung_up, unread
 from forebay_proxy.clients.gateway import Gateway
+from forebay_proxy.clients.listener import plain_address
 from forebay_proxy.clients.metadata_handler import MetadataHandler
 from forebay_proxy.clients.request_router import Route, route
 from forebay_proxy.clients.response_orderer import ResponseOrderer
 from forebay_proxy.logs import RateLimited
 from forebay_proxy.metrics.traffic import TrafficMetrics
 from forebay_proxy.produce.handler import ACKS, ProduceHandler
+
+MAX_UNSENT: Final = 256 * 1024
+"""Bytes of answers that one connection may have waiting here, beside what its transport holds and one more answer."""
 
 
 class ConnectionLimits(Protocol):
@@ -48,7 +52,8 @@ class ConnectionLimits(Protocol):
     def admits(self, connection: ClientConnection) -> bool:
         """Whether one more of its address may stay."""
 
-    def gone(self, connection: ClientConnection) -> None: ...
+    def gone(self, connection: ClientConnection) -> None:
+        """The connection has ended, whether it was admitted or not."""
 
 
 @dataclass(slots=True)
@@ -86,20 +91,22 @@ class ClientConnection(asyncio.Protocol):
         self._route = Route.REFUSED
         self._arriving = False  # the inbound memory knows of a request that is not whole
         self._out: list[Buffer] = []  # leave at the end of this turn: each write is a system call
+        self._unsent = 0  # their bytes
         self.orderer = ResponseOrderer(self._write_out)
         self._who = ClientIdentity(shared.metrics, shared.log)
         self._life = ConnectionLife(self.orderer, shared.metrics, shared.log, self._pump, self._write_now)
         self._state = self._life.state
-        self._upstream = ClientUpstream(self._life, self.orderer, self._who, shared.gateway, node_id)
+        self._broker = node_id if node_id is not None else shared.gateway.any_node()
+        self._upstream = ClientUpstream(self._life, self.orderer, self._who, shared.gateway, self._broker)
         self._client = AnsweredClient(self._life, self.orderer, self._who, self._upstream, self.release)
 
     # Bytes in
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         local, peer = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
-        self._upstream.advertised_host = local[0] if local else ""
-        self.host = self._client.host = peer[0] if peer else ""
-        self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        self._upstream.advertised_host = plain_address(local[0]) if local else ""
+        self.host = self._client.host = plain_address(peer[0]) if peer else ""
+        self.peer = f"{self.host}:{peer[1]}" if peer else "?"
         self._shared.metrics.opened(self.node_id)
         self._life.begin(cast(asyncio.Transport, transport), self.peer)  # uvloop's own class, of the same interface
         if not self._limits.admits(self):
@@ -184,7 +191,7 @@ class ClientConnection(asyncio.Protocol):
         if self._route is Route.API_VERSIONS:
             admin = self._shared.admin if self._who.is_own_command else None
             answer = self._client.reserve_answer()
-            answer_api_versions(self._shared.gateway, self.node_id, version, correlation_id, admin, answer)
+            answer_api_versions(self._shared.gateway, self._broker, version, correlation_id, admin, answer)
         else:
             try:
                 handled = self._metadata(frame) if self._route is Route.METADATA else self._produce(frame)
@@ -219,9 +226,12 @@ class ClientConnection(asyncio.Protocol):
         self._upstream.pass_on(frame)
 
     def _limit_in_flight(self) -> None:
-        if len(self.orderer) >= self._shared.max_in_flight:
+        """Requests under way are bounded in number, their answers in bytes: small questions have large answers."""
+        if len(self.orderer) >= self._shared.max_in_flight or self.orderer.held >= MAX_UNSENT:
             self.hold(HoldReason.IN_FLIGHT)
             self._shared.handler.send_now()
+        if self._unsent >= MAX_UNSENT:
+            self._write_now()  # a client that does not read is found out before it has asked for more
 
     # Responses out
 
@@ -229,16 +239,23 @@ class ClientConnection(asyncio.Protocol):
         if not self._out:
             self._loop.call_soon(self._write_now)
         self._out += buffers
+        self._unsent += sum(map(len, buffers))
 
     def _write_now(self) -> None:
         buffers, self._out = self._out, []
+        size, self._unsent = self._unsent, 0
         transport, state = self._life.transport, self._state
         if not buffers or transport is None or transport.is_closing():
             return
-        self._shared.metrics.responses_out(sum(map(len, buffers)))
+        self._shared.metrics.responses_out(size)
         transport.writelines(buffers)
         under_way = len(self.orderer)
-        if not state.taking and HoldReason.IN_FLIGHT in state.holds and under_way < self._shared.max_in_flight:
+        if (
+            not state.taking
+            and HoldReason.IN_FLIGHT in state.holds
+            and under_way < self._shared.max_in_flight
+            and self.orderer.held < MAX_UNSENT
+        ):
             self._loop.call_soon(self.release, HoldReason.IN_FLIGHT)
         self._upstream.adjust_reading()
         if not under_way and not state.taking:
@@ -253,6 +270,12 @@ class ClientConnection(asyncio.Protocol):
         self.release(HoldReason.CLIENT_SLOW)
 
     # Held, released, ended
+
+    @property
+    def hung_up(self) -> bool:
+        """The client is gone, which nobody has noticed, since it is not being read."""
+        transport = self._life.transport
+        return not self._state.taking and transport is not None and hung_up(transport)
 
     @property
     def held(self) -> bool:
@@ -312,6 +335,7 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def has_upstream(self) -> bool:
+        """Whether it has a connection to a broker, or one is being made."""
         return self._upstream.is_open
 
     def leaving_for(self, now: float) -> float:

@@ -22,6 +22,7 @@ class ClientIdentity:
 
     @property
     def known(self) -> bool:
+        """Whether its first request has told whose it is."""
         return self._seen is not None
 
     @property
@@ -50,6 +51,7 @@ class ClientIdentity:
         self._seen.request(api_key, version)
 
     def produced(self, records: int) -> None:
+        """The client has sent `records` more records."""
         if self._seen is not None:
             self._seen.records += records
 
@@ -65,5 +67,6 @@ class ClientIdentity:
             )
 
     def gone(self) -> None:
+        """The connection has closed."""
         if self._seen is not None:
             self._metrics.gone(self._seen)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
 from forebay_codecs.apis import APIS, PRODUCE, SASL_HANDSHAKE, Api
 from forebay_codecs.errors import Malformed
@@ -20,11 +21,29 @@ from forebay_policies.hold_reason import HoldReason
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
-from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.opaque_connection import Expected, OpaqueConnection
 from forebay_proxy.clients.response_orderer import ResponseOrderer
 
 _PRODUCE = APIS[PRODUCE]
+
+
+class Brokers(Protocol):
+    """What the client's side asks of the gateway."""
+
+    def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int] | None:
+        """(host, port) where the client finds that broker; None: nowhere."""
+
+    async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> None:
+        """Connect `protocol` to a broker (None: to any). Raises OSError, or UnicodeError for a bad host name."""
+
+    def takes(self, api_key: int, version: int) -> bool:
+        """Whether brokers take such requests, as far as is known."""
+
+    def produce_answered(self, response: bytes, version: int) -> None:
+        """A broker's answer to untouched records. Raises Malformed."""
+
+    def topics_changed(self) -> None:
+        """Topics may have been made, ended or moved."""
 
 
 class ClientUpstream:
@@ -40,7 +59,7 @@ class ClientUpstream:
         life: ConnectionLife,
         orderer: ResponseOrderer,
         who: ClientIdentity,
-        gateway: Gateway,
+        gateway: Brokers,
         node_id: int | None,
     ) -> None:
         self.orderer = orderer
@@ -48,6 +67,7 @@ class ClientUpstream:
         self.corked = False
         self.advertised_host = ""
         self._life = life
+        self._state = life.state
         self._who = who
         self._gateway = gateway
         self._node_id = node_id
@@ -58,6 +78,7 @@ class ClientUpstream:
 
     @property
     def is_open(self) -> bool:
+        """Whether there is a connection, or one is being made."""
         return self._opaque is not None and not self._opaque.closed
 
     @property
@@ -91,7 +112,7 @@ class ClientUpstream:
         on_answer: Callable[[bytes | None], None],
     ) -> None:
         """A Produce request of the proxy's; see produce.client.Client."""
-        if self._life.state.over:
+        if self._state.over:
             on_answer(None)
             return
         if acks == 0:
@@ -106,7 +127,7 @@ class ClientUpstream:
         """Write what was passed on."""
         if self._gathered:
             buffers, self._gathered = self._gathered, []
-            if not self._life.state.over:
+            if not self._state.over:
                 self._opened().write(buffers)
 
     def _opened(self) -> OpaqueConnection:
@@ -121,7 +142,7 @@ class ClientUpstream:
             await self._gateway.connect(self._node_id, opaque)
         except (OSError, UnicodeError) as error:  # the latter: a host name that cannot be one
             opaque.connection_lost(error)  # first: what is answered now still goes out
-            if not self._life.state.over:
+            if not self._state.over:
                 peer = self._life.peer
                 self._life.end(Cause.BROKER_UNREACHABLE, client=peer, node=self._node_id, error=str(error))
             return
@@ -132,6 +153,7 @@ class ClientUpstream:
     # Responses, and the end
 
     def client_slow(self, *, slow: bool) -> None:
+        """Read no more responses while the client does not read them (`slow`)."""
         if self._opaque is not None:
             self._opaque.client_slow(slow=slow)
 

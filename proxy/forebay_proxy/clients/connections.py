@@ -68,6 +68,7 @@ class ConnectionRegistry:
         return len(self._all)
 
     def accepted(self, node_id: int | None) -> asyncio.Protocol:
+        """What serves a new connection to a broker's listener (None: bootstrap), or closes it if there is no room."""
         if self._closed or (len(self._all) >= self.most and not self._make_room(self._clock())):
             self._refuse("max_connections", "too many connections, closing a new one", most=self.most)
             return _Closing()
@@ -118,11 +119,13 @@ class ConnectionRegistry:
                 self.sweep(self._clock())
 
     def sweep(self, now: float) -> None:
-        """Close those that have been idle, or leaving, for too long."""
+        """Close those that have been idle, or leaving, for too long, or whose client left while it was held."""
         for connection in self:
             idle = now - connection.last_active
             if connection.leaving_for(now) > self._request_timeout:
                 connection.abort()  # its broker does not answer, or it does not read its last answers
+            elif connection.hung_up:
+                connection.abort()  # while it is held nothing else tells
             elif connection.awaiting or self._idle < 0:
                 continue
             elif idle > self._idle:

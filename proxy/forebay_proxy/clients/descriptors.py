@@ -11,6 +11,7 @@ import array
 import asyncio
 import fcntl
 import resource
+import select
 import termios
 from typing import Final
 
@@ -48,3 +49,16 @@ def unread(transport: asyncio.BaseTransport) -> int:
     except (OSError, ValueError):  # it is being closed
         return 0
     return size[0]
+
+
+def hung_up(transport: asyncio.BaseTransport) -> bool:
+    """Whether the other side is gone for good: it reset the connection, or closed it and all that it sent is read."""
+    poll = select.poll()
+    try:
+        poll.register(transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+    except (OSError, ValueError):  # it is being closed
+        return False
+    found = poll.poll(0)
+    if not found:
+        return False
+    return bool(found[0][1] & (select.POLLHUP | select.POLLERR)) or not unread(transport)

@@ -13,11 +13,12 @@ from typing import Final
 from forebay_codecs import produce_response
 from forebay_policies import retry
 from forebay_policies.metadata_cache import MetadataCache
+from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.cluster import Cluster, Node
 from forebay_proxy.brokers.dial import dial
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
-from forebay_proxy.brokers.reachability import BrokerAddresses, Reachability
+from forebay_proxy.brokers.reachability import Reachability
 from forebay_proxy.clients.listener import Listeners
 from forebay_proxy.clients.opaque_connection import OpaqueConnection
 from forebay_proxy.config.settings import Settings
@@ -67,6 +68,13 @@ class Gateway:
         if node_port is None or not self._listeners.open_node(node_id):
             return None
         return self._advertised_host or advertised_host, node_port
+
+    def any_node(self) -> int | None:
+        """A broker for a bootstrap connection, for as long as it lasts; None where none is known yet.
+
+        What ApiVersions tells on it must hold for what comes after: brokers may differ while they are upgraded.
+        """
+        return self._addresses.any_node()
 
     async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> None:
         """Connect `protocol` to a broker (None: to any). Raises OSError where none can be reached."""

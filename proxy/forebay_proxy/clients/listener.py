@@ -23,6 +23,14 @@ log = get_logger()
 BACKLOG = 1024
 """Connections that may wait to be accepted: a fleet that reconnects at once. The system's own limit may be lower."""
 
+_V4_MAPPED = "::ffff:"
+
+
+def plain_address(host: str) -> str:
+    """An IPv4 client's address as IPv4 has it, where it came to an IPv6 socket: ::ffff:10.1.2.3 → 10.1.2.3."""
+    return host.removeprefix(_V4_MAPPED) if host.startswith(_V4_MAPPED) and "." in host else host
+
+
 OnClient = Callable[[int | None], asyncio.Protocol]
 
 
@@ -76,6 +84,7 @@ class Listeners:
         return True
 
     def port(self, node_id: int) -> int | None:
+        """The port of the broker's listener; None where the number would not be a port."""
         port = self._node_ports.get(node_id, self._port + 1 + node_id)
         return port if 0 < port <= MAX_PORT else None
 
@@ -106,6 +115,7 @@ class Listeners:
         await asyncio.gather(*self._servers.values())
 
     def close_node(self, node_id: int) -> None:
+        """Accept no more connections for the broker; does nothing where there is no listener."""
         task = self._servers.pop(node_id, None)
         if task is not None:
             log.info("no longer listening for a broker", node=node_id)

@@ -56,7 +56,8 @@ class Owner(Protocol):
 
     orderer: ResponseOrderer
 
-    def translate(self, node_id: int, host: str, port: int, /) -> tuple[str, int] | None: ...
+    def translate(self, node_id: int, host: str, port: int, /) -> tuple[str, int] | None:
+        """(host, port) where the client finds that broker; None: nowhere."""
 
     def upstream_paused(self, *, paused: bool) -> None:
         """The broker takes no more bytes for now, or does again."""
@@ -67,7 +68,8 @@ class Owner(Protocol):
     def upstream_left(self) -> None:
         """The broker closed an idle connection."""
 
-    def upstream_malformed(self, error: Malformed) -> None: ...
+    def upstream_malformed(self, error: Malformed) -> None:
+        """The broker broke the protocol; the connection has been closed."""
 
     def produce_answered(self, response: bytes, version: int) -> None:
         """A broker's answer to a Produce request. Malformed as any decoder."""
@@ -99,6 +101,7 @@ class OpaqueConnection(asyncio.Protocol):
 
     @property
     def awaited(self) -> int:
+        """Responses that have not wholly arrived."""
         return len(self._expected) + (self._current is not None)
 
     @property
@@ -107,10 +110,12 @@ class OpaqueConnection(asyncio.Protocol):
         return any(entry.api.key not in LONG_WAITS for entry in (self._current, *self._expected) if entry)
 
     def expect(self, expected: Expected) -> None:
+        """A request follows that has a response. Requests are announced in the order in which they are written."""
         expected.behind = self._unacknowledged
         self._expected.append(expected)
 
     def sent_unacknowledged(self) -> None:
+        """A Produce request with acks=0 follows, which has no response."""
         self._unacknowledged += 1
 
     def write(self, buffers: list[Buffer]) -> None:
@@ -126,8 +131,8 @@ class OpaqueConnection(asyncio.Protocol):
         self.adjust_reading()
 
     def adjust_reading(self) -> None:
-        """Read the broker only while its responses can be passed on."""
-        wanted = not self._client_slow and self._client.orderer.held < MAX_HELD
+        """Read the broker only while its responses can be passed on. What others wait for is always read."""
+        wanted = not self._client_slow and (self._client.orderer.held < MAX_HELD or self._is_next())
         if self._transport is None or self.closed or wanted == self._reading:
             return
         self._reading = wanted
@@ -135,6 +140,13 @@ class OpaqueConnection(asyncio.Protocol):
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
+
+    def _is_next(self) -> bool:
+        """Whether the next response need not wait for others: it goes out at once, or not to the client."""
+        if self._current is None and not self._expected:
+            return True
+        slot = (self._current or self._expected[0]).slot
+        return slot is None or self._client.orderer.is_next(slot)
 
     def close(self) -> None:
         """Close once what was written has gone out: acks=0 records of a client that has left are still to be sent."""

@@ -12,6 +12,8 @@ from forebay_codecs.apis import API_VERSIONS, APIS, METADATA, PRODUCE, Api
 
 
 class Route(enum.Enum):
+    """What is done with a request frame: always exactly one of these."""
+
     OPAQUE = "opaque"
     """Cut through on the client's own upstream connection."""
     PRODUCE = "produce"
@@ -28,6 +30,7 @@ _GATHERED: Final = {PRODUCE: Route.PRODUCE, METADATA: Route.METADATA}
 
 
 def route(api_key: int, api_version: int) -> tuple[Route, Api | None]:
+    """(route, API) of a request; (REFUSED, None) if the key is unknown."""
     api = APIS.get(api_key)
     if api is None:
         return Route.REFUSED, None

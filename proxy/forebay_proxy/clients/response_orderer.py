@@ -40,9 +40,14 @@ class ResponseOrderer:
         return len(self._slots)
 
     def open(self) -> Slot:
+        """The place of the next request's response, behind all others."""
         slot = Slot()
         self._slots.append(slot)
         return slot
+
+    def is_next(self, slot: Slot) -> bool:
+        """Whether what is written to it goes out at once."""
+        return self._slots[0] is slot
 
     def write(self, slot: Slot, data: Buffer, *, last: bool) -> None:
         """Bytes of the slot's response; `last` closes it and lets the ones behind it go."""

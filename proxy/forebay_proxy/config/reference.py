@@ -153,7 +153,10 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
         ),
         "max.request.size": Reference("One request carries batches of many partitions.", _producer()),
         "max.in.flight.requests.per.connection": Reference(
-            "A partition has at most one batch in flight whatever is set here, so order is kept.",
+            "Each request has a connection to itself, since brokers work on one of a connection at a time. It carries "
+            "partitions that wait for the same replicas: all of acks=1, or of acks=all those of one replica set. This "
+            "bounds the unanswered requests of each. A partition has at most one batch in flight for each of acks=1 "
+            "and acks=all whatever is set here, so order is kept.",
             _producer(),
         ),
     },

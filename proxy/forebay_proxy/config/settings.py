@@ -137,7 +137,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_dotted):
     batch_max_size: Annotated[BatchBytes, about("No batch grows beyond this size.")] = 262_144
     max_request_size: Annotated[Bytes, about("Largest Produce request to a broker.")] = 1_048_576
     max_in_flight_requests_per_connection: Annotated[
-        int, Meta(ge=1, le=INT_MAX), about("Unanswered Produce requests per broker.")
+        int,
+        Meta(ge=1, le=INT_MAX),
+        about("Unanswered Produce requests per broker and replica set; at most 16."),
     ] = 5
 
     # Memory

@@ -47,6 +47,7 @@ class Setting:
 
     @property
     def required(self) -> bool:
+        """Whether there is no default."""
         return self.default is msgspec.NODEFAULT
 
     @property
@@ -56,10 +57,12 @@ class Setting:
 
     @property
     def is_map(self) -> bool:
+        """Whether its value is a map, as that of `node.ports` is."""
         return self.kind == NodePorts
 
     @property
     def is_list(self) -> bool:
+        """Whether its value is a list: of servers or of patterns."""
         return self.kind in (Servers, Patterns)
 
     @property

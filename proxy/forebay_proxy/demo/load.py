@@ -28,7 +28,7 @@ from forebay_proxy.demo.wire import ProduceAnswers, ProduceTemplate
 
 _TICK: Final = 0.001
 """Seconds between two looks at what is due: uvloop's timers are no finer."""
-_DRAIN_TIMEOUT: Final = 15.0
+_DRAIN_TIMEOUT: Final = 30.0
 _STARTING_AT_ONCE: Final = 2
 """Clients that connect at the same time. The mock brokers' backlog is 5; a SYN that is lost there costs a second."""
 VALUE_SIZES: Final = (200, 260, 320, 380, 440, 500)
@@ -65,19 +65,22 @@ class LoadCounts:
 
     @property
     def outstanding(self) -> int:
+        """Records offered whose fate is open."""
         return self.offered - self.acknowledged - self.failed
 
 
 class LoadResult(NamedTuple):
     """Latencies in seconds, sorted, of the records that were due while measuring; those never answered count in
     `failed`. `per_second` is acknowledgements that came while measuring, by its length. `cpu` is the share of a core
-    that the generator took."""
+    that the generator took. `late` is by how many seconds, on average, a record was offered after it was due: where it
+    is more than a few milliseconds, the machine had no time for the generator."""
 
     acknowledged: int
     failed: int
     per_second: float
     latencies: array[float]
     cpu: float
+    late: float
 
 
 def arrivals(plan: LoadPlan, rng: random.Random) -> Iterator[Arrival]:
@@ -105,6 +108,8 @@ class _Load:
         self.latencies: array[float] = array("d")
         self.measured = 0
         self.start = 0.0
+        self.late = 0.0
+        """Seconds from due to offered, of all records together."""
         self.over = asyncio.Event()
         """All is offered and nothing is outstanding."""
         self.saturating = False
@@ -221,6 +226,7 @@ async def _offer(load: _Load, clients: list[list[_Connection]], rng: random.Rand
         early = load.start + arrival.due - time.perf_counter()
         if early > 0:
             await asyncio.sleep(max(early, _TICK))
+        load.late += max(0.0, time.perf_counter() - load.start - arrival.due)
         load.counts.offered += 1
         clients[arrival.client][arrival.partition].offer(arrival)
 
@@ -250,6 +256,10 @@ async def _drain(load: _Load) -> None:
 
 
 async def run_load(bootstrap: str, plan: LoadPlan, rng: random.Random, counts: LoadCounts) -> LoadResult:
+    """Offer the planned load to the brokers of `bootstrap` (host:port), wait for the answers and tell how it went.
+
+    `counts` is kept up to date meanwhile. Raises OSError where a broker cannot be reached, or Malformed.
+    """
     load = _Load(plan, counts)
     async with _connected(bootstrap, load) as clients:
         cpu = time.thread_time()
@@ -258,7 +268,8 @@ async def run_load(bootstrap: str, plan: LoadPlan, rng: random.Random, counts: L
         await _drain(load)
         cpu = (time.thread_time() - cpu) / (time.perf_counter() - load.start)
     latencies = array("d", sorted(load.latencies))
-    return LoadResult(counts.acknowledged, counts.failed, load.measured / plan.seconds, latencies, cpu)
+    late = load.late / max(1, counts.offered)
+    return LoadResult(counts.acknowledged, counts.failed, load.measured / plan.seconds, latencies, cpu, late)
 
 
 async def measure_capacity(bootstrap: str, plan: LoadPlan) -> float:

@@ -168,6 +168,7 @@ class MockCluster:
         self._check(self._library.rd_kafka_mock_broker_set_down(self._handle(), broker))
 
     def broker_up(self, broker: int) -> None:
+        """Listen on the broker's port again."""
         self._check(self._library.rd_kafka_mock_broker_set_up(self._handle(), broker))
 
     def push_request_errors(self, api_key: int, codes: Sequence[int]) -> None:
@@ -191,6 +192,7 @@ class MockCluster:
         self._library.rd_kafka_mock_stop_request_tracking(self._handle())
 
     def clear_requests(self) -> None:
+        """Forget the requests kept so far; tracking goes on."""
         self._library.rd_kafka_mock_clear_requests(self._handle())
 
     def requests(self) -> list[MockRequest]:

@@ -32,6 +32,7 @@ class Stored(NamedTuple):
 
     @property
     def total(self) -> int:
+        """Records in all partitions together."""
         return sum(self.records.values())
 
 

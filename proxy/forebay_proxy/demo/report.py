@@ -45,6 +45,7 @@ def percentile(ordered: Sequence[float], percent: int) -> float:
 
 
 def average(values: Sequence[float]) -> float:
+    """The mean. NaN of none."""
     return sum(values) / len(values) if values else float("nan")
 
 
@@ -69,6 +70,7 @@ def comparison(legs: Sequence[Leg], partitions: int, slow: frozenset[int]) -> Ta
 
 
 def nothing_lost_line(leg: Leg) -> str:
+    """One line that compares what was acknowledged with what is stored."""
     result, stored = leg.result, leg.stored
     verdict = "nothing lost, the counts agree" if leg.nothing_lost else "NOT THE SAME"
     refused = f", {result.failed:,} failed" if result.failed else ""

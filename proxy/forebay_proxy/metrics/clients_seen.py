@@ -48,6 +48,7 @@ class SeenClient(msgspec.Struct, array_like=True):
 
     @property
     def identity(self) -> Identity:
+        """What tells one client from another, the same on every worker."""
         return self.client_id, self.address, self.software, self.software_version
 
     def request(self, api_key: int, version: int) -> None:

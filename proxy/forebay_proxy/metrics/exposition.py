@@ -39,6 +39,7 @@ class SnapshotCollector(Collector):
         self._version = version
 
     def collect(self) -> Iterator[Family]:
+        """Metric families, as prometheus_client wants them; forebay_build_info comes first."""
         build = GaugeMetricFamily("forebay_build_info", "Forebay's version, as a label; always 1.", labels=["version"])
         build.add_metric([self._version], 1)
         yield build

@@ -76,6 +76,7 @@ class Histogram:
         self._mark, self._mark_at = list(self.counts), now
 
     def observe(self, value: float) -> None:
+        """Count a value, in the unit of the bounds. One that equals a bound counts in that bound's bucket."""
         self.counts[bisect_left(self._bounds, value)] += 1
         self.sum += value
         if value > self.max:

@@ -35,11 +35,13 @@ class TrafficMetrics:
         self._connect_failed = stats.counter("forebay_errors_total", side="upstream", kind="connect")
 
     def opened(self, node_id: int | None) -> None:
+        """A client has connected."""
         kind = "bootstrap" if node_id is None else "node"
         self._open[kind] += 1
         self._total[kind].value += 1
 
     def closed(self, node_id: int | None) -> None:
+        """A connection that was `opened` has closed."""
         self._open["bootstrap" if node_id is None else "node"] -= 1
 
     def named(
@@ -83,12 +85,15 @@ class TrafficMetrics:
         return self._clients.too_old(client, api_key, version)
 
     def upstream_lost(self) -> None:
+        """A broker closed a client's upstream connection while something was awaited."""
         self._upstream_lost.value += 1
 
     def upstream_protocol(self) -> None:
+        """A broker's response to a client broke the protocol."""
         self._upstream_protocol.value += 1
 
     def connect_failed(self) -> None:
+        """No broker could be reached for a client."""
         self._connect_failed.value += 1
 
 

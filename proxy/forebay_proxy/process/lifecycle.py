@@ -43,6 +43,9 @@ class App(Protocol):
     def ready(self) -> str | None:
         """Why clients cannot be served; None: they can."""
 
+    def unhealthy(self) -> str | None:
+        """Why the process should be restarted; None: it need not be."""
+
     async def drain(self) -> None:
         """Stop accepting, flush every batch, answer everything. The caller bounds the time."""
 

@@ -70,7 +70,7 @@ async def run_alone(settings: Settings, app_path: str) -> int:
         return stop.unready() or app.ready()
 
     stop.listen()
-    admin = Admin(metrics, clients, unready)
+    admin = Admin(metrics, clients, unready, app.unhealthy)
     return await _with_admin(admin, settings, serve(app, stats, stop, settings.shutdown_timeout_ms / 1000))
 
 

@@ -58,10 +58,12 @@ class WorkerSlot:
 
     @property
     def running(self) -> bool:
+        """Whether a process has been started here and has not exited."""
         return self._process is not None
 
     @property
     def process_id(self) -> int | None:
+        """Of the running process; None if there is none."""
         return self._process.pid if self._process is not None else None
 
     async def live(self) -> int:

@@ -96,6 +96,8 @@ class RewritableBatch:
 
 
 class Refused(NamedTuple):
+    """The partition at `slot` is answered with this error, and none of its records is sent."""
+
     slot: int
     error_code: int
     message: str

@@ -124,6 +124,7 @@ class ProduceCompletion:
         self._on_done: OnDone | None = on_done
 
     def add_topic(self, name: str) -> None:
+        """The topic of the partitions added next; topics are answered in this order."""
         self._topics.append((name, []))
 
     def add_partition(self, partition: int) -> int:
@@ -196,6 +197,7 @@ class ProduceCompletion:
         return any(fate.error_code for fate in self.fates)
 
     def throttle(self, throttle_time_ms: int) -> None:
+        """A broker throttles what it was sent; the client is told the longest time."""
         self.throttle_time_ms = max(self.throttle_time_ms, throttle_time_ms)
 
     def expire(self) -> None:

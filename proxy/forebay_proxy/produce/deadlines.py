@@ -33,11 +33,13 @@ class Deadlines:
         return len(self._live)
 
     def add(self, completion: ProduceCompletion) -> None:
+        """Watch `completion` until it is removed."""
         self._live[completion] = None
         if self._timer is None:
             self._timer = self._loop.call_later(INTERVAL, self._sweep)
 
     def remove(self, completion: ProduceCompletion) -> None:
+        """Stop watching `completion`, if it is watched."""
         self._live.pop(completion, None)
 
     def _sweep(self) -> None:
@@ -54,5 +56,6 @@ class Deadlines:
             self._timer = self._loop.call_later(INTERVAL, self._sweep)
 
     def close(self) -> None:
+        """Stop the timer: what is still live does not expire."""
         if self._timer is not None:
             self._timer.cancel()

@@ -69,6 +69,7 @@ class Delivery:
         self._journal = journal
 
     def answered(self, queue: PartitionQueue, batch: ProducerBatch, response: PartitionResponse) -> None:
+        """The leader answered `batch`: it is acknowledged, tried again, split or failed, as `retry.judge` says."""
         verdict = retry.judge(response.error_code, response.base_offset, len(batch.runs))
         now = monotonic()
         if self._journal is not None:
@@ -180,7 +181,7 @@ class Delivery:
         others = [index for index in topic.available if topic.leaders[index] != queue.leader]
         if not others:
             return False
-        target = topic.queue(min(others, key=lambda index: loads.get(index, 0)))
+        target = topic.queue(min(others, key=lambda index: loads.get(index, 0)), batch.lane.acks)
         self._accumulator.move(batch, queue, target, now)
         return True
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable
 from time import monotonic
+from typing import Final
 
 from forebay_codecs import error_codes, produce_request, produce_response
 from forebay_codecs.errors import Malformed
@@ -42,6 +43,9 @@ from forebay_proxy.produce.client import Client
 from forebay_proxy.produce.completion import ProduceCompletion
 from forebay_proxy.produce.deadlines import Deadlines
 from forebay_proxy.produce.ledger import Ledger
+
+PARTITION_TRIES: Final = 2
+"""Metadata requests before a partition is refused that a known topic is not known to have."""
 
 SHORTEST_WAIT = 1.0
 """Seconds. Some clients send timeouts of a few ms with acks=1, where brokers do not look at them: they must live."""
@@ -117,7 +121,7 @@ class ProduceHandler:
         code = state.error_code if state is not None else error_codes.NONE
         return code or error_codes.UNKNOWN_TOPIC_OR_PARTITION, "the brokers do not know it, or do not tell of it"
 
-    def memory_request(self, client: Hashable, found: ClassifiedRequest) -> MemoryRequest:
+    def memory_request(self, client: Hashable, acks: int, found: ClassifiedRequest) -> MemoryRequest:
         """What `found` asks of buffer.memory."""
         asked = MemoryRequest(client)
         for touched in found.touched:
@@ -127,7 +131,7 @@ class ProduceHandler:
                 if touched.movable:
                     asked.add_movable(topic, size)
                 else:
-                    asked.add(topic.queue(touched.partition), size)
+                    asked.add(topic.queue(touched.partition, acks), size)
         return asked
 
     def append(self, completion: ProduceCompletion, touched: RewritableBatch) -> RecordRun:
@@ -143,14 +147,14 @@ class ProduceHandler:
         if touched.movable:
             size = len(batch.section)
             partition = partitioner.partition(topic, size, now)
-            if not self.accumulator.has_room(topic.queue(partition), lane, batch) and partitioner.on_new_batch(
-                topic, partition
-            ):
+            if not self.accumulator.has_room(
+                topic.queue(partition, lane.acks), lane, batch
+            ) and partitioner.on_new_batch(topic, partition):
                 partition = partitioner.partition(topic, size, now)
-            partition = self._with_room(topic, partition, size)
-        elif not self.accumulator.has_room(topic.queue(partition), lane, batch):
+            partition = self._with_room(topic, partition, size, lane.acks)
+        elif not self.accumulator.has_room(topic.queue(partition, lane.acks), lane, batch):
             partitioner.on_new_batch(topic, partition)
-        queue = topic.queue(partition)
+        queue = topic.queue(partition, lane.acks)
         moved = partition != touched.partition
         run = completion.add_run(touched.slot, batch.record_count, moved=moved, whole=touched.whole)
         run.partition = partition
@@ -158,11 +162,11 @@ class ProduceHandler:
         self.accumulator.append(queue, lane, run, batch, now)
         return run
 
-    def _with_room(self, topic: TopicQueues, partition: int, size: int) -> int:
+    def _with_room(self, topic: TopicQueues, partition: int, size: int, acks: int) -> int:
         """`partition`, or another one where its share of the memory is used up, as it is while its broker hangs."""
         pool = self.accumulator.pool
         size = pool.whole_chunks(size)
-        if pool.plenty(size) or pool.has_room(topic.queue(partition), size):
+        if pool.plenty(size) or pool.has_room(topic.queue(partition, acks), size):
             return partition
         other = pool.roomiest(topic, size)
         return other if other >= 0 else partition
@@ -172,6 +176,7 @@ class PendingProduce:
     """One request between its arrival and its records' being in the accumulator."""
 
     __slots__ = (
+        "_asked",
         "_charges",
         "_client",
         "_completion",
@@ -205,6 +210,7 @@ class PendingProduce:
         self._overtakes = False
         self._missing: set[str] = set()
         self._unknown = 0
+        self._asked = 0
         self._waiter: Waiter | None = None
         self._charges: dict[int, int] = {}
         """By broker: memory that the client is charged with until it is answered."""
@@ -234,9 +240,26 @@ class PendingProduce:
             self._classify()
             return
         self._hold()
+        self._ask()
+
+    def _ask(self) -> None:
+        """A topic that is known, but not with that many partitions, may have been given more: a broker is asked."""
+        self._asked += 1
         self._unknown = len(self._missing)
-        for name in self._missing:
-            handler.updater.want(name, self._topic_settled)
+        for name in list(self._missing):
+            known = self._handler.cluster.usable(name) is not None
+            self._handler.updater.want(name, self._topic_settled, anew=known)
+
+    def _lacks_partitions(self) -> bool:
+        """Whether a topic is known, but not a partition of it that the request names."""
+        handler = self._handler
+        return any(
+            entry.reason is None
+            and entry.partition >= 0
+            and handler.unknown(entry.topic, entry.partition)
+            and handler.cluster.usable(entry.topic) is not None
+            for entry in self._inspected
+        )
 
     def refuse(self, error_code: int, message: str) -> None:
         """All of it, before anything else."""
@@ -246,7 +269,11 @@ class PendingProduce:
 
     def _topic_settled(self) -> None:
         self._unknown -= 1
-        if not self._unknown and not self._completion.done:
+        if self._unknown or self._completion.done:
+            return
+        if self._asked < PARTITION_TRIES and self._lacks_partitions():
+            self._ask()  # the answer may have been on its way before the partition was there
+        else:
             # Looked at anew: only now is it known which topics are internal.
             self._inspected = self._handler.classifier.inspect(self._frame, self._request)
             self._classify()
@@ -271,7 +298,7 @@ class PendingProduce:
         if pool.plenty(found.size + len(found.touched) * pool.chunk_size):
             self._append(found)
             return
-        asked = self._handler.memory_request(self._completion.client, found)
+        asked = self._handler.memory_request(self._completion.client, self._completion.acks, found)
         if pool.fits(asked):
             self._append(found)
             return
@@ -313,7 +340,7 @@ class PendingProduce:
         used = pool.used
         run = handler.append(self._completion, touched)
         if pool.used > used:
-            leader = handler.cluster.topics[touched.topic].queues.queue(run.partition).leader
+            leader = handler.cluster.topics[touched.topic].queues.leader_of(run.partition)
             self._charges[leader] = self._charges.get(leader, 0) + (pool.used - used) * pool.chunk_size
         return run
 

@@ -106,7 +106,7 @@ class JournalTopic:
         partition = self._partitioner.partition(topic, len(batch.section), now)
         pool = self._accumulator.pool
         asked = MemoryRequest(_CLIENT)
-        asked.add(topic.queue(partition), pool.whole_chunks(len(batch.section)))
+        asked.add(topic.queue(partition, _LANE.acks), pool.whole_chunks(len(batch.section)))
         if not pool.fits(asked):
             self._bytes -= len(lines)
             self._drop(rows, "buffer.memory is for clients")
@@ -123,7 +123,7 @@ class JournalTopic:
         completion.add_topic(self._topic)
         run = completion.add_run(completion.add_partition(partition), rows, moved=False, whole=True)
         run.partition = partition
-        self._accumulator.append(topic.queue(partition), _LANE, run, batch, now)
+        self._accumulator.append(topic.queue(partition, _LANE.acks), _LANE, run, batch, now)
         completion.all_added()
 
     def _drop(self, rows: int, why: str) -> None:

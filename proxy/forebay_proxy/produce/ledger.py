@@ -79,10 +79,12 @@ class Entry:
             self.slots[number].stamped = stamped
 
     def appended(self, run: RecordRun, touched: RewritableBatch) -> None:
+        """The records of `touched` were appended as `run`. Only their size and checksum are kept."""
         section = touched.batch.section
         self.slots[touched.slot].runs.append(_Placed(run, len(section), touched.movable, content_crc(section)))
 
     def answered(self, completion: ProduceCompletion) -> None:
+        """The request is over: write its rows."""
         self._ledger.answered(self, completion)
 
 
@@ -94,13 +96,16 @@ class Ledger:
         self._number = 0
 
     def next_number(self) -> int:
+        """The number of a request: from 1, one after the other, within this process."""
         self._number += 1
         return self._number
 
     def now_us(self) -> int:
+        """Microseconds since 1970, by the journal's clock."""
         return self._journal.time_us(monotonic())
 
     def arrived(self, client: Client, request: ProduceRequest, inspected: list[InspectedBatch]) -> Entry:
+        """Begin the entry of a request that the proxy answers. Nothing is written yet."""
         return Entry(self, client, request, inspected)
 
     def passed_on(self, client: Client, request: ProduceRequest, inspected: list[InspectedBatch]) -> None:
@@ -110,6 +115,7 @@ class Ledger:
             self._write(entry, slot, entry.received_us, -1, None)
 
     def answered(self, entry: Entry, completion: ProduceCompletion) -> None:
+        """Write a row for each partition of the request, with what the client was told of it."""
         now_us = self.now_us()
         for slot, fate in zip(entry.slots, completion.fates, strict=True):
             told = fate.response(completion.version)

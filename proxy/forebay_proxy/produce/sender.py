@@ -1,8 +1,9 @@
-"""Sends what is ready to one broker: `max.in.flight.requests.per.connection` Produce requests at a time.
+"""Sends what is ready to one broker, each Produce request on a connection that carries no other meanwhile.
 
-In: a wake-up when something became ready for this broker. Out: Produce requests, each with at most one batch of every
-partition, and their answers to Delivery. The connection is opened when there is something to send, and again when
-it was lost; while the broker cannot be reached, it is tried with backoff, since partitioners avoid it meanwhile.
+In: a wake-up when something became ready for this broker. Out: Produce requests, each of one group of partitions
+(policies.dispatch_groups) with at most one batch of every queue, and their answers to Delivery. A connection is opened
+when there is something to send and none is free; while the broker cannot be reached, it is tried with backoff, since
+partitioners avoid it meanwhile.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 from time import monotonic
+from typing import Final
 
 from forebay_codecs import error_codes, produce_request, produce_response
 from forebay_codecs.errors import Malformed
-from forebay_policies import retry
 from forebay_policies.accumulator import Accumulator, PartitionQueue
+from forebay_policies.dispatch_groups import DispatchGroup
 from forebay_policies.producer_batch import ProducerBatch
 from forebay_proxy.brokers.cluster import Cluster, Node
-from forebay_proxy.brokers.upstream_connection import CLIENT_ID, UpstreamConnection, open_connection
+from forebay_proxy.brokers.upstream_connection import CLIENT_ID, UpstreamConnection
+from forebay_proxy.brokers.upstream_pool import UpstreamPool
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
@@ -28,9 +31,12 @@ log = get_logger()
 
 Drained = list[tuple[PartitionQueue, ProducerBatch]]
 
+MAX_REQUESTS: Final = 16
+"""To one broker at a time, beyond those that must not wait for others: see `Sender._may_send`."""
+
 
 class Sender:
-    """Takes no batch that it does not either send or hand to Delivery.
+    """Takes no batch that it does not either send or hand to Delivery. What one group waits for holds up no other.
 
     `flushed` is told of each batch as it leaves, `on_unreachable` when the broker cannot be connected to.
     """
@@ -55,25 +61,26 @@ class Sender:
         self._stats = stats
         self._flushed = flushed
         self._on_unreachable = on_unreachable
-        self._rng = rng
         self._loop = asyncio.get_running_loop()
-        self._connection: UpstreamConnection | None = None
-        self._connecting: asyncio.Task[None] | None = None
+        self._pool = UpstreamPool(node, self, settings, stats, rng)
+        self._away: dict[DispatchGroup, int] = {}
+        """Requests of each group that are not answered yet."""
         self._scheduled = False
         self._closed = False
-        self._used_at = 0.0
-        self._most = settings.max_in_flight_requests_per_connection
+        self._most = min(settings.max_in_flight_requests_per_connection, MAX_REQUESTS)
         self._max_size = settings.max_request_size
         self._requests = stats.counter("forebay_produce_requests_total", side="upstream")
         self._request_timeout_ms = settings.request_timeout_ms
 
     @property
     def in_flight(self) -> int:
-        return self._connection.in_flight if self._connection is not None else 0
+        """Requests that the broker has not answered yet."""
+        return sum(self._away.values())
 
     @property
-    def connected(self) -> bool:
-        return self._connection is not None
+    def connected(self) -> int:
+        """Connections to the broker."""
+        return self._pool.connected
 
     def wake(self) -> None:
         """Something is ready, or a place became free. What becomes ready in the same turn of the loop goes along."""
@@ -90,21 +97,45 @@ class Sender:
         self._scheduled = False
         if self._closed or not self._accumulator.has_ready(self.node.id):
             return
-        connection = self._connection
-        if connection is None or connection.closed:
-            if self.node.down:
-                self._delivery.unreachable(self.node.id)
-            self._connect()
+        if self.node.down and not self._pool.connected:
+            self._delivery.unreachable(self.node.id)
+            self._pool.open()
             return
-        while connection.in_flight < self._most and not connection.closed:
-            drained = self._accumulator.drain(self.node.id, self._max_size, monotonic())
-            if not drained:
+        while (group := self._next_group()) is not None:
+            connection = self._pool.take()
+            if connection is None:
                 return
-            self._send(connection, drained)
+            drained = self._accumulator.drain_group(group, self._max_size, monotonic())
+            if drained:
+                self._send(connection, group, drained)
+            else:
+                self._pool.give_back(connection, monotonic())
 
-    def _send(self, connection: UpstreamConnection, drained: Drained) -> None:
+    def _next_group(self) -> DispatchGroup | None:
+        for group in self._accumulator.ready_groups(self.node.id):
+            if self._may_send(group):
+                return group
+        return None
+
+    def _may_send(self, group: DispatchGroup) -> bool:
+        """Whether another request of the group may leave now.
+
+        A connection each bounds them all, so each bound is one that others cannot use up: acks=1 has
+        `max.in.flight.requests.per.connection` requests, each replica set one, and up to as many while the broker has
+        fewer than MAX_REQUESTS; suspects of acks=1, and those of acks=all, share as many.
+        """
+        away = self._away.get(group, 0)
+        if group.suspect:
+            return not away and sum(g.suspect and g.waits == group.waits for g in self._away) < MAX_REQUESTS
+        if not away or not group.waits:
+            return away < self._most
+        return away < self._most and self.in_flight < MAX_REQUESTS
+
+    def _send(self, connection: UpstreamConnection, group: DispatchGroup, drained: Drained) -> None:
+        request = _Request(connection, group, drained, monotonic())
+        self._away[group] = self._away.get(group, 0) + 1
         try:
-            self._write(connection, drained)
+            self._write(request)
         except Exception as error:  # whatever it is: a batch left in flight would hold up its partition for good
             log.error("a produce request could not be written", broker=connection.name, exc_info=error)
             connection.close()
@@ -113,15 +144,27 @@ class Sender:
                     self._delivery.fail(
                         queue, batch, error_codes.UNKNOWN_SERVER_ERROR, "the request could not be written"
                     )
+            self._done(request)
 
-    def _write(self, connection: UpstreamConnection, drained: Drained) -> None:
-        now = self._used_at = monotonic()
+    def _done(self, request: _Request) -> None:
+        """Its connection is free again, if it still stands."""
+        if not request.done:
+            request.done = True
+            left = self._away[request.group] - 1
+            if left:
+                self._away[request.group] = left
+            else:
+                del self._away[request.group]
+            self._pool.give_back(request.connection, monotonic())
+
+    def _write(self, request: _Request) -> None:
+        connection, now = request.connection, request.sent_at
         topics: dict[str, list[tuple[int, int, list[bytes | memoryview]]]] = {}
         timeout_ms = 0
         sent: Drained = []
-        for queue, batch in drained:
+        for queue, batch in request.drained:
             self._flushed(batch, now)
-            batch.sent(self.node.id, queue.queued_bytes, now)
+            batch.sent(self.node.id, queue.topic.loads().get(queue.index, 0), now)
             try:
                 size, buffers = batch.encode()
             except Exception as error:  # its neighbours are sound
@@ -132,20 +175,24 @@ class Sender:
             topics.setdefault(queue.topic.name, []).append((queue.index, size, buffers))
             timeout_ms = max(timeout_ms, max(run.owner.timeout_ms for run in batch.runs))
         if not sent:
+            self._done(request)
             return
+        acks = request.drained[0][1].lane.acks
+        request.drained = sent
         version = min(produce_request.MAX_VERSION, connection.versions[produce_request.API_KEY][1])
         # acks=0 has no answer, so a refusal would go unseen: one step more is asked of the broker, never one less.
-        acks = drained[0][1].lane.acks or 1
+        acks = acks or 1
         timeout_ms = min(timeout_ms, self._request_timeout_ms)
         self._requests.value += 1
         connection.send(
             lambda upstream_correlation_id: produce_request.encode(
                 version, upstream_correlation_id, CLIENT_ID, acks, timeout_ms, list(topics.items())
             ),
-            lambda response: self._answered(connection, sent, version, response),
+            lambda response: self._answered(request, version, response),
         )
 
-    def _answered(self, connection: UpstreamConnection, drained: Drained, version: int, response: bytes | None) -> None:
+    def _answered(self, request: _Request, version: int, response: bytes | None) -> None:
+        connection, drained = request.connection, request.drained
         answers = {}
         throttle_time_ms = 0
         if response is not None:
@@ -177,72 +224,52 @@ class Sender:
                 log.error("the fate of a batch could not be told", topic=queue.topic.name, exc_info=fault)
                 if queue.in_flight is batch:
                     self._accumulator.completed(queue, batch, monotonic())
+        self._done(request)
+        self._accumulator.answered(request.group, drained, monotonic() - request.sent_at)
         self.wake()
 
-    # The connection
+    # The connections
 
-    def _connect(self) -> None:
-        if self._connecting is None:
-            self._connecting = self._loop.create_task(self._keep_connecting())
+    def usable(self, connection: UpstreamConnection) -> bool:
+        """Whether the broker takes Produce requests of a version that is spoken here."""
+        lowest, highest = connection.versions.get(produce_request.API_KEY, (0, -1))
+        return highest >= produce_request.RECORD_BATCHES_FROM and lowest <= produce_request.MAX_VERSION
 
-    async def _keep_connecting(self) -> None:
-        tries = 0
-        first, most = self._settings.reconnect_backoff_ms / 1000, self._settings.reconnect_backoff_max_ms / 1000
-        try:
-            while not self._closed:
-                node = self.node
-                try:
-                    connection = await open_connection(node.host, node.port, self._settings, self._stats)
-                    lowest, highest = connection.versions.get(produce_request.API_KEY, (0, -1))
-                    if highest < produce_request.RECORD_BATCHES_FROM or lowest > produce_request.MAX_VERSION:
-                        connection.close()
-                        raise ConnectionError("the broker offers no Produce that is spoken here")
-                except (OSError, UnicodeError, Malformed) as error:
-                    self._failed(node, tries, str(error))
-                    tries += 1
-                    await asyncio.sleep(retry.backoff(tries - 1, first, most, self._rng))
-                    continue
-                self._opened(node, connection, tries)
-                return
-        finally:
-            self._connecting = None
-
-    def _failed(self, node: Node, tries: int, error: str) -> None:
-        self._stats.counter("forebay_errors_total", side="upstream", kind="connect").value += 1
+    def failed(self, node: Node, tries: int, error: str) -> None:
+        """It cannot be reached: what may go elsewhere goes."""
         if self._cluster.set_down(node, down=True) or tries == 0:
             log.warning("broker unreachable", node=node.id, host=node.host, port=node.port, error=error)
         self._delivery.unreachable(node.id)
         self._on_unreachable(node)
 
-    def _opened(self, node: Node, connection: UpstreamConnection, tries: int) -> None:
-        if self._closed:
-            connection.close()
-            return
-        self._connection = connection
-        self._used_at = monotonic()
-        connection.on_closed = lambda: self._connection_closed(connection)
+    def reached(self, tries: int) -> None:
+        """It can be sent to, again or still."""
+        node = self.node
         if self._cluster.set_down(node, down=False) or tries:
             log.info("broker reached again", node=node.id, host=node.host, port=node.port, tries=tries)
-        self.wake()
-
-    def _connection_closed(self, connection: UpstreamConnection) -> None:
-        """A broker closes idle connections: that is no failure. What is ready opens a new one."""
-        if self._connection is connection:
-            self._connection = None
-        self.wake()
 
     def leave_if_idle(self, now: float, max_idle: float) -> None:
-        """Close the connection before the broker does, so that no request meets a closing one."""
-        if self._connection is not None and not self._connection.in_flight and now - self._used_at > max_idle:
-            self._connection.close()
+        """Close what was not used for `max_idle` seconds before the broker does."""
+        self._pool.leave_idle(now, max_idle)
 
     def address_changed(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
+        """Whoever listens at the old address is not the broker any more."""
+        self._pool.leave_all()
 
     def close(self) -> None:
+        """Send nothing more."""
         self._closed = True
-        if self._connecting is not None:
-            self._connecting.cancel()
-        if self._connection is not None:
-            self._connection.close()
+        self._pool.close()
+
+
+class _Request:
+    """A request that was written, or is about to be, on a connection of its own. `sent_at` by `monotonic`."""
+
+    __slots__ = ("connection", "done", "drained", "group", "sent_at")
+
+    def __init__(self, connection: UpstreamConnection, group: DispatchGroup, drained: Drained, sent_at: float) -> None:
+        self.connection = connection
+        self.group = group
+        self.drained = drained
+        self.sent_at = sent_at
+        self.done = False

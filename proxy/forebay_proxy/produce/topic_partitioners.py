@@ -58,6 +58,7 @@ class TopicPartitioners:
             )
 
     def of(self, topic: str) -> Partitioner:
+        """The topic's partitioner, made at the first call."""
         partitioner = self._partitioners.get(topic)
         if partitioner is None:
             # Those of others come in a WithDefault.
@@ -67,6 +68,7 @@ class TopicPartitioners:
         return partitioner
 
     def acknowledged(self, queue: PartitionQueue, seconds: float) -> None:
+        """A batch of the partition was acknowledged `seconds` after its opening: tell the topic's partitioner."""
         partitioner = self._partitioners.get(queue.topic.name)
         if partitioner is not None:
             partitioner.on_acknowledged(queue.index, seconds)

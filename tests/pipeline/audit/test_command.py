@@ -113,6 +113,7 @@ def test_with_a_state_of_something_else(spark: SparkSession, tmp_path: Path) -> 
     assert f"{state} is not the state of an audit" in line
 
 
+@pytest.mark.whole
 def test_where_the_result_cannot_be_written(world: World, tmp_path: Path) -> None:
     world.send(world.made(5))
     world.close_files()

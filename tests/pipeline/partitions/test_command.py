@@ -72,6 +72,7 @@ def test_tables_and_sentences(spark: SparkSession, journal: Path) -> None:
     ]
 
 
+@pytest.mark.whole
 def test_the_same_as_json(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
     output = tmp_path / "summary.json"
     result = run("partitions", "--journal", journal, "--by", "leader, reason", "--most", 5, "--output", output)

@@ -67,6 +67,7 @@ def stream(spark: SparkSession, tmp_path: Path) -> Stream:
     return Stream(spark, tmp_path)
 
 
+@pytest.mark.whole
 def test_over_several_triggers_and_a_restart_each_change_is_told_once(stream: Stream) -> None:
     stream.write(*window(0, EVEN), *window(1, AWAY), gauge_row())
     stream.write(*window(2, AWAY))

@@ -150,6 +150,7 @@ def test_a_journal_without_answers_is_said_to_have_none(spark: SparkSession, tmp
     assert "There are no answered batches in the journal" in result.output
 
 
+@pytest.mark.whole
 def test_one_core_and_two_find_the_same(tmp_path: Path) -> None:
     found = []
     for cores in (1, 2):

@@ -16,6 +16,7 @@ from forebay_codecs.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from forebay_policies import metadata_requests
 from forebay_policies.metadata_cache import NEVER, Ages, MetadataCache
 from forebay_policies.metadata_waiters import UNKNOWN_TOPIC_TRIES
+from forebay_proxy.brokers import metadata_updater
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.metrics.registry import MetricRegistry
@@ -342,3 +343,49 @@ async def test_records_find_a_topic_that_a_client_asked_for() -> None:
         await until(lambda: running.ready == ["a", "a"])
         assert running.cluster.usable("a") is not None
         assert running.asked() == [["a"]]
+
+
+class TestABrokerThatDoesNotHelp:
+    @in_loop
+    @pytest.mark.parametrize("seed", range(4))
+    async def test_a_hung_broker_costs_a_moment_and_not_its_timeout(
+        self, seed: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(metadata_updater, "HEDGE_S", 0.02)
+        async with FakeCluster({"ponds": [0]}, nodes=3) as brokers, updating(brokers, seed) as running:
+            (asked,) = [node for node in range(3) if brokers[node].connections]
+            brokers[asked].holds(METADATA)
+            running.want("ponds")
+            await until(lambda: running.ready == ["ponds"])
+            await until(lambda: not brokers[asked].connections)
+
+    @in_loop
+    async def test_where_there_is_no_other_broker_the_answer_is_waited_for(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(metadata_updater, "HEDGE_S", 0.01)
+        async with FakeCluster({"ponds": [0]}) as brokers, updating(brokers) as running:
+            brokers[0].holds(METADATA)
+            running.want("ponds")
+            asked = await brokers[0].receives(METADATA)
+            while asked.metadata.names != ["ponds"]:
+                asked = await brokers[0].receives(METADATA)
+            await asyncio.sleep(0.05)
+            assert running.asked().count(["ponds"]) == 1
+            asked.answer()
+            await until(lambda: running.ready == ["ponds"])
+
+    @in_loop
+    @pytest.mark.parametrize("seed", range(4))
+    async def test_an_answer_that_does_not_cure_the_error_is_not_asked_for_there_again(self, seed: int) -> None:
+        """One broker lags behind: it tells of the old leader."""
+        async with FakeCluster({"ponds": [0]}, nodes=3) as brokers, updating(brokers, seed) as running:
+            running.want("ponds")
+            await until(lambda: running.ready == ["ponds"])
+            by_name = {
+                node: len([a for a in brokers[node].requests(METADATA) if topics(a) == ["ponds"]]) for node in range(3)
+            }
+            (first,) = [node for node, count in by_name.items() if count]
+            running.updater.leader_changed("ponds", 0, None)
+            await until(lambda: running.asked().count(["ponds"]) == 2)
+            assert len([a for a in brokers[first].requests(METADATA) if topics(a) == ["ponds"]]) == 1

@@ -1,15 +1,14 @@
-"""Which addresses are tried, in which order, and what a lost broker makes old."""
+"""What a lost broker makes old."""
 
 from __future__ import annotations
 
-from random import Random
 from typing import cast
 
 from forebay_policies.metadata_cache import MetadataCache
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
-from forebay_proxy.brokers.reachability import BrokerAddresses, Reachability
+from forebay_proxy.brokers.reachability import Reachability
 from forebay_proxy.config.settings import HostPort
 from tests.kit import fakes_proxy as fakes
 
@@ -34,23 +33,6 @@ class Noted:
 
     def invalidate(self, names: list[str], cause: str) -> None:
         self.told.append(("updater", *names, cause))
-
-
-def test_a_known_broker_has_one_address_and_an_unknown_one_none() -> None:
-    addresses = BrokerAddresses(Noted().cluster, BOOTSTRAP, Random(1))
-    assert addresses.of(1) == [("1.example", 9092)]
-    assert addresses.of(9) == []
-
-
-def test_any_broker_is_a_known_one_then_one_that_is_down_then_the_bootstrap_servers_each_once() -> None:
-    cluster = Noted().cluster
-    cluster.set_down(cluster.nodes[0], down=True)
-    found = [BrokerAddresses(cluster, BOOTSTRAP, Random(seed)).of(None) for seed in range(20)]
-    hosts = {tuple(address.host for address in order) for order in found}
-    assert hosts == {
-        ("1.example", "2.example", "0.example", "first.example"),
-        ("2.example", "1.example", "0.example", "first.example"),
-    }
 
 
 def test_a_lost_broker_makes_its_versions_and_its_topics_old() -> None:

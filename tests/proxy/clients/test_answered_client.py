@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import pytest
 import structlog
 
+from forebay_codecs.error_codes import CORRUPT_MESSAGE
 from forebay_policies.hold_reason import HoldReason
 from forebay_proxy.clients.answered_client import AnsweredClient
 from forebay_proxy.clients.connection_state import Cause, Phase
@@ -15,15 +14,17 @@ from tests.kit.event_loop import in_loop, turns
 from tests.proxy.clients.upstream_kit import Stage
 
 
-class Completed:
-    """As much of a ProduceCompletion as the connection looks at."""
+def completed(*, refused: bool) -> ProduceCompletion:
+    completion = ProduceCompletion(7, 1, 1, 1000, 0.0, lambda completion, frame: None, ("10.0.0.1", None))
+    completion.add_topic("ponds")
+    slot = completion.add_partition(0)
+    if refused:
+        completion.refuse(slot, CORRUPT_MESSAGE, None)
+    return completion
 
-    def __init__(self, *, refused: bool) -> None:
-        self.refused = refused
 
-
-NOTHING = cast(ProduceCompletion, Completed(refused=False))
-REFUSED = cast(ProduceCompletion, Completed(refused=True))
+NOTHING = completed(refused=False)
+REFUSED = completed(refused=True)
 
 
 class Answering(Stage):

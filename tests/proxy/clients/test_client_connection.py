@@ -149,6 +149,20 @@ class TestOrder:
             await client.receives(0, 1, 2, 3)
 
 
+@in_loop
+async def test_a_bootstrap_connection_speaks_with_the_broker_that_told_it_the_versions() -> None:
+    """Brokers may differ while they are upgraded one by one."""
+    async with FakeCluster({"ponds": [0, 1, 2]}, nodes=3) as cluster, running(cluster.bootstrap) as forebay:
+        for _ in range(20):
+            before = [len(cluster[node].requests(LIST_GROUPS)) for node in range(3)]
+            client = await forebay.client()
+            client.send(request(API_VERSIONS, 2, 1, b""), echo(2), echo(3))
+            await client.receives(1, 2, 3)
+            (node,) = [node for node in range(3) if len(cluster[node].requests(LIST_GROUPS)) > before[node]]
+            assert [asked for asked in cluster[node].requests(API_VERSIONS) if asked.version == 2]
+        assert all(cluster[node].requests(LIST_GROUPS) for node in range(3))
+
+
 REFUSED = {
     "unknown API": request(99, 0, 1, b""),
     "Produce v13": request(PRODUCE, 13, 1, b""),

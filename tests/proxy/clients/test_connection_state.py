@@ -177,7 +177,7 @@ class TestHolds:
         assert state.holds == {HoldReason.BROKER_SLOW}
 
     @pytest.mark.parametrize("end", ENDS, ids=lambda phase: phase.name)
-    @pytest.mark.parametrize("why", set(HoldReason) - {HoldReason.CLOSING}, ids=lambda why: why.name)
+    @pytest.mark.parametrize("why", sorted(set(HoldReason) - {HoldReason.CLOSING}), ids=lambda why: why.name)
     def test_from_its_end_on_it_is_held_for_good(self, end: Phase, why: HoldReason) -> None:
         state = ConnectionState()
         state.hold(why)

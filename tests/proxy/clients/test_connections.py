@@ -28,6 +28,8 @@ class FakeConnection:
         self.peer = "10.0.0.1:1"
         self.did: list[str] = []
 
+    hung_up = False
+
     def leaving_for(self, now: float) -> float:
         return now - self.left_at if self.left_at is not None else 0.0
 
@@ -154,3 +156,11 @@ def test_one_that_does_not_leave_is_cut_off_after_the_request_timeout(idle_ms: i
     assert connection.did == []
     dock.connections.sweep(dock.now + 5.1)
     assert connection.did == ["abort"]
+
+
+def test_one_whose_client_left_while_it_was_held_is_cut_off() -> None:
+    dock = Dock()
+    gone, there = dock.let_in(), dock.let_in()
+    gone.hung_up = True
+    dock.connections.sweep(dock.now)
+    assert (gone.did, there.did) == (["abort"], [])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import structlog
 
-from forebay_proxy.clients.listener import Listeners
+from forebay_proxy.clients.listener import Listeners, plain_address
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.errors import StartError
 from tests.kit.app import settings
@@ -35,6 +35,14 @@ class Door:
         _, writer = await soon(asyncio.open_connection(LOOPBACK, port))
         await until(lambda: len(self.came) > before)
         writer.close()
+
+
+@pytest.mark.parametrize(
+    ("told", "plain"),
+    [("::ffff:10.1.2.3", "10.1.2.3"), ("10.1.2.3", "10.1.2.3"), ("::1", "::1"), ("::ffff:1", "::ffff:1"), ("", "")],
+)
+def test_an_ipv4_client_is_told_an_ipv4_address(told: str, plain: str) -> None:
+    assert plain_address(told) == plain
 
 
 @in_loop

@@ -9,7 +9,6 @@ from forebay_codecs.primitives import Buffer
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.client_upstream import ClientUpstream
 from forebay_proxy.clients.connection_life import ConnectionLife
-from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.opaque_connection import OpaqueConnection
 from forebay_proxy.clients.response_orderer import ResponseOrderer
 from forebay_proxy.logs import RateLimited, get_logger
@@ -78,7 +77,7 @@ class Stage:
         self.life = ConnectionLife(self.orderer, metrics, log, self._take, lambda: None)
         self.life.begin(cast(asyncio.Transport, self.transport), "client:1")
         self.who = ClientIdentity(metrics, log)
-        self.upstream = ClientUpstream(self.life, self.orderer, self.who, cast(Gateway, self.gateway), 3)
+        self.upstream = ClientUpstream(self.life, self.orderer, self.who, self.gateway, 3)
         self.upstream.advertised_host = "forebay"
 
     def _write(self, buffers: list[Buffer]) -> None:

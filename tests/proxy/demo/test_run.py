@@ -152,7 +152,7 @@ def test_a_machine_that_bears_less_gets_fewer_clients_that_are_as_fast(capacity:
 def leg(name: str, acknowledged: int = 100, failed: int = 0, requests: int = 25) -> Leg:
     latencies = array("d", [number / 1000 for number in range(1, 101)])
     stored = Stored({0: 10, 1: 30, 2: 60}, batches=20, records_in_batches=100)
-    return Leg(name, LoadResult(acknowledged, failed, 1234.4, latencies, 0.1), requests, stored)
+    return Leg(name, LoadResult(acknowledged, failed, 1234.4, latencies, 0.1, 0.001), requests, stored)
 
 
 def test_a_percentile_is_a_value_that_occurred() -> None:

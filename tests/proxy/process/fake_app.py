@@ -1,7 +1,7 @@
 """An App that tells what it is told, for the tests of processes and signals; run as a program it is `forebay` with it.
 
-A client of its port says one line: `count` (a record was moved), `hold` (the drain will not end by itself), `die`.
-It answers with the number of its process.
+A client of its port says one line: `count` (a record was moved), `hold` (the drain will not end by itself), `fail`
+(a part of it has ended), `die`. It answers with the number of its process.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class FakeApp:
         self._may_drain = asyncio.Event()
         self._may_drain.set()
         self._server: asyncio.Server | None = None
+        self._failed: str | None = None
 
     async def start(self) -> None:
         address = self._settings.listen
@@ -37,6 +38,9 @@ class FakeApp:
 
     def ready(self) -> str | None:
         return None if self._server else "no listener yet"
+
+    def unhealthy(self) -> str | None:
+        return self._failed
 
     async def drain(self) -> None:
         await self._may_drain.wait()
@@ -51,6 +55,8 @@ class FakeApp:
             self._moved.value += 1
         elif command == b"hold":
             self._may_drain.clear()
+        elif command == b"fail":
+            self._failed = "a part has failed"
         elif command == b"die":
             os._exit(3)
         writer.write(b"%d\n" % os.getpid())

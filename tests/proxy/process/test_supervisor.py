@@ -155,6 +155,12 @@ class TestAlone:
             forebay.rest()
             assert forebay.events() == ["serving", "draining", "drained"]
 
+    def test_once_a_part_of_it_has_failed_it_asks_to_be_restarted(self) -> None:
+        with running() as forebay:
+            forebay.say("fail")
+            status, body = forebay.get("healthz")
+            assert (status, json.loads(body)["reason"]) == (503, "a part has failed")
+
     def test_while_it_drains_it_is_not_ready_but_answers(self) -> None:
         with running() as forebay:
             forebay.say("hold")

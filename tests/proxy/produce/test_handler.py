@@ -191,6 +191,30 @@ class TestWithoutMetadata:
             }
 
     @in_loop
+    async def test_a_partition_that_was_added_is_asked_for_before_it_is_refused(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, "ponds")
+            cluster.topics["ponds"].append(0)
+            client.send(produce(1, ("ponds", 1, batch(keyed("a")))))
+            (response,) = await client.receives(1)
+            assert only(response).error_code == NONE
+            assert cluster.values("ponds", 1) == ["a"]
+
+    @in_loop
+    async def test_a_partition_that_is_not_there_is_asked_for_twice_at_most(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client, neighbour = await forebay.client(0), await forebay.client(0)
+            await warm(client, "ponds")
+            before = len(cluster[0].requests(METADATA))
+            client.send(produce(1, ("ponds", 7, batch(keyed("a")))), produce(2, ("ponds", -1, batch(keyed("a")))))
+            neighbour.send(produce(1, ("ponds", 0, batch(keyed("b")))))
+            await neighbour.receives(1)
+            answers = [only(response) for response in await client.receives(1, 2)]
+            assert [answer.error_code for answer in answers] == [UNKNOWN_TOPIC_OR_PARTITION] * 2
+            assert len(cluster[0].requests(METADATA)) - before <= 3
+
+    @in_loop
     async def test_an_unknown_partition_is_told(self) -> None:
         async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
             client = await forebay.client(0)

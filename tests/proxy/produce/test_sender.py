@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+from time import monotonic
 from unittest.mock import Mock
 
 import pytest
@@ -18,6 +20,7 @@ from forebay_codecs.error_codes import (
     UNKNOWN_SERVER_ERROR,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from forebay_policies.dispatch_groups import MAX_GROUPS
 from forebay_proxy.produce.delivery import Delivery
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, turns, until
@@ -391,6 +394,171 @@ class TestRequests:
             for client in clients:
                 await client.receives(1)
             assert len(cluster[0].requests(METADATA)) == 2
+
+
+class TestWhoWaitsForWhom:
+    """The brokers answer one request of a connection at a time, as Kafka does, and hold some."""
+
+    @in_loop
+    @pytest.mark.parametrize("topic", ["wide", "fine"])
+    async def test_acks_all_holds_up_no_acks_1_not_even_of_its_partition(self, topic: str) -> None:
+        async with FakeCluster({"wide": [0], "fine": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster.one_at_a_time = True
+            slow, fast = await forebay.client(0), await forebay.client(0)
+            await warm(fast, cluster, "fine")
+            await warm(fast, cluster, "wide")
+            cluster[0].holds_produce(lambda asked: asked.produce.acks == -1)
+            slow.send(produce(1, (topic, 0, batch(keyed("all"))), acks=-1))
+            asked = await cluster[0].receives(PRODUCE)
+            for number in range(20):
+                fast.send(produce(number, ("fine", 0, batch(keyed(f"{number}")))))
+                assert only((await fast.receives(number))[0]).error_code == NONE
+            asked.answer()
+            assert only((await slow.receives(1))[0]).error_code == NONE
+
+    @in_loop
+    async def test_a_stopped_follower_holds_up_only_what_it_replicates(self) -> None:
+        topics = {"wide": [0, 0], "fine": [0, 0]}
+        async with FakeCluster(topics) as cluster, running(cluster.bootstrap) as forebay:
+            cluster.one_at_a_time = True
+            cluster.replicas = {"wide": [(0, 1), (0, 1)], "fine": [(0, 2), (2, 0)]}
+            slow, fast = await forebay.client(0), await forebay.client(0)
+            await warm(fast, cluster, "fine")
+            await warm(fast, cluster, "wide")
+            cluster[0].holds_produce(lambda asked: ("wide", 0) in asked.partitions or ("wide", 1) in asked.partitions)
+            for number in range(2):
+                slow.send(produce(number, ("wide", number, batch(keyed("a"))), acks=-1))
+                await cluster[0].receives(PRODUCE)
+            for number in range(20):
+                fast.send(produce(number, ("fine", number % 2, batch(keyed(f"{number}"))), acks=-1))
+                assert only((await fast.receives(number))[0]).error_code == NONE
+
+    @in_loop
+    async def test_replica_sets_without_number_share_connections(self) -> None:
+        names = [f"topic-{number}" for number in range(60)]
+        async with FakeCluster({name: [0] for name in [*names, "ponds"]}) as cluster:
+            cluster.one_at_a_time = True
+            cluster.replicas = {name: [(0, 1 + number, 99)] for number, name in enumerate(names)}
+            async with running(cluster.bootstrap) as forebay:
+                clients = [await forebay.client(0) for _ in names]
+                await warm(clients[0], cluster)
+                cluster[0].holds_produce(lambda asked: asked.produce.acks == -1)
+                for name, client in zip(names, clients, strict=True):
+                    client.send(produce(1, (name, 0, batch(keyed(name))), acks=-1))
+                for _ in range(MAX_GROUPS):
+                    await cluster[0].receives(PRODUCE)
+                await turns()
+                away = cluster[0].requests(PRODUCE)
+                assert len(away) == forebay.count("forebay_in_flight_requests") < 2 * MAX_GROUPS
+                clients[0].send(produce(2, ("ponds", 0, batch(keyed("beside them")))))
+                await until(lambda: cluster.values("ponds", 0) == ["beside them"])
+                assert forebay.count("forebay_upstream_connections") <= len(away) + 2
+                cluster[0].releases(PRODUCE)
+                for asked in away:
+                    asked.answer()
+                for client in clients:
+                    assert only((await client.receives(1))[0]).error_code == NONE
+                await clients[0].receives(2)
+                assert all(cluster.values(name, 0) == [name] for name in names)
+
+    @in_loop
+    async def test_a_partition_that_proved_slow_goes_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async with FakeCluster({"ponds": [0, 0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster.one_at_a_time = True
+            clients = [await forebay.client(0) for _ in range(2)]
+            await warm(clients[0], cluster)
+            time = [monotonic()]
+            monkeypatch.setattr("forebay_proxy.produce.sender.monotonic", lambda: time[0])
+            cluster[0].holds(PRODUCE)
+            both = (("ponds", 0, batch(keyed("a"))), ("ponds", 1, batch(keyed("b"))))
+            clients[0].send(produce(1, *both))
+            asked = await cluster[0].receives(PRODUCE)
+            assert len(asked.partitions) == 2
+            time[0] += 3
+            asked.answer()
+            await clients[0].receives(1)
+
+            clients[0].send(produce(2, *both))
+            away = [await cluster[0].receives(PRODUCE) for _ in range(2)]
+            slow, fast = sorted(away, key=lambda asked: asked.partitions)
+            assert (slow.partitions, fast.partitions) == ([("ponds", 0)], [("ponds", 1)])
+            fast.answer()
+            clients[1].send(produce(1, ("ponds", 1, batch(keyed("c")))))
+            (await cluster[0].receives(PRODUCE)).answer()
+            await clients[1].receives(1)
+            slow.answer()
+            await clients[0].receives(2)
+
+            clients[0].send(produce(3, *both))  # neither was slow alone: they are together again
+            asked = await cluster[0].receives(PRODUCE)
+            assert len(asked.partitions) == 2
+            asked.answer()
+            await clients[0].receives(3)
+
+    @in_loop
+    async def test_a_connection_that_dies_takes_no_other_with_it(self) -> None:
+        async with FakeCluster({"ponds": [0, 0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster.one_at_a_time = True
+            first, second = await forebay.client(0), await forebay.client(0)
+            await warm(first, cluster)
+            cluster[0].holds(PRODUCE)
+            first.send(produce(1, ("ponds", 0, batch(keyed("lost"))), acks=-1))
+            dying = await cluster[0].receives(PRODUCE)
+            second.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            living = await cluster[0].receives(PRODUCE)
+            dying.close()
+            assert only((await first.receives(1))[0]).error_code == REQUEST_TIMED_OUT
+            living.answer()
+            assert only((await second.receives(1))[0]).error_code == NONE
+            cluster[0].releases(PRODUCE)
+            first.send(produce(2, ("ponds", 0, batch(keyed("b"))), acks=-1))
+            assert only((await first.receives(2))[0]).error_code == NONE
+            assert cluster.values("ponds", 0) == ["a", "b"]
+            assert len(cluster[0].requests(PRODUCE)) == 3
+
+    @in_loop
+    @pytest.mark.parametrize("seed", range(4))
+    async def test_a_clients_records_keep_their_order_within_a_partition(self, seed: int) -> None:
+        """Eight clients, each with an acks of its own, codecs as they come, and answers in any order."""
+        rng = Random(seed)
+        async with (
+            FakeCluster({"ponds": [0, 1, 0], "seas": [0, 0, 1]}, nodes=2) as cluster,
+            running(cluster.bootstrap, max_request_size=2_000, batch_size=500, batch_max_size=1_000) as forebay,
+        ):
+            cluster.one_at_a_time = True
+            cluster.replicas = {"ponds": [(0, 1), (1, 2), (0, 2)], "seas": [(0, 1), (0, 3), (1, 0)]}
+            clients = [await forebay.client(0) for _ in range(8)]
+            held: list[Asked] = []
+
+            def hold(asked: Asked) -> bool:
+                if rng.random() < 0.8:
+                    held.append(asked)
+                return asked in held[-1:]
+
+            for broker in cluster.brokers.values():
+                broker.holds_produce(hold)
+            for number in range(40):
+                for name, client in enumerate(clients):
+                    topic, partition = rng.choice(["ponds", "seas"]), rng.randrange(3)
+                    value = f"{name}:{number:02}:" + "x" * rng.choice([0, 50, 300])
+                    records = batch(keyed(value), codec=rng.choice([0, 0, 1, 3]))
+                    acks = -1 if name % 2 else 1
+                    to_send = produce(number, (topic, partition, records), acks=acks, client_id=f"client {name}")
+                    client.send(to_send)
+            sent = 40 * len(clients)
+            while sum(len(values) for values in cluster.log.values()) < sent:
+                if held:
+                    held.pop(rng.randrange(len(held))).answer()
+                await turns(2)
+            for client in clients:
+                for response in await client.receives(*range(40)):
+                    assert only(response).error_code == NONE
+            logs = [cluster.values(topic, index) for topic in ("ponds", "seas") for index in range(3)]
+            assert sum(map(len, logs)) == sent
+            for log in logs:
+                for name in range(8):
+                    mine = [value.split(":")[1] for value in log if value.startswith(f"{name}:")]
+                    assert mine == sorted(mine)
 
 
 class TestFaultsOfOurs:

@@ -1,0 +1,39 @@
+"""Where brokers are, and in which order to try them.
+
+In: a node id, or None for any broker. Out: addresses to try one after the other. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from forebay_proxy.brokers.cluster import NEVER_LOST, Cluster
+from forebay_proxy.config.settings import HostPort
+
+
+class BrokerAddresses:
+    """Gives every address that may lead to a broker, those that were last reached first."""
+
+    def __init__(self, cluster: Cluster, bootstrap_servers: Sequence[HostPort], rng: Random) -> None:
+        self._cluster = cluster
+        self._bootstrap_servers = bootstrap_servers
+        self._rng = rng
+
+    def of(self, node_id: int | None) -> list[HostPort]:
+        """Of one broker, if it is known; None, of any: known ones in random order, then `bootstrap.servers`."""
+        if node_id is not None:
+            node = self._cluster.nodes.get(node_id)
+            return [HostPort(node.host, node.port)] if node is not None else []
+        nodes = list(self._cluster.nodes.values())
+        self._rng.shuffle(nodes)
+        known = [HostPort(node.host, node.port) for node in sorted(nodes, key=lambda node: node.down)]
+        return known + [server for server in self._bootstrap_servers if server not in known]
+
+    def any_node(self) -> int | None:
+        """A broker that was last reached, at random; None where none is known."""
+        nodes = list(self._cluster.nodes.values())
+        up = [node.id for node in nodes if not node.down and node.lost_at == NEVER_LOST] or [
+            node.id for node in sorted(nodes, key=lambda node: (node.down, node.lost_at))[:1]
+        ]
+        return self._rng.choice(up) if up else None

@@ -1,0 +1,167 @@
+"""What one party's trouble costs its neighbours: faults whose load is one client's, one topic's, or one broker's.
+
+For these all timeouts are the defaults of brokers, Forebay and clients (DEFAULTS): short ones end a wait before it is
+seen. So a broker that is silent is fenced by its peers after nine seconds.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+
+from tests.chaos.broker_faults import BEHIND_ACKS_ALL, killed, stopped
+from tests.chaos.bystander import DIRECT, THROUGH, Post
+from tests.chaos.fault import ALL_SPARED, BROKERS, CLIENTS, Fault, Place, median
+from tests.chaos.flood import Flow, flood
+from tests.chaos.stage import Stage
+from tests.kit.ports import LOOPBACK
+from tests.kit.quotas import client_quota
+from tests.kit.wire import echo, metadata
+
+FENCED_SECONDS = 12.0
+"""A stopped broker is out of in-sync replicas after nine."""
+
+_FLOODERS = 16
+_LARGE = 900_000
+"""Bytes of a record; 16 clients with five each have twice `buffer.memory` to send."""
+
+_WIDE_PARTITIONS = 200
+_ASKED_BYTES = 120_000
+_ASKERS = 10
+
+_QUOTA = 60_000
+_HONEST = 6
+_HONEST_SIZE, _HONEST_RATE = 4_000, 10
+"""40 KB/s."""
+
+
+@contextmanager
+def _topic(stage: Stage, name: str, assignment: list[list[int]]) -> Iterator[None]:
+    """Its records are to be had by Forebay's clients at once: a fresh one has written to it."""
+    stage.cluster.create_topic(name, assignment=assignment)
+    stage.probe(name)
+    try:
+        yield
+    finally:
+        stage.delete_topic(name)
+
+
+@contextmanager
+def _follower_stopped(stage: Stage, topic: str) -> Iterator[None]:
+    wide = Flow(stage.port(THROUGH, 0), f"{topic}-wide", size=1_000, acks=-1, rate=20)
+    with _topic(stage, wide.topic, [[0, 1]]), stopped(stage, [1]), flood(wide, clients=8):
+        yield
+
+
+@contextmanager
+def _flooded_and_stopped(stage: Stage, topic: str) -> Iterator[None]:
+    flow = Flow(stage.port(THROUGH, 2), f"{topic}-flood", size=_LARGE)
+    with _topic(stage, flow.topic, [[2]]), stopped(stage, [2]), flood(flow, clients=_FLOODERS):
+        yield
+
+
+@contextmanager
+def _flooded_and_leaderless(stage: Stage, topic: str) -> Iterator[None]:
+    flow = Flow(stage.port(THROUGH, 1), f"{topic}-orphan", size=_LARGE)
+    with _topic(stage, flow.topic, [[1]]), killed(stage, [1]), flood(flow, clients=_FLOODERS):
+        yield
+
+
+@contextmanager
+def _asking_and_not_reading(stage: Stage, topic: str) -> Iterator[None]:
+    """Each asks 120 KB of small questions whose answers are a hundred times as large: half of them Forebay alone."""
+    wide = f"{topic}-wide"
+    with ExitStack() as stack:
+        stack.enter_context(_topic(stage, wide, [[index % 3] for index in range(_WIDE_PARTITIONS)]))
+        for number in range(_ASKERS):
+            port = stage.port(THROUGH, number % len(stage.nodes))
+            asked = metadata(1, wide) + (echo(2) if number % 2 else b"")
+            client = stack.enter_context(socket.create_connection((LOOPBACK, port), 0.2))
+            with suppress(OSError):  # it is not read any more
+                client.sendall(asked * (_ASKED_BYTES // len(asked)))
+        yield
+
+
+@contextmanager
+def _quota_for_all(stage: Stage, topic: str) -> Iterator[None]:
+    with client_quota(stage.cluster.internal_ports[0], _QUOTA):
+        yield
+
+
+def _under_quota(stage: Stage) -> Sequence[Post]:
+    """Six client ids each way at two thirds of the quota."""
+    return [
+        Post(way, 0, stage.port(way, 0), "bystanders-0", 0, 1, f"{way}-{number}", size=_HONEST_SIZE, rate=_HONEST_RATE)
+        for way in (DIRECT, THROUGH)
+        for number in range(_HONEST)
+    ]
+
+
+@contextmanager
+def _one_throttled(stage: Stage, topic: str) -> Iterator[None]:
+    """It may write 20 KB/s, and tries to write 400."""
+    greedy = Flow(stage.port(THROUGH, 0), f"{topic}-greedy", size=10_000, rate=20, client_id="greedy")
+    with (
+        _topic(stage, greedy.topic, [[0]]),
+        client_quota(stage.cluster.internal_ports[0], 20_000, greedy.client_id),
+        flood(greedy, clients=2),
+    ):
+        yield
+
+
+_BROKERS = frozenset[Place]({BROKERS})
+_CLIENTS = frozenset[Place]({CLIENTS})
+
+NEIGHBOUR_FAULTS = (
+    Fault(
+        "a follower stopped under acks=all",
+        _BROKERS,
+        _follower_stopped,
+        FENCED_SECONDS,
+        spares=(0, 2),
+        missed=BEHIND_ACKS_ALL,
+    ),
+    Fault(
+        "a broker stopped under a flood of large records",
+        _BROKERS,
+        _flooded_and_stopped,
+        FENCED_SECONDS,
+        spares=(0, 1),
+        missed="one broker's records fill buffer.memory",
+    ),
+    Fault(
+        "a partition leaderless under a flood of large records",
+        _BROKERS,
+        _flooded_and_leaderless,
+        FENCED_SECONDS,
+        spares=(0, 2),
+        missed="one partition's records fill buffer.memory",
+    ),
+    Fault(
+        f"{_ASKERS} clients ask without end and never read",
+        _CLIENTS,
+        _asking_and_not_reading,
+        5.0,
+        spares=ALL_SPARED,
+    ),
+    Fault(
+        "quotas, each client below its own",
+        _CLIENTS,
+        _quota_for_all,
+        10.0,
+        spares=(0,),
+        posts=_under_quota,
+        target=median,
+        missed="brokers see one client id",
+    ),
+    Fault("one client throttled beside others", _CLIENTS, _one_throttled, 8.0, spares=ALL_SPARED),
+)
+LONG = frozenset(
+    {
+        "a partition leaderless under a flood of large records",
+        "10 clients ask without end and never read",
+        "one client throttled beside others",
+    }
+)
+"""The names of those that `make test` leaves to `make test-all` and `make chaos`."""

@@ -1,0 +1,49 @@
+"""Client quotas of a cluster (KIP-546), which no Python client of the kit can set.
+
+with client_quota(port, 60_000):                  # every client id for itself may write 60 KB/s to each broker
+with client_quota(port, 20_000, "greedy"):        # this one
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from forebay_codecs.primitives import Reader, Writer
+from tests.kit.ports import LOOPBACK
+from tests.kit.wire import request
+
+_ALTER_CLIENT_QUOTAS = 49
+_SECONDS = 10
+
+
+@contextmanager
+def client_quota(port: int, bytes_per_second: float, client_id: str | None = None) -> Iterator[None]:
+    """`producer_byte_rate` of the client id, by default of every client id that has none; until the `with` ends."""
+    _alter(port, client_id, bytes_per_second)
+    try:
+        yield
+    finally:
+        _alter(port, client_id, None)
+
+
+def _alter(port: int, client_id: str | None, rate: float | None) -> None:
+    """Asks the broker behind `port`. None removes the quota. Source: AlterClientQuotasRequest.json, v0."""
+    body = Writer()
+    body.array(1, False)
+    body.array(1, False)
+    body.string("client-id", False)
+    body.nullable_string(client_id, False)
+    body.array(1, False)
+    body.string("producer_byte_rate", False)
+    body.raw(struct.pack(">d", rate or 0.0))
+    body.boolean(rate is None)
+    body.boolean(False)  # validate_only
+    with socket.create_connection((LOOPBACK, port), _SECONDS) as connection, connection.makefile("rb") as answers:
+        connection.sendall(request(_ALTER_CLIENT_QUOTAS, 0, 1, body.getvalue()))
+        answer = Reader(answers.read(int.from_bytes(answers.read(4), "big")), 8)  # correlation id, throttle time
+    assert answer.array(False) == 1
+    error = answer.i16()
+    assert error == 0, f"quota of {client_id}: error {error}, {answer.nullable_string(False)}"

@@ -1,0 +1,158 @@
+"""Connections to one broker: one request each, used last first, opened by one party."""
+
+from __future__ import annotations
+
+from random import Random
+
+from forebay_codecs.apis import API_VERSIONS
+from forebay_proxy.brokers.cluster import Node
+from forebay_proxy.brokers.upstream_connection import UpstreamConnection
+from forebay_proxy.brokers.upstream_pool import UpstreamPool
+from forebay_proxy.metrics.registry import MetricRegistry
+from tests.kit.app import settings
+from tests.kit.event_loop import in_loop, turns, until
+from tests.kit.fake_broker import FakeCluster
+from tests.kit.ports import LOOPBACK
+
+
+class Stage:
+    """A pool to one broker, and what its user was told."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.node = Node(0, LOOPBACK, cluster[0].port, 0.0)
+        self.told: list[tuple[str, int]] = []
+        self.wakes = 0
+        self.speaks = True
+        quick = settings(cluster.bootstrap, 0, reconnect_backoff_ms=1, reconnect_backoff_max_ms=1)
+        self.pool = UpstreamPool(self.node, self, quick, MetricRegistry(), Random(1))
+
+    def usable(self, connection: UpstreamConnection) -> bool:
+        return self.speaks
+
+    def reached(self, tries: int) -> None:
+        self.told.append(("reached", tries))
+
+    def failed(self, node: Node, tries: int, error: str) -> None:
+        self.told.append(("failed", tries))
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    async def takes(self) -> UpstreamConnection:
+        """One, opened if none is free."""
+        taken: list[UpstreamConnection] = []
+
+        def there() -> bool:
+            connection = self.pool.take()
+            if connection is not None:
+                taken.append(connection)
+            return connection is not None
+
+        await until(there)
+        return taken[0]
+
+
+class TestTaking:
+    @in_loop
+    async def test_nobody_is_given_what_another_has_and_the_one_used_last_comes_first(self) -> None:
+        async with FakeCluster({}) as cluster:
+            stage = Stage(cluster)
+            connections = [await stage.takes() for _ in range(3)]
+            assert len(set(connections)) == stage.pool.connected == cluster[0].accepted == 3
+
+            for now, connection in enumerate(connections):
+                stage.pool.give_back(connection, now)
+
+            assert [stage.pool.take() for _ in range(4)] == [*reversed(connections), None]
+            stage.pool.close()
+
+    @in_loop
+    async def test_those_that_were_idle_too_long_are_left(self) -> None:
+        async with FakeCluster({}) as cluster:
+            stage = Stage(cluster)
+            first, second, away = [await stage.takes() for _ in range(3)]
+            stage.pool.give_back(first, 10.0)
+            stage.pool.give_back(second, 20.0)
+
+            stage.pool.leave_idle(26.0, 10.0)
+
+            await until(lambda: stage.pool.connected == 2)
+            assert first.closed
+            assert not second.closed
+            assert not away.closed
+            stage.pool.close()
+
+    @in_loop
+    async def test_what_the_broker_closed_is_not_given(self) -> None:
+        async with FakeCluster({}) as cluster:
+            stage = Stage(cluster)
+            idle, away = await stage.takes(), await stage.takes()
+            stage.pool.give_back(idle, 0.0)
+            cluster[0].close_connections()
+            await until(lambda: stage.pool.connected == 0)
+            stage.pool.give_back(away, 0.0)
+
+            assert stage.pool.take() is None
+            assert (await stage.takes()) not in (idle, away)
+            stage.pool.close()
+
+
+class TestOpening:
+    @in_loop
+    async def test_one_is_opened_at_a_time(self) -> None:
+        async with FakeCluster({}) as cluster:
+            stage = Stage(cluster)
+            cluster[0].holds(API_VERSIONS)
+            for _ in range(5):
+                assert stage.pool.take() is None
+            asked = await cluster[0].receives(API_VERSIONS)
+            await turns()
+            assert cluster[0].accepted == 1
+            cluster[0].releases(API_VERSIONS)
+            before = stage.wakes
+            asked.answer()
+            await until(lambda: stage.wakes > before)
+            assert stage.told == [("reached", 0)]
+            stage.pool.close()
+
+    @in_loop
+    async def test_a_broker_that_is_down_is_tried_until_it_is_there(self) -> None:
+        async with FakeCluster({}) as cluster:
+            stage = Stage(cluster)
+            cluster[0].down()
+            assert stage.pool.take() is None
+            await until(lambda: len(stage.told) >= 3)
+            await cluster[0].up()
+            await until(lambda: stage.pool.connected == 1)
+            tries = len(stage.told) - 1
+            assert stage.told == [*[("failed", number) for number in range(tries)], ("reached", tries)]
+            stage.pool.close()
+
+    @in_loop
+    async def test_while_one_stands_the_broker_is_reachable_whatever_becomes_of_others(self) -> None:
+        async with FakeCluster({}) as cluster:
+            stage = Stage(cluster)
+            away = await stage.takes()
+            stage.speaks = False
+            before = stage.wakes
+            assert stage.pool.take() is None
+
+            await until(lambda: stage.wakes > before)
+
+            assert stage.told == [("reached", 0)]
+            stage.pool.give_back(away, 0.0)
+            assert stage.pool.take() is away
+            stage.pool.close()
+
+    @in_loop
+    async def test_a_closed_pool_opens_nothing(self) -> None:
+        async with FakeCluster({}) as cluster:
+            stage = Stage(cluster)
+            cluster[0].holds(API_VERSIONS)
+            assert stage.pool.take() is None
+            await cluster[0].receives(API_VERSIONS)
+            stage.pool.close()
+            await until(lambda: not cluster[0].connections)
+            assert stage.pool.take() is None
+            await turns()
+            assert (stage.pool.connected, cluster[0].accepted) == (0, 1)
