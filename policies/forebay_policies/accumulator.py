@@ -95,7 +95,7 @@ class TopicQueues:
 
     def held(self, partition: int) -> int:
         """Bytes of memory, in whole chunks, of the partition's batches."""
-        return sum([queue.held for queue in self._of(partition)])
+        return sum(queue.held for queue in self._of(partition))
 
     def ready_since(self, partition: int) -> float | None:
         """Since when a ready batch of the partition has waited for its broker; None: there is none."""

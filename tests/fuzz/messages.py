@@ -31,6 +31,7 @@ from tests.kit.wire import old_produce
 
 _BY_NAME: Final = {api.name.lower(): api for api in APIS.values()}
 _HOST: Final = "proxy.example"
+_NO_IDS: Final = (None, NO_TOPIC_ID)
 
 
 # Addresses
@@ -282,7 +283,8 @@ def check_metadata_request(data: bytes) -> bool:
     other = read(message("metadata", found.version, "MetadataRequest"), data)
     if other is not None:
         topics = other["topics"]
-        names = [topic["name"] for topic in topics or () if topic["name"] is not None]
+        by_name = [topic for topic in topics or () if found.version < 12 or topic["topic_id"] in _NO_IDS]
+        names = [topic["name"] for topic in by_name if topic["name"] is not None]
         assert found.names == list(dict.fromkeys(names))
         assert found.client_id == other["header"]["client_id"]
         assert found.all_topics == (not topics if found.version == 0 else topics is None)

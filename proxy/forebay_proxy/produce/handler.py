@@ -87,6 +87,7 @@ class ProduceHandler:
         stats.counter_from("forebay_pool_waits_total", lambda: accumulator.pool.waits)
 
     def handle(self, client: Client, frame: bytes, request: ProduceRequest) -> bool:
+        """Take a request, which `frame` holds without its size. False: nothing of it is touched; forward the frame."""
         self._requests.value += 1
         inspected = self.classifier.inspect(frame, request)
         old = request.version < produce_request.RECORD_BATCHES_FROM
@@ -108,10 +109,12 @@ class ProduceHandler:
             self.accumulator.flush_all(monotonic())
 
     def deadline(self, request: ProduceRequest) -> float:
+        """Until when it may wait, in seconds of `time.monotonic`."""
         wait = min(self._delivery_timeout, max(SHORTEST_WAIT, request.timeout_ms / 1000))
         return monotonic() + wait
 
     def unknown(self, topic: str, partition: int) -> bool:
+        """Whether the partition is not known to be there."""
         state = self.cluster.usable(topic)
         return state is None or not 0 <= partition < state.queues.partition_count
 
@@ -122,7 +125,7 @@ class ProduceHandler:
         return code or error_codes.UNKNOWN_TOPIC_OR_PARTITION, "the brokers do not know it, or do not tell of it"
 
     def memory_request(self, client: Hashable, acks: int, found: ClassifiedRequest) -> MemoryRequest:
-        """What `found` asks of buffer.memory."""
+        """What `found`, to be acknowledged as `acks` says, asks of buffer.memory."""
         asked = MemoryRequest(client)
         for touched in found.touched:
             if not self.unknown(touched.topic, touched.partition):
@@ -151,7 +154,7 @@ class ProduceHandler:
                 topic.queue(partition, lane.acks), lane, batch
             ) and partitioner.on_new_batch(topic, partition):
                 partition = partitioner.partition(topic, size, now)
-            partition = self._with_room(topic, partition, size, lane.acks)
+            partition = self._with_room(topic, partition, lane.acks, size)
         elif not self.accumulator.has_room(topic.queue(partition, lane.acks), lane, batch):
             partitioner.on_new_batch(topic, partition)
         queue = topic.queue(partition, lane.acks)
@@ -162,7 +165,7 @@ class ProduceHandler:
         self.accumulator.append(queue, lane, run, batch, now)
         return run
 
-    def _with_room(self, topic: TopicQueues, partition: int, size: int, acks: int) -> int:
+    def _with_room(self, topic: TopicQueues, partition: int, acks: int, size: int) -> int:
         """`partition`, or another one where its share of the memory is used up, as it is while its broker hangs."""
         pool = self.accumulator.pool
         size = pool.whole_chunks(size)
@@ -232,6 +235,7 @@ class PendingProduce:
         handler.deadlines.add(self._completion)
 
     def proceed(self) -> None:
+        """Go on, once the topics that are not known have been asked for."""
         handler = self._handler
         for entry in self._inspected:
             if entry.reason is None and handler.unknown(entry.topic, entry.partition):
