@@ -116,21 +116,29 @@ class HeldUp:
         self.clients.clear()
 
 
+class Held:
+    """What a client holds of one broker's share, and what of it with the request that it sent when it held nothing."""
+
+    __slots__ = ("first", "size")
+
+    def __init__(self, size: int) -> None:
+        self.first = size
+        self.size = size
+
+
 class MemoryShares:
     """What brokers and clients hold, in bytes, and who may have more."""
 
-    __slots__ = ("_first", "brokers", "clients", "first", "memory")
+    __slots__ = ("brokers", "clients", "first", "memory")
 
     def __init__(self, memory: int) -> None:
         self.memory = memory
         self.brokers: dict[int, int] = {}
         """By node id."""
-        self.clients: dict[tuple[Hashable, int], int] = {}
+        self.clients: dict[tuple[Hashable, int], Held] = {}
         """By client and node id."""
         self.first: dict[int, int] = {}
         """By node id: what clients hold with requests that they sent while they held nothing there."""
-        self._first: dict[tuple[Hashable, int], int] = {}
-        """The same by client and node id."""
 
     def charge_broker(self, node_id: int, size: int) -> None:
         """The broker holds `size` bytes more; fewer if negative."""
@@ -143,16 +151,16 @@ class MemoryShares:
     def charge_client(self, client: Hashable, node_id: int, size: int) -> None:
         """The client holds `size` bytes more of the broker's share; fewer if negative."""
         share = client, node_id
-        before = self.clients.get(share, 0)
-        held = before + size
-        if not before:
-            self._first[share] = held
-            self.first[node_id] = self.first.get(node_id, 0) + held
-        if held:
-            self.clients[share] = held
-        else:
-            self.clients.pop(share, None)
-            first = self.first[node_id] - self._first.pop(share)
+        held = self.clients.get(share)
+        if held is None:
+            if size:
+                self.clients[share] = Held(size)
+                self.first[node_id] = self.first.get(node_id, 0) + size
+            return
+        held.size += size
+        if not held.size:
+            del self.clients[share]
+            first = self.first[node_id] - held.first
             if first:
                 self.first[node_id] = first
             else:
@@ -196,8 +204,9 @@ class MemoryShares:
             if share in ahead.clients:
                 return Party(CLIENT, share)
             held = brokers.get(leader, 0)
-            if has := self.clients.get(share, 0):
-                if has + size > spare - held:
+            has = self.clients.get(share)
+            if has is not None:
+                if has.size + size > spare - held:
                     return Party(CLIENT, share)
                 known.add(leader)
             if leader in known and leader in ahead.brokers:

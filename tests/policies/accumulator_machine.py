@@ -96,7 +96,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
         self.count += 1
         pool = self.bench.pool
         asked = MemoryRequest(request.owner)
-        asked.add(self.queues[partition], pool.whole_chunks(len(came.section)))
+        asked.add(self.bench.queue(partition, request.lane.acks), pool.whole_chunks(len(came.section)))
         if pool.plenty(asked.size):
             assert pool.fits(asked)
         if pool.fits(asked):

@@ -465,7 +465,7 @@ class PoolMachine(RuleBasedStateMachine):
         assert self.pool.used == 0
         assert self.pool.waiting == 0
         shares = self.pool.shares
-        assert (shares.brokers, shares.clients, shares.first, shares._first) == ({}, {}, {}, {})
+        assert (shares.brokers, shares.clients, shares.first) == ({}, {}, {})
         assert len(self.let_in) + len(self.cancelled) == self.count
 
 

@@ -108,7 +108,7 @@ def test_one_client_that_floods_leaves_its_broker_to_others() -> None:
     flood = object()
     bench.flood(crowd(1), flood)
 
-    assert bench.shares.clients[flood, 1] == pytest.approx(400, abs=2)
+    assert bench.shares.clients[flood, 1].size == pytest.approx(400, abs=2)
     assert bench.obstacle(FakePartition(1), 1, flood) == Party(CLIENT, (flood, 1))
     assert bench.obstacle(FakePartition(1), 200) is None
 
