@@ -158,7 +158,7 @@ class TestChoices:
             running(cluster.bootstrap, journal_dir=str(tmp_path), partitioner_sticky_batch_size=300) as forebay,
         ):
             client = await forebay.client(0)
-            cluster[0].holds(PRODUCE)
+            cluster[0].holds_produce(lambda asked: asked.partitions == [("ponds", 1)])
             client.send(produce(0, ("ponds", 1, batch(keyed("away")))))
             away = await cluster[0].receives(PRODUCE)
             client.send(*[produce(n, ("ponds", 0, batch(null_key("x" * 90)))) for n in range(1, 13)])
