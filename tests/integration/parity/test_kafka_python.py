@@ -176,7 +176,8 @@ def test_transactions(way: Way) -> Any:
             offsets = {TopicPartition(topic, 1): OffsetAndMetadata(3, "", -1)}
             client.send_offsets_to_transaction(offsets, reader.group_metadata())
             client.commit_transaction()
-            outcome.append(reader.committed(TopicPartition(topic, 1)))
+            # It is told as committed before the group's coordinator has written it.
+            outcome.append(until(lambda: reader.committed(TopicPartition(topic, 1)), lambda found: found is not None))
     return outcome, everything(way, topic, 18, isolation_level="read_committed")
 
 
