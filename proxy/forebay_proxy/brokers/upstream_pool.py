@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from random import Random
 from time import monotonic
-from typing import Protocol
+from typing import Final, Protocol
 
 from forebay_codecs.errors import Malformed
 from forebay_policies import retry
@@ -22,6 +22,9 @@ from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 
 log = get_logger()
+
+SPARE_IDLE_S: Final = 10.0
+"""A connection beside the one that is warm is closed when it was not needed for so long."""
 
 
 class PoolUser(Protocol):
@@ -131,9 +134,13 @@ class UpstreamPool:
         self._user.wake()
 
     def leave_idle(self, now: float, max_idle: float) -> None:
-        """Close idle connections before the broker does, so that no request meets a closing one."""
-        for connection, since in list(self._idle):
-            if now - since > max_idle:
+        """Close idle connections before the broker does, so that no request meets a closing one.
+
+        All but the one used last are closed sooner: trouble that is over leaves no crowd behind.
+        """
+        spare = len(self._idle) - 1
+        for number, (connection, since) in enumerate(list(self._idle)):
+            if now - since > (min(max_idle, SPARE_IDLE_S) if number < spare else max_idle):
                 connection.close()
 
     def leave_all(self) -> None:

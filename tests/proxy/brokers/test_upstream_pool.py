@@ -7,7 +7,7 @@ from random import Random
 from forebay_codecs.apis import API_VERSIONS
 from forebay_proxy.brokers.cluster import Node
 from forebay_proxy.brokers.upstream_connection import UpstreamConnection
-from forebay_proxy.brokers.upstream_pool import UpstreamPool
+from forebay_proxy.brokers.upstream_pool import SPARE_IDLE_S, UpstreamPool
 from forebay_proxy.metrics.registry import MetricRegistry
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, turns, until
@@ -80,6 +80,23 @@ class TestTaking:
             assert first.closed
             assert not second.closed
             assert not away.closed
+            stage.pool.close()
+
+    @in_loop
+    async def test_all_but_the_one_used_last_are_left_soon(self) -> None:
+        async with FakeCluster({}) as cluster:
+            stage = Stage(cluster)
+            spare, warm = await stage.takes(), await stage.takes()
+            stage.pool.give_back(spare, 0.0)
+            stage.pool.give_back(warm, 0.0)
+
+            stage.pool.leave_idle(SPARE_IDLE_S, 600.0)
+            assert stage.pool.connected == 2
+            stage.pool.leave_idle(SPARE_IDLE_S + 1, 600.0)
+
+            await until(lambda: stage.pool.connected == 1)
+            assert spare.closed
+            assert not warm.closed
             stage.pool.close()
 
     @in_loop
