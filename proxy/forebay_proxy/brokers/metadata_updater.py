@@ -52,6 +52,7 @@ class _Found(NamedTuple):
     """A broker's answer to a request of `version` that was sent at `asked_at`."""
 
     connection: UpstreamConnection
+    address: HostPort | None
     version: int
     asked_at: float
     response: bytes
@@ -93,7 +94,7 @@ class MetadataUpdater:
         self._addresses = BrokerAddresses(cluster, settings.bootstrap_servers, rng)
         self._connection: UpstreamConnection | None = None
         self._address: HostPort | None = None
-        """Of the broker that was connected to last."""
+        """Of the broker that answered last."""
         self._left: HostPort | None = None
         """A broker whose answers did not help."""
         self._versions: dict[int, tuple[int, int]] = {}
@@ -211,12 +212,15 @@ class MetadataUpdater:
                 log.info("metadata: a broker takes its time, asking another", broker=str(first.address or "?"))
                 attempts.add(self._loop.create_task(self._try(query, _Attempt(), (first.address,))))
             found = await _first(attempts)
+            for attempt in attempts:  # another one may have answered in the same turn
+                if attempt.done() and attempt.exception() is None and attempt.result() is not found:
+                    attempt.result().connection.close()
         finally:
             for attempt in attempts:
                 attempt.cancel()
         if self._connection is not None and self._connection is not found.connection:
             self._connection.close()
-        self._connection, self._versions = found.connection, found.connection.versions
+        self._connection, self._versions, self._address = found.connection, found.connection.versions, found.address
         self._bytes_received.value += len(found.response)
         self._answered(query, parse_metadata_response(found.response, found.version), found.asked_at)
 
@@ -252,7 +256,7 @@ class MetadataUpdater:
             if self._journal is not None:
                 asked = len(query.names) if query.names is not None else ALL
                 self._journal.metadata(asked, len(ids), asked_at, size, len(response), error, creates=query.creates)
-        return _Found(connection, version, asked_at, response)
+        return _Found(connection, attempt.address, version, asked_at, response)
 
     def _answered(self, query: MetadataQuery, metadata: Metadata, asked_at: float) -> None:
         """Cache and cluster know it before anybody is told."""
@@ -285,7 +289,7 @@ class MetadataUpdater:
                 error = failure
                 continue
             if connection.versions.get(METADATA, (0, -1))[1] >= LOWEST_VERSION:
-                self._address, self._left = address, None
+                self._left = None
                 return connection
             connection.close()
             error = ConnectionError(f"{address} offers no Metadata v{LOWEST_VERSION}: is it a Kafka broker?")
