@@ -25,6 +25,7 @@ WITHOUT_OWN_TEST: Final = {
     "proxy/errors": DECLARES,
     "proxy/brokers/upstream_connection": "proxy/produce/test_sender.py, proxy/brokers/test_metadata_updater.py",
     "proxy/clients/client_identity": "proxy/clients/test_client_connection.py",
+    "proxy/clients/connection_context": DECLARES,
     "proxy/clients/gateway": "proxy/clients/test_client_connection.py, proxy/test_app.py",
     "proxy/commands/clients": "proxy/commands/test_cli.py",
     "proxy/commands/text_output": "proxy/commands/test_cli.py, proxy/commands/test_config.py",

@@ -86,7 +86,7 @@ class TestBackpressure:
             passed = await settle(forebay, "forebay_response_bytes_total", "client") - answered
             assert passed < SOCKETS
             (connection,) = [c for c in forebay.app._connections if c.held]
-            assert connection.orderer.held + connection._unsent < 2 * MAX_UNSENT
+            assert connection.orderer.held + connection._writer.unsent < 2 * MAX_UNSENT
             neighbour.send(echo(1))
             await neighbour.receives(1)
 

@@ -14,33 +14,26 @@ which it ends, stands in connection_state.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from time import monotonic
 from typing import Final, Protocol, cast
 
-from forebay_codecs import metadata_request, produce_request
 from forebay_codecs.apis import Api
 from forebay_codecs.errors import Malformed
 from forebay_codecs.frame import Frame, FrameSplitter, FrameTooLarge, Head
 from forebay_codecs.header import LONGEST_HEADER, PEEK_SIZE, peek
-from forebay_codecs.primitives import Buffer
 from forebay_policies.hold_reason import HoldReason
-from forebay_policies.inbound_memory import InboundMemory
 from forebay_proxy.clients.answered_client import AnsweredClient
-from forebay_proxy.clients.api_versions_answer import answer_api_versions
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.client_upstream import ClientUpstream
+from forebay_proxy.clients.connection_context import ConnectionContext
 from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
 from forebay_proxy.clients.descriptors import hung_up, unread
-from forebay_proxy.clients.gateway import Gateway
+from forebay_proxy.clients.gathered_requests import GatheredRequests
 from forebay_proxy.clients.listener import plain_address
-from forebay_proxy.clients.metadata_handler import MetadataHandler
 from forebay_proxy.clients.request_router import Route, route
 from forebay_proxy.clients.response_orderer import ResponseOrderer
-from forebay_proxy.logs import RateLimited
-from forebay_proxy.metrics.traffic import TrafficMetrics
-from forebay_proxy.produce.handler import ACKS, ProduceHandler
+from forebay_proxy.clients.response_writer import ResponseWriter
 
 MAX_UNSENT: Final = 256 * 1024
 """Bytes of answers that one connection may have waiting here, beside what its transport holds and one more answer."""
@@ -54,22 +47,6 @@ class ConnectionLimits(Protocol):
 
     def gone(self, connection: ClientConnection) -> None:
         """The connection has ended, whether it was admitted or not."""
-
-
-@dataclass(slots=True)
-class ConnectionContext:
-    """What all client connections of a process share."""
-
-    gateway: Gateway
-    handler: ProduceHandler
-    metadata: MetadataHandler
-    metrics: TrafficMetrics
-    log: RateLimited
-    inbound_memory: InboundMemory
-    max_request: int
-    max_in_flight: int
-    admin: str
-    """Where the admin endpoint listens; empty: nowhere."""
 
 
 class ClientConnection(asyncio.Protocol):
@@ -90,15 +67,15 @@ class ClientConnection(asyncio.Protocol):
         self._api: Api | None = None
         self._route = Route.REFUSED
         self._arriving = False  # the inbound memory knows of a request that is not whole
-        self._out: list[Buffer] = []  # leave at the end of this turn: each write is a system call
-        self._unsent = 0  # their bytes
-        self.orderer = ResponseOrderer(self._write_out)
+        self._writer = ResponseWriter(shared.metrics, self._written)
+        self.orderer = ResponseOrderer(self._writer.write)
         self._who = ClientIdentity(shared.metrics, shared.log)
-        self._life = ConnectionLife(self.orderer, shared.metrics, shared.log, self._pump, self._write_now)
+        self._life = ConnectionLife(self.orderer, shared.metrics, shared.log, self._pump, self._writer.flush)
         self._state = self._life.state
-        self._broker = node_id if node_id is not None else shared.gateway.any_node()
-        self._upstream = ClientUpstream(self._life, self.orderer, self._who, shared.gateway, self._broker)
+        broker = node_id if node_id is not None else shared.gateway.any_node()
+        self._upstream = ClientUpstream(self._life, self.orderer, self._who, shared.gateway, broker)
         self._client = AnsweredClient(self._life, self.orderer, self._who, self._upstream, self.release)
+        self._requests = GatheredRequests(shared, self._client, self._upstream, self._who, broker)
 
     # Bytes in
 
@@ -108,7 +85,8 @@ class ClientConnection(asyncio.Protocol):
         self.host = self._client.host = plain_address(peer[0]) if peer else ""
         self.peer = f"{self.host}:{peer[1]}" if peer else "?"
         self._shared.metrics.opened(self.node_id)
-        self._life.begin(cast(asyncio.Transport, transport), self.peer)  # uvloop's own class, of the same interface
+        self._writer.transport = cast(asyncio.Transport, transport)  # uvloop's own class, of the same interface
+        self._life.begin(self._writer.transport, self.peer)
         if not self._limits.admits(self):
             self._life.end(Cause.NOT_ADMITTED)
 
@@ -183,82 +161,34 @@ class ClientConnection(asyncio.Protocol):
                 self.hold(HoldReason.DRAINING)
 
     def _gathered(self, frame: bytes) -> None:
-        api = self._api
-        assert api is not None
-        _, version, correlation_id = peek(frame, 0)
+        assert self._api is not None
         if not self._who.known:
             self._who.says(frame, self.host)
-        if self._route is Route.API_VERSIONS:
-            admin = self._shared.admin if self._who.is_own_command else None
-            answer = self._client.reserve_answer()
-            answer_api_versions(self._shared.gateway, self._broker, version, correlation_id, admin, answer)
-        else:
-            try:
-                handled = self._metadata(frame) if self._route is Route.METADATA else self._produce(frame)
-            except Malformed as error:  # by us; the broker may think otherwise
-                self._shared.metrics.unread(api.name)
-                self._shared.log.info("a request goes on unread", client=self.peer, api=api.name, error=str(error))
-                handled = False
-            if not handled:
-                self._forward(frame, api, version, correlation_id)
+        self._requests.take(frame, self._api, self._route, self.peer)
         if not self._state.taking and HoldReason.PENDING_REQUEST in self._state.holds:
             self._shared.inbound_memory.waits(self, len(frame))
         self._limit_in_flight()
-
-    def _metadata(self, frame: bytes) -> bool:
-        return self._shared.metadata.handle(self._client, frame, metadata_request.parse_metadata_request(frame))
-
-    def _produce(self, frame: bytes) -> bool:
-        if self._upstream.authenticating:
-            return False
-        request = produce_request.parse(frame)
-        # Acks that there are not: the broker's to refuse, if it knows the version.
-        unheard_of = request.acks not in ACKS and request.version >= produce_request.RECORD_BATCHES_FROM
-        return not unheard_of and self._shared.handler.handle(self._client, frame, request)
-
-    def _forward(self, frame: bytes, api: Api, version: int, correlation_id: int) -> None:
-        """A gathered frame, as it came."""
-        if self._route is Route.PRODUCE and produce_request.peek_acks(frame) == 0:
-            self._upstream.expect_none()
-        else:
-            self._upstream.expect(api, version, correlation_id)
-        self._upstream.pass_on(len(frame).to_bytes(4, "big"))
-        self._upstream.pass_on(frame)
 
     def _limit_in_flight(self) -> None:
         """Requests under way are bounded in number, their answers in bytes: small questions have large answers."""
         if len(self.orderer) >= self._shared.max_in_flight or self.orderer.held >= MAX_UNSENT:
             self.hold(HoldReason.IN_FLIGHT)
             self._shared.handler.send_now()
-        if self._unsent >= MAX_UNSENT:
-            self._write_now()  # a client that does not read is found out before it has asked for more
+        if self._writer.unsent >= MAX_UNSENT:
+            self._writer.flush()  # a client that does not read is found out before it has asked for more
 
     # Responses out
 
-    def _write_out(self, buffers: list[Buffer]) -> None:
-        if not self._out:
-            self._loop.call_soon(self._write_now)
-        self._out += buffers
-        self._unsent += sum(map(len, buffers))
-
-    def _write_now(self) -> None:
-        buffers, self._out = self._out, []
-        size, self._unsent = self._unsent, 0
-        transport, state = self._life.transport, self._state
-        if not buffers or transport is None or transport.is_closing():
-            return
-        self._shared.metrics.responses_out(size)
-        transport.writelines(buffers)
-        under_way = len(self.orderer)
-        if (
-            not state.taking
-            and HoldReason.IN_FLIGHT in state.holds
-            and under_way < self._shared.max_in_flight
-            and self.orderer.held < MAX_UNSENT
-        ):
-            self._loop.call_soon(self.release, HoldReason.IN_FLIGHT)
+    def _written(self) -> None:
+        """Responses have left: there may be room for more requests, or it was the last."""
         self._upstream.adjust_reading()
-        if not under_way and not state.taking:
+        if self._state.taking:
+            return
+        under_way = len(self.orderer)
+        room = under_way < self._shared.max_in_flight and self.orderer.held < MAX_UNSENT
+        if room and HoldReason.IN_FLIGHT in self._state.holds:
+            self._loop.call_soon(self.release, HoldReason.IN_FLIGHT)
+        if not under_way:
             self._life.answered()
 
     def pause_writing(self) -> None:
@@ -331,7 +261,7 @@ class ClientConnection(asyncio.Protocol):
     @property
     def owing(self) -> bool:
         """Answers are outstanding that do not wait for something to happen, as those of Fetch do."""
-        return bool(self._out) or (self._upstream.owed and not self._state.passing)
+        return self._writer.unsent > 0 or (self._upstream.owed and not self._state.passing)
 
     @property
     def has_upstream(self) -> bool:

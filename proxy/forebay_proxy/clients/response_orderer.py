@@ -63,9 +63,11 @@ class ResponseOrderer:
         self._slots.popleft()
         while self._slots:
             head = self._slots[0]
-            out += head.held
-            self.held -= sum(map(len, head.held))
-            head.held = []
+            if head.held:
+                out += head.held
+                for buffer in head.held:
+                    self.held -= len(buffer)
+                head.held = []
             if not head.closed:
                 break
             self._slots.popleft()

@@ -1,0 +1,28 @@
+"""What all client connections of a process share. It declares, and decides nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from forebay_policies.inbound_memory import InboundMemory
+from forebay_proxy.clients.gateway import Gateway
+from forebay_proxy.clients.metadata_handler import MetadataHandler
+from forebay_proxy.logs import RateLimited
+from forebay_proxy.metrics.traffic import TrafficMetrics
+from forebay_proxy.produce.handler import ProduceHandler
+
+
+@dataclass(slots=True)
+class ConnectionContext:
+    """What all client connections of a process share."""
+
+    gateway: Gateway
+    handler: ProduceHandler
+    metadata: MetadataHandler
+    metrics: TrafficMetrics
+    log: RateLimited
+    inbound_memory: InboundMemory
+    max_request: int
+    max_in_flight: int
+    admin: str
+    """Where the admin endpoint listens; empty: nowhere."""

@@ -1,0 +1,81 @@
+"""Requests that were gathered whole: each is answered here, or goes to the client's broker as it came.
+
+frame ┬ ApiVersions → answered here
+      ├ Metadata    → metadata handler ┐
+      ├ Produce     → produce handler  ┴ not theirs, or not to be read here → upstream
+"""
+
+from __future__ import annotations
+
+from forebay_codecs import metadata_request, produce_request
+from forebay_codecs.apis import Api
+from forebay_codecs.errors import Malformed
+from forebay_codecs.header import peek
+from forebay_proxy.clients.answered_client import AnsweredClient
+from forebay_proxy.clients.api_versions_answer import answer_api_versions
+from forebay_proxy.clients.client_identity import ClientIdentity
+from forebay_proxy.clients.client_upstream import ClientUpstream
+from forebay_proxy.clients.connection_context import ConnectionContext
+from forebay_proxy.clients.request_router import Route
+from forebay_proxy.produce.handler import ACKS
+
+
+class GatheredRequests:
+    """Each frame is answered in its place or passed on, once; none is lost because it cannot be read here.
+
+    `broker` is the one that the client's own upstream connection goes to; None: any.
+    """
+
+    def __init__(
+        self,
+        shared: ConnectionContext,
+        client: AnsweredClient,
+        upstream: ClientUpstream,
+        who: ClientIdentity,
+        broker: int | None,
+    ) -> None:
+        self._shared = shared
+        self._client = client
+        self._upstream = upstream
+        self._who = who
+        self._broker = broker
+
+    def take(self, frame: bytes, api: Api, route: Route, peer: str) -> None:
+        """`frame` without its size, of an API that goes by `route`; `peer` is the client's address, for the log."""
+        _, version, correlation_id = peek(frame, 0)
+        if route is Route.API_VERSIONS:
+            admin = self._shared.admin if self._who.is_own_command else None
+            answer = self._client.reserve_answer()
+            answer_api_versions(self._shared.gateway, self._broker, version, correlation_id, admin, answer)
+            return
+        try:
+            handled = self._metadata(frame) if route is Route.METADATA else self._produce(frame)
+        except Malformed as error:  # by us; the broker may think otherwise
+            self._shared.metrics.unread(api.name)
+            self._shared.log.info("a request goes on unread", client=peer, api=api.name, error=str(error))
+            handled = False
+        if not handled:
+            self._forward(frame, api, version, correlation_id, acks_0=route is Route.PRODUCE and _unacknowledged(frame))
+
+    def _metadata(self, frame: bytes) -> bool:
+        return self._shared.metadata.handle(self._client, frame, metadata_request.parse_metadata_request(frame))
+
+    def _produce(self, frame: bytes) -> bool:
+        if self._upstream.authenticating:
+            return False
+        request = produce_request.parse(frame)
+        # Acks that there are not: the broker's to refuse, if it knows the version.
+        unheard_of = request.acks not in ACKS and request.version >= produce_request.RECORD_BATCHES_FROM
+        return not unheard_of and self._shared.handler.handle(self._client, frame, request)
+
+    def _forward(self, frame: bytes, api: Api, version: int, correlation_id: int, *, acks_0: bool) -> None:
+        if acks_0:
+            self._upstream.expect_none()
+        else:
+            self._upstream.expect(api, version, correlation_id)
+        self._upstream.pass_on(len(frame).to_bytes(4, "big"))
+        self._upstream.pass_on(frame)
+
+
+def _unacknowledged(frame: bytes) -> bool:
+    return produce_request.peek_acks(frame) == 0
