@@ -18,7 +18,7 @@ from aiokafka.admin import (  # type: ignore[import-untyped]
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType  # type: ignore[import-untyped]
 
 from tests.integration.parity.librdkafka import fill
-from tests.integration.parity.way import Way, both_ways, error_name
+from tests.integration.parity.way import Way, again, both_ways, error_name
 
 pytestmark = pytest.mark.integration
 
@@ -126,7 +126,7 @@ async def test_transactions(way: Way) -> Any:
         async with client.transaction():
             await client.send_offsets_to_transaction({TopicPartition(topic, 1): 3}, way.name("group"))
     async with consumer(way) as reader:
-        for _ in range(1_000):  # it is told as committed before the group's coordinator has written it
+        for _ in again():  # it is told as committed before the group's coordinator has written it
             if (committed := await reader.committed(TopicPartition(topic, 1))) is not None:
                 break
         outcome.append(committed)
@@ -209,7 +209,7 @@ async def test_admin(way: Way) -> Any:
             outcome.append([errors(answer) for answer in [await told(ask)]])
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, {"max.message.bytes": "100000"})
         outcome.append([errors(answer) for answer in await client.alter_configs([resource])])
-        for _ in range(1_000):  # the broker that is asked may hear of it a moment later
+        for _ in again():  # the broker that is asked may hear of it a moment later
             described = [errors(answer) for answer in await client.describe_configs([resource])]
             if "'100000'" in str(described):
                 break

@@ -18,18 +18,29 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, is_dataclass
 from enum import Enum
 from functools import partial
 from threading import Thread
+from time import monotonic
 from typing import Any
 
 from tests.kit.kafka import KafkaCluster
 
 SECONDS = 60
 """After which a scenario has failed, on either way."""
+
+PATIENCE = 30
+"""Seconds in which all brokers hear of a change."""
+
+
+def again() -> Iterator[None]:
+    """Ask until the answer is good, as brokers hear of changes one after the other; each question is a round trip."""
+    deadline = monotonic() + PATIENCE
+    while monotonic() < deadline:
+        yield
 
 
 @dataclass(frozen=True)
