@@ -10,7 +10,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
-from tests.chaos.broker_faults import BEHIND_ACKS_ALL, killed, stopped
+from tests.chaos.broker_faults import killed, stopped
 from tests.chaos.bystander import DIRECT, THROUGH, Post
 from tests.chaos.fault import ALL_SPARED, BROKERS, CLIENTS, Fault, Place, median
 from tests.chaos.flood import Flow, flood
@@ -120,7 +120,6 @@ NEIGHBOUR_FAULTS = (
         _follower_stopped,
         FENCED_SECONDS,
         spares=(0, 2),
-        missed=BEHIND_ACKS_ALL,
     ),
     Fault(
         "a broker stopped under a flood of large records",
@@ -128,7 +127,6 @@ NEIGHBOUR_FAULTS = (
         _flooded_and_stopped,
         FENCED_SECONDS,
         spares=(0, 1),
-        missed="one broker's records fill buffer.memory",
     ),
     Fault(
         "a partition leaderless under a flood of large records",
@@ -136,7 +134,6 @@ NEIGHBOUR_FAULTS = (
         _flooded_and_leaderless,
         FENCED_SECONDS,
         spares=(0, 2),
-        missed="one partition's records fill buffer.memory",
     ),
     Fault(
         f"{_ASKERS} clients ask without end and never read",

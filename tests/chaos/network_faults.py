@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from tests.chaos.broker_faults import BEHIND_ACKS_ALL, killed
+from tests.chaos.broker_faults import killed
 from tests.chaos.fault import (
     ALL_SPARED,
     BROKERS,
@@ -92,7 +92,6 @@ NETWORK_FAULTS = (
         frozenset[Place]({BROKERS_NETWORK, BROKERS}),
         _closed_slowly,
         spares=(0, 1),  # their connections are not closed
-        missed=BEHIND_ACKS_ALL,
     ),
     Fault("one broker refuses connections", frozenset[Place]({BROKERS_NETWORK}), _cut_off, spares=(0, 2)),
     _clients("jitter, clients 50 ± 50 ms", "latency", BOTH, latency=50, jitter=50),
