@@ -60,7 +60,8 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-# Coverage makes tests take twice as long and more, so it is measured only where it has a floor: codecs and policies, by their own tests.
+# Coverage makes tests take twice as long and more, so it is measured only where it has a floor: codecs and policies, by
+# their own tests.
 unit: $(VENV)/.dev
 	$(PYTEST) $(TWO) --cov --cov-report=term tests/codecs tests/policies
 	$(PYTEST) $(TWO) $(UNIT) --ignore=tests/codecs --ignore=tests/policies

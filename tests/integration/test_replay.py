@@ -59,7 +59,7 @@ def produce(client: JavaClient, forebay: ForebayProcess, topic: str, count: int)
     every_record_acknowledged(spec, client.produce(forebay.bootstrap, spec))
 
 
-@pytest.mark.parametrize("partitioner", ["adaptive", "uniform"])
+@pytest.mark.parametrize("partitioner", ["adaptive", pytest.param("uniform", marks=pytest.mark.whole)])
 def test_the_simulation_is_near_what_was_measured(spark: SparkSession, tmp_path: Path, partitioner: str) -> None:
     ratios: list[tuple[float, float]] = []
     while not ratios or max(abs(ratio - 1) for ratio in ratios[-1]) > WITHIN:

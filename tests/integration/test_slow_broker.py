@@ -89,6 +89,7 @@ def test_a_steady_load_moves_away_from_the_slow_broker(slow_cluster: KafkaCluste
     assert through < 0.31
 
 
+@pytest.mark.whole
 def test_a_full_load_moves_away_from_the_slow_broker(slow_cluster: KafkaCluster, old_sticky: JavaClient) -> None:
     """As fast as it goes: direct a third each; through Forebay 0.18 – 0.22 seen, and with a partitioner that does not
     look at queues 0.33 – 0.38. Under 0.27 the slow broker has less than three quarters of each other's share."""
