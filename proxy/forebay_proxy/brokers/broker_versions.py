@@ -79,8 +79,11 @@ class BrokerVersions:
                     self._known[key] = monotonic(), response
                     break
         finally:
-            for ready in self._asking.pop(key):
-                ready(response)
+            self._tell(key, response)
+
+    def _tell(self, key: tuple[int | None, int], response: bytes | None) -> None:
+        for ready in self._asking.pop(key, ()):
+            ready(response)
 
     async def _ask_broker(self, host: str, port: int, version: int) -> bytes:
         connection = await open_connection(host, port, self._settings, self._stats)
@@ -93,6 +96,8 @@ class BrokerVersions:
         return rewrite_api_versions(response, version)
 
     def close(self) -> None:
-        """Cancel the requests under way."""
+        """Cancel the requests under way; who waits for them is told at once that there is no answer."""
         for task in self._tasks:
             task.cancel()
+        for key in list(self._asking):  # a task that has not begun to run is never told of its end
+            self._tell(key, None)

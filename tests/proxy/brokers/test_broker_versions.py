@@ -111,3 +111,17 @@ async def test_closing_ends_what_waits() -> None:
         await until(lambda: asking.answers == [None])
         await until(lambda: not cluster[0].connections)
         await turns()
+
+
+@in_loop
+async def test_closing_ends_what_has_not_even_begun_to_be_asked() -> None:
+    async with FakeCluster({}) as cluster:
+        asking = Asking(cluster)
+        asking.versions.get(0, 2, asking.answers.append)
+        asking.versions.get(0, 2, asking.answers.append)
+        asking.versions.close()
+        assert asking.answers == [None, None]
+        await turns()
+        assert asking.answers == [None, None]
+        assert cluster[0].accepted == 0
+        assert asking.versions._tasks == set()

@@ -24,6 +24,7 @@ from tests.kit import fakes_proxy as fakes
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import Asked, FakeCluster
+from tests.kit.ports import LOOPBACK
 from tests.kit.wire import keyed
 
 
@@ -358,6 +359,33 @@ class TestABrokerThatDoesNotHelp:
             running.want("ponds")
             await until(lambda: running.ready == ["ponds"])
             await until(lambda: not brokers[asked].connections)
+
+    @in_loop
+    @pytest.mark.parametrize("seed", range(4))
+    async def test_of_two_that_answer_in_the_same_turn_one_connection_stays_and_it_is_known_whose_it_is(
+        self, seed: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(metadata_updater, "HEDGE_S", 0.02)
+        first = metadata_updater._first
+
+        async def once_both_have(attempts: set[asyncio.Task[metadata_updater._Found]]) -> metadata_updater._Found:
+            await asyncio.wait(attempts)
+            return await first(attempts)
+
+        monkeypatch.setattr(metadata_updater, "_first", once_both_have)
+        async with FakeCluster({"ponds": [0]}, nodes=3) as brokers, updating(brokers, seed) as running:
+            for broker in brokers.brokers.values():
+                broker.holds(METADATA)
+            running.want("ponds")
+            await until(lambda: len(running.asked()) == 2)
+            for broker in brokers.brokers.values():
+                broker.releases(METADATA)
+                for asked in broker.requests(METADATA):
+                    asked.answer()
+            await until(lambda: running.ready == ["ponds"])
+            await until(lambda: sum(len(broker.connections) for broker in brokers.brokers.values()) == 1)
+            (stays,) = [broker for broker in brokers.brokers.values() if broker.connections]
+            assert running.updater._address == (LOOPBACK, stays.port)
 
     @in_loop
     async def test_where_there_is_no_other_broker_the_answer_is_waited_for(
