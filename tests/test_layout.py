@@ -20,6 +20,7 @@ DECLARES: Final = "declares, decides nothing"
 
 WITHOUT_OWN_TEST: Final = {
     "codecs/errors": DECLARES,
+    "codecs/share_responses": "codecs/test_response_filter.py",
     "policies/hold_reason": DECLARES,
     "policies/journal_rows": DECLARES,
     "proxy/errors": DECLARES,

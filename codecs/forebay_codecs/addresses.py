@@ -8,8 +8,8 @@ Raises Malformed.
 returns None, the broker has no listener and its entry is dropped. A coordinator cannot be dropped, since it is what the
 client asked for: it becomes COORDINATOR_NOT_AVAILABLE, which clients retry.
 
-Sources: Kafka's FindCoordinatorResponse, DescribeClusterResponse, ProduceResponse, ShareFetchResponse and
-ShareAcknowledgeResponse.json; NodeEndpoints is KIP-951. Metadata is in metadata.py, Fetch in fetch_response.py.
+Sources: Kafka's FindCoordinatorResponse, DescribeClusterResponse and ProduceResponse.json; NodeEndpoints is KIP-951.
+Metadata is in metadata.py; Fetch, ShareFetch and ShareAcknowledge stream through a response_filter.py.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def rewrite_node_endpoints(
         value = data[start:end]
         if tag == NODE_ENDPOINTS_TAG:
             reader = Reader(value)
-            value = rewrite_brokers(reader, translate, _skip_rack, flexible=True) + value[reader.pos :]
+            value = rewrite_brokers(reader, translate, skip_rack, flexible=True) + value[reader.pos :]
         rewritten.append((tag, value))
     return rewritten
 
@@ -196,68 +196,14 @@ def rewrite_produce(response: bytes, version: int, translate: Translate) -> byte
     return splice(response, start, reader.pos, tags.getvalue())
 
 
-def rewrite_share_fetch(response: bytes, version: int, translate: Translate) -> bytes:
-    """v1+ (v0 was early access only). NodeEndpoints follows the topics; record bytes are skipped, not read."""
-    reader = Reader(response, response_header_size(response, flexible=True))
-    reader.skip(6)  # throttle_time_ms, error_code
-    reader.nullable_string(FLEXIBLE)  # error_message
-    reader.skip(4)  # acquisition_lock_timeout_ms
-    for _ in range(reader.array(FLEXIBLE)):
-        reader.skip(16)  # topic_id
-        for _ in range(reader.array(FLEXIBLE)):
-            reader.skip(6)  # partition_index, error_code
-            reader.nullable_string(FLEXIBLE)  # error_message
-            reader.skip(2)  # acknowledge_error_code
-            reader.nullable_string(FLEXIBLE)  # acknowledge_error_message
-            _skip_current_leader(reader)
-            reader.nullable_bytes(FLEXIBLE)  # records
-            for _ in range(reader.array(FLEXIBLE)):
-                reader.skip(18)  # first_offset, last_offset, delivery_count
-                reader.skip_tags()
-            reader.skip_tags()
-        reader.skip_tags()
-    return _rewrite_last_node_endpoints(reader, translate)
-
-
-def rewrite_share_acknowledge(response: bytes, version: int, translate: Translate) -> bytes:
-    """v1+ (v0 was early access only). NodeEndpoints follows the topics."""
-    reader = Reader(response, response_header_size(response, flexible=True))
-    reader.skip(6)  # throttle_time_ms, error_code
-    reader.nullable_string(FLEXIBLE)  # error_message
-    if version >= 2:
-        reader.skip(4)  # acquisition_lock_timeout_ms
-    for _ in range(reader.array(FLEXIBLE)):
-        reader.skip(16)  # topic_id
-        for _ in range(reader.array(FLEXIBLE)):
-            reader.skip(6)  # partition_index, error_code
-            reader.nullable_string(FLEXIBLE)  # error_message
-            _skip_current_leader(reader)
-            reader.skip_tags()
-        reader.skip_tags()
-    return _rewrite_last_node_endpoints(reader, translate)
-
-
-def _rewrite_last_node_endpoints(reader: Reader, translate: Translate) -> bytes:
-    """NodeEndpoints as a response's last field, followed only by its tagged fields."""
-    start = reader.pos
-    endpoints = rewrite_brokers(reader, translate, _skip_rack, flexible=True)
-    end = reader.pos
-    reader.skip_tags()
-    return splice(reader.data, start, end, endpoints)
-
-
 def splice(data: bytes, start: int, end: int, replacement: bytes) -> bytes:
     """`data` with data[start:end] replaced."""
-    view = memoryview(data)  # spares a copy of what may be a large ShareFetch response
+    view = memoryview(data)  # spares a copy of what may be a large response
     return b"".join((view[:start], replacement, view[end:]))
 
 
-def _skip_current_leader(reader: Reader) -> None:
-    reader.skip(8)  # leader_id, leader_epoch
-    reader.skip_tags()
-
-
-def _skip_rack(reader: Reader) -> None:
+def skip_rack(reader: Reader) -> None:
+    """What follows the port in an element of NodeEndpoints."""
     reader.nullable_string(FLEXIBLE)  # rack
     reader.skip_tags()
 

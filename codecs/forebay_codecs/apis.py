@@ -20,9 +20,12 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from forebay_codecs import addresses, fetch_response
+from forebay_codecs import addresses
 from forebay_codecs.addresses import Translate
+from forebay_codecs.fetch_response import NAMES_BROKERS_FROM, FetchResponseFilter
 from forebay_codecs.metadata import rewrite_metadata
+from forebay_codecs.response_filter import ResponseFilter
+from forebay_codecs.share_responses import ShareAcknowledgeResponseFilter, ShareFetchResponseFilter
 
 PRODUCE: Final = 0
 FETCH: Final = 1
@@ -53,7 +56,7 @@ class Treatment(Enum):
     REWRITE = "rewrite"
     """Collected whole and passed to the API's `rewrite`."""
     STREAM = "stream"
-    """Passed on chunk by chunk through a FetchResponseFilter."""
+    """Passed on chunk by chunk through the API's `filter`."""
     LOCAL = "local"
     """The proxy writes the response itself. If it relays a broker's instead, that one goes through `rewrite`."""
 
@@ -70,6 +73,7 @@ class Api:
     highest: int | None = None
     """The highest version that is understood; None where no bytes of any version are read."""
     rewrite: Rewrite | None = None
+    filter: type[ResponseFilter] | None = None
     answered_here: bool = False
     """Versions from `lowest` on are offered even if the broker does not support them."""
     treated_from: int = 0
@@ -113,7 +117,15 @@ _APIS: Final = (
         rewrite=addresses.rewrite_produce,
         answered_here=True,
     ),
-    Api(FETCH, "Fetch", 12, Treatment.STREAM, highest=18, treated_from=fetch_response.NAMES_BROKERS_FROM),
+    Api(
+        FETCH,
+        "Fetch",
+        12,
+        Treatment.STREAM,
+        highest=18,
+        filter=FetchResponseFilter,
+        treated_from=NAMES_BROKERS_FROM,
+    ),
     Api(2, "ListOffsets", 6),
     Api(METADATA, "Metadata", 9, Treatment.REWRITE, highest=13, rewrite=rewrite_metadata, answered_here=True),
     Api(8, "OffsetCommit", 8),
@@ -196,19 +208,19 @@ _APIS: Final = (
         SHARE_FETCH,
         "ShareFetch",
         0,
-        Treatment.REWRITE,
+        Treatment.STREAM,
         lowest=1,
         highest=2,
-        rewrite=addresses.rewrite_share_fetch,
+        filter=ShareFetchResponseFilter,
     ),
     Api(
         SHARE_ACKNOWLEDGE,
         "ShareAcknowledge",
         0,
-        Treatment.REWRITE,
+        Treatment.STREAM,
         lowest=1,
         highest=2,
-        rewrite=addresses.rewrite_share_acknowledge,
+        filter=ShareAcknowledgeResponseFilter,
     ),
     Api(80, "AddRaftVoter", 0),
     Api(81, "RemoveRaftVoter", 0),

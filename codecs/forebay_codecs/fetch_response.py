@@ -1,90 +1,32 @@
-"""NodeEndpoints in Fetch responses v16+, rewritten while the response streams through chunk by chunk.
+"""NodeEndpoints in Fetch responses v16+, a tagged field: rewritten as response_filter.py says.
 
-In: the chunks of one response, from correlation_id on (the size prefix has been sent). Out: the chunks that may go to
-the client. Everything passes as received, record bytes are skipped, and only the last section, the response's own
-tagged fields, is held until complete: NodeEndpoints is there, after what may be 50 MB of records. Malformed for wrong
-bytes or more bytes than the size announced; the filter is unusable afterwards.
-
-The size prefix has left before the addresses are seen, so the section is rewritten to the same length, padded with an
-unknown tagged field, which clients of flexible versions skip. If the translated endpoints do not fit, NodeEndpoints is
-dropped: it is a hint, and a client without it sends a Metadata request.
-
-Sources: Kafka's FetchResponse.json (v16 to v18 are laid out alike), KIP-951, KIP-482.
+Sources: Kafka's FetchResponse.json (v16 to v18 are laid out alike), KIP-951.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Final
 
 from forebay_codecs.addresses import NODE_ENDPOINTS_TAG, Translate, rewrite_node_endpoints
 from forebay_codecs.errors import Malformed
-from forebay_codecs.primitives import Buffer, Reader, Writer
+from forebay_codecs.primitives import Reader
+from forebay_codecs.response_filter import ResponseFilter, Steps, padded
 
 NAMES_BROKERS_FROM: Final = 16
 """The first version with NodeEndpoints. Older responses need no filter."""
 
-MAX_HELD: Final = 1 << 20
-"""The largest last section that is held. An endpoint takes some 50 bytes, so there is room for 20,000 brokers."""
 
-PADDING_TAG: Final = 10_000
-"""Far above Kafka's own tagged fields, which are numbered from 0; two bytes as a varint."""
-
-
-class FetchResponseFilter:
-    """Lets no broker address of one response through untranslated, and holds no bytes but those of its last section."""
+class FetchResponseFilter(ResponseFilter):
+    """Of one Fetch response."""
 
     def __init__(self, version: int, size: int, translate: Translate) -> None:
-        """`size` is the value of the size prefix. ValueError below v16, which needs no filter."""
+        """ValueError below v16, which needs no filter."""
         if version < NAMES_BROKERS_FROM:
             raise ValueError(f"Fetch v{version} names no broker and needs no filter")
-        self._translate = translate
-        self._left = size  # bytes of the response that have not been walked over
-        self._data: Buffer = b""
-        self._pos = 0
-        self._end = 0
-        self._held: bytearray | None = None  # the last section, as far as it has come
-        self._steps = self._walk()
+        super().__init__(version, size, translate)
 
-    def feed(self, data: Buffer, start: int, end: int) -> list[bytes | memoryview]:
-        """Take data[start:end]; return what may go to the client now, as views of `data` where nothing changes.
-
-        Raises Malformed.
-        """
-        out: list[bytes | memoryview] = []
-        if self._held is None:
-            at_last_section = self._advance(data, start, end)
-            passed = self._pos if at_last_section else end
-            if passed > start:
-                out.append(memoryview(data)[start:passed])
-            if not at_last_section:
-                return out
-            if not 0 < self._left <= MAX_HELD:
-                raise Malformed(f"tagged fields of {self._left} bytes at the end of a Fetch response")
-            self._held = bytearray()
-            start = passed
-        self._left -= end - start
-        if self._left < 0:
-            raise Malformed(f"{-self._left} bytes behind a Fetch response")
-        self._held += data[start:end]
-        if self._left == 0 and self._held:
-            out.append(_rewrite_in_place(bytes(self._held), self._translate))
-            self._held.clear()
-        return out
-
-    def _advance(self, data: Buffer, start: int, end: int) -> bool:
-        """Walk over this chunk. True: the last section begins at self._pos; False: it begins in a later chunk."""
-        self._data, self._pos, self._end = data, start, end
-        try:
-            next(self._steps)
-        except StopIteration:
-            return True
-        finally:
-            self._data = b""  # do not keep the chunk alive
-        return False
-
-    def _walk(self) -> Generator[None, None, None]:
-        """Walk up to the last section, yielding whenever the current chunk is used up."""
+    def _walk(self) -> Steps:
+        """Up to the response's own tagged fields."""
         yield from self._skip(4)  # correlation_id
         yield from self._skip_tags()
         yield from self._skip(10)  # throttle_time_ms, error_code, session_id
@@ -101,82 +43,17 @@ class FetchResponseFilter:
                 yield from self._skip_tags()  # diverging_epoch, current_leader, snapshot_id: ids, no addresses
             yield from self._skip_tags()
 
-    def _skip(self, size: int) -> Generator[None, None, None]:
-        if size > self._left:
-            raise Malformed(f"{size} bytes wanted, {self._left} left of a Fetch response")
-        self._left -= size
-        while size > self._end - self._pos:
-            size -= self._end - self._pos
-            yield
-        self._pos += size
-
-    def _uvarint(self) -> Generator[None, None, int]:
-        value = 0
-        for shift in range(0, 35, 7):
-            if self._left == 0:
-                raise Malformed("a Fetch response ends inside a varint")
-            self._left -= 1
-            while self._pos == self._end:
-                yield
-            byte = self._data[self._pos]
-            self._pos += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise Malformed("varint of more than 5 bytes")
-
-    def _compact_size(self) -> Generator[None, None, int]:
-        """The number of elements of a compact array, or of bytes of compact records; 0 for null."""
-        size = max(0, (yield from self._uvarint()) - 1)
-        if size > self._left:
-            raise Malformed(f"{size} elements in {self._left} bytes of a Fetch response")
-        return size
-
-    def _skip_tags(self) -> Generator[None, None, None]:
-        for _ in range((yield from self._uvarint())):
-            yield from self._uvarint()
-            yield from self._skip((yield from self._uvarint()))
-
-
-def _rewrite_in_place(section: bytes, translate: Translate) -> bytes:
-    """A section of tagged fields with NodeEndpoints translated, of the same length."""
-    reader = Reader(section)
-    fields = reader.tags()
-    if reader.pos != len(section):  # trailing bytes, which clients ignore
-        return _rewrite_in_place(section[: reader.pos], translate) + section[reader.pos :]
-    if all(tag != NODE_ENDPOINTS_TAG for tag, _, _ in fields):
-        return section
-    rewritten = rewrite_node_endpoints(section, fields, translate)
-    without = [field for field in rewritten if field[0] != NODE_ENDPOINTS_TAG]
-    for candidate in (rewritten, without):
-        padded = _pad(candidate, len(section))
-        if padded is not None:
-            return padded
-    raise Malformed("tagged fields that leave no room for a padding field")
-
-
-def _pad(fields: list[tuple[int, bytes]], size: int) -> bytes | None:
-    """The section of `fields` padded to `size` bytes; None if it is too long, or 1 or 2 bytes short.
-
-    A padding field takes 2 bytes for its tag, 1 for its length (2 from 128 on), and its zeros. 3 bytes short: no zeros.
-    130 short: 127 zeros. 131 short: 127 zeros make 130 and 128 make 132, so an empty padding field precedes one of 125.
-    """
-    if len(section := _section(fields)) == size:
-        return section
-    tag = max([PADDING_TAG, *(other + 1 for other, _ in fields)])
-    for empty in ([], [(tag, b"")]):
-        padding = [*fields, *empty, (tag + len(empty), b"")]
-        zeros = size - len(_section(padding))
-        for longer_length in range(5):  # bytes that the varint of the zeros' count grows by
-            if zeros < longer_length:
-                break
-            padding[-1] = (padding[-1][0], bytes(zeros - longer_length))
-            if len(section := _section(padding)) == size:
-                return section
-    return None
-
-
-def _section(fields: list[tuple[int, bytes]]) -> bytes:
-    writer = Writer()
-    writer.tags(fields)
-    return writer.getvalue()
+    def _rewrite(self, section: bytes) -> bytes:
+        reader = Reader(section)
+        fields = reader.tags()
+        if reader.pos != len(section):  # trailing bytes, which clients ignore
+            return self._rewrite(section[: reader.pos]) + section[reader.pos :]
+        if all(tag != NODE_ENDPOINTS_TAG for tag, _, _ in fields):
+            return section
+        rewritten = rewrite_node_endpoints(section, fields, self._translate)
+        without = [field for field in rewritten if field[0] != NODE_ENDPOINTS_TAG]
+        for candidate in (rewritten, without):
+            tags = padded(candidate, len(section))
+            if tags is not None:
+                return tags
+        raise Malformed("tagged fields that leave no room for a padding field")

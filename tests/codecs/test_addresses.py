@@ -16,8 +16,6 @@ from forebay_codecs.addresses import (
     rewrite_describe_cluster,
     rewrite_find_coordinator,
     rewrite_produce,
-    rewrite_share_acknowledge,
-    rewrite_share_fetch,
 )
 from tests.codecs.hardening import damaged, refuses_cuts_keeps_tails, survives
 from tests.codecs.kio_oracle import decode_response, encode_response, entities, example, message
@@ -29,8 +27,6 @@ REWRITERS: dict[str, tuple[Rewriter, range]] = {
     "find_coordinator": (rewrite_find_coordinator, range(7)),
     "describe_cluster": (rewrite_describe_cluster, range(3)),
     "produce": (rewrite_produce, range(10, 14)),
-    "share_fetch": (rewrite_share_fetch, range(1, 3)),
-    "share_acknowledge": (rewrite_share_acknowledge, range(1, 3)),
 }
 
 CASES = [(api, version) for api, (_, versions) in REWRITERS.items() for version in versions]
@@ -85,7 +81,7 @@ def test_brokers_without_a_listener_are_not_named(api: str, version: int, data: 
     response = data.draw(entities(cls))
     rewritten = decode_response(cls, REWRITERS[api][0](encode_response(response), version, nowhere))
     assert named(api, rewritten) == []
-    if api in ("produce", "share_fetch", "share_acknowledge"):
+    if api == "produce":
         assert rewritten == replace(response, node_endpoints=())
 
 
@@ -174,10 +170,3 @@ def test_produce_keeps_unknown_tagged_fields() -> None:
     before = head + b"\x02" + b"\x00\x0e\x02\x00\x00\x00\x07\x03b7\x00\x00\x00\x01\x00\x00" + b"\x63\x02ab"
     after = head + b"\x02" + b"\x00\x11\x02\x00\x00\x00\x07\x06proxy\x00\x00\x00\x02\x00\x00" + b"\x63\x02ab"
     assert rewrite_produce(before, 12, lambda *_: ("proxy", 2)) == after
-
-
-def test_share_acknowledge_keeps_unknown_tagged_fields() -> None:
-    head = bytes(4) + b"\x01\x63\x01h" + bytes(6) + b"\x00" + bytes(4) + b"\x01"
-    before = head + b"\x02\x00\x00\x00\x07\x03b7\x00\x00\x00\x01\x00\x01\x09\x01t" + b"\x01\x63\x02ab"
-    after = head + b"\x02\x00\x00\x00\x07\x06proxy\x00\x00\x00\x02\x00\x01\x09\x01t" + b"\x01\x63\x02ab"
-    assert rewrite_share_acknowledge(before, 2, lambda *_: ("proxy", 2)) == after

@@ -15,8 +15,9 @@ from kio.serial import entity_writer
 
 from forebay_codecs.addresses import Translate
 from forebay_codecs.errors import Malformed
-from forebay_codecs.fetch_response import MAX_HELD, PADDING_TAG, FetchResponseFilter
+from forebay_codecs.fetch_response import FetchResponseFilter
 from forebay_codecs.primitives import Reader, Writer
+from forebay_codecs.response_filter import MAX_HELD, PADDING_TAG
 from tests.codecs.hardening import damaged
 from tests.codecs.kio_oracle import (
     decode_response,

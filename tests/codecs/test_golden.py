@@ -10,7 +10,6 @@ import pytest
 from forebay_codecs.addresses import Translate
 from forebay_codecs.api_versions import parse_api_versions, rewrite_api_versions
 from forebay_codecs.apis import API_VERSIONS, APIS, FETCH, PRODUCE, SASL_HANDSHAKE, Treatment
-from forebay_codecs.fetch_response import FetchResponseFilter
 from forebay_codecs.metadata import NO_TOPIC_ID, Partition, parse_metadata_response
 from tests.codecs.hardening import refuses_cuts_keeps_tails
 from tests.codecs.translation import Listeners, identity, nowhere
@@ -32,9 +31,9 @@ def rewriter(api: str, version: int) -> Callable[[bytes, Translate], bytes]:
     """As the table says that responses of this version are to be treated."""
     entry = NAMES[api.replace("_", "")]
     if entry.response_treatment(version) is Treatment.STREAM:
-        return lambda data, translate: b"".join(
-            FetchResponseFilter(version, len(data), translate).feed(data, 0, len(data))
-        )
+        of_api = entry.filter
+        assert of_api is not None
+        return lambda data, translate: b"".join(of_api(version, len(data), translate).feed(data, 0, len(data)))
     rewrite = entry.rewrite
     assert rewrite is not None
     return lambda data, translate: rewrite(data, version, translate)

@@ -15,12 +15,12 @@ from forebay_codecs import api_versions, produce_request, produce_response
 from forebay_codecs.addresses import PRODUCE_NAMES_BROKERS_FROM, Translate
 from forebay_codecs.apis import API_VERSIONS, APIS, Treatment
 from forebay_codecs.errors import Malformed
-from forebay_codecs.fetch_response import FetchResponseFilter
 from forebay_codecs.metadata import NO_TOPIC_ID, parse_metadata_response
 from forebay_codecs.metadata_request import encode_metadata_request, parse_metadata_request
 from forebay_codecs.primitives import Reader
 from forebay_codecs.produce_request import ProduceRequest
 from forebay_codecs.produce_response import PartitionResponse
+from forebay_codecs.response_filter import ResponseFilter
 from tests.codecs.kio_oracle import encode_request, example, message
 from tests.codecs.translation import Listeners, nowhere
 from tests.fuzz.corpus import VERSIONS, produce_requests, response_class, responses
@@ -31,6 +31,7 @@ from tests.kit.wire import old_produce
 
 _BY_NAME: Final = {api.name.lower(): api for api in APIS.values()}
 _HOST: Final = "proxy.example"
+_STREAMED: Final = ("fetch", "share_fetch", "share_acknowledge")
 _NO_IDS: Final = (None, NO_TOPIC_ID)
 
 
@@ -40,15 +41,15 @@ _NO_IDS: Final = (None, NO_TOPIC_ID)
 def rewritten(name: str, version: int, data: bytes, translate: Translate) -> bytes:
     api = _BY_NAME[name.replace("_", "")]
     if api.response_treatment(version) is Treatment.STREAM:
-        return streamed(version, data, translate, Random(len(data)))
+        assert api.filter is not None
+        return streamed(api.filter(version, len(data), translate), data, Random(len(data)))
     assert api.rewrite is not None
     return api.rewrite(data, version, translate)
 
 
-def streamed(version: int, data: bytes, translate: Translate, rng: Random) -> bytes:
+def streamed(response_filter: ResponseFilter, data: bytes, rng: Random) -> bytes:
     """Through the filter in chunks of any size."""
     step = rng.choice((1, 3, 50, 1 << 20))
-    response_filter = FetchResponseFilter(version, len(data), translate)
     out = []
     for start in range(0, len(data), step):
         out += response_filter.feed(data, start, min(start + step, len(data)))
@@ -92,15 +93,16 @@ def check_addresses(name: str, data: bytes) -> bool:
     original = read(cls, response)
     if original is not None:
         wanted, found = translated(name, original), read(cls, out)
-        if name == "fetch":
+        if name in _STREAMED:
             assert found is not None
             assert not any(any(value) for tag, value in found["tags"].items() if tag not in original["tags"])
             wanted["tags"] = found["tags"] = {tag: found["tags"].get(tag) for tag in original["tags"]}
-            assert found in (wanted, wanted | {"node_endpoints": None})  # None: there was no room for them
+            none = None if name == "fetch" else []
+            assert found in (wanted, wanted | {"node_endpoints": none})  # none: there was no room for them
         else:
             assert found == wanted
     again = Listeners()
-    if name != "fetch":  # of a Fetch response endpoints may have been left out
+    if name not in _STREAMED:  # of a response that streams endpoints may have been left out
         assert rewritten(name, version, out, again) == out
         assert all(host == _HOST for _, host, _ in again.asked)
         assert len(again.asked) == len(listeners.asked)

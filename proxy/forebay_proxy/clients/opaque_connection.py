@@ -20,9 +20,9 @@ from typing import Final, Protocol, cast
 
 from forebay_codecs.apis import FETCH, JOIN_GROUP, PRODUCE, SHARE_FETCH, SYNC_GROUP, Api, Treatment
 from forebay_codecs.errors import Malformed
-from forebay_codecs.fetch_response import FetchResponseFilter
 from forebay_codecs.frame import Frame, FrameSplitter, Head, Run
 from forebay_codecs.primitives import Buffer
+from forebay_codecs.response_filter import ResponseFilter
 from forebay_proxy.clients.response_orderer import ResponseOrderer, Slot
 
 MAX_RESPONSE = 0x7FFFFFFF
@@ -88,7 +88,7 @@ class OpaqueConnection(asyncio.Protocol):
         self._expected: deque[Expected] = deque()
         self._splitter = FrameSplitter(4, MAX_RESPONSE)
         self._current: Expected | None = None
-        self._filter: FetchResponseFilter | None = None
+        self._filter: ResponseFilter | None = None
         self._prefix_left = 0
         self._reading = True
         self._client_slow = False
@@ -227,7 +227,8 @@ class OpaqueConnection(asyncio.Protocol):
             return
         self._splitter.cut_through()
         if treatment is Treatment.STREAM:
-            self._filter = FetchResponseFilter(expected.version, head.size, self._client.translate)
+            assert expected.api.filter is not None
+            self._filter = expected.api.filter(expected.version, head.size, self._client.translate)
             self._prefix_left = 4
 
     def _whole(self, response: bytes) -> None:
