@@ -9,12 +9,14 @@ Rules
 2. Beyond the limit, a client whose request is incomplete is held. The one with the fewest bytes to come is released
    first: its memory is free soonest, and nobody waits behind clients that announce more than they ever send. One is
    always being read, unless complete requests wait, which need no reading: so there is no deadlock, and a request
-   larger than the limit gets through alone. A client is held only after its bytes were read, so the limit is exceeded
-   by at most one read (256 KiB) per connection.
+   larger than the limit gets through alone. A client is held only after its bytes were read, so a read takes no more
+   than there is room for, or SMALL: the limit is exceeded by at most SMALL per connection.
 3. A request that arrives more slowly than SLOWEST is *stalled*. Its client is closed after `patience`, or at once if
    memory is short: those stalled longest first, until nobody has to be held; all of them while anybody is held. Time
    spent on hold does not count, provided that the held client has sent more, which waits in the system's buffer:
    otherwise being held would be a way to stay.
+4. What a client has sent in advance, while it is held for answers, *rests*. It makes reads smaller, as all bytes do,
+   but holds nobody: else clients that do not read their answers would keep others out.
 
 Example, limit 64 MiB: 2,000 clients each send 64 KiB of a request and then nothing. Half of them are held; a second
 later all are stalled and closed. With 1,000 such clients nobody would be held and they could stay, until an honest
@@ -43,6 +45,9 @@ _SPARE: Final = 100
 READ: Final = 256 * 1024
 """The most bytes that one read returns."""
 
+SMALL: Final = 4096
+"""The most where there is no room. 10,000 connections that read so much at once take 40 MB."""
+
 
 class Client(Protocol):
     """What is needed of a client's connection."""
@@ -69,12 +74,13 @@ class Client(Protocol):
 
 
 class _Request:
-    """A request that has begun to arrive; `gathered` bytes of it are held."""
+    """A request that has begun to arrive; `gathered` bytes of it are held, and `resting` bytes beside it."""
 
-    __slots__ = ("gathered", "mark", "slow_since")
+    __slots__ = ("gathered", "mark", "resting", "slow_since")
 
     def __init__(self) -> None:
         self.gathered = 0
+        self.resting = 0
         self.mark: int | None = None
         """What the client had sent at the last tick; None: that tick does not count."""
         self.slow_since: float | None = None
@@ -88,6 +94,7 @@ class InboundMemory:
 
     def __init__(self, limit: int, patience: float) -> None:
         self.total = 0
+        self.resting = 0
         self._limit = limit
         self._patience = patience
         self._arriving: dict[Client, _Request] = {}
@@ -105,10 +112,14 @@ class InboundMemory:
         """Clients held now."""
         return len(self._held)
 
-    def arriving(self, client: Client, gathered: int, missing: int) -> None:
+    def next_read(self) -> int:
+        """The most bytes that any client's next read may return."""
+        return READ if self._limit < 0 else min(READ, max(SMALL, self._limit - self.total - self.resting))
+
+    def arriving(self, client: Client, gathered: int, missing: int, resting: int = 0) -> None:
         """An incomplete request: `gathered` bytes are held (0: it is cut through), `missing` are to come.
 
-        May hold the client.
+        `resting` bytes wait beside it until the client is not held any more. May hold the client.
         """
         request = self._arriving.get(client)
         if request is None:
@@ -116,6 +127,8 @@ class InboundMemory:
         self._gathering += (gathered > 0) - (request.gathered > 0)
         self.total += gathered - request.gathered
         request.gathered = gathered
+        self.resting += resting - request.resting
+        request.resting = resting
         if not gathered or not self._over() or client in self._held:
             return
         self._close_stalled(client)
@@ -128,6 +141,7 @@ class InboundMemory:
         if request is None:
             return
         self.total -= request.gathered
+        self.resting -= request.resting
         self._gathering -= request.gathered > 0
         self._stalled.pop(client, None)
         if client in self._held:

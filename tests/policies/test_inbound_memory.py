@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebay_policies.inbound_memory import READ, SLOWEST, TICK_S, WHY, InboundMemory
+from forebay_policies.inbound_memory import READ, SLOWEST, SMALL, TICK_S, WHY, InboundMemory
 
 MB = 1 << 20
 PATIENCE = 60.0
@@ -152,6 +152,38 @@ def test_what_is_passed_on_at_once_takes_no_memory_and_is_not_held() -> None:
 def test_without_a_limit_nobody_is_held() -> None:
     bench = Bench(-1)
     assert not any(bench.client(100 * MB).held for _ in range(100))
+    assert bench.inbound_memory.next_read() == READ
+
+
+def test_thousands_that_each_read_once_exceed_the_limit_by_no_more_than_a_small_read_each() -> None:
+    bench = Bench(4 * READ)
+    for _ in range(2000):
+        bench.client(bench.inbound_memory.next_read())
+    assert bench.inbound_memory.total <= 4 * READ + 2000 * SMALL
+
+
+def test_a_read_takes_what_there_is_room_for() -> None:
+    bench = Bench(2 * READ)
+    assert bench.inbound_memory.next_read() == READ
+    client = bench.client(2 * READ - 10_000)
+    assert bench.inbound_memory.next_read() == 10_000
+    client.sends(9_000)
+    assert bench.inbound_memory.next_read() == SMALL
+    client.finishes()
+    assert bench.inbound_memory.next_read() == READ
+
+
+def test_what_rests_makes_reads_smaller_and_holds_nobody() -> None:
+    bench = Bench(2 * READ)
+    for _ in range(4):
+        bench.inbound_memory.arriving(bench.client(), 0, 0, READ)
+    assert bench.inbound_memory.next_read() == SMALL
+    assert not bench.client(READ).held
+    (first, *_) = bench.inbound_memory._arriving
+    for client in list(bench.inbound_memory._arriving):
+        bench.inbound_memory.arrived(client)
+    assert bench.inbound_memory.resting == 0
+    assert not first.held
 
 
 def test_a_request_that_stalls_closes_its_client_after_a_while() -> None:

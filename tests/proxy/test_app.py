@@ -11,6 +11,7 @@ import pytest
 from forebay_codecs.apis import FETCH, METADATA, PRODUCE
 from forebay_codecs.error_codes import NONE
 from forebay_policies import linger
+from forebay_policies.inbound_memory import SMALL
 from forebay_proxy import app as app_module
 from forebay_proxy.app import App
 from forebay_proxy.clients.client_connection import MAX_UNSENT
@@ -108,6 +109,43 @@ class TestBackpressure:
             await until(lambda: connection.hung_up)
             connections.sweep(monotonic())
             await until(lambda: not len(connections))
+
+    @in_loop
+    async def test_many_that_each_send_half_a_request_hold_little_more_than_the_limit(self) -> None:
+        limit, crowd = 1 << 20, 60
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, queued_max_request_bytes=limit) as forebay,
+        ):
+            clients = [await forebay.client(0) for _ in range(crowd)]
+            half = produce(1, ("ponds", 0, bytes(400_000)))[:300_000]
+            for client in clients:
+                client.send(half)
+            highest = 0.0
+            for _ in range(200):
+                await turns(1)
+                highest = max(highest, forebay.count("forebay_queued_request_bytes"))
+            assert limit // 2 < highest <= limit + crowd * SMALL + len(half)  # one is read to its end
+
+    @in_loop
+    async def test_what_clients_that_are_held_have_sent_in_advance_is_within_the_limit_too(self) -> None:
+        limit, crowd = 1 << 20, 60
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, queued_max_request_bytes=limit, client_max_in_flight_requests=1) as forebay,
+        ):
+            cluster[0].holds(LIST_GROUPS)
+            clients = [await forebay.client(0) for _ in range(crowd)]
+            for client in clients:
+                client.send(*[echo(number, bytes(2000)) for number in range(150)])
+            await until(lambda: len(cluster[0].requests(LIST_GROUPS)) == crowd)
+            held = sum(connection._splitter.buffered for connection in forebay.app._connections)
+            assert limit // 2 < held <= limit + crowd * SMALL
+            cluster[0].releases(LIST_GROUPS)
+            for asked in cluster[0].requests(LIST_GROUPS)[:crowd]:
+                asked.answer()
+            for client in clients:
+                await client.receives(*range(150))
 
     @in_loop
     async def test_what_waits_behind_a_slow_answer_is_bounded(self) -> None:

@@ -23,6 +23,7 @@ from forebay_codecs.frame import Frame, FrameSplitter, FrameTooLarge, Head
 from forebay_codecs.header import LONGEST_HEADER, PEEK_SIZE, peek
 from forebay_policies.hold_reason import HoldReason
 from forebay_proxy.clients.answered_client import AnsweredClient
+from forebay_proxy.clients.bounded_reads import BoundedReads
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.client_upstream import ClientUpstream
 from forebay_proxy.clients.connection_context import ConnectionContext
@@ -49,7 +50,7 @@ class ConnectionLimits(Protocol):
         """The connection has ended, whether it was admitted or not."""
 
 
-class ClientConnection(asyncio.Protocol):
+class ClientConnection(BoundedReads):
     """Every request that is taken is passed on or answered in its place, until the connection ends.
 
     `node_id` is the broker that the listener stands for; None for the bootstrap listener.
@@ -90,6 +91,9 @@ class ClientConnection(asyncio.Protocol):
         if not self._limits.admits(self):
             self._life.end(Cause.NOT_ADMITTED)
 
+    def room(self) -> int:
+        return self._shared.inbound_memory.next_read()
+
     def data_received(self, data: bytes) -> None:
         self.last_active = monotonic()
         self.received += len(data)
@@ -122,7 +126,9 @@ class ClientConnection(asyncio.Protocol):
         """What has begun to arrive is bounded over all connections."""
         if not self._splitter.between_frames and not self._state.over:
             self._arriving = True
-            self._shared.inbound_memory.arriving(self, self._splitter.gathered, self._splitter.missing)
+            gathered = self._splitter.gathered
+            resting = self._splitter.buffered - gathered
+            self._shared.inbound_memory.arriving(self, gathered, self._splitter.missing, resting)
         elif self._arriving:
             self._arriving = False
             self._shared.inbound_memory.arrived(self)

@@ -1,0 +1,35 @@
+"""How much a connection reads at once is asked for before each read, not found out after it.
+
+In: room, in bytes. Out: `data_received` with at most so many. Nothing is gained in the system's own buffers, which hold
+what is not read, and slow its sender down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from forebay_policies.inbound_memory import READ
+
+_BUFFER: Final = memoryview(bytearray(READ))
+"""One for all: the loop hands a read on before it begins another one."""
+
+
+class BoundedReads(asyncio.BufferedProtocol):
+    """No read returns more than `room` says, at least one byte."""
+
+    def room(self) -> int:
+        """The most bytes of the next read."""
+        raise NotImplementedError
+
+    def data_received(self, data: bytes) -> None:
+        """What was read."""
+        raise NotImplementedError
+
+    # asyncio.BufferedProtocol
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _BUFFER[: self.room()]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data_received(bytes(_BUFFER[:nbytes]))
