@@ -153,11 +153,13 @@ class App:
             settings,
             raise_limit(settings.max_connections),
             inbound_memory,
+            gateway.responses,
             metrics,
             self._log,
             partial(ClientConnection, context),
         )
         stats.gauge("forebay_queued_request_bytes", lambda: inbound_memory.total)
+        stats.gauge("forebay_gathered_response_bytes", lambda: gateway.responses.total)
         stats.gauge("forebay_upstream_connections", lambda: sum(c.has_upstream for c in self._connections))
         stats.gauge("forebay_tasks", lambda: len(asyncio.all_tasks()))
 

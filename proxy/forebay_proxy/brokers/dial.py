@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 
 
-async def dial(host: str, port: int, setup_s: float, make: Callable[[], asyncio.Protocol]) -> None:
+async def dial(host: str, port: int, setup_s: float, make: Callable[[], asyncio.BaseProtocol]) -> None:
     """Connect a protocol that `make` makes to the first address that answers; `setup_s` seconds for each.
 
     Raises the last address's OSError (TimeoutError is one), or UnicodeError for a name that cannot be one.

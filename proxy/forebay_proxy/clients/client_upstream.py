@@ -18,6 +18,7 @@ from forebay_codecs.apis import APIS, PRODUCE, SASL_HANDSHAKE, Api
 from forebay_codecs.errors import Malformed
 from forebay_codecs.primitives import Buffer
 from forebay_policies.hold_reason import HoldReason
+from forebay_policies.response_memory import ResponseMemory
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
@@ -29,6 +30,8 @@ _PRODUCE = APIS[PRODUCE]
 
 class Brokers(Protocol):
     """What the client's side asks of the gateway."""
+
+    responses: ResponseMemory
 
     def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int] | None:
         """(host, port) where the client finds that broker; None: nowhere."""
@@ -73,6 +76,7 @@ class ClientUpstream:
         self._node_id = node_id
         self._loop = asyncio.get_running_loop()
         self._opaque: OpaqueConnection | None = None
+        self._client_slow = False
         self._connecting: asyncio.Task[None] | None = None
         self._gathered: list[Buffer] = []
 
@@ -132,7 +136,7 @@ class ClientUpstream:
 
     def _opened(self) -> OpaqueConnection:
         if self._opaque is None or self._opaque.closed:
-            self._opaque = OpaqueConnection(self)
+            self._opaque = OpaqueConnection(self, self._gateway.responses)
             self._life.hold(HoldReason.CONNECTING)
             self._connecting = self._loop.create_task(self._connect(self._opaque))
         return self._opaque
@@ -154,13 +158,13 @@ class ClientUpstream:
 
     def client_slow(self, *, slow: bool) -> None:
         """Read no more responses while the client does not read them (`slow`)."""
-        if self._opaque is not None:
-            self._opaque.client_slow(slow=slow)
+        self._client_slow = slow
+        self.adjust_reading()
 
     def adjust_reading(self) -> None:
         """Responses have left: the broker may be read again."""
         if self._opaque is not None:
-            self._opaque.adjust_reading()
+            self._opaque.responses_left(client_slow=self._client_slow)
 
     def leave_if_idle(self) -> None:
         """Close the connection, if nothing is under way on it."""
@@ -175,6 +179,11 @@ class ClientUpstream:
             self._opaque.close()
 
     # What the opaque connection tells (opaque_connection.Owner)
+
+    @property
+    def unsent(self) -> int:
+        transport = self._life.transport
+        return transport.get_write_buffer_size() if transport is not None else 0
 
     def translate(self, node_id: int, host: str, port: int, /) -> tuple[str, int] | None:
         return self._gateway.translate(self.advertised_host, node_id, host, port)
@@ -203,3 +212,6 @@ class ClientUpstream:
 
     def topics_changed(self) -> None:
         self._gateway.topics_changed()
+
+    def not_taken(self) -> None:
+        self._life.end(Cause.NOT_TAKEN, client=self._life.peer)

@@ -52,6 +52,7 @@ class Cause(enum.Enum):
     UNKNOWN_API = "unknown API"
     UNSUPPORTED_VERSION = "unsupported version"
     STALLED = "stalled"
+    NOT_TAKEN = "answers not taken"
     # Its broker
     RECORDS_REFUSED = "records without acks refused"
     NO_ANSWER = "no answer"
@@ -96,6 +97,10 @@ ENDINGS: Final[dict[Cause, Ending]] = {
     Cause.UNSUPPORTED_VERSION: Ending(Phase.LEAVING, _NOT_OFFERED, metric=_refused("unsupported_version")),
     # The inbound_memory found that its request does not go on.
     Cause.STALLED: Ending(Phase.ABORTED, "closing a client whose request does not go on", metric=_refused("stalled")),
+    # The response_memory found that it does not read a large answer, and others wait for the memory.
+    Cause.NOT_TAKEN: Ending(
+        Phase.ABORTED, "closing a client that does not read its answers", metric=_refused("not_taken")
+    ),
     # acks=0: a broker that refuses closes the connection, since it has no other way to say so.
     Cause.RECORDS_REFUSED: Ending(Phase.LEAVING, "acks=0 records refused, closing the client"),
     # ApiVersions or Metadata that no broker answers in time.

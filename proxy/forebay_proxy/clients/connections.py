@@ -2,7 +2,7 @@
 
 In: connections as they are accepted, the clock. Out: the ones beyond `max.connections` or `max.connections.per.ip` are
 closed at once; idle ones after `connections.max.idle.ms`, and before where others want their place; those whose
-requests do not go on when the inbound memory says so.
+requests do not go on, or who do not take their responses, when their memory says so.
 
 Where all places are taken, the connection that has been idle for longest makes room, if it was idle for GIVES_WAY_S:
 its client opens a new one when it has something to say, as it would anyway. So whoever opens connections and leaves
@@ -18,6 +18,7 @@ from time import monotonic
 from typing import Final
 
 from forebay_policies.inbound_memory import TICK_S, InboundMemory
+from forebay_policies.response_memory import ResponseMemory
 from forebay_proxy.clients.client_connection import ClientConnection
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.logs import RateLimited
@@ -39,6 +40,7 @@ class ConnectionRegistry:
         settings: Settings,
         most: int,
         inbound_memory: InboundMemory,
+        response_memory: ResponseMemory,
         metrics: TrafficMetrics,
         log: RateLimited,
         make: Callable[[ConnectionRegistry, int | None], ClientConnection],
@@ -51,6 +53,7 @@ class ConnectionRegistry:
         self._upstream_idle = settings.upstream_max_idle_ms / 1000
         self._request_timeout = settings.request_timeout_ms / 1000
         self._inbound_memory = inbound_memory
+        self._response_memory = response_memory
         self._metrics = metrics
         self._log = log
         self._make = make
@@ -67,7 +70,7 @@ class ConnectionRegistry:
     def __len__(self) -> int:
         return len(self._all)
 
-    def accepted(self, node_id: int | None) -> asyncio.Protocol:
+    def accepted(self, node_id: int | None) -> asyncio.BaseProtocol:
         """What serves a new connection to a broker's listener (None: bootstrap), or closes it if there is no room."""
         if self._closed or (len(self._all) >= self.most and not self._make_room(self._clock())):
             self._refuse("max_connections", "too many connections, closing a new one", most=self.most)
@@ -114,6 +117,7 @@ class ConnectionRegistry:
             await asyncio.sleep(TICK_S)
             ticks += 1
             self._inbound_memory.tick(self._clock())
+            self._response_memory.tick()
             if ticks % SWEEP_EVERY == 0:
                 self._log.flush()
                 self.sweep(self._clock())

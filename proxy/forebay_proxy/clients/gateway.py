@@ -13,6 +13,7 @@ from typing import Final
 from forebay_codecs import produce_response
 from forebay_policies import retry
 from forebay_policies.metadata_cache import MetadataCache
+from forebay_policies.response_memory import ResponseMemory
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.cluster import Cluster, Node
@@ -41,6 +42,8 @@ class Gateway:
         reachability: Reachability,
         listeners: Listeners,
     ) -> None:
+        self.responses = ResponseMemory()
+        """What is gathered of brokers' responses, for all clients."""
         self._cluster = cluster
         self._cache = cache
         self._updater = updater

@@ -31,7 +31,7 @@ def plain_address(host: str) -> str:
     return host.removeprefix(_V4_MAPPED) if host.startswith(_V4_MAPPED) and "." in host else host
 
 
-OnClient = Callable[[int | None], asyncio.Protocol]
+OnClient = Callable[[int | None], asyncio.BaseProtocol]
 
 
 class Listeners:

@@ -23,13 +23,13 @@ from forebay_codecs.errors import Malformed
 from forebay_codecs.frame import Frame, FrameSplitter, Head, Run
 from forebay_codecs.primitives import Buffer
 from forebay_codecs.response_filter import ResponseFilter
+from forebay_policies.inbound_memory import READ
+from forebay_policies.response_memory import ResponseMemory
+from forebay_proxy.clients.bounded_reads import BoundedReads
 from forebay_proxy.clients.response_orderer import ResponseOrderer, Slot
 
 MAX_RESPONSE = 0x7FFFFFFF
-"""A cut-through response is not held, so any size will do."""
-
-MAX_REWRITTEN = 256 << 20
-"""A response that is gathered to be rewritten: Metadata of a million partitions takes about 60 MB."""
+"""Any size will do: a cut-through response is not held, and those that are gathered share a bound."""
 
 MAX_HELD = 256 * 1024
 """Bytes of responses behind a slower one before the broker is not read any more: a few chunks of the event loop."""
@@ -50,11 +50,21 @@ class Expected:
     behind: int = 0
     """How many acks=0 requests went out before it: its response shows that they were not refused."""
 
+    @property
+    def gathered(self) -> bool:
+        """Its response is taken whole, not passed on as it comes."""
+        treatment = self.api.response_treatment(self.version)
+        return self.capture is not None or treatment in (Treatment.REWRITE, Treatment.LOCAL)
+
 
 class Owner(Protocol):
     """Who has the connection: the client's side of the pair."""
 
     orderer: ResponseOrderer
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of responses that were written to the client and have not left."""
 
     def translate(self, node_id: int, host: str, port: int, /) -> tuple[str, int] | None:
         """(host, port) where the client finds that broker; None: nowhere."""
@@ -77,12 +87,16 @@ class Owner(Protocol):
     def topics_changed(self) -> None:
         """A response is here to a request that may have made, ended or moved topics."""
 
+    def not_taken(self) -> None:
+        """The client does not take its responses, and others need the memory: its connection ends."""
 
-class OpaqueConnection(asyncio.Protocol):
+
+class OpaqueConnection(BoundedReads):
     """Each request's response goes into its own slot, and no broker's address passes but as the client may use it."""
 
-    def __init__(self, client: Owner) -> None:
+    def __init__(self, client: Owner, memory: ResponseMemory) -> None:
         self._client = client
+        self._memory = memory
         self._transport: asyncio.Transport | None = None
         self._waiting: list[Buffer] = []
         self._expected: deque[Expected] = deque()
@@ -91,7 +105,15 @@ class OpaqueConnection(asyncio.Protocol):
         self._filter: ResponseFilter | None = None
         self._prefix_left = 0
         self._reading = True
-        self._client_slow = False
+        self._received = 0
+        self._to_gather = 0
+        """Expected responses, the current one included, that are gathered whole."""
+        self._untaken = 0
+        """Bytes of large ones that were rewritten and that the client may not have taken yet."""
+        self._counted = False  # in the memory
+        self._waits = False  # for memory
+        self.client_slow = False
+        """The client does not read its responses."""
         self._paused = False
         self._unacknowledged = 0
         """acks=0 requests sent. They have no response: a broker that refuses one closes the connection."""
@@ -113,6 +135,7 @@ class OpaqueConnection(asyncio.Protocol):
         """A request follows that has a response. Requests are announced in the order in which they are written."""
         expected.behind = self._unacknowledged
         self._expected.append(expected)
+        self._to_gather += expected.gathered
 
     def sent_unacknowledged(self) -> None:
         """A Produce request with acks=0 follows, which has no response."""
@@ -125,14 +148,27 @@ class OpaqueConnection(asyncio.Protocol):
         elif not self._transport.is_closing():
             self._transport.writelines(buffers)
 
-    def client_slow(self, *, slow: bool) -> None:
-        """The client does not read its responses: read no more of them."""
-        self._client_slow = slow
+    def responses_left(self, *, client_slow: bool) -> None:
+        """Responses were written to the client, which reads them or does not (`client_slow`)."""
+        self.client_slow = client_slow
+        self._untaken = min(self._untaken, self._client.unsent)
         self.adjust_reading()
 
     def adjust_reading(self) -> None:
         """Read the broker only while its responses can be passed on. What others wait for is always read."""
-        wanted = not self._client_slow and (self._client.orderer.held < MAX_HELD or self._is_next())
+        gathered = self._splitter.gathered
+        held = gathered + self._untaken
+        if held or self._counted:
+            self._counted = held > 0
+            self._memory.holds(self, held, gathering=gathered > 0 and self._may_read())
+        self._read_or_not()
+
+    def _may_read(self) -> bool:
+        waits_here = self._client.orderer.held + self._splitter.gathered
+        return not self.closed and not self.client_slow and (waits_here < MAX_HELD or self._is_next())
+
+    def _read_or_not(self) -> None:
+        wanted = not self._waits and self._may_read()
         if self._transport is None or self.closed or wanted == self._reading:
             return
         self._reading = wanted
@@ -140,6 +176,19 @@ class OpaqueConnection(asyncio.Protocol):
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
+
+    # response_memory.Holder
+
+    @property
+    def moved(self) -> int:
+        return self._received - self._client.unsent
+
+    def hold_reading(self, *, hold: bool) -> None:
+        self._waits = hold
+        self._read_or_not()
+
+    def not_taken(self) -> None:
+        self._client.not_taken()
 
     def _is_next(self) -> bool:
         """Whether the next response need not wait for others: it goes out at once, or not to the client."""
@@ -154,7 +203,10 @@ class OpaqueConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    # asyncio.Protocol
+    # asyncio.BufferedProtocol
+
+    def room(self) -> int:
+        return self._memory.next_read() if self._to_gather else READ
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own class, of the same interface
@@ -176,6 +228,7 @@ class OpaqueConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.closed:
             return
+        self._received += len(data)
         try:
             self._splitter.feed(data)
             while not self.closed and (event := self._splitter.next_event()) is not None:
@@ -199,6 +252,8 @@ class OpaqueConnection(asyncio.Protocol):
         self._splitter.clear()
         self._expected.clear()
         self._current = None
+        self._untaken = 0
+        self.adjust_reading()  # nothing is held here any more
         for capture in captures:
             capture(None)
         if was_closed:
@@ -219,14 +274,11 @@ class OpaqueConnection(asyncio.Protocol):
         if int.from_bytes(head.start, "big", signed=True) != expected.client_correlation_id:
             raise Malformed("a response to another request than the next")
         self._settled = expected.behind
-        treatment = expected.api.response_treatment(expected.version)
-        if expected.capture is not None or treatment in (Treatment.REWRITE, Treatment.LOCAL):
-            if head.size > MAX_REWRITTEN:
-                raise Malformed(f"a response of {head.size} bytes where brokers are named")
+        if expected.gathered:
             self._splitter.collect()
             return
         self._splitter.cut_through()
-        if treatment is Treatment.STREAM:
+        if expected.api.response_treatment(expected.version) is Treatment.STREAM:
             assert expected.api.filter is not None
             self._filter = expected.api.filter(expected.version, head.size, self._client.translate)
             self._prefix_left = 4
@@ -235,13 +287,17 @@ class OpaqueConnection(asyncio.Protocol):
         expected = self._current
         assert expected is not None
         self._current = None
+        self._to_gather -= 1
         if expected.capture is not None:
             expected.capture(response)
         else:
             assert expected.slot is not None
             rewrite = expected.api.rewrite
             told = rewrite(response, expected.version, self._client.translate) if rewrite is not None else response
-            self._client.orderer.write(expected.slot, len(told).to_bytes(4, "big") + told, last=True)
+            if len(told) > MAX_HELD:
+                self._untaken += len(told)
+            self._client.orderer.write(expected.slot, len(told).to_bytes(4, "big"), last=False)
+            self._client.orderer.write(expected.slot, told, last=True)
         if expected.api.key == PRODUCE:
             self._client.produce_answered(response, expected.version)
 

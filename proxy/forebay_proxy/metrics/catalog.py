@@ -46,6 +46,7 @@ FRAME_REASONS: Final = (
     "unknown_api",
     "unsupported_version",
     "stalled",
+    "not_taken",
     "max_connections",
     "max_connections_per_ip",
 )
@@ -170,6 +171,7 @@ _ALL: Final = (
     Metric("forebay_buffer_memory_available_bytes", "gauge", "Bytes of buffer.memory that are free."),
     Metric("forebay_buffer_memory_waiters", "gauge", "Clients waiting for buffer.memory."),
     Metric("forebay_queued_request_bytes", "gauge", "Bytes of requests that are incomplete or wait for memory."),
+    Metric("forebay_gathered_response_bytes", "gauge", "Bytes of brokers' responses that are taken whole."),
     Metric("forebay_pool_waits_total", "counter", "Times a client had to wait for buffer.memory."),
     # Trouble
     Metric("forebay_errors_total", "counter", "Errors, by side and kind.", {"side": SIDES, "kind": ERROR_KINDS}),

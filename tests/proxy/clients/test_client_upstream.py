@@ -159,6 +159,13 @@ class TestEnd:
         assert stage.count(ERRORS, "upstream", "protocol") == 1
 
     @in_loop
+    async def test_a_client_that_does_not_take_its_answers_where_others_need_the_memory_is_closed(self) -> None:
+        stage = Stage()
+        stage.upstream.not_taken()
+        assert stage.life.state.phase is Phase.ABORTED
+        assert stage.count("forebay_frames_refused_total", "not_taken") == 1
+
+    @in_loop
     async def test_only_an_idle_one_is_left(self) -> None:
         stage = Stage()
         stage.upstream.leave_if_idle()

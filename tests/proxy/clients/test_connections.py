@@ -8,6 +8,7 @@ import pytest
 import structlog
 
 from forebay_policies.inbound_memory import InboundMemory
+from forebay_policies.response_memory import ResponseMemory
 from forebay_proxy.clients.client_connection import ClientConnection
 from forebay_proxy.clients.connections import GIVES_WAY_S, ConnectionRegistry
 from forebay_proxy.config.settings import HostPort
@@ -52,6 +53,7 @@ class Dock:
             settings((HostPort(LOOPBACK, 1),), 2, **changed),
             most,
             InboundMemory(-1, 1.0),
+            ResponseMemory(),
             TrafficMetrics(self.stats),
             RateLimited(get_logger()),
             lambda connections, node_id: cast(ClientConnection, FakeConnection(self)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from forebay_codecs.addresses import rewrite_describe_cluster, rewrite_find_coor
 from forebay_codecs.apis import API_VERSIONS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, PRODUCE, SASL_HANDSHAKE
 from forebay_codecs.error_codes import NONE, REQUEST_TIMED_OUT
 from forebay_codecs.errors import Malformed
+from forebay_policies.response_memory import SMALL, ResponseMemory
 from forebay_proxy.clients.opaque_connection import Expected, OpaqueConnection
 from forebay_proxy.clients.response_orderer import ResponseOrderer
 from tests.kit.app import Running, running
@@ -48,6 +50,7 @@ class Torn:
     def __init__(self) -> None:
         self.orderer = ResponseOrderer(lambda buffers: None)
         self.told: list[str] = []
+        self.unsent = 0
 
     def translate(self, node_id: int, host: str, port: int, /) -> None: ...
 
@@ -66,11 +69,14 @@ class Torn:
 
     def topics_changed(self) -> None: ...
 
+    def not_taken(self) -> None:
+        self.told.append("not taken")
+
 
 def test_nothing_more_is_read_of_a_broker_that_broke_the_protocol() -> None:
     """More may come before the client, and the connection with it, is gone."""
     client = Torn()
-    connection = OpaqueConnection(client)
+    connection = OpaqueConnection(client, ResponseMemory())
     for _ in range(2):
         connection.data_received((8).to_bytes(4, "big") + bytes(8))
     connection.connection_lost(None)
@@ -312,6 +318,82 @@ class TestAddresses:
             asked = await cluster[0].receives(FIND_COORDINATOR)
             asked.respond(b"\0\0\0\0\0\0\0\x09127")
             assert await client.is_closed()
+
+
+def coordinator(broker: FakeBroker, more: int) -> bytes:
+    """FindCoordinator v0, with as many bytes behind it, which clients ignore."""
+    host = LOOPBACK.encode()
+    return bytes(6) + len(host).to_bytes(2, "big") + host + broker.port.to_bytes(4, "big") + bytes(more)
+
+
+def gathered(forebay: Running) -> int:
+    """Bytes that stand in the proxy of responses to be rewritten."""
+    opaque = [connection._upstream._opaque for connection in forebay.app._connections]
+    return sum(one._splitter.buffered for one in opaque if one is not None)
+
+
+async def highest(forebay: Running, done: asyncio.Future[Any]) -> int:
+    most = 0
+    while not done.done():
+        most = max(most, gathered(forebay))
+        await asyncio.sleep(0)
+    return most
+
+
+class TestGatheredResponses:
+    """They are held until they are whole, within a memory for all."""
+
+    LIMIT = 1 << 20
+
+    @in_loop
+    async def test_many_large_ones_are_gathered_in_turn(self) -> None:
+        size, crowd = 1_500_000, 12
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            memory = forebay.app._connections._response_memory
+            memory._limit = self.LIMIT
+            cluster[0].holds(FIND_COORDINATOR)
+            clients = [await forebay.client(0) for _ in range(crowd)]
+            for client in clients:
+                client.send(request(FIND_COORDINATOR, 0, 1, b"\0\1g"))
+            await until(lambda: len(cluster[0].requests(FIND_COORDINATOR)) == crowd)
+            for asked in cluster[0].requests(FIND_COORDINATOR):
+                asked.respond(coordinator(cluster[0], size))
+            received = asyncio.gather(*[client.receives(1) for client in clients])
+            assert await highest(forebay, received) <= self.LIMIT + crowd * SMALL + size + 100
+            assert {len(response.body) for (response,) in await received} == {size + 21}
+            await until(lambda: memory.total == 0)
+
+    @in_loop
+    async def test_a_client_that_does_not_take_its_own_keeps_nobody_else_from_theirs(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            memory = forebay.app._connections._response_memory
+            memory._limit = self.LIMIT
+            cluster[0].holds(FIND_COORDINATOR)
+            hoarder, *others = [await forebay.client(0) for _ in range(4)]
+            hoarder.send(request(FIND_COORDINATOR, 0, 1, b"\0\1g"))
+            (await cluster[0].receives(FIND_COORDINATOR)).respond(coordinator(cluster[0], 64 << 20))
+            await until(lambda: memory.total > (32 << 20))
+            answer, asked = coordinator(cluster[0], 500_000), []
+            for client in others:
+                client.send(request(FIND_COORDINATOR, 0, 1, b"\0\1g"))
+                asked.append(await cluster[0].receives(FIND_COORDINATOR))
+                asked[-1].connection.write((4 + len(answer)).to_bytes(4, "big") + bytes([0, 0, 0, 1]) + answer[:-1])
+            await until(lambda: forebay.count("forebay_frames_refused_total", "not_taken") == 1)
+            for one in asked:
+                one.connection.write(answer[-1:])
+            await asyncio.gather(*[client.receives(1) for client in others])
+            await until(lambda: memory.total == 0)
+
+    @in_loop
+    async def test_one_larger_than_any_bound_is_given_all_the_same(self) -> None:
+        size = 40 << 20
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(FIND_COORDINATOR)
+            client = await forebay.client(0)
+            client.send(request(FIND_COORDINATOR, 0, 1, b"\0\1g"))
+            (await cluster[0].receives(FIND_COORDINATOR)).respond(coordinator(cluster[0], size))
+            (response,) = await client.receives(1)
+            assert len(response.body) == size + 21
 
 
 @in_loop

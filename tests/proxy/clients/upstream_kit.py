@@ -6,6 +6,7 @@ import asyncio
 from typing import Any, cast
 
 from forebay_codecs.primitives import Buffer
+from forebay_policies.response_memory import ResponseMemory
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.client_upstream import ClientUpstream
 from forebay_proxy.clients.connection_life import ConnectionLife
@@ -36,6 +37,9 @@ class FakeTransport:
 
     def resume_reading(self) -> None: ...
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
 
 class FakeGateway:
     """Connects when the test says so; `connections` are (protocol, its transport), in order."""
@@ -45,6 +49,7 @@ class FakeGateway:
         self.error: OSError | None = None
         self.connections: list[tuple[OpaqueConnection, FakeTransport]] = []
         self.taken = True
+        self.responses = ResponseMemory()
 
     async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> None:
         await self.may_connect.wait()
