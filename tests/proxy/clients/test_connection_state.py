@@ -34,6 +34,11 @@ ROWS: dict[Cause, tuple[Phase, tuple[str, str] | None, Counted]] = {
         ("warning", "closing a client whose request does not go on"),
         {(REFUSED, ("stalled",)), PROTOCOL},
     ),
+    Cause.NOT_TAKEN: (
+        Phase.ABORTED,
+        ("warning", "closing a client that does not read its answers"),
+        {(REFUSED, ("not_taken",)), PROTOCOL},
+    ),
     Cause.RECORDS_REFUSED: (Phase.LEAVING, ("warning", "acks=0 records refused, closing the client"), set()),
     Cause.NO_ANSWER: (Phase.CLOSING, None, set()),
     Cause.BROKER_UNREACHABLE: (
