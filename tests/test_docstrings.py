@@ -14,9 +14,18 @@ from tests.kit.paths import ROOT
 from tests.test_layout import PACKAGES
 
 DECLARED_BY_ASYNCIO: Final = frozenset(
-    ("connection_made", "data_received", "connection_lost", "pause_writing", "resume_writing")
+    (
+        "connection_made",
+        "data_received",
+        "get_buffer",
+        "buffer_updated",
+        "connection_lost",
+        "pause_writing",
+        "resume_writing",
+    )
 )
 
+ASYNCIOS: Final = ("asyncio.Protocol", "asyncio.BufferedProtocol")
 FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -48,7 +57,7 @@ def _modules() -> dict[str, ast.Module]:
 
 
 def _classes(module: str, tree: ast.Module) -> Iterator[tuple[str, Class]]:
-    imported = {"asyncio.Protocol": "asyncio.Protocol"}
+    imported = {name: name for name in ASYNCIOS}
     for item in tree.body:
         if isinstance(item, ast.ImportFrom):
             imported.update((alias.asname or alias.name, f"{item.module}.{alias.name}") for alias in item.names)
@@ -76,7 +85,7 @@ PROTOCOLS: Final = [found for found in CLASSES.values() if "typing.Protocol" in 
 def is_declared(method: str, of: Class) -> bool:
     """Whether another class, of which `of` is one by its bases or by what it has, has a docstring for the method."""
     line = lineage(of)
-    if method in DECLARED_BY_ASYNCIO and any("asyncio.Protocol" in found.bases for found in line):
+    if method in DECLARED_BY_ASYNCIO and any(name in found.bases for found in line for name in ASYNCIOS):
         return True
     has = members(of)
     others = [*line[1:], *(protocol for protocol in PROTOCOLS if members(protocol) <= has)]
