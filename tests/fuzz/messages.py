@@ -97,7 +97,7 @@ def check_addresses(name: str, data: bytes) -> bool:
             assert found is not None
             assert not any(any(value) for tag, value in found["tags"].items() if tag not in original["tags"])
             wanted["tags"] = found["tags"] = {tag: found["tags"].get(tag) for tag in original["tags"]}
-            none = None if name == "fetch" else []
+            none: list[Message] | None = None if name == "fetch" else []
             assert found in (wanted, wanted | {"node_endpoints": none})  # none: there was no room for them
         else:
             assert found == wanted
