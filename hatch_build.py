@@ -47,7 +47,6 @@ HOT = (
     "policies/forebay_policies/producer_batch.py",
     "proxy/forebay_proxy/brokers/upstream_connection.py",
     "proxy/forebay_proxy/clients/answered_client.py",
-    "proxy/forebay_proxy/clients/bounded_reads.py",
     "proxy/forebay_proxy/clients/client_connection.py",
     "proxy/forebay_proxy/clients/client_identity.py",
     "proxy/forebay_proxy/clients/client_upstream.py",
