@@ -30,8 +30,8 @@ _SAMPLE: Final = 50_000
 def fit_turn(batches: DataFrame, linger_ms: int) -> Times:
     """How long batches take from being due to being sent, if nothing holds them up; TURN if too few tell.
 
-    Nothing holds a batch up if the previous batch of its queue, one of the partition's two, was answered before it was
-    opened. If the loop was so busy that a batch waited for another turn (forebay_policies.linger), that turn is included.
+    Nothing holds a batch up if the previous batch of its queue (a partition has two) was answered before it was opened.
+    If the loop was so busy that a batch waited for another turn (forebay_policies.linger), that turn is included.
     """
     opened = F.col("time_us") - F.col("upstream_us") - F.col("linger_us")
     queue = ("process", "topic", "partition", F.col("acks") == ALL_REPLICAS)

@@ -1,12 +1,11 @@
 """How long each broker takes for a Produce request: fitted to the journal's batches, drawn from in the simulation.
 
-In: batch rows (the columns of journal_rows.BatchRow). Out: for each broker the distribution of its times: by size, apart
-for acks=all, which waits for followers, and apart for requests that found others under way.
+In: batch rows (the columns of journal_rows.BatchRow). Out: for each broker the distribution of its times: by size,
+apart for acks=all, which waits for followers, and apart for requests that found others under way.
 
 Each request has a connection to itself, so its time is `upstream_us`, from its sending to its answer; requests are put
-together again from their batches (sent and answered at the same time). A broker has one disk for all its connections, so
-what it takes for a request may grow with what it has to do at the time. The rows say of that whether another request for
-which the same kind of acks suffices was under way:
+together again from their batches (sent and answered at the same time). What a broker takes for a request may grow with
+what it has to do meanwhile. Of that the rows say whether another request, with the same kind of acks, was under way:
 
     sent       0    1    50 ms
     answered  20   40    51 ms
@@ -92,7 +91,7 @@ class AcksTimes(NamedTuple):
 
 
 class BrokerTimes(NamedTuple):
-    """A broker's times for requests that wait for itself alone, and for those that wait for its followers (acks=all)."""
+    """A broker's times: for requests that wait for it alone, and for those that wait for its followers (acks=all)."""
 
     leader: AcksTimes
     followers: AcksTimes

@@ -7,8 +7,9 @@ records are placed; a batch is flushed; a broker is sent what is ready, a reques
 share one, as far as their limits allow; its answer goes to the records' requests, the accumulator and the partitioner.
 
 What the event loop does later (a flush, a sender's turn) happens one turn later. Each request has a connection to
-itself, which always stands, and takes its own time. Nothing fails, no leader changes, and requests arrive at their given times, whatever
-became of earlier ones. Times are seconds from the start, sizes bytes. All randomness comes from the given generator.
+itself, which always stands, and takes its own time. Nothing fails, no leader changes, and requests arrive at their
+given times, whatever became of earlier ones. Times are seconds from the start, sizes bytes. All randomness comes from
+the given generator.
 """
 
 from __future__ import annotations

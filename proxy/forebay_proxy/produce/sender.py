@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 from time import monotonic
-from typing import Final
 
 from forebay_codecs import error_codes, produce_request, produce_response
 from forebay_codecs.errors import Malformed

@@ -139,7 +139,7 @@ def test_sizes_and_brokers_are_told_apart(spark: SparkSession, tmp_path: Path) -
         *answered_each(100, lambda: 50_000, lambda: 3_000, bytes=1_000, leader=1),
         *answered_each(FEW - 1, lambda: 50_000, lambda: 30_000, bytes=100_000, leader=1),
     ]
-    # Of two proxies, else they would stand in each other's way.
+    # Of two proxies, else they would find each other under way.
     processes = ["here-1"] * 100 + ["there-1"] * 100 + ["here-1"] * 100 + ["there-1"] * (FEW - 1)
     rows = [
         batch_row(**{**{name: getattr(row, name) for name in row.__struct_fields__}, "process": process})
