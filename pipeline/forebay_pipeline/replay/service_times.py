@@ -159,7 +159,7 @@ def _requests(batches: DataFrame) -> DataFrame:
     return requests.select(
         "leader",
         "waits",
-        F.coalesce(F.max("answered").over(earlier) > F.col("sent"), F.lit(value=False)).alias("busy"),
+        F.coalesce(F.max("answered").over(earlier) > F.col("sent"), F.expr("false")).alias("busy"),
         sum((F.col("bytes") >= size).cast("int") for size in SIZES).alias("size"),  # type: ignore[union-attr]
         (F.col("answered") - F.col("sent")).alias("took_us"),
     )
