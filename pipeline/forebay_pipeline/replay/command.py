@@ -43,8 +43,9 @@ SLICE_S: Final = 60.0
 _ALWAYS: Final = (
     "requests arrive when they were recorded, whatever became of earlier ones; a client that waits for answers would"
     " send later",
-    "nothing fails and no leader changes; service times are drawn at random from those of the whole span, whatever the"
-    " load",
+    "nothing fails and no leader changes; service times are drawn at random from those of the whole span; of the load"
+    " they know whether another request was under way",
+    "a leader's partitions have one replica set (acks=all), and no partition is slower than others of its leader",
     "records are not compressed; the proxy's own CPU is free, except for a turn of its event loop and a request's way"
     " through it",
     "latency is from receive to acknowledgement; waiting for earlier answers on the same connection is not included",

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from forebay_pipeline.replay.histogram import bucket_column
 from forebay_pipeline.replay.service_times import FEW, Constant, Empirical, Times
+from forebay_policies.accumulator import ALL_REPLICAS
 
 TURN: Final = Constant(0.0001)
 """The turn of an idle proxy, if the journal does not tell."""
@@ -29,11 +30,12 @@ _SAMPLE: Final = 50_000
 def fit_turn(batches: DataFrame, linger_ms: int) -> Times:
     """How long batches take from being due to being sent, if nothing holds them up; TURN if too few tell.
 
-    Nothing holds a batch up if its partition's previous batch was answered before it was opened. If the loop was so
-    busy that a batch waited for another turn (forebay_policies.linger), that turn is included.
+    Nothing holds a batch up if the previous batch of its queue (a partition has two) was answered before it was opened.
+    If the loop was so busy that a batch waited for another turn (forebay_policies.linger), that turn is included.
     """
     opened = F.col("time_us") - F.col("upstream_us") - F.col("linger_us")
-    in_turn = Window.partitionBy("process", "topic", "partition").orderBy("time_us")
+    queue = ("process", "topic", "partition", F.col("acks") == ALL_REPLICAS)
+    in_turn = Window.partitionBy(*queue).orderBy("time_us")
     free = F.lag("time_us").over(in_turn) <= opened
     seen = batches.withColumn("free", free).where(F.col("free") & (F.col("tries") == 0))
     return _spread(seen, F.col("linger_us") - max(0, linger_ms) * 1000) or TURN

@@ -1,19 +1,18 @@
 """How long each broker takes for a Produce request: fitted to the journal's batches, drawn from in the simulation.
 
-In: batch rows (the columns of journal_rows.BatchRow). Out: for each broker the distribution of its times, by size, and
-separately for requests that found it idle and those that queued behind another.
+In: batch rows (the columns of journal_rows.BatchRow). Out: for each broker the distribution of its times: by size,
+apart for acks=all, which waits for followers, and apart for requests that found others under way.
 
-`upstream_us` is not that time: a broker serves a connection's requests one after the other, so it includes the wait for
-earlier ones. Requests are put together again from their batches (sent and answered at the same time), and only the time
-after the previous answer counts:
+Each request has a connection to itself, so its time is `upstream_us`, from its sending to its answer; requests are put
+together again from their batches (sent and answered at the same time). What a broker takes for a request may grow with
+what it has to do meanwhile. Of that the rows say whether another request, with the same kind of acks, was under way:
 
     sent       0    1    50 ms
-    answered  20   40    51 ms      upstream 20, 39, 1 ms
-    took      20   20     1 ms      the second one from 20 on, behind the first
+    answered  20   40    51 ms
+    took      20   39     1 ms      the second one found the first under way
 
-A request that finds the broker idle also takes the way there and back, which for one that queued is over by then: hence
-the two kinds. A process has several connections to a broker, one for each request that it has under way; they are taken
-for one all the same, since the broker that serves them is one.
+What the rows do not say: the replicas of a partition, and which requests were sent apart because they were slow. Times
+of acks=all are those of all replica sets of a leader together.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from pyspark.sql import functions as F
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.replay.histogram import bucket_column, start_of
+from forebay_policies.accumulator import ALL_REPLICAS
 
 SIZES: Final = (16_384, 65_536, 262_144)
 """Bounds, in bytes, between the four size classes of requests."""
@@ -80,29 +80,43 @@ class Empirical:
         return start + (number - below) / (above - below) * (end - start)
 
 
+class AcksTimes(NamedTuple):
+    """A broker's times for one kind of acks, by size class, smallest first.
+
+    `alone`: of requests that found no other of that kind under way; `busy`: of those that did.
+    """
+
+    alone: tuple[Times, ...]
+    busy: tuple[Times, ...]
+
+
 class BrokerTimes(NamedTuple):
-    """A broker's times by size class, smallest first, for requests that find it idle and for those that queue."""
+    """A broker's times: for requests that wait for it alone, and for those that wait for its followers (acks=all)."""
 
-    idle: tuple[Times, ...]
-    queued: tuple[Times, ...]
+    leader: AcksTimes
+    followers: AcksTimes
 
-    def draw(self, size: int, rng: Random, *, queued: bool) -> float:
-        """What a request of `size` bytes takes, in seconds."""
-        times = self.queued if queued else self.idle
-        return times[bisect_right(SIZES, size)].draw(rng)
+    def draw(self, size: int, rng: Random, *, waits: bool, busy: bool) -> float:
+        """What a request of `size` bytes takes, in seconds; `waits`: for followers."""
+        acks = self.followers if waits else self.leader
+        return (acks.busy if busy else acks.alone)[bisect_right(SIZES, size)].draw(rng)
 
 
 def constant(seconds: float) -> BrokerTimes:
     """A broker that takes the same time for each request."""
     times = (Constant(seconds),) * (len(SIZES) + 1)
-    return BrokerTimes(times, times)
+    acks = AcksTimes(times, times)
+    return BrokerTimes(acks, acks)
 
 
 class Kind(NamedTuple):
     """Requests whose times are taken to be alike."""
 
     leader: int
-    queued: bool
+    waits: bool
+    """For followers: acks=all."""
+    busy: bool
+    """Others of the same acks were under way."""
     size: int
     """Size class: 0 to len(SIZES)."""
 
@@ -110,21 +124,23 @@ class Kind(NamedTuple):
 def fit(batches: DataFrame) -> dict[int, BrokerTimes]:
     """Broker → its times. Raises CannotRun if no batch was answered."""
     took = _requests(batches).withColumn("bucket", bucket_column(F.col("took_us")))
-    counted = took.groupBy("leader", "queued", "size", "bucket").agg(F.count("*").alias("requests"))
+    counted = took.groupBy("leader", "waits", "busy", "size", "bucket").agg(F.count("*").alias("requests"))
     kinds: dict[Kind, dict[int, int]] = {}
     for row in counted.collect():
-        kinds.setdefault(Kind(row["leader"], row["queued"], row["size"]), {})[row["bucket"]] = row["requests"]
+        kind = Kind(row["leader"], row["waits"], row["busy"], row["size"])
+        kinds.setdefault(kind, {})[row["bucket"]] = row["requests"]
     if not kinds:
         raise CannotRun("There are no answered batches in the journal, so the brokers' service times are unknown.")
     return {leader: _broker(leader, kinds) for leader in sorted({kind.leader for kind in kinds})}
 
 
 def _requests(batches: DataFrame) -> DataFrame:
-    """A row for each request that was answered: leader, queued, size (class), took_us."""
-    lane = ("process", "leader", "stretch")
+    """A row for each request that was answered: leader, waits, busy, size (class), took_us."""
+    lane = ("process", "leader", "waits", "stretch")
     answered = batches.where(F.col("fate") != "unknown").select(
         "process",
         "leader",
+        (F.col("acks") == ALL_REPLICAS).alias("waits"),
         "bytes",
         F.col("time_us").alias("answered"),
         (F.col("time_us") - F.col("upstream_us")).alias("sent"),
@@ -139,27 +155,35 @@ def _requests(batches: DataFrame) -> DataFrame:
         .groupBy(*lane, "request")
         .agg(F.min("sent").alias("sent"), F.max("answered").alias("answered"), F.sum("bytes").alias("bytes"))
     )
-    before = F.lag("answered").over(Window.partitionBy(*lane).orderBy("answered", "request"))
-    return requests.withColumn("before", before).select(
+    earlier = Window.partitionBy(*lane).orderBy("sent", "request").rowsBetween(Window.unboundedPreceding, -1)
+    return requests.select(
         "leader",
-        F.coalesce(F.col("before") > F.col("sent"), F.expr("false")).alias("queued"),
+        "waits",
+        F.coalesce(F.max("answered").over(earlier) > F.col("sent"), F.expr("false")).alias("busy"),
         sum((F.col("bytes") >= size).cast("int") for size in SIZES).alias("size"),  # type: ignore[union-attr]
-        (F.col("answered") - F.greatest("sent", "before")).alias("took_us"),
+        (F.col("answered") - F.col("sent")).alias("took_us"),
     )
 
 
 def _broker(leader: int, kinds: Mapping[Kind, Mapping[int, int]]) -> BrokerTimes:
-    def times(*, queued: bool) -> tuple[Times, ...]:
-        return tuple(_nearest(Kind(leader, queued, size), kinds) for size in range(len(SIZES) + 1))
+    def times(*, waits: bool, busy: bool) -> tuple[Times, ...]:
+        return tuple(_nearest(Kind(leader, waits, busy, size), kinds) for size in range(len(SIZES) + 1))
 
-    return BrokerTimes(idle=times(queued=False), queued=times(queued=True))
+    def acks(*, waits: bool) -> AcksTimes:
+        return AcksTimes(alone=times(waits=waits, busy=False), busy=times(waits=waits, busy=True))
+
+    return BrokerTimes(leader=acks(waits=False), followers=acks(waits=True))
 
 
 def _nearest(wanted: Kind, kinds: Mapping[Kind, Mapping[int, int]]) -> Empirical:
-    """The times of that kind, or of the nearest of its broker: first of another size, then idle for queued or the other
-    way round, then all."""
+    """The times of that kind, or of the nearest of its broker: first of another size, then alone for busy or the other
+    way round, then of other acks, then all."""
     own = {kind: counts for kind, counts in kinds.items() if kind.leader == wanted.leader}
-    for kind in sorted(own, key=lambda kind: (kind.queued != wanted.queued, abs(kind.size - wanted.size))):
+
+    def distance(kind: Kind) -> tuple[bool, bool, int]:
+        return kind.waits != wanted.waits, kind.busy != wanted.busy, abs(kind.size - wanted.size)
+
+    for kind in sorted(own, key=distance):
         if sum(own[kind].values()) >= FEW:
             return Empirical(own[kind])
     return Empirical(_added(own.values()))

@@ -3,12 +3,13 @@
 In: Produce requests with their times, the settings, the partitions' leaders, the brokers' service times. Out: an
 Outcome. Partitioners, linger, accumulator, batches and buffer pool are those of forebay_policies. What the proxy does
 around them is here, as briefly as possible: a request is let in (or waits for memory, and its connection with it); its
-records are placed; a batch is flushed; a broker is sent what is ready, with a limit on requests in flight; its answer
-goes to the records' requests, the accumulator and the partitioner.
+records are placed; a batch is flushed; a broker is sent what is ready, a request for each group of partitions that
+share one, as far as their limits allow; its answer goes to the records' requests, the accumulator and the partitioner.
 
-What the event loop does later (a flush, a sender's turn) happens one turn later. A broker serves the requests of a
-connection one after the other. Nothing fails, no leader changes, and requests arrive at their given times, whatever
-became of earlier ones. Times are seconds from the start, sizes bytes. All randomness comes from the given generator.
+What the event loop does later (a flush, a sender's turn) happens one turn later. Each request has a connection to
+itself, which always stands, and takes its own time. Nothing fails, no leader changes, and requests arrive at their
+given times, whatever became of earlier ones. Times are seconds from the start, sizes bytes. All randomness comes from
+the given generator.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from random import Random
 from typing import NamedTuple
 
 from forebay_codecs import compression
+from forebay_pipeline.replay.broker import Broker
 from forebay_pipeline.replay.histogram import bucket_of
 from forebay_pipeline.replay.records import records_of
 from forebay_pipeline.replay.service_times import BrokerTimes, Times
@@ -28,6 +30,7 @@ from forebay_pipeline.replay.settings import Simulated
 from forebay_policies.accumulator import Accumulator, PartitionQueue, TopicQueues
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.builtin_partitioners import make_partitioner
+from forebay_policies.dispatch_groups import DispatchGroup
 from forebay_policies.linger import Linger
 from forebay_policies.memory_shares import MemoryRequest
 from forebay_policies.partitioner import Partitioner
@@ -158,28 +161,6 @@ class _Client:
         raise AssertionError("nobody is throttled in a simulation")
 
 
-class _Broker:
-    """The connection to one broker, which serves its requests one after the other."""
-
-    __slots__ = ("_free_at", "_rng", "_times", "in_flight", "leader", "scheduled")
-
-    def __init__(self, leader: int, times: BrokerTimes, rng: Random) -> None:
-        self.leader = leader
-        self.in_flight = 0
-        self.scheduled = False
-        """Its sender was woken and runs in the next turn."""
-        self._times = times
-        self._rng = rng
-        self._free_at = 0.0
-
-    def serve(self, size: int, now: float) -> float:
-        """Send a request of `size` bytes; the time at which it is answered."""
-        begins = max(now, self._free_at)
-        self.in_flight += 1
-        self._free_at = begins + self._times.draw(size, self._rng, queued=begins > now)
-        return self._free_at
-
-
 class Simulation:
     """One run of the produce path with one set of settings. The same arguments give the same Outcome.
 
@@ -194,7 +175,6 @@ class Simulation:
         self._turn = world.turn
         self._way = world.way
         self._rng = rng
-        self._max_in_flight = settings.max_in_flight_requests_per_connection
         self._max_request = settings.max_request_size
         self._linger = Linger(settings.linger_ms)
         self._opened: list[tuple[PartitionQueue, ProducerBatch, int]] = []
@@ -205,7 +185,8 @@ class Simulation:
         self._accumulator.observe(opened=self._batch_opened, ready=self._wake)
         self._held: dict[int, deque[Request]] = {}
         """Connections that are not read because a request waits for memory, and what they sent meanwhile."""
-        self._brokers = {leader: _Broker(leader, times, rng) for leader, times in world.brokers.items()}
+        most = settings.max_in_flight_requests_per_connection
+        self._brokers = {leader: Broker(leader, times, most, rng) for leader, times in world.brokers.items()}
         self._topics: dict[str, tuple[TopicQueues, Partitioner]] = {}
         for name, leaders in world.leaders.items():
             topic = self._accumulator.topic(name)
@@ -360,25 +341,35 @@ class Simulation:
             broker.scheduled = True
             self._soon(partial(self._send_ready, broker))
 
-    def _send_ready(self, broker: _Broker) -> None:
+    def _send_ready(self, broker: Broker) -> None:
         broker.scheduled = False
-        if not self._accumulator.has_ready(broker.leader):
-            return
-        while broker.in_flight < self._max_in_flight:
-            drained = self._accumulator.drain(broker.leader, self._max_request, self.now)
-            if not drained:
-                return
-            self.outcome.sent(batch for _, batch in drained)
-            answered_at = broker.serve(sum([batch.size for _, batch in drained]), self.now)
-            self._at(answered_at, partial(self._answer, broker, drained))
+        while (group := self._next_group(broker)) is not None:
+            drained = self._accumulator.drain_group(group, self._max_request, self.now)
+            if drained:
+                self.outcome.sent(batch for _, batch in drained)
+                took = broker.send(group, sum([batch.size for _, batch in drained]))
+                self._at(self.now + took, partial(self._answer, broker, group, drained, took))
 
-    def _answer(self, broker: _Broker, drained: Sequence[tuple[PartitionQueue, ProducerBatch]]) -> None:
-        broker.in_flight -= 1
+    def _next_group(self, broker: Broker) -> DispatchGroup | None:
+        for group in self._accumulator.ready_groups(broker.leader):
+            if broker.in_flight.may_send(group):
+                return group
+        return None
+
+    def _answer(
+        self,
+        broker: Broker,
+        group: DispatchGroup,
+        drained: Sequence[tuple[PartitionQueue, ProducerBatch]],
+        took: float,
+    ) -> None:
         for queue, batch in drained:
             for run in batch.runs:
                 run.owner.acknowledged(run, -1, -1, -1)
             self._accumulator.completed(queue, batch, self.now)
             self._topics[queue.topic.name][1].on_acknowledged(queue.index, self.now - batch.opened_at)
+        broker.answered(group)
+        self._accumulator.answered(group, drained, took)
         self._wake(broker.leader)
 
 

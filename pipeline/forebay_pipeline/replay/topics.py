@@ -1,6 +1,6 @@
 """Which broker leads which partition, and which topics must be simulated together.
 
-Topics that have a broker in common share its requests, its time and the memory, so they are one group, even if they
+Topics that have a broker in common share its requests and the memory, so they are one group, even if they
 share it only by way of a third topic. Simulated apart, each would have all of that to itself.
 """
 

@@ -12,13 +12,13 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 from time import monotonic
-from typing import Final
 
 from forebay_codecs import error_codes, produce_request, produce_response
 from forebay_codecs.errors import Malformed
 from forebay_policies.accumulator import Accumulator, PartitionQueue
 from forebay_policies.dispatch_groups import DispatchGroup
 from forebay_policies.producer_batch import ProducerBatch
+from forebay_policies.requests_in_flight import RequestsInFlight
 from forebay_proxy.brokers.cluster import Cluster, Node
 from forebay_proxy.brokers.upstream_connection import CLIENT_ID, UpstreamConnection
 from forebay_proxy.brokers.upstream_pool import UpstreamPool
@@ -30,9 +30,6 @@ from forebay_proxy.produce.delivery import Delivery
 log = get_logger()
 
 Drained = list[tuple[PartitionQueue, ProducerBatch]]
-
-MAX_REQUESTS: Final = 16
-"""To one broker at a time, beyond those that must not wait for others: see `Sender._may_send`."""
 
 
 class Sender:
@@ -63,11 +60,9 @@ class Sender:
         self._on_unreachable = on_unreachable
         self._loop = asyncio.get_running_loop()
         self._pool = UpstreamPool(node, self, settings, stats, rng)
-        self._away: dict[DispatchGroup, int] = {}
-        """Requests of each group that are not answered yet."""
+        self._away = RequestsInFlight(settings.max_in_flight_requests_per_connection)
         self._scheduled = False
         self._closed = False
-        self._most = min(settings.max_in_flight_requests_per_connection, MAX_REQUESTS)
         self._max_size = settings.max_request_size
         self._requests = stats.counter("forebay_produce_requests_total", side="upstream")
         self._request_timeout_ms = settings.request_timeout_ms
@@ -75,7 +70,7 @@ class Sender:
     @property
     def in_flight(self) -> int:
         """Requests that the broker has not answered yet."""
-        return sum(self._away.values())
+        return self._away.count
 
     @property
     def connected(self) -> int:
@@ -113,27 +108,13 @@ class Sender:
 
     def _next_group(self) -> DispatchGroup | None:
         for group in self._accumulator.ready_groups(self.node.id):
-            if self._may_send(group):
+            if self._away.may_send(group):
                 return group
         return None
 
-    def _may_send(self, group: DispatchGroup) -> bool:
-        """Whether another request of the group may leave now.
-
-        A connection each bounds them all, so each bound is one that others cannot use up: acks=1 has
-        `max.in.flight.requests.per.connection` requests, each replica set one, and up to as many while the broker has
-        fewer than MAX_REQUESTS; suspects of acks=1, and those of acks=all, share as many.
-        """
-        away = self._away.get(group, 0)
-        if group.suspect:
-            return not away and sum(g.suspect and g.waits == group.waits for g in self._away) < MAX_REQUESTS
-        if not away or not group.waits:
-            return away < self._most
-        return away < self._most and self.in_flight < MAX_REQUESTS
-
     def _send(self, connection: UpstreamConnection, group: DispatchGroup, drained: Drained) -> None:
         request = _Request(connection, group, drained, monotonic())
-        self._away[group] = self._away.get(group, 0) + 1
+        self._away.sent(group)
         try:
             self._write(request)
         except Exception as error:  # whatever it is: a batch left in flight would hold up its partition for good
@@ -150,11 +131,7 @@ class Sender:
         """Its connection is free again, if it still stands."""
         if not request.done:
             request.done = True
-            left = self._away[request.group] - 1
-            if left:
-                self._away[request.group] = left
-            else:
-                del self._away[request.group]
+            self._away.done(request.group)
             self._pool.give_back(request.connection, monotonic())
 
     def _write(self, request: _Request) -> None:

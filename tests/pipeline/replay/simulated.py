@@ -7,7 +7,7 @@ from random import Random
 
 import msgspec
 
-from forebay_pipeline.replay.service_times import BrokerTimes, Constant, constant
+from forebay_pipeline.replay.service_times import SIZES, AcksTimes, BrokerTimes, Constant, constant
 from forebay_pipeline.replay.settings import Simulated, Texts
 from forebay_pipeline.replay.simulation import Outcome, Request, Run, Simulation, World, lane_of
 from forebay_policies.accumulator import PartitionQueue
@@ -34,8 +34,22 @@ def world(leaders: Sequence[int], *service_ms: float | BrokerTimes, turn_ms: flo
     return World({topic: list(leaders)}, brokers, Constant(turn_ms * MS), Constant(0.0))
 
 
-def run(records: int = 1, size: int = 512, partition: int = 0, *, movable: bool = True, topic: str = TOPIC) -> Run:
-    return Run(topic, partition, lane_of(1, movable=movable), records, size)
+def takes(alone_ms: float, busy_ms: float | None = None, followers_ms: float | None = None) -> BrokerTimes:
+    """A broker: for a request by itself, for one that finds others under way, for acks=all; the first, if not given."""
+
+    def acks(alone_ms: float, busy_ms: float) -> AcksTimes:
+        sizes = len(SIZES) + 1
+        return AcksTimes((Constant(alone_ms * MS),) * sizes, (Constant(busy_ms * MS),) * sizes)
+
+    busy_ms = alone_ms if busy_ms is None else busy_ms
+    followers_ms = alone_ms if followers_ms is None else followers_ms
+    return BrokerTimes(leader=acks(alone_ms, busy_ms), followers=acks(followers_ms, followers_ms))
+
+
+def run(
+    records: int = 1, size: int = 512, partition: int = 0, *, movable: bool = True, topic: str = TOPIC, acks: int = 1
+) -> Run:
+    return Run(topic, partition, lane_of(acks, movable=movable), records, size)
 
 
 def sent_at(*times_ms: float, **of_run: object) -> list[Request]:
@@ -78,10 +92,10 @@ class Journaled(Simulation):
         self._ends: dict[tuple[str, int], int] = {}
         self._answered = 0
 
-    def _answer(self, broker, drained) -> None:  # type: ignore[no-untyped-def]
+    def _answer(self, broker, group, drained, took) -> None:  # type: ignore[no-untyped-def]
         for queue, batch in drained:
             self.rows.append(self._batch(queue, batch))
-        super()._answer(broker, drained)
+        super()._answer(broker, group, drained, took)
 
     def _batch(self, queue: PartitionQueue, batch: ProducerBatch) -> BatchRow:
         offset = self._ends.get((queue.topic.name, queue.index), 0)
@@ -96,6 +110,7 @@ class Journaled(Simulation):
             bytes=batch.size,
             runs=len(batch.runs),
             movable=batch.lane.movable,
+            acks=batch.lane.acks,
             linger_us=round((left - batch.opened_at) * 1e6),
             upstream_us=round((self.now - left) * 1e6),
             load=queue.queued_bytes,

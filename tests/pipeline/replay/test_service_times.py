@@ -17,28 +17,27 @@ from tests.pipeline.journals import rows_of
 from tests.pipeline.rows import START_US, batch_row
 
 
-def drawn(times: BrokerTimes, size: int = 1000, *, queued: bool = False) -> list[float]:
+def drawn(times: BrokerTimes, size: int = 1000, *, waits: bool = False, busy: bool = False) -> list[float]:
     """In ms."""
     rng = Random(1)
-    return [times.draw(size, rng, queued=queued) * 1000 for _ in range(5000)]
+    return [times.draw(size, rng, waits=waits, busy=busy) * 1000 for _ in range(5000)]
 
 
-def answered_in_turn(
+def answered_each(
     requests: int, gap_us: Callable[[], int], service_us: Callable[[], int], **of_row: object
 ) -> list[BatchRow]:
-    """One connection's requests of one batch each, served one after the other."""
+    """Requests of one batch each, on connections of their own."""
     rows = []
-    sent = free = 0
+    sent = 0
     for number in range(requests):
         sent += gap_us()
-        free = max(sent, free) + service_us()
-        row = batch_row(time_us=START_US + free, upstream_us=free - sent, partition=number % 50, **of_row)
-        rows.append(row)
+        took = service_us()
+        rows.append(batch_row(time_us=START_US + sent + took, upstream_us=took, partition=number % 50, **of_row))
     return rows
 
 
-def test_what_a_request_waited_behind_others_is_not_its_own_time(spark: SparkSession, tmp_path: Path) -> None:
-    """As in the module: upstream 20, 39 and 1 ms are 20, 20 and 1, many times over; half of them did not wait."""
+def test_those_that_found_others_under_way_are_told_apart(spark: SparkSession, tmp_path: Path) -> None:
+    """As in the module, many times over: 39 ms for the one that was sent while another was under way, else 20 and 1."""
     rows = []
     for number in range(100):
         begins = START_US + number * 100_000
@@ -48,14 +47,57 @@ def test_what_a_request_waited_behind_others_is_not_its_own_time(spark: SparkSes
 
     assert set(map(round, drawn(times))) == {1, 20}
     assert fmean(drawn(times)) == pytest.approx((20 + 1) / 2, rel=0.05)
-    assert min(drawn(times, queued=True)) == pytest.approx(20, rel=0.03)
-    assert max(drawn(times, queued=True)) == pytest.approx(20, rel=0.03)
+    assert min(drawn(times, busy=True)) == pytest.approx(39, rel=0.03)
+    assert max(drawn(times, busy=True)) == pytest.approx(39, rel=0.03)
+
+
+def test_one_that_is_under_way_for_long_keeps_the_broker_busy_for_all_that_are_sent_meanwhile(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """0 → 90, 10 → 12, 50 → 55: the third found the first, although the second was sent last and is over."""
+    rows = [
+        batch_row(time_us=START_US + number * 100_000 + answered * 1000, upstream_us=(answered - sent) * 1000)
+        for number in range(50)
+        for sent, answered in ((0, 90), (10, 12), (50, 55))
+    ]
+    times = fit(rows_of(spark, tmp_path, BatchRow, rows))[0]
+
+    assert min(drawn(times)) == pytest.approx(90, rel=0.03)
+    assert max(drawn(times)) == pytest.approx(90, rel=0.03)
+    assert fmean(drawn(times, busy=True)) == pytest.approx((2 + 5) / 2, rel=0.05)
+
+
+def test_acks_all_is_told_apart_and_makes_nothing_busy_for_acks_1(spark: SparkSession, tmp_path: Path) -> None:
+    """acks=all from 0 to 60 ms, and acks=1 meanwhile, from 37 to 40: neither finds the other under way."""
+    rows = [
+        batch_row(time_us=START_US + number * 100_000 + 60_000 - late, upstream_us=took, acks=acks)
+        for number in range(50)
+        for late, took, acks in ((0, 60_000, -1), (20_000, 3_000, 1))
+    ]
+    times = fit(rows_of(spark, tmp_path, BatchRow, rows))[0]
+
+    assert fmean(drawn(times)) == pytest.approx(3, rel=0.03)
+    assert fmean(drawn(times, busy=True)) == pytest.approx(3, rel=0.03)
+    assert fmean(drawn(times, waits=True)) == pytest.approx(60, rel=0.03)
+
+
+def test_batches_of_both_acks_that_leave_together_are_two_requests(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [
+        batch_row(time_us=START_US + number * 10_000, upstream_us=2_000, bytes=10_000, acks=acks)
+        for number in range(50)
+        for acks in (1, -1)
+    ]
+    rows += answered_each(50, lambda: 50_000, lambda: 9_000, bytes=20_000, process="there-1")
+    times = fit(rows_of(spark, tmp_path, BatchRow, rows))[0]
+
+    assert fmean(drawn(times, size=10_000)) == pytest.approx(2, rel=0.03)
+    assert fmean(drawn(times, size=20_000)) == pytest.approx(9, rel=0.03)
 
 
 @pytest.mark.parametrize("busy", [0.2, 0.9])
 def test_times_at_random_are_found_again(spark: SparkSession, tmp_path: Path, busy: float) -> None:
     rng = Random(5)
-    rows = answered_in_turn(
+    rows = answered_each(
         8000,
         lambda: round(rng.expovariate(busy / 2000)) + 250,  # further apart than batches of one request
         lambda: round(rng.lognormvariate(7.4, 0.5)),
@@ -65,8 +107,8 @@ def test_times_at_random_are_found_again(spark: SparkSession, tmp_path: Path, bu
     again = Random(6)
     true = sorted(again.lognormvariate(7.4, 0.5) / 1000 for _ in range(5000))
     found = sorted(drawn(times))
-    waited = sorted(drawn(times, queued=True))
-    for each in (found, waited):
+    among = sorted(drawn(times, busy=True))
+    for each in (found, among):
         assert fmean(each) == pytest.approx(fmean(true), rel=0.1)
         assert quantiles(each, n=100)[49] == pytest.approx(quantiles(true, n=100)[49], rel=0.1)
         assert quantiles(each, n=100)[98] == pytest.approx(quantiles(true, n=100)[98], rel=0.15)
@@ -93,12 +135,12 @@ def test_batches_of_one_request_are_one(spark: SparkSession, tmp_path: Path) -> 
 
 def test_sizes_and_brokers_are_told_apart(spark: SparkSession, tmp_path: Path) -> None:
     rows = [
-        *answered_in_turn(100, lambda: 50_000, lambda: 1_000, bytes=1_000, leader=0),
-        *answered_in_turn(100, lambda: 50_000, lambda: 8_000, bytes=100_000, leader=0),
-        *answered_in_turn(100, lambda: 50_000, lambda: 3_000, bytes=1_000, leader=1),
-        *answered_in_turn(FEW - 1, lambda: 50_000, lambda: 30_000, bytes=100_000, leader=1),
+        *answered_each(100, lambda: 50_000, lambda: 1_000, bytes=1_000, leader=0),
+        *answered_each(100, lambda: 50_000, lambda: 8_000, bytes=100_000, leader=0),
+        *answered_each(100, lambda: 50_000, lambda: 3_000, bytes=1_000, leader=1),
+        *answered_each(FEW - 1, lambda: 50_000, lambda: 30_000, bytes=100_000, leader=1),
     ]
-    # Of two proxies, else they would stand in each other's way.
+    # Of two proxies, else they would find each other under way.
     processes = ["here-1"] * 100 + ["there-1"] * 100 + ["here-1"] * 100 + ["there-1"] * (FEW - 1)
     rows = [
         batch_row(**{**{name: getattr(row, name) for name in row.__struct_fields__}, "process": process})
@@ -114,7 +156,7 @@ def test_sizes_and_brokers_are_told_apart(spark: SparkSession, tmp_path: Path) -
 
 def test_connections_that_were_lost_tell_nothing(spark: SparkSession, tmp_path: Path) -> None:
     rows = [
-        *answered_in_turn(50, lambda: 50_000, lambda: 2_000),
+        *answered_each(50, lambda: 50_000, lambda: 2_000),
         batch_row(time_us=START_US + 60_000_000, upstream_us=30_000_000, fate="unknown"),
     ]
     assert max(drawn(fit(rows_of(spark, tmp_path, BatchRow, rows))[0])) < 2.1

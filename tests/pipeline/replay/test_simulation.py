@@ -7,11 +7,11 @@ from random import Random
 import pytest
 
 from forebay_pipeline.replay.histogram import percentile
-from forebay_pipeline.replay.service_times import SIZES, BrokerTimes, Constant
+from forebay_pipeline.replay.service_times import AcksTimes, Constant
 from forebay_pipeline.replay.settings import Simulated
 from forebay_pipeline.replay.simulation import Outcome, Request, Simulation, World
 from forebay_policies.builtin_partitioners import BUILT_IN
-from tests.pipeline.replay.simulated import MS, TOPIC, run, sent_at, settings, steady, world
+from tests.pipeline.replay.simulated import MS, TOPIC, run, sent_at, settings, steady, takes, world
 
 AT_ONCE = settings(linger_ms=0, partitioner="uniform")
 
@@ -59,23 +59,59 @@ def test_a_full_batch_does_not_linger() -> None:
     assert total_ms(outcome) == pytest.approx(13 + 10)
 
 
-def test_a_broker_serves_one_request_after_the_other() -> None:
+def test_a_broker_answers_each_request_in_its_own_time() -> None:
     requests = [
         Request(0.0, 0, [run(partition=0, movable=False)]),
         Request(1 * MS, 1, [run(partition=1, movable=False)]),
     ]
-    assert total_ms(simulated(requests, world([0, 0], 10))) == pytest.approx(10 + 19)
+    assert total_ms(simulated(requests, world([0, 0], 10))) == pytest.approx(10 + 10)
     assert total_ms(simulated(requests, world([0, 1], 10, 10))) == pytest.approx(10 + 10)
 
 
-def test_what_waited_behind_another_takes_its_own_time() -> None:
-    sizes = len(SIZES) + 1
-    times = BrokerTimes((Constant(20 * MS),) * sizes, (Constant(10 * MS),) * sizes)
+def test_a_request_that_finds_others_under_way_takes_the_time_of_such() -> None:
+    requests = [Request(at * MS, at, [run(partition=at % 2, movable=False)]) for at in (0, 1, 40)]
+
+    assert total_ms(simulated(requests, world([0, 0], takes(10, busy_ms=30)))) == pytest.approx(10 + 30 + 10)
+
+
+def keyed(at_ms: float, acks: int, partition: int = 0) -> Request:
+    """From a connection of its own."""
+    return Request(at_ms * MS, round(at_ms * 10), [run(partition=partition, movable=False, acks=acks)])
+
+
+def test_what_waits_for_followers_delays_nothing_that_does_not() -> None:
+    """acks=all takes 500 ms, acks=1 takes 10, and 70 if it finds others of acks=1 under way: the first, of the same
+    partition as the acks=all before it, finds none; the two that follow do."""
+    requests = [keyed(0, -1), keyed(1, 1), keyed(2, 1, partition=1), keyed(20, 1), keyed(30, -1, partition=1)]
+    simulation = _Watched(AT_ONCE, world([0, 0], takes(10, busy_ms=70, followers_ms=500)), seed=1)
+    outcome = simulation.run(requests)
+
+    assert total_ms(outcome) == pytest.approx(500 + 10 + 70 + 70 + 500)
+    assert [round(request.at / MS) for request in simulation.told] == [1, 2, 20, 0, 30]
+    assert outcome.requests == 5
+
+
+def test_a_full_group_leaves_the_places_of_the_other_kind_of_acks() -> None:
+    """One request of each at a time: three of acks=all take 500 ms in turn, and acks=1 does not wait for a place."""
+    requests = [keyed(0, -1, 0), keyed(1, -1, 1), keyed(2, 1, 2), keyed(3, 1, 3)]
+    limited = settings(linger_ms=0, max_in_flight_requests_per_connection=1)
+    outcome = simulated(requests, world([0] * 4, takes(10, followers_ms=500)), limited)
+
+    assert total_ms(outcome) == pytest.approx(500 + 999 + 10 + 19)
+
+
+def test_partitions_of_a_slow_request_go_on_in_halves() -> None:
+    """Eight partitions in one request, which is slow for its size, 300 ms. The next one goes in two of four each, which
+    are not; then all eight are together again."""
+    slow = takes(1)._replace(leader=AcksTimes(*((Constant(1 * MS),) * 2 + (Constant(300 * MS),) * 2,) * 2))
     requests = [
-        Request(0.0, 0, [run(partition=0, movable=False)]),
-        Request(1 * MS, 1, [run(partition=1, movable=False)]),
+        Request(at * MS, 0, [run(size=size, partition=partition, movable=False) for partition in range(8)])
+        for at, size in ((0, 10_000), (400, 6_000), (500, 6_000))
     ]
-    assert total_ms(simulated(requests, world([0, 0], times))) == pytest.approx(20 + 29)
+    outcome = simulated(requests, world([0] * 8, slow, turn_ms=0.1), settings(linger_ms=-1))
+
+    assert outcome.batches == 24
+    assert outcome.requests == 1 + 2 + 1
 
 
 def test_one_request_carries_a_batch_of_each_partition() -> None:
@@ -160,6 +196,7 @@ def mixed(seed: int, seconds: float = 2.0) -> list[Request]:
                 size=rng.choice([7, 100, 1000, 5000, 40_000]),
                 partition=rng.randrange(6),
                 movable=rng.random() < 0.7,
+                acks=rng.choice([1, 1, -1]),
             )
             for _ in range(rng.randint(1, 4))
         ]
