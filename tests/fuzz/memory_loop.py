@@ -34,10 +34,13 @@ class _Selector(selectors.DefaultSelector):
         return super().select(0)
 
 
+AnyProtocol = asyncio.Protocol | asyncio.BufferedProtocol
+
+
 class MemoryTransport(asyncio.Transport):
     """One end of a connection: delivers in order what its peer wrote, in a later turn, unless reading is paused."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, protocol: asyncio.Protocol) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, protocol: AnyProtocol) -> None:
         super().__init__({"sockname": ("127.0.0.1", 9092), "peername": ("127.0.0.1", 40_000)})
         self._loop = loop
         self._protocol = protocol
@@ -105,8 +108,17 @@ class MemoryTransport(asyncio.Transport):
         self._scheduled = False
         while self._arrived and self._reading and not self._closing:
             data = self._arrived.pop(0)
-            self._size -= len(data)
-            self._protocol.data_received(data)
+            if isinstance(self._protocol, asyncio.BufferedProtocol):
+                buffer = memoryview(self._protocol.get_buffer(-1))
+                data, rest = data[: len(buffer)], data[len(buffer) :]
+                buffer[: len(data)] = data
+                if rest:
+                    self._arrived.insert(0, rest)
+                self._size -= len(data)
+                self._protocol.buffer_updated(len(data))
+            else:
+                self._size -= len(data)
+                self._protocol.data_received(data)
         peer = self._peer
         if self._closing:
             self._arrived.clear()
@@ -158,7 +170,7 @@ class MemoryLoop(asyncio.SelectorEventLoop):
             raise ConnectionRefusedError(f"{host}:{port}")
         return self.pair(protocol_factory(), broker)
 
-    def pair(self, one: asyncio.Protocol, other: asyncio.Protocol) -> tuple[MemoryTransport, asyncio.Protocol]:
+    def pair(self, one: AnyProtocol, other: AnyProtocol) -> tuple[MemoryTransport, AnyProtocol]:
         transport = MemoryTransport(self, one)
         transport.connect(MemoryTransport(self, other))
         return transport, one

@@ -112,7 +112,7 @@ class World:
 
     def client(self, node_id: int | None = 0) -> Client:
         client = Client()
-        self.loop.pair(self.app._connections.accepted(node_id), client)
+        self.loop.pair(cast(asyncio.BufferedProtocol, self.app._connections.accepted(node_id)), client)
         return client
 
     async def until(self, condition: Callable[[], object], otherwise: str) -> None:
