@@ -8,6 +8,7 @@ one before it is still to come, tries again until `delivery.timeout.ms` (KAFKA-1
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -32,8 +33,8 @@ pytestmark = pytest.mark.integration
 SECONDS = 60
 PROPS = {
     "metadata.max.age.ms": "200",  # it hears of the new leader although the old one has not answered
-    "request.timeout.ms": "10000",
-    "delivery.timeout.ms": "12000",
+    "request.timeout.ms": "14000",
+    "delivery.timeout.ms": "15000",
 }
 PREFERRED = 0
 
@@ -101,11 +102,11 @@ def test_its_first_batch_is_refused_when_its_time_is_up(
             sent = line.get("sent", sent)
         handed_over.result()
     assert sorted([*acked, *refused]) == list(range(sent))
-    assert refused
-    assert max(refused) < acked[0], "what was refused is the batch that was overtaken"
-    assert all("TimeoutException" in error for error in refused.values())
+    assert "TimeoutException" in refused[0]
     log = "".join(cluster.log(node).read_text() for node in cluster.nodes)
-    assert log.count(f"in partition {topic}-0: 0 (incoming seq. number)") > 1, "it was tried again and again"
+    assert f"in partition {topic}-0: 0 (incoming seq. number)" in log, "it was not refused as out of order"
     with TopicLog(cluster.internal) as there:
-        found = there.read(topic, {0: 0})
-    assert sorted(seq_of(spec, record) for record in found) == sorted(acked)
+        times = Counter(seq_of(spec, record) for record in there.read(topic, {0: 0}))
+    assert 0 not in times
+    assert set(acked) <= times.keys()
+    assert set(times.values()) == {1}
