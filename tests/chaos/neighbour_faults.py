@@ -150,7 +150,6 @@ NEIGHBOUR_FAULTS = (
         spares=(0,),
         posts=_under_quota,
         target=median,
-        missed="brokers see one client id",
     ),
     Fault("one client throttled beside others", _CLIENTS, _one_throttled, 8.0, spares=ALL_SPARED),
 )
