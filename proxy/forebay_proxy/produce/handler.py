@@ -414,7 +414,7 @@ class PendingProduce:
 
     def _throttled(self, throttle_time_ms: int) -> None:
         """By the client's own broker, on its own connection."""
-        if throttle_time_ms:
+        if throttle_time_ms > 0:
             self._completion.throttle(throttle_time_ms)
             self._handler.throttling.paused(self._completion.client_id, throttle_time_ms / 1000, monotonic())
 

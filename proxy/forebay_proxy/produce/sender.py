@@ -36,6 +36,9 @@ Drained = list[tuple[PartitionQueue, ProducerBatch]]
 MAX_REQUESTS: Final = 16
 """To one broker at a time, beyond those that must not wait for others: see `Sender._may_send`."""
 
+TIMER_S: Final = 0.002
+"""uvloop's timers count whole milliseconds: one that came a moment before a throttle time is over would wake nobody."""
+
 
 class Sender:
     """Takes no batch that it does not either send or hand to Delivery. What one group waits for holds up no other.
@@ -223,12 +226,12 @@ class Sender:
                 self._stats.counter("forebay_errors_total", side="upstream", kind="protocol").value += 1
                 log.error("broker broke the protocol", broker=connection.name, error=str(error))
                 connection.close()
-        if throttle_time_ms:
+        if throttle_time_ms > 0:
             self._throttled(request.group.client_id, throttle_time_ms / 1000)
         for queue, batch in drained:
             if queue.in_flight is not batch:
                 continue  # it was told that the request could not be written
-            if throttle_time_ms and queue.root is not None:  # else it is no client's own
+            if throttle_time_ms > 0 and queue.root is not None:  # else it is no client's own
                 for run in batch.runs:
                     run.owner.throttle(throttle_time_ms)
             answer = answers.get((queue.topic.name, queue.index))
@@ -251,7 +254,7 @@ class Sender:
         if not self._throttling.by_client(self.node.id):
             log.info("broker throttles: it is sent requests of one client id each", node=self.node.id)
         self._accumulator.throttled(self.node.id, client_id, seconds, monotonic())
-        self._loop.call_later(seconds, self.wake)
+        self._loop.call_later(seconds + TIMER_S, self.wake)
 
     # The connections
 
