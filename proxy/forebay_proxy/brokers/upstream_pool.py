@@ -71,7 +71,7 @@ class UpstreamPool:
         self._idle: dict[UpstreamConnection, float] = {}
         """And since when, the one used last at the end."""
         self._free: dict[str | None, list[UpstreamConnection]] = {}
-        """By client id, those that are idle, in the same order."""
+        """By client id, those that are idle, in the same order; there may be none."""
         self._opening: dict[str | None, asyncio.Task[None]] = {}
         self._tries = 0
         self._closed = False
@@ -85,8 +85,8 @@ class UpstreamPool:
         """A connection for one request of `client_id`; None: the user is woken when there may be one."""
         free = self._free.get(client_id)
         while free:
-            connection = free[-1]
-            self._busy(connection)
+            connection = free.pop()
+            del self._idle[connection]
             if not connection.closed:
                 return connection
         self.open(client_id)
@@ -167,17 +167,9 @@ class UpstreamPool:
         self._user.wake()
 
     def _forget(self, connection: UpstreamConnection) -> None:
-        self._busy(connection)
-        self._connections.pop(connection, None)
-
-    def _busy(self, connection: UpstreamConnection) -> None:
-        """It is not idle any more, if it was."""
         if self._idle.pop(connection, None) is not None:
-            client_id = self._connections[connection]
-            free = self._free[client_id]
-            free.remove(connection)
-            if not free:
-                del self._free[client_id]
+            self._free[self._connections[connection]].remove(connection)
+        self._connections.pop(connection, None)
 
     def leave_idle(self, now: float, max_idle: float) -> None:
         """Close idle connections before the broker does, so that no request meets a closing one.
@@ -188,6 +180,7 @@ class UpstreamPool:
         for number, (connection, since) in enumerate(list(self._idle.items())):
             if now - since > (min(max_idle, SPARE_IDLE_S) if number < spare else max_idle):
                 connection.close()
+        self._free = {client_id: free for client_id, free in self._free.items() if free}
 
     def leave_all(self) -> None:
         """The broker has another address."""

@@ -137,7 +137,7 @@ class Sender:
         fewer than MAX_REQUESTS; suspects of acks=1, and those of acks=all, share as many. Where each client id has
         requests of its own, acks=1 of each is bounded as a replica set is.
         """
-        if self._throttling.muted(self.node.id, group.client_id, monotonic()):
+        if self._throttling.active and self._throttling.muted(self.node.id, group.client_id, monotonic()):
             return False
         away = self._away.get(group, 0)
         if group.suspect:

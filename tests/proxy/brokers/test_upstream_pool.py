@@ -281,5 +281,6 @@ class TestClientIds:
 
             await until(lambda: stage.pool.connected == 1)
             assert [connection.closed for connection in connections] == [True, True, False]
+            stage.pool.leave_idle(SPARE_IDLE_S + 1, 600.0)
             assert stage.pool._free.keys() == {"c"}
             stage.pool.close()
