@@ -99,6 +99,14 @@ def _under_quota(stage: Stage) -> Sequence[Post]:
 
 
 @contextmanager
+def _one_above_its_quota(stage: Stage, topic: str) -> Iterator[None]:
+    """As above, and one client id tries to write 400 KB/s."""
+    greedy = Flow(stage.port(THROUGH, 0), f"{topic}-greedy", size=10_000, rate=20, client_id="greedy")
+    with _topic(stage, greedy.topic, [[0]]), _quota_for_all(stage, topic), flood(greedy, clients=2):
+        yield
+
+
+@contextmanager
 def _one_throttled(stage: Stage, topic: str) -> Iterator[None]:
     """It may write 20 KB/s, and tries to write 400."""
     greedy = Flow(stage.port(THROUGH, 0), f"{topic}-greedy", size=10_000, rate=20, client_id="greedy")
@@ -151,12 +159,22 @@ NEIGHBOUR_FAULTS = (
         posts=_under_quota,
         target=median,
     ),
+    Fault(
+        "quotas, one client far above its own",
+        _CLIENTS,
+        _one_above_its_quota,
+        10.0,
+        spares=(0,),
+        posts=_under_quota,
+        target=median,
+    ),
     Fault("one client throttled beside others", _CLIENTS, _one_throttled, 8.0, spares=ALL_SPARED),
 )
 LONG = frozenset(
     {
         "a partition leaderless under a flood of large records",
         "10 clients ask without end and never read",
+        "quotas, one client far above its own",
         "one client throttled beside others",
     }
 )
