@@ -34,6 +34,9 @@ _QUOTA = 60_000
 _HONEST = 6
 _HONEST_SIZE, _HONEST_RATE = 4_000, 10
 """40 KB/s."""
+_AS_WITHOUT = "as without quotas: the load takes the CPU"
+"""Nobody is throttled for others any more (tests/integration/test_quotas.py), but in "none", too, half of the
+records of bystanders wait for longer where Forebay shares two cores with the load, the brokers and much else."""
 
 
 @contextmanager
@@ -158,6 +161,7 @@ NEIGHBOUR_FAULTS = (
         spares=(0,),
         posts=_under_quota,
         target=median,
+        missed=_AS_WITHOUT,
     ),
     Fault(
         "quotas, one client far above its own",
@@ -167,6 +171,7 @@ NEIGHBOUR_FAULTS = (
         spares=(0,),
         posts=_under_quota,
         target=median,
+        missed=_AS_WITHOUT,
     ),
     Fault("one client throttled beside others", _CLIENTS, _one_throttled, 8.0, spares=ALL_SPARED),
 )
