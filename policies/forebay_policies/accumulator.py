@@ -1,7 +1,8 @@
 """Where records wait for their broker: per (topic, partition, lane) one open batch, per partition two queues.
 
 One queue is for records that the leader acknowledges, one for those that wait for its followers (acks=all): neither
-holds up the other. Which queues share a request stands in dispatch_groups.
+holds up the other. Which queues share a request stands in dispatch_groups. Where a broker meters clients (throttling),
+a partition has such queues for each client id instead, so that one that is throttled holds up no other.
 
     append → open batch → ready (full, due or closed) → drain → in flight → completed | requeued | moved
 
@@ -15,6 +16,9 @@ Rules
    if it sends some with acks=all and others without, each of the two on its own.
 3. A batch that nobody waits for any more is dropped when its turn comes, not sent.
 4. A batch's memory is given back exactly once: when it is completed or dropped.
+5. A partition changes between the two forms, one queue for all and one a client id, while nothing of it is in flight
+   or waits out a backoff; until then nothing more of it leaves. So rule 2 holds across the change: what waits then
+   goes over in its order, batches of several client ids in pieces.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.dispatch_groups import DispatchGroup, DispatchGroups, GroupMember
 from forebay_policies.memory_shares import MemoryShares
 from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
+from forebay_policies.throttling import CLIENT_ID, Throttling
 
 NO_LEADER = -1
 ALL_REPLICAS = -1
@@ -44,15 +49,43 @@ _MAX_SKIPPED = 32
 class PartitionQueue(GroupMember):
     """The batches of one partition that wait for the same replicas, in the order in which they leave.
 
-    `queued_bytes` counts those in flight, too.
+    `queued_bytes` counts those in flight, too. While each client id has a queue of its own, they stand in `clients` of
+    the `root`, which then holds no batches itself.
     """
 
-    __slots__ = ("batches", "held", "in_flight", "index", "open", "paused", "queued_bytes", "ready_at", "topic")
+    __slots__ = (
+        "batches",
+        "clients",
+        "held",
+        "in_flight",
+        "index",
+        "open",
+        "paused",
+        "queued_bytes",
+        "ready_at",
+        "root",
+        "topic",
+        "turning",
+    )
 
-    def __init__(self, topic: TopicQueues, index: int, leader: int, replicas: tuple[int, ...] | None) -> None:
-        super().__init__(leader, replicas)
+    def __init__(
+        self,
+        topic: TopicQueues,
+        index: int,
+        leader: int,
+        replicas: tuple[int, ...] | None,
+        client_id: str | None = CLIENT_ID,
+        root: PartitionQueue | None = None,
+    ) -> None:
+        super().__init__(leader, replicas, client_id)
         self.topic = topic
         self.index = index
+        self.root = root
+        """Of a queue for one client id; None: it is a root."""
+        self.clients: dict[str | None, PartitionQueue] | None = None
+        """Of a root, by client id; None: all clients share it."""
+        self.turning: bool = root is not None and root.turning
+        """The partition is to have the other form as soon as nothing of it is in flight: until then nothing leaves."""
         self.batches: deque[ProducerBatch] = deque()
         self.open: dict[Lane, ProducerBatch] = {}
         self.in_flight: ProducerBatch | None = None
@@ -63,6 +96,10 @@ class PartitionQueue(GroupMember):
         self.queued_bytes = 0
         self.held = 0
         """Bytes of memory, in whole chunks, that these batches take."""
+
+    def family(self) -> list[PartitionQueue]:
+        """Of a root: the queues that hold the partition's batches."""
+        return [self] if self.clients is None else list(self.clients.values())
 
     def first_ready(self) -> ProducerBatch | None:
         """The first batch that may be sent, leaving aside who leads and what is in flight."""
@@ -75,7 +112,7 @@ class PartitionQueue(GroupMember):
 class TopicQueues:
     """The partitions of one topic, as the accumulator and the partitioner see them (a TopicView)."""
 
-    def __init__(self, name: str, shares: MemoryShares) -> None:
+    def __init__(self, name: str, shares: MemoryShares, throttling: Throttling) -> None:
         self.name = name
         self.partition_count = 0
         self.available: Sequence[int] = ()
@@ -88,6 +125,7 @@ class TopicQueues:
         self.acked_by_all: dict[int, PartitionQueue] = {}
         self._loads: dict[int, int] = {}
         self._shares = shares
+        self._throttling = throttling
 
     def loads(self) -> dict[int, int]:
         """Partition → bytes queued and in flight, where there are any. To be read, not kept."""
@@ -98,26 +136,47 @@ class TopicQueues:
         return sum(queue.held for queue in self._of(partition))
 
     def ready_since(self, partition: int) -> float | None:
-        """Since when a ready batch of the partition has waited for its broker; None: there is none."""
-        times = [queue.ready_at for queue in self._of(partition) if queue.ready_at is not None]
+        """Since when a ready batch of the partition has waited for its broker; None: there is none.
+
+        What the broker does not want yet does not count: a client that is throttled makes no partition slow.
+        """
+        times = [
+            queue.ready_at
+            for queue in self._of(partition)
+            if queue.ready_at is not None and not self._throttling.waits(queue.leader, queue.client_id)
+        ]
         return min(times, default=None)
 
     def lingers(self, partition: int) -> bool:
         """Whether the partition has an open batch that is not ready yet."""
         return any(not batch.ready for queue in self._of(partition) for batch in queue.open.values())
 
-    def queue(self, index: int, acks: int = 1) -> PartitionQueue:
-        """The partition's queue for records that want `acks`, created at first use."""
+    def queue(self, index: int, acks: int = 1, client_id: str | None = CLIENT_ID) -> PartitionQueue:
+        """The partition's queue for records of `client_id` that want `acks`, created at first use."""
         queues = self.acked_by_all if acks == ALL_REPLICAS else self.acked_by_leader
         queue = queues.get(index)
         if queue is None:
             replicas = self.replicas_of(index) if acks == ALL_REPLICAS else None
             queue = queues[index] = PartitionQueue(self, index, self.leader_of(index), replicas)
+            if self._throttling.by_client(queue.leader):
+                queue.clients = {}
+        return queue if queue.clients is None else self._of_client(queue, queue.clients, client_id)
+
+    def _of_client(
+        self, root: PartitionQueue, clients: dict[str | None, PartitionQueue], client_id: str | None
+    ) -> PartitionQueue:
+        queue = clients.get(client_id)
+        if queue is None:
+            queue = clients[client_id] = PartitionQueue(self, root.index, root.leader, root.replicas, client_id, root)
         return queue
 
-    def queues(self) -> list[PartitionQueue]:
-        """All there are."""
+    def roots(self) -> list[PartitionQueue]:
+        """For each partition those that were ever used of two: for acks=1 and for acks=all."""
         return [*self.acked_by_leader.values(), *self.acked_by_all.values()]
+
+    def queues(self) -> list[PartitionQueue]:
+        """All that may hold batches."""
+        return [queue for root in self.roots() for queue in root.family()]
 
     def leader_of(self, index: int) -> int:
         """The partition's leader, or NO_LEADER."""
@@ -129,7 +188,7 @@ class TopicQueues:
 
     def _of(self, index: int) -> list[PartitionQueue]:
         found = (self.acked_by_leader.get(index), self.acked_by_all.get(index))
-        return [queue for queue in found if queue is not None]
+        return [queue for root in found if root is not None for queue in root.family()]
 
     def add_load(self, queue: PartitionQueue, size: int, held: int) -> None:
         """Count `size` more bytes for the partition and `held` more bytes of memory, fewer if negative."""
@@ -158,8 +217,11 @@ class Accumulator:
     Whoever sends what is in it calls `observe` before the first append.
     """
 
-    def __init__(self, pool: BufferPool, batch_size: int, batch_max_size: int) -> None:
+    def __init__(
+        self, pool: BufferPool, batch_size: int, batch_max_size: int, throttling: Throttling | None = None
+    ) -> None:
         self.pool = pool
+        self.throttling = throttling if throttling is not None else Throttling()
         self.topics: dict[str, TopicQueues] = {}
         self.in_flight_bytes = 0
         self._batch_size = batch_size
@@ -181,7 +243,7 @@ class Accumulator:
         """The topic's queues, created at first use."""
         topic = self.topics.get(name)
         if topic is None:
-            topic = self.topics[name] = TopicQueues(name, self.pool.shares)
+            topic = self.topics[name] = TopicQueues(name, self.pool.shares, self.throttling)
         return topic
 
     def forget(self, name: str) -> None:
@@ -249,7 +311,9 @@ class Accumulator:
 
     def update_readiness(self, queue: PartitionQueue, now: float) -> None:
         """Announce the queue to its leader's sender if it has become ready; forget it if it no longer is."""
-        if queue.first_ready() is None:
+        if queue.turning:
+            self._turn(queue.root or queue, now)
+        elif queue.first_ready() is None:
             queue.ready_at = None
             self._groups.discard(queue)  # the next ready batch must be announced again
         else:
@@ -272,17 +336,21 @@ class Accumulator:
         topic.partition_count = len(leaders)
         if replicas is not None:
             topic.replicas = replicas
-        for queue in topic.queues():
-            leader = topic.leader_of(queue.index)
-            followed = topic.replicas_of(queue.index) if queue.replicas is not None else None
-            if queue.leader != leader or queue.replicas != followed:
-                self._groups.discard(queue)
-                self._groups.leave(queue)
-                self.pool.shares.charge_broker(queue.leader, -queue.held)
-                self.pool.shares.charge_broker(leader, queue.held)
-                queue.leader = leader
-                queue.replicas = followed
-                self.update_readiness(queue, now)
+        for root in topic.roots():
+            leader = topic.leader_of(root.index)
+            followed = topic.replicas_of(root.index) if root.replicas is not None else None
+            if root.leader != leader or root.replicas != followed:
+                was = root.leader
+                root.leader = leader
+                root.replicas = followed
+                for queue in root.family():
+                    self._groups.discard(queue)
+                    self._groups.leave(queue)
+                    self.pool.shares.charge_broker(was, -queue.held)
+                    self.pool.shares.charge_broker(leader, queue.held)
+                    queue.leader = leader
+                    queue.replicas = followed
+                self._form(root, now)
         self.pool.changed()
 
     def ready_queues(self, leader: int) -> list[PartitionQueue]:
@@ -399,8 +467,8 @@ class Accumulator:
         """Retry a batch that came back as `pieces`, from the front of its queue."""
         self.clear_in_flight(queue, batch)
         queue.topic.add_load(queue, sum(piece.size for piece in pieces), sum(piece.held for piece in pieces))
-        self._gone(queue, batch)
         self.send_back(queue, pieces, now, paused=False)
+        self._gone(queue, batch)
 
     def move(self, batch: ProducerBatch, source: PartitionQueue, target: PartitionQueue, now: float) -> None:
         """Move a whole batch of a movable lane, waiting or just come back, to another partition of the topic."""
@@ -410,21 +478,24 @@ class Accumulator:
             self.take_out(source, batch)
         source.topic.add_load(source, -batch.size, -batch.held)
         batch.partition = target.index
-        batch.closed = True
         for run in batch.runs:
             run.moved = True
             run.partition = target.index
-        target.batches.append(batch)
-        target.topic.add_load(target, batch.size, batch.held)
         self.update_readiness(source, now)
-        self.update_readiness(target, now)
+        self._admit(target.root or target, (batch,), now)
         self.pool.changed()
 
     def drop_abandoned(self, now: float) -> None:
-        """Release batches that wait for a missing leader although their clients have been answered."""
+        """Release batches that wait for a missing leader although their clients have been answered, and forget client
+        ids that nothing waits for."""
         for leader in self._groups.leaders():
             for queue in self.ready_queues(leader):
                 self._next(queue, now)
+        if self.throttling.active:
+            for topic in self.topics.values():
+                for root in topic.roots():
+                    if root.clients is not None:
+                        self._forget_idle(root.clients)
 
     def drop_done(self, now: float) -> None:
         """Take out of everything that waits the records whose client has its answer, "timed out": it may send them
@@ -447,6 +518,86 @@ class Accumulator:
             del queue.open[batch.lane]
         queue.topic.add_load(queue, rest.size, rest.held)
         self._gone(queue, batch)
+
+    # Whom brokers throttle
+
+    def throttled(self, leader: int, client_id: str | None, seconds: float, now: float) -> None:
+        """`leader` answered a request that carried `client_id` with this throttle time."""
+        if self.throttling.throttled(leader, client_id, seconds, now):
+            self._form_all(leader, now)
+
+    def settle(self, now: float) -> None:
+        """To be called every few seconds: brokers that have not throttled for long are sent merged requests again."""
+        for leader in self.throttling.settle(now):
+            self._form_all(leader, now)
+
+    def _form_all(self, leader: int, now: float) -> None:
+        for topic in self.topics.values():
+            for root in topic.roots():
+                if root.leader == leader:
+                    self._form(root, now)
+
+    def _form(self, root: PartitionQueue, now: float) -> None:
+        """See to it that the partition gets the form that is right for its leader; without one, it may keep its own."""
+        turning = root.leader >= 0 and (root.clients is not None) is not self.throttling.by_client(root.leader)
+        root.turning = turning
+        for queue in root.family():
+            queue.turning = turning
+            self._groups.discard(queue)
+            if not turning:
+                self.update_readiness(queue, now)
+        if turning:
+            self._turn(root, now)
+
+    def _turn(self, root: PartitionQueue, now: float) -> None:
+        """Give the partition its other form, if nothing of it is in flight or waits out a backoff."""
+        family = root.family()
+        for queue in family:
+            if queue.in_flight is not None or queue.paused:
+                return
+        waiting: list[ProducerBatch] = []
+        for queue in family:
+            for batch in queue.batches:
+                queue.topic.add_load(queue, -batch.size, -batch.held)
+                waiting.append(batch)
+            queue.batches.clear()
+            queue.open.clear()
+            queue.ready_at = None
+            queue.turning = False
+            self._groups.discard(queue)
+            self._groups.leave(queue)
+        root.turning = False
+        root.clients = {} if root.clients is None else None
+        self._admit(root, waiting, now)
+
+    def _admit(self, root: PartitionQueue, batches: Iterable[ProducerBatch], now: float) -> None:
+        """Add batches, which no queue counts, at the end of the partition's, in its form and in their order."""
+        topic, index, acks = root.topic, root.index, 1 if root.replicas is None else ALL_REPLICAS
+        whole: list[ProducerBatch] = []
+        queues: dict[PartitionQueue, None] = {}
+        for batch in batches:
+            batch.closed = True
+            pieces: list[tuple[str | None, ProducerBatch]] = [(CLIENT_ID, batch)]
+            if root.clients is not None:
+                pieces = batch.by_client_id(self.next_number)
+            if len(pieces) > 1:
+                whole.append(batch)
+            for client_id, piece in pieces:
+                queue = topic.queue(index, acks, client_id)
+                queue.batches.append(piece)
+                topic.add_load(queue, piece.size, piece.held)
+                queues[queue] = None
+        for batch in whole:
+            batch.release()
+        for queue in queues:
+            self.update_readiness(queue, now)
+
+    def _forget_idle(self, clients: dict[str | None, PartitionQueue]) -> None:
+        for client_id, queue in list(clients.items()):
+            if not queue.batches and queue.in_flight is None and not queue.paused:
+                self._groups.discard(queue)
+                self._groups.leave(queue)
+                del clients[client_id]
 
     @property
     def queued_batches(self) -> int:

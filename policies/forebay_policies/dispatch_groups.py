@@ -1,5 +1,8 @@
 """Which partitions of a broker share Produce requests, and whose turn it is.
 
+A request carries one client id: Forebay's own, where records of several are merged, or that of the client whose
+records it holds, where a broker meters them (throttling.py). Queues of different client ids share none.
+
 A request is answered when its slowest partition is, so only partitions that wait for the same replicas share one:
 those of acks=1 for the leader alone, those of acks=all by replica set. A stopped follower then holds up the partitions
 that it replicates, which it would do without Forebay, too, and no others.
@@ -14,9 +17,11 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Final
 
+from forebay_policies.throttling import CLIENT_ID
+
 MAX_GROUPS: Final = 16
-"""Replica sets of one broker that get a group each; others join one of these, chosen by hash. In a large cluster a
-broker's partitions have hundreds, and a request for each would cost more than it gains."""
+"""Replica sets of one broker and client id that get a group each; others join one of these, chosen by hash. In a large
+cluster a broker's partitions have hundreds, and a request for each would cost more than it gains."""
 
 SLOW: Final = 4
 """An answer that took so many times what is usual in its group is slow."""
@@ -29,16 +34,17 @@ SMOOTHING: Final = 0.125
 
 
 class DispatchGroup:
-    """Queues that may share a request. `waits`: for followers (acks=all).
+    """Queues that may share a request, which carries `client_id`. `waits`: for followers (acks=all).
 
     `suspect`: split off, because a request with all of them was slow. `usual`: seconds that a request takes.
     """
 
-    __slots__ = ("leader", "members", "ready", "replicas", "suspect", "usual", "waits")
+    __slots__ = ("client_id", "leader", "members", "ready", "replicas", "suspect", "usual", "waits")
 
-    def __init__(self, leader: int, replicas: tuple[int, ...] | None, *, suspect: bool) -> None:
+    def __init__(self, leader: int, replicas: tuple[int, ...] | None, client_id: str | None, *, suspect: bool) -> None:
         self.leader = leader
         self.replicas = replicas
+        self.client_id = client_id
         self.waits = replicas is not None
         self.suspect = suspect
         self.usual = USUAL_S
@@ -50,14 +56,16 @@ class DispatchGroup:
 class GroupMember:
     """A queue for one partition. `replicas` is None where the leader's acknowledgement suffices.
 
+    `client_id` is what requests with its batches carry, CLIENT_ID where they hold records of several clients.
     `home` is the group of its leader and replicas, `group` where it stands: another one while it is suspect.
     """
 
-    __slots__ = ("group", "home", "leader", "replicas")
+    __slots__ = ("client_id", "group", "home", "leader", "replicas")
 
-    def __init__(self, leader: int, replicas: tuple[int, ...] | None) -> None:
+    def __init__(self, leader: int, replicas: tuple[int, ...] | None, client_id: str | None = CLIENT_ID) -> None:
         self.leader = leader
         self.replicas = replicas
+        self.client_id = client_id
         self.home: DispatchGroup | None = None
         self.group: DispatchGroup | None = None
 
@@ -66,20 +74,23 @@ class DispatchGroups:
     """Every queue stands in one group of its leader. Groups take turns, and so do the queues of a group."""
 
     def __init__(self) -> None:
-        self._homes: dict[int, dict[tuple[int, ...] | None, DispatchGroup]] = {}
+        self._homes: dict[tuple[int, str | None], dict[tuple[int, ...] | None, DispatchGroup]] = {}
+        """By leader and client id, then by replicas."""
         self._turns: dict[int, dict[DispatchGroup, None]] = {}
 
     # Who belongs where
 
     def place(self, queue: GroupMember) -> None:
-        """Put the queue in the group of its leader and replicas; it must not be ready."""
+        """Put the queue in the group of its leader, client id and replicas; it must not be ready."""
         self.leave(queue)
-        homes = self._homes.setdefault(queue.leader, {})
+        homes = self._homes.setdefault((queue.leader, queue.client_id), {})
         home = homes.get(queue.replicas)
         if home is None:
             shared = [group for replicas, group in homes.items() if replicas is not None]
             if queue.replicas is None or len(shared) < MAX_GROUPS:
-                home = homes[queue.replicas] = DispatchGroup(queue.leader, queue.replicas, suspect=False)
+                home = homes[queue.replicas] = DispatchGroup(
+                    queue.leader, queue.replicas, queue.client_id, suspect=False
+                )
             else:
                 home = shared[hash(queue.replicas) % MAX_GROUPS]
         home.members += 1
@@ -92,10 +103,10 @@ class DispatchGroups:
             queue.home = queue.group = None
             home.members -= 1
             if not home.members:
-                homes = self._homes[home.leader]
+                homes = self._homes[home.leader, home.client_id]
                 del homes[home.replicas]
                 if not homes:
-                    del self._homes[home.leader]
+                    del self._homes[home.leader, home.client_id]
 
     # Who is ready
 
@@ -173,9 +184,9 @@ class DispatchGroups:
                 here.sort(key=attrgetter("replicas"))  # replica sets that share a group part first
             middle = len(here) // 2
             for half in (here[:middle], here[middle:]):
-                self._stand(half, DispatchGroup(group.leader, group.replicas, suspect=True))
+                self._stand(half, _suspect(group))
         elif not group.suspect:
-            self._stand(here, DispatchGroup(group.leader, group.replicas, suspect=True))
+            self._stand(here, _suspect(group))
 
     def _stand(self, queues: Sequence[GroupMember], group: DispatchGroup) -> None:
         for queue in queues:
@@ -183,3 +194,8 @@ class DispatchGroups:
             queue.group = group
             if was_ready:
                 self.add(queue)
+
+
+def _suspect(group: DispatchGroup) -> DispatchGroup:
+    """For what is split off `group`."""
+    return DispatchGroup(group.leader, group.replicas, group.client_id, suspect=True)

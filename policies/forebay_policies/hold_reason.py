@@ -21,6 +21,8 @@ class HoldReason(enum.StrEnum):
     """It does not read its responses."""
     IN_FLIGHT = "in flight"
     """As many of its requests are unanswered as may be: `client.max.in.flight.requests`."""
+    THROTTLED = "throttled"
+    """A broker throttles it, and would not read it either until the throttle time is over."""
     INBOUND_MEMORY = "inbound memory"
     """Its request is incomplete, and memory for such is short: `queued.max.request.bytes`."""
     DRAINING = "draining"

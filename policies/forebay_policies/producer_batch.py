@@ -12,7 +12,7 @@ and keeps growing up to `batch.max.size` until it is drained:
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from forebay_codecs import compression, records
@@ -50,6 +50,10 @@ class Owner(Protocol):
     @property
     def client(self) -> Hashable:
         """Who sent the records. A client's records that stay on a partition leave in the order in which they came."""
+
+    @property
+    def client_id(self) -> str | None:
+        """What the client calls itself: quotas of brokers go by it."""
 
     @property
     def timeout_ms(self) -> int:
@@ -305,6 +309,24 @@ class ProducerBatch:
         rest = self._piece(number, section, [run for run in self.runs if not run.owner.done], self.opened_at)
         rest.tries = self.tries
         return rest
+
+    def by_client_id(self, next_number: Callable[[], int]) -> list[tuple[str | None, ProducerBatch]]:
+        """The batch as one for each client id that it holds records of, each with its runs in their order.
+
+        It is that itself where there is but one. Else each has memory of its own; this one keeps its own.
+        """
+        runs: dict[str | None, list[RecordRun]] = {}
+        for run in self.runs:
+            runs.setdefault(run.owner.client_id, []).append(run)
+        if len(runs) == 1:
+            return [(client_id, self) for client_id in runs]
+        section = b"".join(self.buffers())
+        pieces: list[tuple[str | None, ProducerBatch]] = []
+        for client_id, theirs in runs.items():
+            piece = self._piece(next_number(), section, theirs, self.opened_at)
+            piece.tries = self.tries
+            pieces.append((client_id, piece))
+        return pieces
 
     def _piece(self, number: int, section: bytes, runs: list[RecordRun], now: float) -> ProducerBatch:
         """`runs`, in their order, as a batch that takes no more; one after the other or with gaps between them."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from forebay_policies.dispatch_groups import DispatchGroup
+from forebay_policies.throttling import CLIENT_ID
 
 MAX_REQUESTS: Final = 16
 """To one broker at a time, beyond those that must not wait for others: see `RequestsInFlight.may_send`."""
@@ -31,12 +32,13 @@ class RequestsInFlight:
         """Whether another request of the group may leave now.
 
         A connection each bounds them all: acks=1 has `limit` requests, each replica set one, and up to as many while
-        the broker has fewer than MAX_REQUESTS; suspects of acks=1, and those of acks=all, share as many.
+        the broker has fewer than MAX_REQUESTS; suspects of acks=1, and those of acks=all, share as many. Where each
+        client id has requests of its own, acks=1 of each is bounded as a replica set is.
         """
         own = self._by_group.get(group, 0)
         if group.suspect:
             return not own and sum(g.suspect and g.waits == group.waits for g in self._by_group) < MAX_REQUESTS
-        if not own or not group.waits:
+        if not own or (group.client_id == CLIENT_ID and not group.waits):
             return own < self._limit
         return own < self._limit and self.count < MAX_REQUESTS
 

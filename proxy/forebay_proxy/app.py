@@ -21,6 +21,7 @@ from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.eligibility import Eligibility
 from forebay_policies.inbound_memory import InboundMemory
 from forebay_policies.metadata_cache import Ages, MetadataCache
+from forebay_policies.throttling import Throttling
 from forebay_policies.uniform_partitioner import UniformPartitioner
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.broker_versions import BrokerVersions
@@ -79,7 +80,8 @@ class App:
 
         # Brokers, and what waits for them.
         self._pool = BufferPool(settings.buffer_memory, settings.batch_initial_size, settings.batch_size)
-        self._accumulator = Accumulator(self._pool, settings.batch_size, settings.batch_max_size)
+        throttling = Throttling(merges=settings.merge_across_client_ids, patience=settings.delivery_timeout_ms / 1000)
+        self._accumulator = Accumulator(self._pool, settings.batch_size, settings.batch_max_size, throttling)
         self._cluster = Cluster(self._accumulator)
         ages = Ages.of_ms(settings.metadata_soft_age_ms, settings.metadata_max_age_ms, settings.metadata_max_idle_ms)
         cache = MetadataCache(ages, settings.metadata_max_topics, settings.metadata_refresh_group_size, rng)

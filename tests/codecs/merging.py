@@ -14,6 +14,7 @@ class Nobody:
     """An owner who does not care."""
 
     client = "nobody"
+    client_id = "nobody"
     done = False
     timeout_ms = 0
 

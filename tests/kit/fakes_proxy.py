@@ -25,6 +25,7 @@ class FakeOwner:
 
     def __init__(self, timeout_ms: int = 30_000) -> None:
         self.client = self
+        self.client_id: str | None = "client"
         self.timeout_ms = timeout_ms
         self.done = False
         self.told: list[tuple[object, ...]] = []

@@ -122,7 +122,7 @@ def produce(
     acks: int = 1,
     timeout_ms: int = 30_000,
     version: int = PRODUCE_VERSION,
-    client_id: str = CLIENT_ID,
+    client_id: str | None = CLIENT_ID,
 ) -> bytes:
     topics: dict[str, list[tuple[int, int, list[bytes]]]] = {}
     for topic, partition, records in batches:

@@ -136,8 +136,9 @@ def sent(batch: ProducerBatch) -> Sent:
 class FakeOwner:
     """A client request: remembers each thing it is told of its runs."""
 
-    def __init__(self, timeout_ms: int = 1500, client: Hashable = None) -> None:
+    def __init__(self, timeout_ms: int = 1500, client: Hashable = None, client_id: str | None = "client") -> None:
         self.client = client if client is not None else self
+        self.client_id: str | None = client_id
         self.done = False
         self.timeout_ms = timeout_ms
         self.told: list[tuple[RecordRun, int, int]] = []

@@ -52,6 +52,36 @@ def test_more_replica_sets_than_groups_share_them_and_never_with_acks_1() -> Non
     assert all(number in group for group in groups for number in [n + len(sets) + 1 for n in group if n < len(sets)])
 
 
+def test_client_ids_share_no_group_and_take_no_other_the_place() -> None:
+    groups = DispatchGroups()
+    queues = [
+        GroupMember(1, replicas, client_id)
+        for client_id in ("a", "b", None)
+        for replicas in (ONE, *[(number,) for number in range(2 * MAX_GROUPS)])
+    ]
+    for queue in queues:
+        groups.place(queue)
+
+    found = {queue.group for queue in queues}
+    assert len(found) == 3 * (MAX_GROUPS + 1)
+    assert all(queue.group is not None and queue.group.client_id == queue.client_id for queue in queues)
+    for queue in queues:
+        groups.leave(queue)
+    assert groups._homes == {}
+
+
+def test_what_is_split_off_keeps_its_client_id() -> None:
+    groups = DispatchGroups()
+    queues = [GroupMember(1, ONE, "a") for _ in range(2)]
+    for queue in queues:
+        groups.place(queue)
+    home = queues[0].group
+    assert home is not None
+    groups.answered(home, queues, 3.0)
+
+    assert [queue.group.client_id for queue in queues if queue.group is not None and queue.group.suspect] == ["a", "a"]
+
+
 def test_a_group_that_nobody_stands_in_makes_room_for_another() -> None:
     stage = Stage(*[(number,) for number in range(MAX_GROUPS + 1)])
     assert len(stage.together()) == MAX_GROUPS

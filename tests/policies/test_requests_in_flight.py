@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from forebay_policies.dispatch_groups import DispatchGroup
 from forebay_policies.requests_in_flight import MAX_REQUESTS, RequestsInFlight
+from forebay_policies.throttling import CLIENT_ID
 
 
-def acks_1(*, suspect: bool = False) -> DispatchGroup:
-    return DispatchGroup(1, None, suspect=suspect)
+def acks_1(client_id: str | None = CLIENT_ID, *, suspect: bool = False) -> DispatchGroup:
+    return DispatchGroup(1, None, client_id, suspect=suspect)
 
 
 def acks_all(*replicas: int, suspect: bool = False) -> DispatchGroup:
-    return DispatchGroup(1, replicas, suspect=suspect)
+    return DispatchGroup(1, replicas, CLIENT_ID, suspect=suspect)
 
 
 def sends(away: RequestsInFlight, group: DispatchGroup) -> int:
@@ -34,6 +35,12 @@ def test_each_replica_set_has_one_and_more_while_the_broker_has_few() -> None:
     away = RequestsInFlight(5)
 
     assert [sends(away, acks_all(number)) for number in range(6)] == [5, 5, 5, 1, 1, 1]
+
+
+def test_where_client_ids_are_kept_apart_each_has_one_and_more_while_the_broker_has_few() -> None:
+    away = RequestsInFlight(5)
+
+    assert [sends(away, acks_1(f"client-{number}")) for number in range(6)] == [5, 5, 5, 1, 1, 1]
 
 
 def test_what_is_suspect_has_one_at_a_time_and_shares_a_bound_with_its_kind() -> None:

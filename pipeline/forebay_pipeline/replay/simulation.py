@@ -132,12 +132,13 @@ class Outcome:
 class _Client:
     """The owner of one request's parts (producer_batch.Owner): answers the request with the last of them."""
 
-    __slots__ = ("_request", "_simulation", "charges", "client", "done", "open_runs", "timeout_ms")
+    __slots__ = ("_request", "_simulation", "charges", "client", "client_id", "done", "open_runs", "timeout_ms")
 
     def __init__(self, request: Request, simulation: Simulation) -> None:
         self._request = request
         self._simulation = simulation
         self.client = request.connection
+        self.client_id: str | None = None
         self.charges: list[tuple[int, int]] = []
         """(broker, bytes of memory) that the client is charged with until it is answered."""
         self.done = False

@@ -13,8 +13,9 @@ from time import monotonic
 
 from forebay_codecs.api_versions import request, rewrite_api_versions
 from forebay_codecs.errors import Malformed
+from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy import __version__
-from forebay_proxy.brokers.upstream_connection import CLIENT_ID, open_connection
+from forebay_proxy.brokers.upstream_connection import open_connection
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.logs import RateLimited
 from forebay_proxy.metrics.registry import MetricRegistry

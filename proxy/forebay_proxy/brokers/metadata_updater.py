@@ -20,9 +20,10 @@ from forebay_codecs.metadata_request import ASK_BY_ID_FROM, MAX_VERSION, encode_
 from forebay_policies import retry
 from forebay_policies.metadata_cache import Ages, CachedTopic, MetadataCache
 from forebay_policies.metadata_requests import Cause, MetadataQuery, MetadataRequests
+from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.cluster import Cluster
-from forebay_proxy.brokers.upstream_connection import CLIENT_ID, UpstreamConnection, open_connection
+from forebay_proxy.brokers.upstream_connection import UpstreamConnection, open_connection
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.logs import get_logger

@@ -17,6 +17,7 @@ from typing import cast
 from forebay_codecs import api_versions
 from forebay_codecs.errors import Malformed, UpstreamProtocolError
 from forebay_codecs.frame import Frame, FrameSplitter, Head
+from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy import __version__
 from forebay_proxy.brokers.dial import dial
 from forebay_proxy.config.settings import Settings
@@ -25,7 +26,6 @@ from forebay_proxy.metrics.registry import MetricRegistry
 
 log = get_logger()
 
-CLIENT_ID = "forebay"
 MAX_RESPONSE = 256 << 20
 """Our own requests have answers far smaller; Metadata of a million partitions takes about 60 MB."""
 
@@ -153,8 +153,13 @@ class UpstreamConnection(asyncio.Protocol):
             self.on_closed()
 
 
-async def open_connection(host: str, port: int, settings: Settings, stats: MetricRegistry) -> UpstreamConnection:
-    """Connect and ask for the broker's versions. Raises OSError (refused, unreachable, timed out) or Malformed."""
+async def open_connection(
+    host: str, port: int, settings: Settings, stats: MetricRegistry, client_id: str | None = CLIENT_ID
+) -> UpstreamConnection:
+    """Connect and ask for the broker's versions as `client_id`, whose requests it will carry.
+
+    Raises OSError (refused, unreachable, timed out) or Malformed.
+    """
     name = f"{host}:{port}"
     timeout = settings.socket_connection_setup_timeout_ms / 1000
     connection = UpstreamConnection(name, settings.request_timeout_ms / 1000, stats)
@@ -164,7 +169,7 @@ async def open_connection(host: str, port: int, settings: Settings, stats: Metri
             for version in (3, 0):
                 response = await connection.call(
                     lambda correlation_id, version=version: api_versions.request(  # type: ignore[misc]
-                        correlation_id, CLIENT_ID, version, "forebay", __version__
+                        correlation_id, client_id, version, "forebay", __version__
                     )
                 )
                 connection.versions = api_versions.parse_api_versions(response, version)

@@ -1,9 +1,11 @@
 """The connections to one broker, each with one request at a time.
 
 Kafka answers one request of a connection before it reads the next, so a second one would wait for the first, and for
-whatever that waits for. In: take and give back. Out: connections that carry nothing, or None while one is opened.
-One party opens connections, one after the other, so a broker that is down is tried by one attempt at a time; it counts
-as unreachable only while no connection to it is left.
+whatever that waits for; and it reads no connection for as long as it throttles what came on it. So each connection
+carries one request at a time, and requests of one client id only.
+In: take and give back. Out: connections that carry nothing, or None while one is opened.
+Connections for one client id are opened one after the other. A broker that is down is tried by one attempt at a time;
+it counts as unreachable only while no connection to it is left.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Final, Protocol
 
 from forebay_codecs.errors import Malformed
 from forebay_policies import retry
+from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy.brokers.cluster import Node
 from forebay_proxy.brokers.upstream_connection import UpstreamConnection, open_connection
 from forebay_proxy.config.settings import Settings
@@ -25,6 +28,12 @@ log = get_logger()
 
 SPARE_IDLE_S: Final = 10.0
 """A connection beside the one that is warm is closed when it was not needed for so long."""
+
+OPENING: Final = 8
+"""Connections opened at once, each for another client id, while one stands: a round trip each would add up."""
+
+MAX_CONNECTIONS: Final = 500
+"""Beyond these the one that has been idle for longest makes room. Clients without a proxy have one each at least."""
 
 
 class PoolUser(Protocol):
@@ -44,9 +53,10 @@ class PoolUser(Protocol):
 
 
 class UpstreamPool:
-    """Nobody is given a connection that carries another's request, or one that is closed.
+    """Nobody is given a connection that carries another's request, or that of another client id, or is closed.
 
-    The connection used last is given first: at low load one stays warm, and the others are left when idle.
+    Of those for a client id, the connection used last is given first: at low load one stays warm, and the others are
+    left when idle.
     """
 
     def __init__(self, node: Node, user: PoolUser, settings: Settings, stats: MetricRegistry, rng: Random) -> None:
@@ -56,10 +66,13 @@ class UpstreamPool:
         self._stats = stats
         self._rng = rng
         self._loop = asyncio.get_running_loop()
-        self._connections: set[UpstreamConnection] = set()
-        self._idle: list[tuple[UpstreamConnection, float]] = []
+        self._connections: dict[UpstreamConnection, str | None] = {}
+        """And the client id that they carry."""
+        self._idle: dict[UpstreamConnection, float] = {}
         """And since when, the one used last at the end."""
-        self._opening: asyncio.Task[None] | None = None
+        self._free: dict[str | None, list[UpstreamConnection]] = {}
+        """By client id, those that are idle, in the same order; there may be none."""
+        self._opening: dict[str | None, asyncio.Task[None]] = {}
         self._tries = 0
         self._closed = False
 
@@ -68,32 +81,39 @@ class UpstreamPool:
         """Connections that stand."""
         return len(self._connections)
 
-    def take(self) -> UpstreamConnection | None:
-        """A connection for one request; None: one is being opened, and the user is woken when it stands."""
-        while self._idle:
-            connection, _ = self._idle.pop()
+    def take(self, client_id: str | None = CLIENT_ID) -> UpstreamConnection | None:
+        """A connection for one request of `client_id`; None: the user is woken when there may be one."""
+        free = self._free.get(client_id)
+        while free:
+            connection = free.pop()
+            del self._idle[connection]
             if not connection.closed:
                 return connection
-        self.open()
+        self.open(client_id)
         return None
 
     def give_back(self, connection: UpstreamConnection, now: float) -> None:
         """Its request was answered, or was not sent."""
         if connection in self._connections and not connection.closed:
-            self._idle.append((connection, now))
+            self._idle[connection] = now
+            self._free.setdefault(self._connections[connection], []).append(connection)
 
-    def open(self) -> None:
-        """See to it that there is one connection more, or at least an attempt."""
-        if self._opening is None and not self._closed:
-            self._opening = self._loop.create_task(self._open())
+    def open(self, client_id: str | None = CLIENT_ID) -> None:
+        """See to it that there is one connection more for `client_id`, or at least an attempt."""
+        if client_id in self._opening or self._closed:
+            return
+        if len(self._opening) >= (OPENING if self._connections else 1):
+            return  # whoever opens one wakes the user
+        if len(self._connections) + len(self._opening) < MAX_CONNECTIONS or self._make_room(client_id):
+            self._opening[client_id] = self._loop.create_task(self._open(client_id))
 
-    async def _open(self) -> None:
+    async def _open(self, client_id: str | None) -> None:
         first, most = self._settings.reconnect_backoff_ms / 1000, self._settings.reconnect_backoff_max_ms / 1000
         try:
             while not self._closed:
                 node = self._node
                 try:
-                    connection = await open_connection(node.host, node.port, self._settings, self._stats)
+                    connection = await open_connection(node.host, node.port, self._settings, self._stats, client_id)
                     if not self._user.usable(connection):
                         connection.close()
                         raise ConnectionError("the broker offers no Produce that is spoken here")
@@ -102,13 +122,27 @@ class UpstreamPool:
                     self._tries += 1
                     await asyncio.sleep(retry.backoff(self._tries - 1, first, most, self._rng))
                     if self._connections:
-                        return  # those that stand may do; whoever still needs another asks again
+                        # Those that stand may do. Whoever still needs another asks again, and finds room for it where
+                        # the broker takes no more.
+                        self._make_room(client_id)
+                        return
+                    if len(self._opening) > 1:
+                        return
                     continue
-                self._opened(connection)
+                self._opened(connection, client_id)
                 return
         finally:
-            self._opening = None
+            del self._opening[client_id]
             self._user.wake()
+
+    def _make_room(self, client_id: str | None) -> bool:
+        """Close the connection that has been idle for longest, if another client's is. False: there is none."""
+        for connection in self._idle:
+            if self._connections[connection] != client_id:
+                self._forget(connection)
+                connection.close()
+                return True
+        return False
 
     def _failed(self, node: Node, error: str) -> None:
         self._stats.counter("forebay_errors_total", side="upstream", kind="connect").value += 1
@@ -117,21 +151,25 @@ class UpstreamPool:
         elif self._tries == 0:
             log.warning("broker takes no further connection", node=node.id, open=len(self._connections), error=error)
 
-    def _opened(self, connection: UpstreamConnection) -> None:
+    def _opened(self, connection: UpstreamConnection, client_id: str | None) -> None:
         if self._closed:
             connection.close()
             return
         tries, self._tries = self._tries, 0
-        self._connections.add(connection)
-        self._idle.append((connection, monotonic()))
+        self._connections[connection] = client_id
+        self.give_back(connection, monotonic())
         connection.on_closed = lambda: self._connection_closed(connection)
         self._user.reached(tries)
 
     def _connection_closed(self, connection: UpstreamConnection) -> None:
         """A broker closes idle connections: that is no failure. What is ready opens a new one."""
-        self._connections.discard(connection)
-        self._idle = [entry for entry in self._idle if entry[0] is not connection]
+        self._forget(connection)
         self._user.wake()
+
+    def _forget(self, connection: UpstreamConnection) -> None:
+        if self._idle.pop(connection, None) is not None:
+            self._free[self._connections[connection]].remove(connection)
+        self._connections.pop(connection, None)
 
     def leave_idle(self, now: float, max_idle: float) -> None:
         """Close idle connections before the broker does, so that no request meets a closing one.
@@ -139,9 +177,10 @@ class UpstreamPool:
         All but the one used last are closed sooner: trouble that is over leaves no crowd behind.
         """
         spare = len(self._idle) - 1
-        for number, (connection, since) in enumerate(list(self._idle)):
+        for number, (connection, since) in enumerate(list(self._idle.items())):
             if now - since > (min(max_idle, SPARE_IDLE_S) if number < spare else max_idle):
                 connection.close()
+        self._free = {client_id: free for client_id, free in self._free.items() if free}
 
     def leave_all(self) -> None:
         """The broker has another address."""
@@ -151,6 +190,6 @@ class UpstreamPool:
     def close(self) -> None:
         """No connection is opened any more, and those that stand are left."""
         self._closed = True
-        if self._opening is not None:
-            self._opening.cancel()
+        for opening in list(self._opening.values()):
+            opening.cancel()
         self.leave_all()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
+from time import monotonic
 
 from forebay_codecs.primitives import Buffer
 from forebay_policies.hold_reason import HoldReason
@@ -47,12 +48,30 @@ class AnsweredClient:
         self._producing = 0
         """Produce requests that have been reserved a place and are not answered."""
         self._when_alone: Callable[[], None] | None = None
+        self._throttled_until = 0.0
 
     def hold(self, why: HoldReason) -> None:
         self._life.hold(why)
 
     def release(self, why: HoldReason) -> None:
         self._release(why)
+
+    def throttled(self, milliseconds: int) -> None:
+        now = monotonic()
+        until = now + milliseconds / 1000
+        if until > self._throttled_until:
+            if self._throttled_until <= now:
+                self._life.hold(HoldReason.THROTTLED)
+                self._loop.call_later(milliseconds / 1000, self._throttle_over)
+            self._throttled_until = until
+
+    def _throttle_over(self) -> None:
+        left = self._throttled_until - monotonic()
+        if left > 0:
+            self._loop.call_later(left, self._throttle_over)
+        else:
+            self._throttled_until = 0.0
+            self._release(HoldReason.THROTTLED)
 
     def translate(self, node_id: int, host: str, port: int) -> tuple[str, int] | None:
         return self._upstream.translate(node_id, host, port)

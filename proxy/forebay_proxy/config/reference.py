@@ -152,6 +152,14 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "proposed in KIP-782, same default",
         ),
         "max.request.size": Reference("One request carries batches of many partitions.", _producer()),
+        "merge.across.client.ids": Reference(
+            "Brokers apply quotas by the client id of a request. false: each request carries one client's id and its "
+            "records alone, on connections of its own. true: the same from a broker's first throttle time on, until "
+            "it has not throttled for a minute or, where it soon does so again, up to an hour. Set it to false where "
+            "quotas of single client ids must hold: what is merged counts for none of them. See docs/quotas.md.",
+            NO_COUNTERPART,
+            "false",
+        ),
         "max.in.flight.requests.per.connection": Reference(
             "Each request has a connection to itself, since brokers work on one of a connection at a time. It carries "
             "partitions that wait for the same replicas: all of acks=1, or of acks=all those of one replica set. This "

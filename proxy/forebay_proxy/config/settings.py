@@ -136,6 +136,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_dotted):
     batch_size: Annotated[BatchBytes, about("A batch of this size is ready, but grows until it is sent.")] = 16_384
     batch_max_size: Annotated[BatchBytes, about("No batch grows beyond this size.")] = 262_144
     max_request_size: Annotated[Bytes, about("Largest Produce request to a broker.")] = 1_048_576
+    # Kafka has none: each of its producers has one client id.
+    merge_across_client_ids: Annotated[
+        bool, about("Send records of several client ids in one request, under Forebay's own, until a broker throttles.")
+    ] = True
     max_in_flight_requests_per_connection: Annotated[
         int,
         Meta(ge=1, le=INT_MAX),

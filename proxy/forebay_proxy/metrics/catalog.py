@@ -176,6 +176,18 @@ _ALL: Final = (
     # Trouble
     Metric("forebay_errors_total", "counter", "Errors, by side and kind.", {"side": SIDES, "kind": ERROR_KINDS}),
     Metric("forebay_retries_total", "counter", "Batches sent again, by reason.", {"reason": RETRY_REASONS}),
+    # Quotas
+    Metric("forebay_throttled_requests_total", "counter", "Produce requests whose answer named a throttle time."),
+    Metric(
+        "forebay_throttled_client_ids",
+        "gauge",
+        "Client ids that are not sent to a broker because it throttles them, counted for each broker.",
+    ),
+    Metric(
+        "forebay_unmerged_brokers",
+        "gauge",
+        "Brokers that are sent requests of one client id each, because they have throttled.",
+    ),
     # Produce v0 to v2
     Metric(
         "forebay_records_converted_total",

@@ -30,6 +30,9 @@ class Client(Protocol):
     def release(self, why: HoldReason) -> None:
         """Take them again, unless it is held for another reason."""
 
+    def throttled(self, milliseconds: int) -> None:
+        """A broker throttles it: like that, take no further requests for so long, whether it knows of it or not."""
+
     def produced(self, records: int) -> None:
         """It has sent so many records."""
 

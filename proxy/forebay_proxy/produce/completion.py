@@ -19,6 +19,7 @@ from forebay_codecs.old_error_codes import known_to
 from forebay_codecs.produce_response import PartitionResponse
 from forebay_policies import retry
 from forebay_policies.producer_batch import RecordRun
+from forebay_policies.throttling import CLIENT_ID
 
 UNKNOWN_OFFSET = -1
 HIGHEST_OFFSET = 1 << 62
@@ -87,10 +88,12 @@ class ProduceCompletion:
         "acks",
         "client",
         "client_correlation_id",
+        "client_id",
         "deadline",
         "done",
         "fates",
         "open_runs",
+        "paused",
         "throttle_time_ms",
         "timeout_ms",
         "version",
@@ -105,9 +108,15 @@ class ProduceCompletion:
         deadline: float,
         on_done: OnDone,
         client: Hashable = None,
+        client_id: str | None = CLIENT_ID,
     ) -> None:
         self.client = client
         """Who sent the request; records of one client keep their order within a partition."""
+        self.client_id = client_id
+        """What requests with its records carry where a broker meters clients."""
+        self.paused = 0.0
+        """Seconds for which its client id had been throttled when it came (Throttling.pause): what has been added
+        since counts towards no timeout."""
         self.version = version
         self.client_correlation_id = client_correlation_id
         self.acks = acks

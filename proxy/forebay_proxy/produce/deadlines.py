@@ -1,6 +1,7 @@
 """Ends the wait of produce requests whose time is up.
 
-In: completions with a deadline. Out: `expire()` on each that is still open then, within INTERVAL seconds.
+In: completions with a deadline. Out: `expire()` on each that is still open then, within INTERVAL seconds. Time for
+which the client is throttled does not count.
 The live ones are looked through a few times a second, which costs less than a timer for each.
 """
 
@@ -26,6 +27,7 @@ class Deadlines:
         self._live: dict[ProduceCompletion, None] = {}
         self._loop = asyncio.get_running_loop()
         self._accumulator = accumulator
+        self._throttling = accumulator.throttling
         self._expired = stats.counter("forebay_errors_total", side="internal", kind="expired")
         self._timer: asyncio.TimerHandle | None = None
 
@@ -46,6 +48,8 @@ class Deadlines:
         self._timer = None
         now = monotonic()
         due = [completion for completion in self._live if completion.deadline <= now]
+        if due and self._throttling.active:
+            due = [completion for completion in due if not self._postponed(completion, now)]
         for completion in due:
             completion.expire()
         if due:
@@ -54,6 +58,14 @@ class Deadlines:
             self._accumulator.drop_done(now)
         if self._live and self._timer is None:  # a client that was just answered may have sent more
             self._timer = self._loop.call_later(INTERVAL, self._sweep)
+
+    def _postponed(self, completion: ProduceCompletion, now: float) -> bool:
+        """Put its deadline off by the time for which its client was throttled since it came. False: it is due all the
+        same."""
+        paused = self._throttling.pause(completion.client_id, now)
+        completion.deadline += max(0.0, paused - completion.paused)
+        completion.paused = paused
+        return completion.deadline > now
 
     def close(self) -> None:
         """Stop the timer: what is still live does not expire."""

@@ -72,6 +72,8 @@ class Dispatcher:
         stats.gauge("forebay_queued_batches", lambda: accumulator.queued_batches)
         stats.gauge("forebay_in_flight_requests", lambda: sum(s.in_flight for s in self._senders.values()))
         stats.gauge("forebay_upstream_connections", lambda: sum(s.connected for s in self._senders.values()))
+        stats.gauge("forebay_throttled_client_ids", lambda: accumulator.throttling.waiting)
+        stats.gauge("forebay_unmerged_brokers", lambda: accumulator.throttling.apart)
         stats.gauge("forebay_buffer_memory_total_bytes", lambda: pool.memory)
         stats.gauge("forebay_buffer_memory_available_bytes", lambda: pool.available)
         stats.gauge("forebay_buffer_memory_waiters", lambda: pool.waiting)
@@ -175,6 +177,8 @@ class Dispatcher:
             await asyncio.sleep(SWEEP_S)
             now = monotonic()
             self._accumulator.drop_abandoned(now)
+            if self._accumulator.throttling.active:
+                self._accumulator.settle(now)
             if idle >= 0:
                 for sender in self._senders.values():
                     sender.leave_if_idle(now, idle)

@@ -14,7 +14,7 @@ Appending itself never waits: metadata is known and memory suffices when it begi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
@@ -81,6 +81,7 @@ class ProduceHandler:
         self._partitioner_of = partitioner_of
         self._delivery_timeout = settings.delivery_timeout_ms / 1000
         self._lingers = settings.linger_ms > 0
+        self.throttling = accumulator.throttling
         self._requests = stats.counter("forebay_produce_requests_total", side="client")
         self._moved = stats.counter("forebay_records_total", fate="moved")
         self._kept = stats.counter("forebay_records_total", fate="kept")
@@ -124,9 +125,10 @@ class ProduceHandler:
         code = state.error_code if state is not None else error_codes.NONE
         return code or error_codes.UNKNOWN_TOPIC_OR_PARTITION, "the brokers do not know it, or do not tell of it"
 
-    def memory_request(self, client: Hashable, acks: int, found: ClassifiedRequest) -> MemoryRequest:
-        """What `found`, to be acknowledged as `acks` says, asks of buffer.memory."""
-        asked = MemoryRequest(client)
+    def memory_request(self, completion: ProduceCompletion, found: ClassifiedRequest) -> MemoryRequest:
+        """What `found`, the batches of the request that `completion` answers, asks of buffer.memory."""
+        asked = MemoryRequest(completion.client)
+        acks, client_id = completion.acks, completion.client_id
         for touched in found.touched:
             if not self.unknown(touched.topic, touched.partition):
                 topic = self.cluster.topics[touched.topic].queues
@@ -134,7 +136,7 @@ class ProduceHandler:
                 if touched.movable:
                     asked.add_movable(topic, size)
                 else:
-                    asked.add(topic.queue(touched.partition, acks), size)
+                    asked.add(topic.queue(touched.partition, acks, client_id), size)
         return asked
 
     def append(self, completion: ProduceCompletion, touched: RewritableBatch) -> RecordRun:
@@ -145,19 +147,20 @@ class ProduceHandler:
         topic = state.queues
         batch = touched.batch
         lane = Lane(completion.acks, batch.codec, touched.movable)
+        client_id = completion.client_id
         partition = touched.partition
         partitioner = self._partitioner_of(touched.topic)
         if touched.movable:
             size = len(batch.section)
             partition = partitioner.partition(topic, size, now)
             if not self.accumulator.has_room(
-                topic.queue(partition, lane.acks), lane, batch
+                topic.queue(partition, lane.acks, client_id), lane, batch
             ) and partitioner.on_new_batch(topic, partition):
                 partition = partitioner.partition(topic, size, now)
-            partition = self._with_room(topic, partition, lane.acks, size)
-        elif not self.accumulator.has_room(topic.queue(partition, lane.acks), lane, batch):
+            partition = self._with_room(topic, partition, completion, size)
+        elif not self.accumulator.has_room(topic.queue(partition, lane.acks, client_id), lane, batch):
             partitioner.on_new_batch(topic, partition)
-        queue = topic.queue(partition, lane.acks)
+        queue = topic.queue(partition, lane.acks, client_id)
         moved = partition != touched.partition
         run = completion.add_run(touched.slot, batch.record_count, moved=moved, whole=touched.whole)
         run.partition = partition
@@ -165,11 +168,11 @@ class ProduceHandler:
         self.accumulator.append(queue, lane, run, batch, now)
         return run
 
-    def _with_room(self, topic: TopicQueues, partition: int, acks: int, size: int) -> int:
+    def _with_room(self, topic: TopicQueues, partition: int, completion: ProduceCompletion, size: int) -> int:
         """`partition`, or another one where its share of the memory is used up, as it is while its broker hangs."""
         pool = self.accumulator.pool
         size = pool.whole_chunks(size)
-        if pool.plenty(size) or pool.has_room(topic.queue(partition, acks), size):
+        if pool.plenty(size) or pool.has_room(topic.queue(partition, completion.acks, completion.client_id), size):
             return partition
         other = pool.roomiest(topic, size)
         return other if other >= 0 else partition
@@ -227,7 +230,10 @@ class PendingProduce:
             handler.deadline(request),
             self._done,
             (client.host, request.client_id),
+            request.client_id,
         )
+        if handler.throttling.active:
+            self._completion.paused = handler.throttling.pause(request.client_id, monotonic())
         for name, partitions in request.topics:
             self._completion.add_topic(name)
             for partition, _, _ in partitions:
@@ -302,7 +308,7 @@ class PendingProduce:
         if pool.plenty(found.size + len(found.touched) * pool.chunk_size):
             self._append(found)
             return
-        asked = self._handler.memory_request(self._completion.client, self._completion.acks, found)
+        asked = self._handler.memory_request(self._completion, found)
         if pool.fits(asked):
             self._append(found)
             return
@@ -379,7 +385,7 @@ class PendingProduce:
             except Malformed:
                 response = None
             if response is not None:
-                completion.throttle(response.throttle_time_ms)
+                self._throttled(response.throttle_time_ms)
                 for topic, partitions in response.topics:
                     for partition in partitions:
                         for run in runs.pop((topic, partition.partition), ()):
@@ -402,7 +408,15 @@ class PendingProduce:
         for node_id, size in self._charges.items():
             self._handler.accumulator.pool.charge(completion.client, node_id, -size)
         self._on_done(completion, frame)
+        if completion.throttle_time_ms:
+            self._client.throttled(completion.throttle_time_ms)
         self._release()
+
+    def _throttled(self, throttle_time_ms: int) -> None:
+        """By the client's own broker, on its own connection."""
+        if throttle_time_ms > 0:
+            self._completion.throttle(throttle_time_ms)
+            self._handler.throttling.paused(self._completion.client_id, throttle_time_ms / 1000, monotonic())
 
     def _hold(self) -> None:
         if not self._held:

@@ -3,7 +3,8 @@
 In: a wake-up when something became ready for this broker. Out: Produce requests, each of one group of partitions
 (policies.dispatch_groups) with at most one batch of every queue, and their answers to Delivery. A connection is opened
 when there is something to send and none is free; while the broker cannot be reached, it is tried with backoff, since
-partitioners avoid it meanwhile.
+partitioners avoid it meanwhile. What the broker throttles is not sent until the throttle time is over: it would not be
+read, so that nobody could tell any more whether it is appended.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 from time import monotonic
+from typing import Final
 
 from forebay_codecs import error_codes, produce_request, produce_response
 from forebay_codecs.errors import Malformed
@@ -20,7 +22,7 @@ from forebay_policies.dispatch_groups import DispatchGroup
 from forebay_policies.producer_batch import ProducerBatch
 from forebay_policies.requests_in_flight import RequestsInFlight
 from forebay_proxy.brokers.cluster import Cluster, Node
-from forebay_proxy.brokers.upstream_connection import CLIENT_ID, UpstreamConnection
+from forebay_proxy.brokers.upstream_connection import UpstreamConnection
 from forebay_proxy.brokers.upstream_pool import UpstreamPool
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.logs import get_logger
@@ -30,6 +32,9 @@ from forebay_proxy.produce.delivery import Delivery
 log = get_logger()
 
 Drained = list[tuple[PartitionQueue, ProducerBatch]]
+
+TIMER_S: Final = 0.002
+"""uvloop's timers count whole milliseconds: one that came a moment before a throttle time is over would wake nobody."""
 
 
 class Sender:
@@ -61,11 +66,13 @@ class Sender:
         self._loop = asyncio.get_running_loop()
         self._pool = UpstreamPool(node, self, settings, stats, rng)
         self._away = RequestsInFlight(settings.max_in_flight_requests_per_connection)
+        self._throttling = accumulator.throttling
         self._scheduled = False
         self._closed = False
         self._max_size = settings.max_request_size
         self._requests = stats.counter("forebay_produce_requests_total", side="upstream")
         self._request_timeout_ms = settings.request_timeout_ms
+        self._throttled_requests = stats.counter("forebay_throttled_requests_total")
 
     @property
     def in_flight(self) -> int:
@@ -96,21 +103,32 @@ class Sender:
             self._delivery.unreachable(self.node.id)
             self._pool.open()
             return
-        while (group := self._next_group()) is not None:
-            connection = self._pool.take()
+        while self._send_round():
+            pass
+
+    def _send_round(self) -> bool:
+        """A request of each group that may send one, in turn. False: there was none."""
+        any_sent = False
+        for group in self._accumulator.ready_groups(self.node.id):
+            if not self._may_send(group):
+                continue
+            connection = self._pool.take(group.client_id)
             if connection is None:
-                return
+                continue
             drained = self._accumulator.drain_group(group, self._max_size, monotonic())
             if drained:
                 self._send(connection, group, drained)
+                any_sent = True
             else:
                 self._pool.give_back(connection, monotonic())
+        return any_sent
 
-    def _next_group(self) -> DispatchGroup | None:
-        for group in self._accumulator.ready_groups(self.node.id):
-            if self._away.may_send(group):
-                return group
-        return None
+    def _may_send(self, group: DispatchGroup) -> bool:
+        """Whether another request of the group may leave now."""
+        throttling = self._throttling
+        if throttling.active and throttling.muted(self.node.id, group.client_id, monotonic()):
+            return False
+        return self._away.may_send(group)
 
     def _send(self, connection: UpstreamConnection, group: DispatchGroup, drained: Drained) -> None:
         request = _Request(connection, group, drained, monotonic())
@@ -156,6 +174,7 @@ class Sender:
             return
         acks = request.drained[0][1].lane.acks
         request.drained = sent
+        client_id = request.group.client_id
         version = min(produce_request.MAX_VERSION, connection.versions[produce_request.API_KEY][1])
         # acks=0 has no answer, so a refusal would go unseen: one step more is asked of the broker, never one less.
         acks = acks or 1
@@ -163,7 +182,7 @@ class Sender:
         self._requests.value += 1
         connection.send(
             lambda upstream_correlation_id: produce_request.encode(
-                version, upstream_correlation_id, CLIENT_ID, acks, timeout_ms, list(topics.items())
+                version, upstream_correlation_id, client_id, acks, timeout_ms, list(topics.items())
             ),
             lambda response: self._answered(request, version, response),
         )
@@ -185,10 +204,12 @@ class Sender:
                 self._stats.counter("forebay_errors_total", side="upstream", kind="protocol").value += 1
                 log.error("broker broke the protocol", broker=connection.name, error=str(error))
                 connection.close()
+        if throttle_time_ms > 0:
+            self._throttled(request.group.client_id, throttle_time_ms / 1000)
         for queue, batch in drained:
             if queue.in_flight is not batch:
                 continue  # it was told that the request could not be written
-            if throttle_time_ms:
+            if throttle_time_ms > 0 and queue.root is not None:  # else it is no client's own
                 for run in batch.runs:
                     run.owner.throttle(throttle_time_ms)
             answer = answers.get((queue.topic.name, queue.index))
@@ -204,6 +225,14 @@ class Sender:
         self._done(request)
         self._accumulator.answered(request.group, drained, monotonic() - request.sent_at)
         self.wake()
+
+    def _throttled(self, client_id: str | None, seconds: float) -> None:
+        """Nothing more of the client id is written until then: the broker would not read it."""
+        self._throttled_requests.value += 1
+        if not self._throttling.by_client(self.node.id):
+            log.info("broker throttles: it is sent requests of one client id each", node=self.node.id)
+        self._accumulator.throttled(self.node.id, client_id, seconds, monotonic())
+        self._loop.call_later(seconds + TIMER_S, self.wake)
 
     # The connections
 

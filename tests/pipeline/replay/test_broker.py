@@ -8,11 +8,12 @@ import pytest
 
 from forebay_pipeline.replay.broker import Broker
 from forebay_policies.dispatch_groups import DispatchGroup
+from forebay_policies.throttling import CLIENT_ID
 from tests.pipeline.replay.simulated import MS, takes
 
-ACKS_1 = DispatchGroup(0, None, suspect=False)
-APART = DispatchGroup(0, None, suspect=True)
-ACKS_ALL = DispatchGroup(0, (0, 1), suspect=False)
+ACKS_1 = DispatchGroup(0, None, CLIENT_ID, suspect=False)
+APART = DispatchGroup(0, None, CLIENT_ID, suspect=True)
+ACKS_ALL = DispatchGroup(0, (0, 1), CLIENT_ID, suspect=False)
 
 
 def broker(max_in_flight: int = 5) -> Broker:

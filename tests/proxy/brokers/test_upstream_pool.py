@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from forebay_codecs.apis import API_VERSIONS
+from forebay_policies.throttling import CLIENT_ID
+from forebay_proxy.brokers import upstream_pool
 from forebay_proxy.brokers.cluster import Node
 from forebay_proxy.brokers.upstream_connection import UpstreamConnection
-from forebay_proxy.brokers.upstream_pool import SPARE_IDLE_S, UpstreamPool
+from forebay_proxy.brokers.upstream_pool import OPENING, SPARE_IDLE_S, UpstreamPool
 from forebay_proxy.metrics.registry import MetricRegistry
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, turns, until
@@ -38,12 +42,12 @@ class Stage:
     def wake(self) -> None:
         self.wakes += 1
 
-    async def takes(self) -> UpstreamConnection:
+    async def takes(self, client_id: str | None = CLIENT_ID) -> UpstreamConnection:
         """One, opened if none is free."""
         taken: list[UpstreamConnection] = []
 
         def there() -> bool:
-            connection = self.pool.take()
+            connection = self.pool.take(client_id)
             if connection is not None:
                 taken.append(connection)
             return connection is not None
@@ -173,3 +177,110 @@ class TestOpening:
             assert stage.pool.take() is None
             await turns()
             assert (stage.pool.connected, cluster[0].accepted) == (0, 1)
+
+
+class TestClientIds:
+    @in_loop
+    async def test_a_connection_carries_requests_of_one_client_id_from_its_first_byte_on(self) -> None:
+        async with FakeCluster({}) as cluster:
+            stage = Stage(cluster)
+            first, second, nobodys = [await stage.takes(client_id) for client_id in ("a", "b", None)]
+            for connection in (first, second, nobodys):
+                stage.pool.give_back(connection, 0.0)
+
+            assert await stage.takes("a") is first
+            assert await stage.takes(None) is nobodys
+            assert stage.pool.take("a") is None
+            assert [asked.client_id for asked in cluster[0].requests(API_VERSIONS)[:3]] == ["a", "b", None]
+            stage.pool.close()
+
+    @in_loop
+    async def test_those_for_several_client_ids_are_opened_at_once_where_one_stands(self) -> None:
+        async with FakeCluster({}) as cluster:
+            stage = Stage(cluster)
+            cluster[0].holds(API_VERSIONS)
+            assert [stage.pool.take(f"{number}") for number in range(3)] == [None] * 3
+            asked = await cluster[0].receives(API_VERSIONS)
+            await turns()
+            assert cluster[0].accepted == 1, "nobody knows yet whether the broker is there"
+            asked.answer()
+            await until(lambda: stage.pool.connected == 1)
+
+            for number in range(2 * OPENING):
+                stage.pool.take(f"{number}")
+            await until(lambda: cluster[0].accepted == 1 + OPENING)
+            await turns()
+            assert cluster[0].accepted == 1 + OPENING
+            stage.pool.close()
+
+    @in_loop
+    async def test_beyond_the_most_the_one_idle_for_longest_makes_room(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(upstream_pool, "MAX_CONNECTIONS", 3)
+        async with FakeCluster({}) as cluster:
+            stage = Stage(cluster)
+            busy, idlest, idle = [await stage.takes(client_id) for client_id in ("a", "b", "c")]
+            stage.pool.give_back(idlest, 0.0)
+            stage.pool.give_back(idle, 1.0)
+
+            fourth = await stage.takes("d")
+
+            assert idlest.closed
+            assert [it.closed for it in (busy, idle, fourth)] == [False] * 3
+            assert stage.pool.connected == 3
+            assert await stage.takes("e")
+            assert idle.closed
+            assert stage.pool.take("f") is None
+            await turns()
+            assert stage.pool.connected == 3, "all are busy: who asks waits"
+            stage.pool.close()
+
+    @in_loop
+    async def test_where_the_broker_takes_no_more_an_idle_one_makes_room(self) -> None:
+        async with FakeCluster({}) as cluster:
+            stage = Stage(cluster)
+            idle = await stage.takes("a")
+            stage.pool.give_back(idle, 0.0)
+            stage.speaks = False
+
+            assert stage.pool.take("b") is None
+            await until(lambda: idle.closed)
+            stage.speaks = True
+            await stage.takes("b")
+
+            assert stage.told == [("reached", 0), ("reached", 1)]
+            stage.pool.close()
+
+    @in_loop
+    async def test_a_broker_that_is_down_is_tried_by_one_whoever_asks(self) -> None:
+        async with FakeCluster({}) as cluster:
+            stage = Stage(cluster)
+            for client_id in ("a", "b", "c"):
+                await stage.takes(client_id)
+            cluster[0].holds(API_VERSIONS)
+            for client_id in ("d", "e", "f"):
+                stage.pool.take(client_id)
+            await until(lambda: cluster[0].accepted == 6)
+            cluster[0].down()
+            await until(lambda: len(stage.pool._opening) == 1 and not stage.pool.connected)
+            cluster[0].releases(API_VERSIONS)
+            assert stage.pool.take("g") is None
+            assert len(stage.pool._opening) == 1
+            await cluster[0].up()
+            await until(lambda: stage.pool.connected)
+            stage.pool.close()
+
+    @in_loop
+    async def test_those_of_all_client_ids_but_the_one_used_last_are_left_soon(self) -> None:
+        async with FakeCluster({}) as cluster:
+            stage = Stage(cluster)
+            connections = [await stage.takes(client_id) for client_id in ("a", "b", "c")]
+            for connection in connections:
+                stage.pool.give_back(connection, 0.0)
+
+            stage.pool.leave_idle(SPARE_IDLE_S + 1, 600.0)
+
+            await until(lambda: stage.pool.connected == 1)
+            assert [connection.closed for connection in connections] == [True, True, False]
+            stage.pool.leave_idle(SPARE_IDLE_S + 1, 600.0)
+            assert stage.pool._free.keys() == {"c"}
+            stage.pool.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 import structlog
 
@@ -10,7 +12,7 @@ from forebay_policies.hold_reason import HoldReason
 from forebay_proxy.clients.answered_client import AnsweredClient
 from forebay_proxy.clients.connection_state import Cause, Phase
 from forebay_proxy.produce.completion import ProduceCompletion
-from tests.kit.event_loop import in_loop, turns
+from tests.kit.event_loop import in_loop, turns, until
 from tests.proxy.clients.upstream_kit import Stage
 
 
@@ -107,3 +109,19 @@ async def test_each_has_a_number_of_its_own_and_the_addresses_of_the_connection(
     first, second = Answering(), Answering()
     assert first.client.number != second.client.number
     assert first.client.translate(1, "inner", 9092) == ("forebay", 9001)
+
+
+@in_loop
+async def test_a_throttled_client_is_not_read_until_the_longest_throttle_time_is_over() -> None:
+    stage = Answering()
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    stage.client.throttled(50)
+    stage.client.throttled(200)
+    stage.client.throttled(10)
+    assert stage.life.state.holds == {HoldReason.THROTTLED}
+    await until(lambda: stage.life.state.taking)
+    assert loop.time() - begun >= 0.19
+    stage.client.throttled(1)
+    assert not stage.life.state.taking
+    await until(lambda: stage.life.state.taking)

@@ -7,6 +7,7 @@ from typing import cast
 
 from forebay_codecs.error_codes import REQUEST_TIMED_OUT
 from forebay_policies.accumulator import Accumulator
+from forebay_policies.throttling import Throttling
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce import deadlines
 from forebay_proxy.produce.completion import ProduceCompletion
@@ -17,6 +18,7 @@ from tests.kit.event_loop import in_loop, until
 class Watch:
     def __init__(self) -> None:
         self.sweeps = 0
+        self.throttling = Throttling()
         self.stats = MetricRegistry()
         self.deadlines = Deadlines(self.stats, cast(Accumulator, self))
         self.done: list[ProduceCompletion] = []
@@ -25,8 +27,8 @@ class Watch:
         """As the accumulator is told after each sweep."""
         self.sweeps += 1
 
-    def add(self, seconds: float) -> ProduceCompletion:
-        completion = ProduceCompletion(7, 1, 1, 1000, monotonic() + seconds, self.answered)
+    def add(self, seconds: float, client_id: str = "client") -> ProduceCompletion:
+        completion = ProduceCompletion(7, 1, 1, 1000, monotonic() + seconds, self.answered, client_id=client_id)
         completion.add_topic("ponds")
         completion.add_partition(0)
         self.deadlines.add(completion)
@@ -47,6 +49,22 @@ async def test_only_those_whose_time_is_up_expire_and_what_they_held_is_freed() 
     assert len(watch.deadlines) == 1
     assert watch.stats.take().counters["forebay_errors_total", ("internal", "expired")] == 1
     watch.deadlines.remove(late)
+    watch.deadlines.close()
+
+
+@in_loop
+async def test_time_for_which_a_client_is_throttled_does_not_count() -> None:
+    watch = Watch()
+    now = monotonic()
+    watch.throttling.paused("greedy", 10.0, now - 10.0)
+    before = watch.add(0, "greedy")
+    after = watch.add(0, "greedy")
+    after.paused = 10.0
+    other = watch.add(0, "other")
+    await until(lambda: watch.sweeps)
+    assert watch.done == [after, other]
+    assert before.deadline - now > 9.0
+    assert before.paused == 10.0
     watch.deadlines.close()
 
 

@@ -324,17 +324,6 @@ class TestRefusedBatches:
             asked.answer(error_code=INVALID_RECORD, record_errors=[(0, "no")])
             assert only((await client.receives(2))[0], 8).record_errors == []
 
-    @in_loop
-    async def test_the_brokers_throttling_is_passed_on(self) -> None:
-        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
-            client = await forebay.client(0)
-            await warm(client, cluster)
-            cluster[0].holds(PRODUCE)
-            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
-            (await cluster[0].receives(PRODUCE)).answer(throttle_time_ms=1234)
-            (response,) = await client.receives(1)
-            assert response.whole[-4:] == (1234).to_bytes(4, "big")
-
 
 class TestRequests:
     @in_loop
