@@ -45,6 +45,7 @@ HOT = (
     "policies/forebay_policies/memory_shares.py",
     "policies/forebay_policies/metadata_cache.py",
     "policies/forebay_policies/producer_batch.py",
+    "policies/forebay_policies/requests_in_flight.py",
     "policies/forebay_policies/throttling.py",
     "proxy/forebay_proxy/brokers/upstream_connection.py",
     "proxy/forebay_proxy/clients/answered_client.py",
