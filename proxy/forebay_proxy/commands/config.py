@@ -16,6 +16,7 @@ from rich.text import Text
 
 from forebay_proxy.commands.text_output import json_text, table_text, wrapped
 from forebay_proxy.config.reference import REFERENCES, TOPICS
+from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import ALIASES, HostPort
 from forebay_proxy.config.sources import DEFAULT_ORIGIN, Loaded
 from forebay_proxy.config.values import SETTINGS, Setting, render
@@ -102,7 +103,9 @@ def as_table(loaded: Loaded, width: int | None) -> str:
 def explanation(loaded: Loaded, name: str, width: int, allowed: str) -> str:
     """Everything about one setting. `allowed` as in "must be …", names of installed partitioners included."""
     setting, reference = SETTINGS[name], REFERENCES[name]
-    example = setting.parse(reference.example) if reference.example else setting.default
+    example = setting.parse(reference.example) if reference.example and not setting.is_secret else setting.default
+    if setting.is_secret:
+        example = reference.example  # a reference: secrets themselves are neither shown nor taken on a command line
     written = render(example)
     rows = {
         "Value": f"{allowed}, in {setting.unit}" if setting.unit else allowed,
@@ -173,9 +176,11 @@ def toml_value(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """What JSON has a form for: addresses as host:port, as they are written."""
+    """What JSON has a form for: addresses as host:port, as they are written; of secrets, whether there is one."""
     if isinstance(value, HostPort):
         return str(value)
+    if isinstance(value, Secret):
+        return render(value)
     if isinstance(value, tuple):
         return [_plain(element) for element in value]
     return value

@@ -6,6 +6,9 @@ with every problem at once: the setting, its value, where it was written and wha
 In the file `"linger.ms" = 5` and `[linger] ms = 5` are the same. (In TOML a name is either a value or a table: with
 `partitioner` set, `"partitioner.sticky.batch.size"` must be written in quotes.) For a service called forebay Kubernetes
 sets variables like FOREBAY_PORT and FOREBAY_SERVICE_HOST in every pod: these are no settings, and are ignored.
+
+A value may refer to a file or a variable that holds it (providers.py). Secrets are shown in no problem, and are taken
+neither from the command line, which every user of the machine can read, nor from a file that others can read.
 """
 
 from __future__ import annotations
@@ -18,12 +21,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from forebay_proxy.config import providers
+from forebay_proxy.config.secret import HIDDEN
 from forebay_proxy.config.settings import ALIASES, HostPort, Settings, conflicts
 from forebay_proxy.config.values import SETTINGS, render
 
 PREFIX: Final = "FOREBAY_"
 CONFIG_VARIABLE: Final = "FOREBAY_CONFIG"
 DEFAULT_ORIGIN: Final = "default"
+COMMAND_LINE: Final = "--set"
+
+# What is meant as a secret under a name that is wrong is not shown either.
+_SECRET_NAME: Final = re.compile(r"password|secret|token|jaas|credential|key", re.IGNORECASE)
 
 # Read by the build and the tests, and set by Kubernetes for services whose names begin with forebay.
 _NOT_SETTINGS: Final = re.compile(
@@ -61,11 +70,12 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value as it was written, and where."""
+    """A value as it was written, and where. `path`: of the file that it stands in."""
 
     name: str
-    value: object
+    value: object = field(repr=False)
     origin: str
+    path: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -121,11 +131,14 @@ def load(sources: Sources, partitioners: Collection[str], *, complete: bool = Tr
         written = given[name]
         origins[name] = written.origin
         try:
-            values[name] = setting.parse(written.value)
+            value = _resolved(written, sources.environ)
+        except ValueError as error:
+            problems.append(Problem(name, _shown(written), written.origin, str(error)))
+            continue
+        try:
+            values[name] = setting.parse(value)
         except ValueError:
-            problems.append(
-                Problem(name, render(written.value), written.origin, f"must be {allowed(name, partitioners)}")
-            )
+            problems.append(Problem(name, _shown(written), written.origin, f"must be {allowed(name, partitioners)}"))
     if values.get("partitioner", "adaptive") not in partitioners:
         message = f"must be {allowed('partitioner', partitioners)}"
         problems.append(Problem("partitioner", str(values["partitioner"]), origins["partitioner"], message))
@@ -133,6 +146,28 @@ def load(sources: Sources, partitioners: Collection[str], *, complete: bool = Tr
     if problems:
         raise SettingsError(problems)
     return Loaded(values, origins)
+
+
+def _resolved(given: Given, environ: Mapping[str, str]) -> object:
+    """The value with its references resolved. Raises ValueError, also for a secret that others can see."""
+    written = given.value
+    if not isinstance(written, str):
+        return written
+    if SETTINGS[ALIASES.get(given.name, given.name)].is_secret and written and not providers.is_reference(written):
+        if given.origin == COMMAND_LINE:
+            raise ValueError("is a secret, and every user can read a command line: refer to it as ${file:path:key}")
+        if given.path is not None and providers.public(given.path.stat().st_mode):
+            raise ValueError(f"is a secret, and others can read {given.path}: chmod o-rwx {given.path}")
+    return providers.resolve(written, environ)
+
+
+def _shown(given: Given) -> str:
+    """The value as it was written, unless it may be a secret. A reference tells only where one is."""
+    setting = SETTINGS.get(ALIASES.get(given.name, given.name))
+    hidden = setting.is_secret if setting is not None else _SECRET_NAME.search(given.name) is not None
+    if hidden and given.value and not (isinstance(given.value, str) and providers.is_reference(given.value)):
+        return HIDDEN
+    return render(given.value)
 
 
 def allowed(name: str, partitioners: Collection[str]) -> str:
@@ -164,8 +199,8 @@ def _known(layer: Iterable[Given], problems: list[Problem]) -> dict[str, Given]:
             problems.append(_unknown(given))
         elif name in found and found[name].value != given.value:
             first = found[name]
-            message = f"set twice, first to {render(first.value)} as {first.name} ({first.origin})"
-            problems.append(Problem(given.name, render(given.value), given.origin, message))
+            message = f"set twice, first to {_shown(first)} as {first.name} ({first.origin})"
+            problems.append(Problem(given.name, _shown(given), given.origin, message))
         else:
             found[name] = given
     return found
@@ -175,7 +210,7 @@ def _unknown(given: Given) -> Problem:
     message = "unknown setting; `forebay config` lists all"
     for name in close_names(given.name, 1):
         message = f"unknown setting; did you mean {name} ({SETTINGS[ALIASES.get(name, name)].allowed})?"
-    return Problem(given.name, render(given.value), given.origin, message)
+    return Problem(given.name, _shown(given), given.origin, message)
 
 
 def close_names(name: str, max_names: int) -> list[str]:
@@ -213,7 +248,7 @@ def _flattened(table: Mapping[str, object], prefix: str, origin: str) -> Iterato
         if isinstance(value, dict) and not (setting and setting.is_map):
             yield from _flattened(value, name + ".", origin)
         else:
-            yield Given(name, value, origin)
+            yield Given(name, value, origin, Path(origin))
 
 
 def _environment(sources: Sources) -> list[Given]:
@@ -232,7 +267,7 @@ def _command_line(sources: Sources, problems: list[Problem]) -> list[Given]:
         name, separator, value = assignment.partition("=")
         name = name.strip()
         if separator:
-            assigned[name] = Given(name, value.strip(), "--set")
+            assigned[name] = Given(name, value.strip(), COMMAND_LINE)
         else:
-            problems.append(Problem(name, "", "--set", "must be name=value"))
+            problems.append(Problem(name, "", COMMAND_LINE, "must be name=value"))
     return [*assigned.values(), *(Given(name, value, flag) for flag, (name, value) in sources.flags.items())]

@@ -17,6 +17,7 @@ from typing import Annotated, Final, Literal, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
+from forebay_proxy.config.secret import HIDDEN, Secret
 from forebay_proxy.config.settings import (
     INT_MAX,
     MAX_PORT,
@@ -64,6 +65,11 @@ class Setting:
     def is_list(self) -> bool:
         """Whether its value is a list: of servers or of patterns."""
         return self.kind in (Servers, Patterns)
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether its value is shown to nobody."""
+        return self.kind == Secret
 
     @property
     def _parser(self) -> _Parser:
@@ -132,6 +138,10 @@ def _text(written: object) -> str:
     if not isinstance(written, str):
         raise ValueError(written)
     return written.strip()
+
+
+def _secret(written: object) -> Secret:
+    return Secret(_text(written))
 
 
 def _number(written: object) -> int:
@@ -215,6 +225,7 @@ _PARSERS: Final[list[tuple[object, _Parser]]] = [
     (float, _Parser(_share, "a number from 0 to 1", "0 to 1")),
     (bool, _Parser(_truth, "true or false", "true, false")),
     (str, _Parser(_text, "text", "text")),
+    (Secret, _Parser(_secret, "text", "text")),
     (HostPort, _Parser(_host_port, _HOST_PORT_ALLOWED, "host:port")),
     (HostPort | None, _Parser(_maybe_host_port, f"{_HOST_PORT_ALLOWED}, or empty", "host:port")),
     (Servers, _Parser(_servers, f"{_HOST_PORT_ALLOWED}; several are separated by commas", "host:port,…")),
@@ -224,9 +235,11 @@ _PARSERS: Final[list[tuple[object, _Parser]]] = [
 
 
 def render(value: object) -> str:
-    """A value as written on the command line; `Setting.parse` reads it back."""
+    """A value as written on the command line; `Setting.parse` reads it back. A secret is not shown."""
     if value is None:
         return ""
+    if isinstance(value, Secret):
+        return HIDDEN if value else ""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, HostPort):
