@@ -25,6 +25,7 @@ from forebay_policies.uniform_partitioner import UniformPartitioner
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.cluster import Cluster
+from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.brokers.reachability import Reachability
 from forebay_proxy.clients.client_connection import ClientConnection
@@ -78,14 +79,15 @@ class App:
         ledger = Ledger(self._journal) if self._journal is not None and settings.journal_ledger else None
 
         # Brokers, and what waits for them.
+        connector = Connector(settings, stats)
         self._pool = BufferPool(settings.buffer_memory, settings.batch_initial_size, settings.batch_size)
         self._accumulator = Accumulator(self._pool, settings.batch_size, settings.batch_max_size)
         self._cluster = Cluster(self._accumulator)
         ages = Ages.of_ms(settings.metadata_soft_age_ms, settings.metadata_max_age_ms, settings.metadata_max_idle_ms)
         cache = MetadataCache(ages, settings.metadata_max_topics, settings.metadata_refresh_group_size, rng)
-        self._updater = MetadataUpdater(self._cluster, cache, settings, stats, rng, self._journal)
+        self._updater = MetadataUpdater(self._cluster, cache, connector, settings, stats, rng, self._journal)
         addresses = BrokerAddresses(self._cluster, settings.bootstrap_servers, rng)
-        self._versions = BrokerVersions(addresses.of, settings, stats, self._log)
+        self._versions = BrokerVersions(addresses.of, connector, self._log)
         reachability = Reachability(self._cluster, cache, self._updater, self._versions)
 
         # A record's way: handler → accumulator → dispatcher → delivery.
@@ -101,7 +103,7 @@ class App:
             self._journal,
         )
         self._dispatcher = Dispatcher(
-            settings, stats, self._accumulator, self._cluster, self._updater, delivery, reachability, rng
+            settings, stats, self._accumulator, self._cluster, self._updater, delivery, reachability, connector, rng
         )
         self._deadlines = Deadlines(stats, self._accumulator)
         eligibility = Eligibility(
@@ -136,6 +138,7 @@ class App:
             addresses,
             reachability,
             self._listeners,
+            connector,
         )
         inbound_memory = InboundMemory(settings.queued_max_request_bytes, settings.socket_request_timeout_ms / 1000)
         context = ConnectionContext(

@@ -14,14 +14,11 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import cast
 
-from forebay_codecs import api_versions
 from forebay_codecs.errors import Malformed, UpstreamProtocolError
 from forebay_codecs.frame import Frame, FrameSplitter, Head
-from forebay_proxy import __version__
-from forebay_proxy.brokers.dial import dial
-from forebay_proxy.config.settings import Settings
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.security.tls import explain
 
 log = get_logger()
 
@@ -36,7 +33,7 @@ Buffers = Iterable[bytes | bytearray | memoryview]
 class UpstreamConnection(asyncio.Protocol):
     """Gives every request that is sent exactly one answer: the response, or None.
 
-    `versions` is what the broker offers, once `open_connection` has returned."""
+    `versions` is what the broker offers, once whoever connected has asked."""
 
     def __init__(self, name: str, request_timeout: float, stats: MetricRegistry) -> None:
         self.name = name
@@ -49,6 +46,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._pending: deque[tuple[int, float, OnAnswer]] = deque()
         self._correlation_id = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._joins = False
+        self._why = ""
         self._sent = stats.counter("forebay_request_bytes_total", side="upstream")
         self._received = stats.counter("forebay_response_bytes_total", side="upstream")
         self._protocol_errors = stats.counter("forebay_errors_total", side="upstream", kind="protocol")
@@ -72,7 +71,7 @@ class UpstreamConnection(asyncio.Protocol):
         buffers = list(build(self._correlation_id))
         self._sent.value += sum(map(len, buffers))
         self._pending.append((self._correlation_id, monotonic() + self._request_timeout, on_answer))
-        self._transport.writelines(buffers)
+        self._transport.writelines([b"".join(buffers)] if self._joins else buffers)
         if self._timer is None:
             self._timer = self._loop.call_later(self._request_timeout, self._check)
 
@@ -93,7 +92,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.send(frame, answered)
         response = await answer
         if response is None:
-            raise ConnectionError(f"the connection to {self.name} was lost")
+            raise ConnectionError(f"the connection to {self.name} was lost{self._why}")
         return response
 
     def close(self) -> None:
@@ -119,6 +118,8 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own class, of the same interface
+        # With TLS each piece would become a record of its own.
+        self._joins = transport.get_extra_info("sslcontext") is not None
 
     def data_received(self, data: bytes) -> None:
         self._received.value += len(data)
@@ -144,6 +145,8 @@ class UpstreamConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        if isinstance(exc, OSError):
+            self._why = f": {explain(exc)}"
         pending, self._pending = self._pending, deque()
         if pending:
             self._lost.value += 1
@@ -151,29 +154,3 @@ class UpstreamConnection(asyncio.Protocol):
             on_answer(None)
         if self.on_closed is not None:
             self.on_closed()
-
-
-async def open_connection(host: str, port: int, settings: Settings, stats: MetricRegistry) -> UpstreamConnection:
-    """Connect and ask for the broker's versions. Raises OSError (refused, unreachable, timed out) or Malformed."""
-    name = f"{host}:{port}"
-    timeout = settings.socket_connection_setup_timeout_ms / 1000
-    connection = UpstreamConnection(name, settings.request_timeout_ms / 1000, stats)
-    try:
-        await dial(host, port, timeout, lambda: connection)
-        async with asyncio.timeout(timeout):
-            for version in (3, 0):
-                response = await connection.call(
-                    lambda correlation_id, version=version: api_versions.request(  # type: ignore[misc]
-                        correlation_id, CLIENT_ID, version, "forebay", __version__
-                    )
-                )
-                connection.versions = api_versions.parse_api_versions(response, version)
-                if len(connection.versions) > 1:
-                    break
-    except TimeoutError as error:
-        connection.close()
-        raise TimeoutError(str(error) or f"{name} did not answer within {timeout:g} s") from None
-    except BaseException:
-        connection.close()
-        raise
-    return connection

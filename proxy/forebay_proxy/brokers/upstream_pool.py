@@ -16,7 +16,8 @@ from typing import Final, Protocol
 from forebay_codecs.errors import Malformed
 from forebay_policies import retry
 from forebay_proxy.brokers.cluster import Node
-from forebay_proxy.brokers.upstream_connection import UpstreamConnection, open_connection
+from forebay_proxy.brokers.connector import Connector
+from forebay_proxy.brokers.upstream_connection import UpstreamConnection
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
@@ -49,9 +50,18 @@ class UpstreamPool:
     The connection used last is given first: at low load one stays warm, and the others are left when idle.
     """
 
-    def __init__(self, node: Node, user: PoolUser, settings: Settings, stats: MetricRegistry, rng: Random) -> None:
+    def __init__(
+        self,
+        node: Node,
+        user: PoolUser,
+        connector: Connector,
+        settings: Settings,
+        stats: MetricRegistry,
+        rng: Random,
+    ) -> None:
         self._node = node
         self._user = user
+        self._connector = connector
         self._settings = settings
         self._stats = stats
         self._rng = rng
@@ -93,7 +103,7 @@ class UpstreamPool:
             while not self._closed:
                 node = self._node
                 try:
-                    connection = await open_connection(node.host, node.port, self._settings, self._stats)
+                    connection = await self._connector.open(node.host, node.port)
                     if not self._user.usable(connection):
                         connection.close()
                         raise ConnectionError("the broker offers no Produce that is spoken here")

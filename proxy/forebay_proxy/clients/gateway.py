@@ -16,7 +16,7 @@ from forebay_policies.metadata_cache import MetadataCache
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.cluster import Cluster, Node
-from forebay_proxy.brokers.dial import dial
+from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.brokers.reachability import Reachability
 from forebay_proxy.clients.listener import Listeners
@@ -40,6 +40,7 @@ class Gateway:
         addresses: BrokerAddresses,
         reachability: Reachability,
         listeners: Listeners,
+        connector: Connector,
     ) -> None:
         self._cluster = cluster
         self._cache = cache
@@ -48,9 +49,9 @@ class Gateway:
         self._addresses = addresses
         self._reachability = reachability
         self._listeners = listeners
+        self._connector = connector
         self._advertised_host = settings.advertised_host
         cluster.on_node(self._node_changed)
-        self._setup_timeout = settings.socket_connection_setup_timeout_ms / 1000
 
     def _node_changed(self, node: Node) -> None:
         if node.gone:
@@ -81,7 +82,7 @@ class Gateway:
         error: OSError = ConnectionError("the broker is no longer known")
         for host, port in self._addresses.of(node_id):
             try:
-                await dial(host, port, self._setup_timeout, lambda: protocol)
+                await self._connector.connect(host, port, protocol)
                 return
             except OSError as failure:  # TimeoutError is one
                 error = failure

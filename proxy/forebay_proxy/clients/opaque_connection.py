@@ -93,6 +93,7 @@ class OpaqueConnection(asyncio.Protocol):
         self._reading = True
         self._client_slow = False
         self._paused = False
+        self._joins = False
         self._unacknowledged = 0
         """acks=0 requests sent. They have no response: a broker that refuses one closes the connection."""
         self._settled = 0
@@ -123,7 +124,11 @@ class OpaqueConnection(asyncio.Protocol):
         if self._transport is None:
             self._waiting += [bytes(buffer) for buffer in buffers]
         elif not self._transport.is_closing():
-            self._transport.writelines(buffers)
+            self._transport.writelines(self._pieces(buffers))
+
+    def _pieces(self, buffers: list[Buffer]) -> list[Buffer]:
+        """With TLS each piece would become a record of its own."""
+        return [b"".join(buffers)] if self._joins else buffers
 
     def client_slow(self, *, slow: bool) -> None:
         """The client does not read its responses: read no more of them."""
@@ -158,11 +163,12 @@ class OpaqueConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own class, of the same interface
+        self._joins = transport.get_extra_info("sslcontext") is not None
         if self.closed:
             self._transport.abort()
             return
         if self._waiting:
-            self._transport.writelines(self._waiting)
+            self._transport.writelines(self._pieces(self._waiting))
             self._waiting = []
 
     def pause_writing(self) -> None:

@@ -31,6 +31,14 @@ def _broker(differs: str = "same default") -> str:
     return f"broker setting, {differs}"
 
 
+def _client(differs: str = "same default") -> str:
+    return f"client setting, {differs}"
+
+
+_SECRET: Final = (
+    "A secret: refer to it as ${file:path:key} (a name in a .properties file), ${dir:path:key} (a file in a folder) or "
+    "${env:VARIABLE}. It is never shown."
+)
 _RETRY: Final = "Pauses are spread by up to 20 % at random, so that they do not coincide."
 
 TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
@@ -249,6 +257,43 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
         "journal.retention.bytes": Reference(
             "Each deletion is logged. To keep the data, compact it first with `forebay-pipeline compact`.",
             "none; like log.retention.bytes of a broker",
+        ),
+    },
+    "Security toward brokers": {
+        "security.protocol": Reference(
+            "Every connection to a broker is made in this way: those of senders, those of clients, and those for "
+            "metadata. Clients' side of Forebay is not touched by it.",
+            _client(),
+            "SSL",
+        ),
+        "ssl.truststore.location": Reference(
+            "A JKS or PKCS12 file is refused with the command that converts it.",
+            _client("there also JKS and PKCS12"),
+            "/etc/forebay/ca.pem",
+        ),
+        "ssl.truststore.certificates": Reference(
+            "Usually a reference, such as ${file:path:key}.", _client(), "${env:KAFKA_CA}"
+        ),
+        "ssl.keystore.location": Reference(
+            "The file must not be readable by others. Brokers take the certificate's subject for whoever sends through "
+            "Forebay: see upstream.identity.shared.",
+            _client("there also JKS and PKCS12"),
+            "/etc/forebay/forebay.pem",
+        ),
+        "ssl.keystore.certificate.chain": Reference("Needs ssl.keystore.key.", _client(), "${env:CERTIFICATE}"),
+        "ssl.keystore.key": Reference(f"In PKCS8 form. {_SECRET}", _client(), "${file:/run/secrets/kafka:key}"),
+        "ssl.key.password": Reference(_SECRET, _client(), "${file:/run/secrets/kafka:password}"),
+        "ssl.endpoint.identification.algorithm": Reference(
+            "The host is the one that the broker advertises, or that stands in bootstrap.servers. Without it anybody "
+            "with any certificate of the same signer can pose as a broker.",
+            _client(),
+        ),
+        "ssl.enabled.protocols": Reference("Older ones are not safe and not offered.", _client(), "TLSv1.3"),
+        "upstream.identity.shared": Reference(
+            "Brokers know whoever reaches Forebay by Forebay's certificate or user, with all that this may do. "
+            "So Forebay does not start with one on an address that other hosts can reach, unless this allows it.",
+            NO_COUNTERPART,
+            "true",
         ),
     },
 }

@@ -16,6 +16,8 @@ from typing import Annotated, Final, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from forebay_proxy.config.secret import Secret
+
 INT_MAX: Final = 2**31 - 1
 """Kafka's INT. It also bounds times that are LONG in Kafka: 24 days are enough, and asyncio's timers can take them."""
 
@@ -60,6 +62,10 @@ Partitioner = Annotated[
 ]
 Host = Annotated[str, Meta(extra={"allowed": "a host name or address without a port, or empty"})]
 Folder = Annotated[str, Meta(extra={"allowed": "a folder that can be written to, or empty"})]
+PemFile = Annotated[str, Meta(extra={"allowed": "a file in PEM form, or empty"})]
+Pem = Annotated[str, Meta(extra={"allowed": "text in PEM form, or empty"})]
+SecretPem = Annotated[Secret, Meta(extra={"allowed": "text in PEM form, or empty"})]
+TlsVersions = Annotated[Patterns, Meta(extra={"allowed": "TLSv1.2 and TLSv1.3, or one of them"})]
 Topic = Annotated[str, Meta(extra={"allowed": "the name of a topic, or empty"})]
 MILLISECONDS: Final = {"unit": "milliseconds"}
 BYTES: Final = {"unit": "bytes"}
@@ -243,6 +249,37 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_dotted):
         Meta(ge=-1, le=2**63 - 1, extra=BYTES),
         about("Size of all closed journal files; beyond that the oldest are deleted; -1: unlimited."),
     ] = 10_737_418_240
+
+    # Security toward brokers
+    security_protocol: Annotated[Literal["PLAINTEXT", "SSL"], about("How brokers are spoken to.")] = "PLAINTEXT"
+    ssl_truststore_location: Annotated[
+        PemFile, about("Certificates that brokers' are signed with; empty: the system's.")
+    ] = ""
+    ssl_truststore_certificates: Annotated[Pem, about("The same as text, instead of a file.")] = ""
+    ssl_keystore_location: Annotated[
+        PemFile, about("Forebay's own certificate, its chain and its key, shown to brokers; empty: none.")
+    ] = ""
+    ssl_keystore_certificate_chain: Annotated[
+        Pem, about("Forebay's own certificate and its chain as text, instead of a file.")
+    ] = ""
+    ssl_keystore_key: Annotated[SecretPem, about("The key of ssl.keystore.certificate.chain.")] = Secret("")
+    ssl_key_password: Annotated[Secret, about("What the key is encrypted with; empty: it is not.")] = Secret("")
+    ssl_endpoint_identification_algorithm: Annotated[
+        str,
+        Meta(extra={"allowed": "https or empty"}),
+        about("https: a broker's certificate must be valid for its host; empty: for anything."),
+    ] = "https"
+    ssl_enabled_protocols: Annotated[TlsVersions, about("Versions of TLS.")] = ("TLSv1.2", "TLSv1.3")
+    upstream_identity_shared: Annotated[
+        bool, about("Let clients of other hosts act as Forebay's own identity at the brokers.")
+    ] = False
+
+    @property
+    def lends_identity(self) -> bool:
+        """Whether brokers know whoever uses Forebay by a name that is Forebay's own."""
+        return self.security_protocol == "SSL" and bool(
+            self.ssl_keystore_location or self.ssl_keystore_certificate_chain
+        )
 
     @property
     def upstream_max_idle_ms(self) -> int:

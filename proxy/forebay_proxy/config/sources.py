@@ -18,11 +18,13 @@ import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from forebay_proxy.config import providers
 from forebay_proxy.config.secret import HIDDEN
+from forebay_proxy.config.security import security_conflicts
 from forebay_proxy.config.settings import ALIASES, HostPort, Settings, conflicts
 from forebay_proxy.config.values import SETTINGS, render
 
@@ -185,7 +187,8 @@ def _conflicts(values: Mapping[str, object], origins: Mapping[str, str]) -> Iter
     """Contradictions among the values that could be read; in place of the others stand defaults, without complaint."""
     standing_in: dict[str, object] = {"bootstrap.servers": (), "listen": HostPort("", 0)}
     filled = {name: values.get(name, standing_in.get(name, setting.default)) for name, setting in SETTINGS.items()}
-    for name, message in conflicts(Loaded(filled, origins).settings):
+    settings = Loaded(filled, origins).settings
+    for name, message in chain(conflicts(settings), security_conflicts(settings)):
         if name in values:
             yield Problem(name, render(values[name]), origins[name], message)
 

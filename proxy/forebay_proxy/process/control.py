@@ -103,7 +103,8 @@ class Channel:
         """The next message; None when the other end is gone."""
         try:
             (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
-            return decode(await self._reader.readexactly(length))
+            message: Message = decode(await self._reader.readexactly(length))
+            return message
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
 

@@ -20,6 +20,7 @@ from forebay_policies.accumulator import Accumulator, PartitionQueue
 from forebay_policies.dispatch_groups import DispatchGroup
 from forebay_policies.producer_batch import ProducerBatch
 from forebay_proxy.brokers.cluster import Cluster, Node
+from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.upstream_connection import CLIENT_ID, UpstreamConnection
 from forebay_proxy.brokers.upstream_pool import UpstreamPool
 from forebay_proxy.config.settings import Settings
@@ -47,6 +48,7 @@ class Sender:
         cluster: Cluster,
         accumulator: Accumulator,
         delivery: Delivery,
+        connector: Connector,
         settings: Settings,
         stats: MetricRegistry,
         flushed: Callable[[ProducerBatch, float], None],
@@ -62,7 +64,7 @@ class Sender:
         self._flushed = flushed
         self._on_unreachable = on_unreachable
         self._loop = asyncio.get_running_loop()
-        self._pool = UpstreamPool(node, self, settings, stats, rng)
+        self._pool = UpstreamPool(node, self, connector, settings, stats, rng)
         self._away: dict[DispatchGroup, int] = {}
         """Requests of each group that are not answered yet."""
         self._scheduled = False

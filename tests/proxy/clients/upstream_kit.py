@@ -24,6 +24,8 @@ class FakeTransport:
     def writelines(self, buffers: list[Buffer]) -> None:
         self.wrote.append(b"".join(buffers))
 
+    def get_extra_info(self, name: str) -> None: ...
+
     def is_closing(self) -> bool:
         return self.closed
 
