@@ -79,7 +79,7 @@ class App:
         ledger = Ledger(self._journal) if self._journal is not None and settings.journal_ledger else None
 
         # Brokers, and what waits for them.
-        connector = Connector(settings, stats)
+        connector = Connector(settings, stats, rng)
         self._pool = BufferPool(settings.buffer_memory, settings.batch_initial_size, settings.batch_size)
         self._accumulator = Accumulator(self._pool, settings.batch_size, settings.batch_max_size)
         self._cluster = Cluster(self._accumulator)

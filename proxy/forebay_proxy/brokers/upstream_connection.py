@@ -2,6 +2,7 @@
 
 In: request frames with an upstream correlation id. Out: each response, whole, to the request's callback; None to every
 callback that is still waiting when the connection ends, because the request may have been carried out or not.
+With a session (SASL), what is sent while it is renewed is held until the broker has taken the login.
 A broker answers in the order of the requests. One that does not is broken: UpstreamProtocolError in the log, and the
 connection is closed. A request that is not answered within `request.timeout.ms` closes it too.
 """
@@ -16,6 +17,7 @@ from typing import cast
 
 from forebay_codecs.errors import Malformed, UpstreamProtocolError
 from forebay_codecs.frame import Frame, FrameSplitter, Head
+from forebay_proxy.brokers.session import NEVER, Session
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.security.tls import explain
@@ -47,6 +49,11 @@ class UpstreamConnection(asyncio.Protocol):
         self._correlation_id = 0
         self._timer: asyncio.TimerHandle | None = None
         self._joins = False
+        self._session: Session | None = None
+        self._renew_at = NEVER
+        self._held: list[tuple[Callable[[int], Buffers], OnAnswer]] = []
+        """What was to be sent while the session is renewed."""
+        self._renewal: asyncio.Task[None] | None = None
         self._why = ""
         self._sent = stats.counter("forebay_request_bytes_total", side="upstream")
         self._received = stats.counter("forebay_response_bytes_total", side="upstream")
@@ -57,7 +64,7 @@ class UpstreamConnection(asyncio.Protocol):
     @property
     def in_flight(self) -> int:
         """Requests sent and not answered."""
-        return len(self._pending)
+        return len(self._pending) + len(self._held)
 
     @property
     def closed(self) -> bool:
@@ -66,6 +73,14 @@ class UpstreamConnection(asyncio.Protocol):
 
     def send(self, build: Callable[[int], Buffers], on_answer: OnAnswer) -> None:
         """Write the frame that `build` makes for an upstream correlation id. The connection must be open."""
+        if monotonic() < self._renew_at:
+            self._write(build, on_answer)
+            return
+        self._held.append((build, on_answer))
+        if self._renewal is None:
+            self._renewal = self._loop.create_task(self._renew())
+
+    def _write(self, build: Callable[[int], Buffers], on_answer: OnAnswer) -> None:
         assert self._transport is not None
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         buffers = list(build(self._correlation_id))
@@ -77,6 +92,15 @@ class UpstreamConnection(asyncio.Protocol):
 
     async def call(self, build: Callable[[int], bytes]) -> bytes:
         """Send a request made without its size prefix and wait for the response. Raises ConnectionError."""
+        return await self._call(build, self.send)
+
+    async def _call_at_once(self, build: Callable[[int], bytes]) -> bytes:
+        """As `call`, also while the session is renewed."""
+        return await self._call(build, self._write)
+
+    async def _call(
+        self, build: Callable[[int], bytes], send: Callable[[Callable[[int], Buffers], OnAnswer], None]
+    ) -> bytes:
         if self.closed:
             raise ConnectionError(f"the connection to {self.name} is closed")
         answer: asyncio.Future[bytes | None] = self._loop.create_future()
@@ -89,11 +113,49 @@ class UpstreamConnection(asyncio.Protocol):
             if not answer.done():
                 answer.set_result(response)
 
-        self.send(frame, answered)
+        send(frame, answered)
         response = await answer
         if response is None:
             raise ConnectionError(f"the connection to {self.name} was lost{self._why}")
         return response
+
+    # The session
+
+    async def log_in(self, session: Session) -> None:
+        """Begin it; from now on it is renewed when that is due. Raises OSError where the broker refuses."""
+        await session.renew(self._call_at_once)
+        self._session = session
+        self._renew_at = session.due
+
+    async def _renew(self) -> None:
+        """What was written before is still answered, what is held follows: order is kept, and nothing is lost."""
+        assert self._session is not None
+        renewed = False
+        try:
+            await self._session.renew(self._call_at_once)
+            renewed = not self.closed
+        except (OSError, Malformed) as error:
+            log.warning("broker does not renew a session", broker=self.name, error=str(error))
+        finally:
+            if not renewed:
+                self.close()
+        if not renewed:
+            return
+        self._renewal = None
+        self._renew_at = self._session.due
+        held, self._held = self._held, []
+        for build, on_answer in held:
+            self._write(build, on_answer)
+
+    def hand_over(self, protocol: asyncio.Protocol) -> None:
+        """Give the connection to a `protocol` that begins where this one ends. Nothing may be awaited on it."""
+        if self._transport is None or self.closed or self._pending:
+            raise ConnectionError(f"the connection to {self.name} was lost{self._why}")
+        transport, self._transport = self._transport, None
+        if self._timer is not None:
+            self._timer.cancel()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
 
     def close(self) -> None:
         """Close at once; every request that is not answered yet is then answered None."""
@@ -152,5 +214,8 @@ class UpstreamConnection(asyncio.Protocol):
             self._lost.value += 1
         for _, _, on_answer in pending:
             on_answer(None)
+        held, self._held = self._held, []
+        for _, on_held in held:
+            on_held(None)
         if self.on_closed is not None:
             self.on_closed()

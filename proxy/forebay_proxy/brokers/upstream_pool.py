@@ -21,6 +21,7 @@ from forebay_proxy.brokers.upstream_connection import UpstreamConnection
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.security.authenticator import AuthenticationFailed
 
 log = get_logger()
 
@@ -108,7 +109,8 @@ class UpstreamPool:
                         connection.close()
                         raise ConnectionError("the broker offers no Produce that is spoken here")
                 except (OSError, UnicodeError, Malformed) as error:
-                    self._failed(node, str(error))
+                    if not isinstance(error, AuthenticationFailed):  # the broker is there, and others may use it
+                        self._failed(node, str(error))
                     self._tries += 1
                     await asyncio.sleep(retry.backoff(self._tries - 1, first, most, self._rng))
                     if self._connections:

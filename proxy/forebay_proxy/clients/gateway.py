@@ -19,9 +19,11 @@ from forebay_proxy.brokers.cluster import Cluster, Node
 from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.brokers.reachability import Reachability
+from forebay_proxy.brokers.session import Session
 from forebay_proxy.clients.listener import Listeners
 from forebay_proxy.clients.opaque_connection import OpaqueConnection
 from forebay_proxy.config.settings import Settings
+from forebay_proxy.security.authenticator import AuthenticationFailed
 
 SETTLE_S: Final = 1.0
 """After a change of topics nothing is answered from the cache for so long: not all brokers know of it at once."""
@@ -77,16 +79,19 @@ class Gateway:
         """
         return self._addresses.any_node()
 
-    async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> None:
-        """Connect `protocol` to a broker (None: to any). Raises OSError where none can be reached."""
+    async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> Session | None:
+        """Connect `protocol` to a broker (None: to any), logged in where Forebay logs in; then its session.
+
+        Raises OSError where none can be reached.
+        """
         error: OSError = ConnectionError("the broker is no longer known")
         for host, port in self._addresses.of(node_id):
             try:
-                await self._connector.connect(host, port, protocol)
-                return
+                return await self._connector.connect(host, port, protocol)
             except OSError as failure:  # TimeoutError is one
                 error = failure
-        self._reachability.not_reached(node_id)
+        if not isinstance(error, AuthenticationFailed):
+            self._reachability.not_reached(node_id)
         raise error
 
     def produce_answered(self, response: bytes, version: int) -> None:

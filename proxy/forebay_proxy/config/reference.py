@@ -262,9 +262,10 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
     "Security toward brokers": {
         "security.protocol": Reference(
             "Every connection to a broker is made in this way: those of senders, those of clients, and those for "
-            "metadata. Clients' side of Forebay is not touched by it.",
+            "metadata. Clients' side of Forebay is not touched by it. With SASL Forebay logs in for all clients: "
+            "see upstream.identity.shared.",
             _client(),
-            "SSL",
+            "SASL_SSL",
         ),
         "ssl.truststore.location": Reference(
             "A JKS or PKCS12 file is refused with the command that converts it.",
@@ -289,6 +290,31 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             _client(),
         ),
         "ssl.enabled.protocols": Reference("Older ones are not safe and not offered.", _client(), "TLSv1.3"),
+        "sasl.mechanism": Reference(
+            "With PLAIN the password itself goes to the broker: use it with SASL_SSL only.",
+            _client("default GSSAPI, which is not supported"),
+            "SCRAM-SHA-512",
+        ),
+        "sasl.jaas.config": Reference(
+            'A line such as org.apache.kafka.common.security.scram.ScramLoginModule required username="u" '
+            f'password="p"; Only Kafka\'s modules for the mechanisms above are understood. {_SECRET}',
+            _client(),
+            "${file:/run/secrets/kafka:jaas}",
+        ),
+        "sasl.oauthbearer.token.endpoint.url": Reference(
+            "Tokens are asked for by client credentials, and again before they expire.",
+            _client(),
+            "https://login.example.org/oauth2/token",
+        ),
+        "sasl.oauthbearer.client.credentials.client.id": Reference(
+            "The option clientId in sasl.jaas.config does the same.", _client(), "forebay"
+        ),
+        "sasl.oauthbearer.client.credentials.client.secret": Reference(
+            f"The option clientSecret in sasl.jaas.config does the same. {_SECRET}",
+            _client(),
+            "${file:/run/secrets/kafka:secret}",
+        ),
+        "sasl.oauthbearer.scope": Reference("The option scope in sasl.jaas.config does the same.", _client(), "kafka"),
         "upstream.identity.shared": Reference(
             "Brokers know whoever reaches Forebay by Forebay's certificate or user, with all that this may do. "
             "So Forebay does not start with one on an address that other hosts can reach, unless this allows it.",

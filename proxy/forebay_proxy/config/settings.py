@@ -66,6 +66,10 @@ PemFile = Annotated[str, Meta(extra={"allowed": "a file in PEM form, or empty"})
 Pem = Annotated[str, Meta(extra={"allowed": "text in PEM form, or empty"})]
 SecretPem = Annotated[Secret, Meta(extra={"allowed": "text in PEM form, or empty"})]
 TlsVersions = Annotated[Patterns, Meta(extra={"allowed": "TLSv1.2 and TLSv1.3, or one of them"})]
+Mechanism = Annotated[
+    str, Meta(extra={"allowed": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; empty without SASL"})
+]
+Url = Annotated[str, Meta(extra={"allowed": "a URL that begins with https:// or http://, or empty"})]
 Topic = Annotated[str, Meta(extra={"allowed": "the name of a topic, or empty"})]
 MILLISECONDS: Final = {"unit": "milliseconds"}
 BYTES: Final = {"unit": "bytes"}
@@ -251,7 +255,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_dotted):
     ] = 10_737_418_240
 
     # Security toward brokers
-    security_protocol: Annotated[Literal["PLAINTEXT", "SSL"], about("How brokers are spoken to.")] = "PLAINTEXT"
+    security_protocol: Annotated[
+        Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"], about("How brokers are spoken to.")
+    ] = "PLAINTEXT"
     ssl_truststore_location: Annotated[
         PemFile, about("Certificates that brokers' are signed with; empty: the system's.")
     ] = ""
@@ -270,6 +276,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_dotted):
         about("https: a broker's certificate must be valid for its host; empty: for anything."),
     ] = "https"
     ssl_enabled_protocols: Annotated[TlsVersions, about("Versions of TLS.")] = ("TLSv1.2", "TLSv1.3")
+    sasl_mechanism: Annotated[Mechanism, about("How Forebay logs in at brokers; needed with SASL.")] = ""
+    sasl_jaas_config: Annotated[Secret, about("As whom Forebay logs in at brokers: Java's line for it.")] = Secret("")
+    sasl_oauthbearer_token_endpoint_url: Annotated[Url, about("OAUTHBEARER: where tokens are given out.")] = ""
+    sasl_oauthbearer_client_credentials_client_id: Annotated[str, about("OAUTHBEARER: as whom they are asked for.")] = (
+        ""
+    )
+    sasl_oauthbearer_client_credentials_client_secret: Annotated[
+        Secret, about("OAUTHBEARER: what proves it to the token endpoint.")
+    ] = Secret("")
+    sasl_oauthbearer_scope: Annotated[str, about("OAUTHBEARER: what the tokens are to be good for.")] = ""
     upstream_identity_shared: Annotated[
         bool, about("Let clients of other hosts act as Forebay's own identity at the brokers.")
     ] = False
@@ -277,9 +293,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_dotted):
     @property
     def lends_identity(self) -> bool:
         """Whether brokers know whoever uses Forebay by a name that is Forebay's own."""
-        return self.security_protocol == "SSL" and bool(
-            self.ssl_keystore_location or self.ssl_keystore_certificate_chain
-        )
+        own_certificate = bool(self.ssl_keystore_location or self.ssl_keystore_certificate_chain)
+        return self.uses_sasl or (self.uses_tls and own_certificate)
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections to brokers are encrypted."""
+        return self.security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether Forebay logs in at brokers."""
+        return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
     @property
     def upstream_max_idle_ms(self) -> int:

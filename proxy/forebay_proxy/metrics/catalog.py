@@ -22,6 +22,7 @@ SIDES: Final = ("client", "upstream", "internal")
 ERROR_KINDS: Final = (
     "protocol",  # bytes that break the protocol
     "connect",  # no connection could be made
+    "authentication",  # a broker refused our login
     "connection_lost",
     "timeout",  # no answer in time
     "metadata",  # a refresh failed

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any, cast
 
 from forebay_codecs.primitives import Buffer
+from forebay_proxy.brokers.session import Session
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.client_upstream import ClientUpstream
 from forebay_proxy.clients.connection_life import ConnectionLife
@@ -47,14 +48,16 @@ class FakeGateway:
         self.error: OSError | None = None
         self.connections: list[tuple[OpaqueConnection, FakeTransport]] = []
         self.taken = True
+        self.session: Session | None = None
 
-    async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> None:
+    async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> Session | None:
         await self.may_connect.wait()
         if self.error is not None:
             raise self.error
         transport = FakeTransport()
         self.connections.append((protocol, transport))
         protocol.connection_made(cast(asyncio.Transport, transport))
+        return self.session
 
     def takes(self, api_key: int, version: int) -> bool:
         return self.taken

@@ -11,9 +11,11 @@ from click.testing import CliRunner
 from forebay_proxy.commands.cli import main
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.security import is_loopback
+from tests.kit.sasl import login_line
 from tests.proxy.config.test_settings import problem, problems, settings, toml
 
 CANARY = "canary-91c0"
+LOGINS = {"SCRAM": login_line("SCRAM-SHA-256", CANARY), "BROKEN": CANARY}
 KEYSTORE = ("security.protocol=SSL", "ssl.keystore.location=/etc/forebay.pem")
 
 
@@ -29,12 +31,49 @@ KEYSTORE = ("security.protocol=SSL", "ssl.keystore.location=/etc/forebay.pem")
             "together with ssl.truststore.location",
         ),
         (["ssl.keystore.certificate.chain=a"], "ssl.keystore.key", "need each other"),
+        (
+            ["security.protocol=SASL_SSL"],
+            "sasl.mechanism",
+            "must be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER",
+        ),
+        (["security.protocol=SASL_SSL", "sasl.mechanism=GSSAPI"], "sasl.mechanism", "must be PLAIN"),
+        (["security.protocol=SASL_SSL", "sasl.mechanism=PLAIN"], "sasl.jaas.config", "is required"),
+        (
+            ["security.protocol=SASL_SSL", "sasl.mechanism=PLAIN", "sasl.jaas.config=${env:SCRAM}"],
+            "sasl.jaas.config",
+            "is for SCRAM-SHA-256 or SCRAM-SHA-512, and sasl.mechanism is PLAIN",
+        ),
+        (
+            ["security.protocol=SASL_SSL", "sasl.mechanism=PLAIN", "sasl.jaas.config=${env:BROKEN}"],
+            "sasl.jaas.config",
+            "must begin with one of Kafka's modules",
+        ),
+        (
+            [
+                "security.protocol=SASL_SSL",
+                "sasl.mechanism=OAUTHBEARER",
+                "sasl.oauthbearer.client.credentials.client.id=a",
+                "sasl.oauthbearer.token.endpoint.url=ftp://a",
+            ],
+            "sasl.oauthbearer.token.endpoint.url",
+            "must be a URL",
+        ),
+        (
+            [
+                "security.protocol=SASL_SSL",
+                "sasl.mechanism=OAUTHBEARER",
+                "sasl.oauthbearer.token.endpoint.url=https://a",
+            ],
+            "sasl.oauthbearer.client.credentials.client.id",
+            "is required with OAUTHBEARER",
+        ),
     ],
 )
 def test_contradictions(assignments: list[str], name: str, message: str) -> None:
-    found = problem(*assignments)
+    found = problem(*assignments, "listen=127.0.0.1:19092", environ=LOGINS)
     assert found.name == name
     assert message in found.message
+    assert CANARY not in str(found)
 
 
 def test_a_store_is_a_file_or_a_text() -> None:
@@ -49,6 +88,13 @@ def test_it_lends_its_identity_to_nobody_unasked() -> None:
     settings(*KEYSTORE, "upstream.identity.shared=true")
     settings(*KEYSTORE, "listen=127.0.0.1:19092")
     settings("security.protocol=SSL")
+
+
+def test_a_login_is_lent_to_nobody_unasked_either() -> None:
+    login = ("security.protocol=SASL_SSL", "sasl.mechanism=SCRAM-SHA-256", "sasl.jaas.config=${env:SCRAM}")
+    assert "upstream.identity.shared=true" in problem(*login, environ=LOGINS).message
+    settings(*login, "upstream.identity.shared=true", environ=LOGINS)
+    settings(*login, "listen=[::1]:19092", environ=LOGINS)
 
 
 @pytest.mark.parametrize(
