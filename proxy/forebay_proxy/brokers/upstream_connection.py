@@ -73,7 +73,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def send(self, build: Callable[[int], Buffers], on_answer: OnAnswer) -> None:
         """Write the frame that `build` makes for an upstream correlation id. The connection must be open."""
-        if monotonic() < self._renew_at:
+        if self._session is None or monotonic() < self._renew_at:
             self._write(build, on_answer)
             return
         self._held.append((build, on_answer))

@@ -170,14 +170,18 @@ class OpaqueConnection(asyncio.Protocol):
 
     async def _renew(self, done: Callable[[], None]) -> None:
         assert self.session is not None
+        why = "the login was not renewed"
+        renewed = False
         try:
             await self.session.renew(self._call)
+            renewed = True
         except (OSError, Malformed) as error:
-            if not self.closed:  # else it was told already
+            why += f": {error}"
+        finally:
+            if not renewed and not self.closed:  # else its end was told already
                 awaited = next(iter((*self._expected, *self._announced)), None)
                 self.close()
-                self._client.upstream_lost(f"the login was not renewed: {error}", awaited)
-            return
+                self._client.upstream_lost(why, awaited)
         if self.closed:
             return
         self._renewal = None
@@ -201,7 +205,7 @@ class OpaqueConnection(asyncio.Protocol):
         request = build(OWN_CORRELATION_ID)
         expected = Expected(_AUTHENTICATE, 0, OWN_CORRELATION_ID, capture=answered, behind=self._behind)
         self._expected.append(expected)
-        self._transport.write(len(request).to_bytes(4, "big") + request)
+        self._transport.writelines([len(request).to_bytes(4, "big") + request])
         response = await answer
         if response is None:
             raise ConnectionError("the connection was lost")
