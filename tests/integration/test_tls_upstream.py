@@ -68,12 +68,12 @@ def test_every_kind_of_connection_is_secured(stage: Stage, tmp_path: Path) -> No
         )
         try:
             reader.subscribe(["moved"])
-            read = []
+            read: list[bytes] = []
             while len(read) < 2 * COUNT:
                 message = reader.poll(60)
                 assert message is not None, f"{len(read)} records after a minute"
                 assert message.error() is None
-                read.append(message.value())
+                read.append(message.value() or b"")
             reader.commit(asynchronous=False)
         finally:
             reader.close()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from confluent_kafka.admin import (
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ScramCredentialInfo,
     ScramMechanism,

@@ -215,7 +215,7 @@ class UpstreamConnection(asyncio.Protocol):
         for _, _, on_answer in pending:
             on_answer(None)
         held, self._held = self._held, []
-        for _, on_held in held:
-            on_held(None)
+        for unsent in held:
+            unsent[1](None)
         if self.on_closed is not None:
             self.on_closed()

@@ -72,7 +72,8 @@ async def test_a_clients_own_protocol_is_connected_through_tls(tmp_path: Path) -
 
 @in_loop
 async def test_a_certificate_that_does_not_hold_is_named_in_one_line(tmp_path: Path) -> None:
-    authority, other = (Authority(folder) for folder in (tmp_path / "own", tmp_path / "other") if not folder.mkdir())
+    (tmp_path / "other").mkdir()
+    authority, other = Authority(tmp_path), Authority(tmp_path / "other")
     for hosts, expired, trusted, why in (
         ((LOOPBACK,), False, other, "self-signed certificate in certificate chain"),
         (("kafka.example",), False, authority, "IP address mismatch"),

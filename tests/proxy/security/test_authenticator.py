@@ -73,9 +73,9 @@ def scram_server(mechanism: str, known: str = PASSWORD) -> FakeServer:
     def answer(message: bytes) -> bytes:
         if message.startswith(b"n,,"):
             server.set_client_first(message.decode())
-            return server.get_server_first().encode()
+            return str(server.get_server_first()).encode()
         server.set_client_final(message.decode())
-        return server.get_server_final().encode()
+        return str(server.get_server_final()).encode()
 
     return FakeServer(answer)
 
