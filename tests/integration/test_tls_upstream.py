@@ -12,6 +12,7 @@ from tests.kit.certificates import Authority
 from tests.kit.forebay import ForebayProcess
 from tests.kit.kafka import KafkaCluster
 from tests.kit.ports import LOOPBACK
+from tests.kit.server import ServerFailed
 from tests.kit.topic_log import TopicLog
 
 pytestmark = pytest.mark.integration
@@ -41,6 +42,25 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     stage = Stage(tmp_path_factory.mktemp("tls"))
     with stage.cluster:
         yield stage
+
+
+def test_a_broker_that_nobody_vouches_for_is_told_in_plain_lines(stage: Stage, tmp_path: Path) -> None:
+    """Another authority's certificates, on both sides."""
+    stranger = Authority(tmp_path)
+    own = str(stranger.issue("forebay", "forebay.example"))
+    for changed, why in (
+        ({"ssl.truststore.location": str(stranger.pem)}, "TLS: the certificate is not accepted: "),
+        ({"ssl.keystore.location": own}, "TLS: the other side refuses: certificate unknown"),
+    ):
+        settings = {**stage.settings, **changed}
+        forebay = ForebayProcess(stage.cluster.bootstrap, stage.cluster.nodes, settings=settings)
+        with pytest.raises(ServerFailed):
+            forebay.start()
+        log = forebay.log.read_text()
+        forebay.kill()
+        assert why in log
+        assert "Traceback" not in log
+        assert log.count("metadata refresh failed") < 8
 
 
 def produce(bootstrap: str, topic: str, key: bytes | None, **settings: str) -> None:

@@ -148,6 +148,9 @@ def explain(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"TLS: the certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
+        alert = (error.reason or "").partition("_ALERT_")[2]
+        if alert:  # OpenSSL names the version that had it first, not the one that is spoken
+            return f"TLS: the other side refuses: {alert.replace('_', ' ').lower()}"
         no_tls = error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
         return f"TLS: {_words(error)}{' (does that port speak TLS?)' if no_tls else ''}"
     return str(error)

@@ -91,3 +91,9 @@ def test_certificates_that_are_none_are_refused() -> None:
 
 def test_an_error_without_tls_is_its_own_text() -> None:
     assert explain(ConnectionResetError("reset")) == "reset"
+
+
+def test_an_alert_is_told_without_the_version_that_had_it_first() -> None:
+    error = ssl.SSLError(1, "[SSL: SSLV3_ALERT_CERTIFICATE_UNKNOWN]")
+    error.reason = "SSLV3_ALERT_CERTIFICATE_UNKNOWN"
+    assert explain(error) == "TLS: the other side refuses: certificate unknown"
