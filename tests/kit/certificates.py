@@ -8,6 +8,7 @@ broker = authority.issue("broker", LOOPBACK, "localhost")      # a file with cer
 from __future__ import annotations
 
 import datetime
+import ssl
 from pathlib import Path
 
 import trustme
@@ -38,6 +39,16 @@ class Authority:
         path.write_bytes(b"".join(blobs))
         path.chmod(0o600 if private else 0o644)
         return path
+
+    def client_context(self, keystore: Path | None = None, *, version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
+        """For a client that trusts this authority, and shows what is in `keystore`; of one `version` of TLS only."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(self.pem)
+        if keystore is not None:
+            context.load_cert_chain(keystore)
+        if version is not None:
+            context.minimum_version = context.maximum_version = version
+        return context
 
     def broker_settings(self, keystore: Path, *, client_auth: str = "none") -> dict[str, str]:
         """Of a Kafka cluster whose CLIENT listener speaks TLS and has this certificate."""

@@ -22,15 +22,18 @@ ENOUGH: Final = 1 << 21
 """Where the system sets no limit, nobody needs one beyond this: some programs look at each descriptor below it."""
 
 
-def raise_limit(max_connections: int) -> int:
-    """Raise the soft limit to the hard one; the number of clients that it is enough for, at most `max_connections`."""
+def raise_limit(max_connections: int, more: int = 0) -> int:
+    """Raise the soft limit to the hard one; the number of clients that it is enough for, at most `max_connections`.
+
+    `more` descriptors are kept beside RESERVED, but at most an eighth of all.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
     if soft != resource.RLIM_INFINITY and soft < limit:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     else:
         limit = ENOUGH if soft == resource.RLIM_INFINITY else soft
-    room = max(1, (limit - RESERVED) // 2)
+    room = max(1, (limit - RESERVED - min(more, limit // 8)) // 2)
     if room < max_connections:
         get_logger().warning(
             "too few file descriptors for max.connections: fewer clients are let in",

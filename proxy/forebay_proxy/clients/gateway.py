@@ -1,7 +1,7 @@
-"""How client connections reach everything else: their broker, the addresses they are told, what brokers offer.
+"""How the client connections of one listener reach everything else: their broker, the addresses they are told, what brokers offer.
 
-In: what a client's connection asks. Out: addresses of Forebay's own listeners instead of brokers', connections to
-brokers, and news for everybody in what one client was answered.
+In: what a client's connection asks. Out: addresses of that listener's ports instead of brokers', connections
+to brokers, and news for everybody in what one client was answered.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.brokers.reachability import Reachability
 from forebay_proxy.brokers.session import Session
-from forebay_proxy.clients.listener import Listeners
+from forebay_proxy.clients.listener import Listener
 from forebay_proxy.clients.opaque_connection import OpaqueConnection
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.security.authenticator import AuthenticationFailed
@@ -30,7 +30,7 @@ SETTLE_S: Final = 1.0
 
 
 class Gateway:
-    """Never tells a client a broker's own address: only those of listeners that stand."""
+    """Never tells a client a broker's own address: only those of ports that stand, of the listener that it came by."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Gateway:
         versions: BrokerVersions,
         addresses: BrokerAddresses,
         reachability: Reachability,
-        listeners: Listeners,
+        listener: Listener,
         connector: Connector,
     ) -> None:
         self._cluster = cluster
@@ -50,16 +50,16 @@ class Gateway:
         self._versions = versions
         self._addresses = addresses
         self._reachability = reachability
-        self._listeners = listeners
+        self._listener = listener
         self._connector = connector
-        self._advertised_host = settings.advertised_host
+        self._advertised_host = listener.settings.advertised_host
         cluster.on_node(self._node_changed)
 
     def _node_changed(self, node: Node) -> None:
         if node.gone:
-            self._listeners.close_node(node.id)
+            self._listener.close_node(node.id)
         else:
-            self._listeners.open_node(node.id)
+            self._listener.open_node(node.id)
 
     def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int] | None:
         """(host, port) of the broker's listener, bound by now; None: it cannot be bound, so the broker is not named.
@@ -67,8 +67,8 @@ class Gateway:
         `advertised_host` is the address that the client connected to; `advertised.host` comes before it.
         """
         self._cluster.learn(node_id, host, port, monotonic())
-        node_port = self._listeners.port(node_id)
-        if node_port is None or not self._listeners.open_node(node_id):
+        node_port = self._listener.port(node_id)
+        if node_port is None or not self._listener.open_node(node_id):
             return None
         return self._advertised_host or advertised_host, node_port
 

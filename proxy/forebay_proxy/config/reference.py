@@ -51,18 +51,33 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
         "listen": Reference(
             "Clients get it as their bootstrap server. Each broker has a port of its own, so the ports above must be "
             "free and reachable: brokers 1 to 3 behind port 19092 are on 19094 to 19096. A broker whose port cannot be "
-            "opened is hidden from clients.",
+            "opened is hidden from clients. Either this or listeners is required.",
             "none; like listeners of a broker",
             "0.0.0.0:19092",
         ),
+        "listeners": Reference(
+            "Written NAME://host:port. A name of your own needs an entry in listener.security.protocol.map. Each listener "
+            "has a port for every broker, on its own port + 1 + node id up to the next listener's port, so leave room "
+            "between them; a client is told the addresses of the listener that it came by. What a listener is told by "
+            "itself is set as listener.name.<name>.<setting>, the name in lower case (docs/security.md).",
+            _broker("required there; an address of its own for every listener"),
+            "PLAINTEXT://0.0.0.0:19092,SSL://0.0.0.0:19192",
+        ),
+        "listener.security.protocol.map": Reference(
+            "Written NAME:PLAINTEXT or NAME:SSL. A map of your own replaces the default. SASL_SSL and SASL_PLAINTEXT are "
+            "not supported yet.",
+            _broker("default with SASL_PLAINTEXT and SASL_SSL"),
+            "INTERNAL:PLAINTEXT,EXTERNAL:SSL",
+        ),
         "advertised.host": Reference(
             "Needed behind a load balancer or address translation, where the address that a client connects to is not "
-            "the one that Forebay sees.",
+            "the one that Forebay sees. listener.name.<name>.advertised.host comes before it.",
             "none; like advertised.listeners of a broker",
             "kafka.example.org",
         ),
         "node.ports": Reference(
-            "For large node ids, and for ports that are taken. Clients must be able to reach these ports, too.",
+            "For large node ids, and for ports that are taken. Clients must be able to reach these ports, too. With "
+            "listeners, each has its own: listener.name.<name>.node.ports.",
             NO_COUNTERPART,
             "1001:19093,1002:19094",
         ),
@@ -328,3 +343,37 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
 REFERENCES: Final[Mapping[str, Reference]] = MappingProxyType(
     {name: reference for settings in TOPICS.values() for name, reference in settings.items()}
 )
+
+LISTENER_TOPIC: Final = "Each listener of listeners"
+LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
+    "advertised.host": Reference(
+        "For listeners that clients reach under different names. Clients of SSL listeners check it against the "
+        "certificate.",
+        "none; like advertised.listeners of a broker",
+        "kafka.example.org",
+    ),
+    "node.ports": Reference(
+        "For large node ids, and for ports that are taken. Clients must be able to reach these ports, too.",
+        NO_COUNTERPART,
+        "1001:19193,1002:19194",
+    ),
+    "ssl.client.auth": Reference(
+        "required: clients without a certificate are refused. requested: they are let in, but an invalid certificate is "
+        "refused. Both need ssl.truststore.location.",
+        _broker(),
+        "required",
+    ),
+    "ssl.keystore.location": Reference(
+        "Required for SSL. One file with the private key and the certificate chain, as brokers take it with "
+        "ssl.keystore.type=PEM; nobody else may be able to read it. A JKS or PKCS12 file is refused with the command "
+        "that converts it.",
+        _broker("always PEM"),
+        "/etc/forebay/tls/keystore.pem",
+    ),
+    "ssl.key.password": Reference(_SECRET, _broker(), "${file:/etc/forebay/tls/secrets.properties:key.password}"),
+    "ssl.truststore.location": Reference(
+        "Nobody is trusted without it.", _broker("always PEM, and no default"), "/etc/forebay/tls/clients-ca.pem"
+    ),
+    "ssl.enabled.protocols": Reference("Older versions are not offered at all.", _broker(), "TLSv1.3"),
+}
+"""What follows listener.name.<name>. → its reference, in the order of ListenerSettings."""

@@ -18,9 +18,10 @@ def security_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from _tls_conflicts(settings)
     if settings.uses_sasl:
         yield from _sasl_conflicts(settings)
-    if settings.lends_identity and not settings.upstream_identity_shared and not is_loopback(settings.listen.host):
+    open_to_others = not all(is_loopback(listener.host) for listener in settings.client_listeners)
+    if settings.lends_identity and not settings.upstream_identity_shared and open_to_others:
         yield (
-            "listen",
+            "listeners" if settings.listeners else "listen",
             "can be reached from other hosts, and brokers would take whoever uses it for Forebay: listen on 127.0.0.1, "
             "or allow it with upstream.identity.shared=true",
         )

@@ -23,12 +23,14 @@ from pathlib import Path
 from typing import Final
 
 from forebay_proxy.config import providers
+from forebay_proxy.config.listeners import ListenerSettings
 from forebay_proxy.config.secret import HIDDEN
 from forebay_proxy.config.security import security_conflicts
-from forebay_proxy.config.settings import ALIASES, HostPort, Settings, conflicts
-from forebay_proxy.config.values import SETTINGS, render
+from forebay_proxy.config.settings import ALIASES, Settings, conflicts
+from forebay_proxy.config.values import LISTENER_SETTINGS, SETTINGS, find, listener_setting, render
 
 PREFIX: Final = "FOREBAY_"
+_OF_LISTENER: Final = "FOREBAY_LISTENER_NAME_"
 CONFIG_VARIABLE: Final = "FOREBAY_CONFIG"
 DEFAULT_ORIGIN: Final = "default"
 COMMAND_LINE: Final = "--set"
@@ -108,7 +110,15 @@ class Loaded:
     @property
     def settings(self) -> Settings:
         """All values together. Raises TypeError where a required one is missing, as it may be without `complete`."""
-        return Settings(**{SETTINGS[name].attribute: value for name, value in self.values.items()})  # type: ignore[arg-type]
+        own: dict[str, object] = {}
+        of_listeners: dict[str, dict[str, object]] = {}
+        for name, value in self.values.items():
+            if name in SETTINGS:
+                own[SETTINGS[name].attribute] = value
+            elif (found := listener_setting(name)) is not None:
+                of_listeners.setdefault(found[0], {})[found[1].attribute] = value
+        told = {listener: ListenerSettings(**values) for listener, values in of_listeners.items()}  # type: ignore[arg-type]
+        return Settings(**own, listener_name=told)  # type: ignore[arg-type]
 
 
 def load(sources: Sources, partitioners: Collection[str], *, complete: bool = True) -> Loaded:
@@ -122,7 +132,8 @@ def load(sources: Sources, partitioners: Collection[str], *, complete: bool = Tr
         given.update(_known(layer, problems))
     values: dict[str, object] = {}
     origins: dict[str, str] = {}
-    for name, setting in SETTINGS.items():
+    of_listeners = {name: setting for name in given if name not in SETTINGS and (setting := find(name)) is not None}
+    for name, setting in [*SETTINGS.items(), *of_listeners.items()]:
         origins[name] = DEFAULT_ORIGIN
         if name not in given:
             if not setting.required:
@@ -144,6 +155,8 @@ def load(sources: Sources, partitioners: Collection[str], *, complete: bool = Tr
     if values.get("partitioner", "adaptive") not in partitioners:
         message = f"must be {allowed('partitioner', partitioners)}"
         problems.append(Problem("partitioner", str(values["partitioner"]), origins["partitioner"], message))
+    if complete and "listen" not in given and "listeners" not in given:
+        problems.append(_missing("listen"))
     problems += _conflicts(values, origins)
     if problems:
         raise SettingsError(problems)
@@ -155,7 +168,8 @@ def _resolved(given: Given, environ: Mapping[str, str]) -> object:
     written = given.value
     if not isinstance(written, str):
         return written
-    if SETTINGS[ALIASES.get(given.name, given.name)].is_secret and written and not providers.is_reference(written):
+    setting = find(ALIASES.get(given.name, given.name))
+    if setting is not None and setting.is_secret and written and not providers.is_reference(written):
         if given.origin == COMMAND_LINE:
             raise ValueError("is a secret, and every user can read a command line: refer to it as ${file:path:key}")
         if given.path is not None and providers.public(given.path.stat().st_mode):
@@ -165,7 +179,7 @@ def _resolved(given: Given, environ: Mapping[str, str]) -> object:
 
 def _shown(given: Given) -> str:
     """The value as it was written, unless it may be a secret. A reference tells only where one is."""
-    setting = SETTINGS.get(ALIASES.get(given.name, given.name))
+    setting = find(ALIASES.get(given.name, given.name))
     hidden = setting.is_secret if setting is not None else _SECRET_NAME.search(given.name) is not None
     if hidden and given.value and not (isinstance(given.value, str) and providers.is_reference(given.value)):
         return HIDDEN
@@ -174,7 +188,11 @@ def _shown(given: Given) -> str:
 
 def allowed(name: str, partitioners: Collection[str]) -> str:
     """Which values a setting takes, to follow "must be"; `partitioners` as in `load`."""
-    return "one of " + ", ".join(sorted(partitioners)) if name == "partitioner" else SETTINGS[name].allowed
+    if name == "partitioner":
+        return "one of " + ", ".join(sorted(partitioners))
+    setting = find(name)
+    assert setting is not None
+    return setting.allowed
 
 
 def _missing(name: str) -> Problem:
@@ -185,20 +203,23 @@ def _missing(name: str) -> Problem:
 
 def _conflicts(values: Mapping[str, object], origins: Mapping[str, str]) -> Iterator[Problem]:
     """Contradictions among the values that could be read; in place of the others stand defaults, without complaint."""
-    standing_in: dict[str, object] = {"bootstrap.servers": (), "listen": HostPort("", 0)}
+    standing_in: dict[str, object] = {"bootstrap.servers": ()}
     filled = {name: values.get(name, standing_in.get(name, setting.default)) for name, setting in SETTINGS.items()}
+    filled |= {name: value for name, value in values.items() if name not in SETTINGS}
     settings = Loaded(filled, origins).settings
     for name, message in chain(conflicts(settings), security_conflicts(settings)):
         if name in values:
             yield Problem(name, render(values[name]), origins[name], message)
+        elif name not in origins:  # a listener's, which was not set
+            yield Problem(name, "", "", message)
 
 
 def _known(layer: Iterable[Given], problems: list[Problem]) -> dict[str, Given]:
     """One source's settings by their proper names, without unknown and contradictory ones."""
     found: dict[str, Given] = {}
     for given in layer:
-        name = ALIASES.get(given.name, given.name)
-        if name not in SETTINGS:
+        name = _full_name(given.name)
+        if find(name) is None:
             problems.append(_unknown(given))
         elif name in found and found[name].value != given.value:
             first = found[name]
@@ -207,6 +228,12 @@ def _known(layer: Iterable[Given], problems: list[Problem]) -> dict[str, Given]:
         else:
             found[name] = given
     return found
+
+
+def _full_name(written: str) -> str:
+    """The one name of a setting that may be written in several ways: an alias, a listener's name in capitals."""
+    setting = find(written)
+    return ALIASES.get(written, written) if setting is None else setting.name
 
 
 def _unknown(given: Given) -> Problem:
@@ -247,7 +274,7 @@ def _file(sources: Sources, problems: list[Problem]) -> list[Given]:
 def _flattened(table: Mapping[str, object], prefix: str, origin: str) -> Iterator[Given]:
     for key, value in table.items():
         name = prefix + key
-        setting = SETTINGS.get(name)
+        setting = find(name)
         if isinstance(value, dict) and not (setting and setting.is_map):
             yield from _flattened(value, name + ".", origin)
         else:
@@ -258,10 +285,20 @@ def _environment(sources: Sources) -> list[Given]:
     names = {setting.variable: setting.name for setting in SETTINGS.values()}
     names |= {PREFIX + alias.upper().replace(".", "_"): alias for alias in ALIASES}
     return [
-        Given(names.get(variable, variable[len(PREFIX) :].lower().replace("_", ".")), value, variable)
+        Given(names.get(variable) or _name_of_variable(variable), value, variable)
         for variable, value in sorted(sources.environ.items())
         if variable.startswith(PREFIX) and not _NOT_SETTINGS.fullmatch(variable)
     ]
+
+
+def _name_of_variable(variable: str) -> str:
+    """FOREBAY_LISTENER_NAME_MY_OWN_NODE_PORTS → listener.name.my_own.node.ports; else _ stands for a dot."""
+    if variable.startswith(_OF_LISTENER):
+        for setting in LISTENER_SETTINGS.values():
+            end = "_" + setting.attribute.upper()
+            if variable.endswith(end) and (name := variable[len(_OF_LISTENER) : -len(end)]):
+                return f"listener.name.{name.lower()}.{setting.name}"
+    return variable[len(PREFIX) :].lower().replace("_", ".")
 
 
 def _command_line(sources: Sources, problems: list[Problem]) -> list[Given]:

@@ -315,7 +315,7 @@ class TestProblems:
             assert way in texts[0]
 
     def test_without_being_complete_only_what_is_there_is_checked(self) -> None:
-        assert "listen" not in load(Sources(), PARTITIONERS, complete=False).values
+        assert "bootstrap.servers" not in load(Sources(), PARTITIONERS, complete=False).values
         with pytest.raises(SettingsError, match=r"workers = 0"):
             load(Sources(assignments=("workers=0",)), PARTITIONERS, complete=False)
 
