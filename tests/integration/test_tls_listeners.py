@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing

@@ -172,6 +172,7 @@ class KafkaPythonClient:
 
     def __init__(self, props: Mapping[str, Any] | None = None) -> None:
         self._props = dict(props or {})
+
     # snappy would need one more package; it also refuses headers without a value
     codecs: tuple[Codec, ...] = ("none", "gzip", "lz4", "zstd")
 

@@ -10,11 +10,15 @@ from __future__ import annotations
 import array
 import asyncio
 import fcntl
+import os
 import resource
 import select
+import socket
 import termios
 from typing import Final
 
+from forebay_proxy.clients.tls_session import RECORD_HEADER, is_farewell
+from forebay_proxy.clients.tls_transport import TlsTransport
 from forebay_proxy.logs import get_logger
 
 RESERVED: Final = 200
@@ -64,4 +68,19 @@ def hung_up(transport: asyncio.BaseTransport) -> bool:
     found = poll.poll(0)
     if not found:
         return False
-    return bool(found[0][1] & (select.POLLHUP | select.POLLERR)) or not unread(transport)
+    if found[0][1] & (select.POLLHUP | select.POLLERR):
+        return True
+    left = unread(transport)
+    return not left or (isinstance(transport, TlsTransport) and _is_farewell(transport, left))
+
+
+def _is_farewell(transport: asyncio.BaseTransport, size: int) -> bool:
+    """Whether the `size` bytes that are unread are TLS's close_notify alone, which says no more than closing does."""
+    if size > 128:
+        return False
+    try:
+        with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as peeking:
+            start = peeking.recv(RECORD_HEADER, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except OSError:  # it is being closed
+        return False
+    return is_farewell(start, size)

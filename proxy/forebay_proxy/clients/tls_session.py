@@ -25,6 +25,19 @@ _plaintext: Final = memoryview(bytearray(MAX_READ + _MAX_RECORD))
 record before it, since plaintext is shorter than its ciphertext.
 """
 
+RECORD_HEADER: Final = 5
+"""Bytes: the record's type, its version in two, and how much follows in two."""
+_ALERT, _APPLICATION_DATA = 0x15, 0x17
+_ALERT_1_3: Final = 24
+"""TLS 1.3 hides a record's type; one of this size is an alert, or application data of two bytes: no request."""
+
+
+def is_farewell(start: bytes, size: int) -> bool:
+    """Whether `size` bytes that begin with `start`, RECORD_HEADER of them, are one record that is an alert."""
+    if len(start) < RECORD_HEADER or int.from_bytes(start[3:5], "big") + RECORD_HEADER != size:
+        return False
+    return start[0] == _ALERT or (start[0] == _APPLICATION_DATA and size == _ALERT_1_3)
+
 
 class TlsSession:
     """Every byte is given out once and in order; nothing that was given in stays undeciphered but an incomplete record.
@@ -57,12 +70,17 @@ class TlsSession:
         size = 0
         try:
             while self._incoming.pending or self._tls.pending():
-                size += self._tls.read(_MAX_RECORD, _plaintext[size:])  # type: ignore[arg-type]
+                count = self._read_record(_plaintext[size:])
+                if not count:
+                    self.over = True
+                    break
+                size += count
         except ssl.SSLWantReadError:
             pass
-        except ssl.SSLZeroReturnError:
-            self.over = True
         return bytes(_plaintext[:size])
+
+    def _read_record(self, into: memoryview) -> int:
+        return self._tls.read(_MAX_RECORD, into)  # type: ignore[arg-type, return-value]
 
     def send(self, plaintext: Buffer) -> None:
         """Encipher it, in records of up to 16 KiB."""

@@ -23,6 +23,12 @@ def instead_of_kafka(start: bytes) -> str | None:
     return None
 
 
+def named(start: bytes) -> dict[str, str]:
+    """`spoke`, for the log, where it is known what speaks on a PLAINTEXT port."""
+    other = instead_of_kafka(start)
+    return {"spoke": other} if other is not None else {}
+
+
 def instead_of_tls(start: bytes) -> str | None:
     """What speaks on a port with TLS, from the first bytes, at least one; None: it may be TLS."""
     if start[0] == HANDSHAKE:

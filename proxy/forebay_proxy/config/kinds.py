@@ -30,7 +30,9 @@ class ListenerAddress(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"{self.name}://[{self.host}]:{self.port}" if ":" in self.host else f"{self.name}://{self.host}:{self.port}"
+        return (
+            f"{self.name}://[{self.host}]:{self.port}" if ":" in self.host else f"{self.name}://{self.host}:{self.port}"
+        )
 
 
 ListenerAddresses = tuple[ListenerAddress, ...]

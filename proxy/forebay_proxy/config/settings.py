@@ -403,7 +403,9 @@ def _listener_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
             yield "listen", "cannot be set together with listeners"
         if settings.node_ports:
             yield "node.ports", "is for listen; with listeners, each has its own: listener.name.<name>.node.ports"
-        yield from client_listeners.conflicts(listeners, settings.listener_security_protocol_map, settings.listener_name)
+        yield from client_listeners.conflicts(
+            listeners, settings.listener_security_protocol_map, settings.listener_name
+        )
     elif settings.listener_name:
         yield "listeners", "is required where a setting of a listener is set"
     for listener in listeners:

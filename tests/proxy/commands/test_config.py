@@ -62,6 +62,13 @@ def longest(lines: list[str]) -> int:
     return max(map(len, lines))
 
 
+NEEDED = {
+    "journal.ledger": ("journal.dir=journal",),
+    "listeners": ("listener.name.ssl.ssl.keystore.location=/k.pem",),
+}
+"""What a setting's example contradicts without."""
+
+
 class TestWidth:
     @pytest.mark.parametrize("width", WIDTHS)
     def test_no_line_is_longer_than_the_terminal(self, width: int) -> None:
@@ -131,7 +138,8 @@ class TestList:
 
     def test_a_listeners_own_settings_are_shown_for_each(self) -> None:
         told = ("listeners=SSL://h:19092", "listener.name.SSL.ssl.keystore.location=/k.pem")
-        output = config(*[word for each in told for word in ("--set", each)], width=200).output
+        sets = [word for each in told for word in ("--set", each)]
+        output = config("--format", "list", *sets, width=200).output
         assert "listener.name.ssl.ssl.keystore.location = /k.pem (--set; default (empty))" in output
         assert "listener.name.ssl.ssl.client.auth = none\n" in output
         assert "<name>" not in output
@@ -198,7 +206,7 @@ class TestExplanation:
         )}  # fmt: skip
         option, value = shlex.split(said["Command line"])
         flags = {option: (name, value)} if name in FLAGS else {}
-        needed = ("journal.dir=journal",) if name == "journal.ledger" else ()
+        needed = NEEDED.get(name, ())
         assignments = (value, *needed) if option == "--set" else needed
         (assignment,) = shlex.split(said["Environment"])
         variable, _, text = assignment.partition("=")
