@@ -1,4 +1,4 @@
-"""How the client connections of one listener reach everything else: their broker, the addresses they are told, what brokers offer.
+"""How client connections of one listener reach everything else: a broker, the addresses they are told, what is offered.
 
 In: what a client's connection asks. Out: addresses of that listener's ports instead of brokers', connections
 to brokers, and news for everybody in what one client was answered.

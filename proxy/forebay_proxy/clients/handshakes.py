@@ -55,16 +55,20 @@ class Handshakes:
         self._under_way: dict[Handshake, float] = {}
         self._turn: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
 
     def __len__(self) -> int:
         return len(self._pending)
 
     def came(self, handshake: Handshake) -> bool:
-        """One more. False: there are too many, and none that is old enough to give way."""
+        """One more. False: there are too many, and none that is old enough to give way, or this is closed."""
         now = monotonic()
+        if self._closed:
+            return False
         if len(self._pending) >= self._max_pending:
             oldest, since = next(iter(self._pending.items()))
             if now - since < GIVES_WAY_S:
+                self._metrics.ended("refused")
                 return False
             oldest.give_up("refused")
         self._pending[handshake] = now
@@ -84,13 +88,14 @@ class Handshakes:
         if self._pending.pop(handshake, None) is None:
             return
         for each in (self._waiting, self._going_on, self._under_way):
-            each.pop(handshake, None)  # type: ignore[attr-defined]
+            each.pop(handshake, None)
         self._metrics.ended(result)
         if self._waiting:
             self._wake()
 
     def close(self) -> None:
-        """Give up all of them."""
+        """Give up all of them, and take no more."""
+        self._closed = True
         for handshake in list(self._pending):
             handshake.give_up("client_left")
         for handle in (self._turn, self._timer):

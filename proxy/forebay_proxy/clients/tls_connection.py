@@ -37,7 +37,7 @@ class TlsDoor:
 
 
 class TlsConnection(asyncio.BufferedProtocol):
-    """The protocol that `make` makes sees what it would see without TLS, from `connection_made` to `connection_lost`."""
+    """The protocol that `make` makes sees what it would see without TLS, from its beginning to its end."""
 
     def __init__(self, door: TlsDoor, make: Callable[[], asyncio.Protocol]) -> None:
         self._door = door

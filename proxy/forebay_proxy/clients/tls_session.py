@@ -15,14 +15,16 @@ from typing import Final
 from forebay_codecs.primitives import Buffer
 
 MAX_READ: Final = 64 * 1024
-"""Ciphertext that may be given at once: what OpenSSL keeps of a connection never shrinks below the most it was given."""
+"""Ciphertext that may be given at once: what OpenSSL keeps of a connection never shrinks below the most that it was
+given.
+"""
 
 _MAX_RECORD: Final = 17 * 1024
 """16 KiB of plaintext, and what TLS adds."""
 
 _plaintext: Final = memoryview(bytearray(MAX_READ + _MAX_RECORD))
-"""For all sessions: what is read is copied out before anybody else reads. It is enough for a read and the incomplete
-record before it, since plaintext is shorter than its ciphertext.
+"""For all sessions: what is read is copied out before anybody else reads. Enough for a read and the incomplete record
+before it, since plaintext is shorter than its ciphertext.
 """
 
 RECORD_HEADER: Final = 5
@@ -80,7 +82,7 @@ class TlsSession:
         return bytes(_plaintext[:size])
 
     def _read_record(self, into: memoryview) -> int:
-        return self._tls.read(_MAX_RECORD, into)  # type: ignore[arg-type, return-value]
+        return self._tls.read(_MAX_RECORD, into)  # type: ignore[return-value]
 
     def send(self, plaintext: Buffer) -> None:
         """Encipher it, in records of up to 16 KiB."""

@@ -4,8 +4,8 @@
     listener.security.protocol.map=INTERNAL:PLAINTEXT,EXTERNAL:SSL
     listener.name.external.ssl.keystore.location=/etc/forebay/tls/keystore.pem
 
-`listen` is short for one PLAINTEXT listener of that name. Names of settings, their meaning and their values are those of
-Kafka's brokers.
+`listen` is short for one PLAINTEXT listener of that name. Names of settings, their meaning and their values are those
+of Kafka's brokers.
 """
 
 from __future__ import annotations

@@ -56,16 +56,16 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "0.0.0.0:19092",
         ),
         "listeners": Reference(
-            "Written NAME://host:port. A name of your own needs an entry in listener.security.protocol.map. Each listener "
-            "has a port for every broker, on its own port + 1 + node id up to the next listener's port, so leave room "
-            "between them; a client is told the addresses of the listener that it came by. What a listener is told by "
-            "itself is set as listener.name.<name>.<setting>, the name in lower case (docs/security.md).",
+            "Written NAME://host:port. A name of your own needs an entry in listener.security.protocol.map. Each "
+            "listener has a port for every broker, on its own port + 1 + node id up to the next listener's port, so "
+            "leave room between them; a client is told the addresses of the listener that it came by. What a listener "
+            "is told by itself is set as listener.name.<name>.<setting>, the name in lower case (docs/security.md).",
             _broker("required there; an address of its own for every listener"),
             "PLAINTEXT://0.0.0.0:19092,SSL://0.0.0.0:19192",
         ),
         "listener.security.protocol.map": Reference(
-            "Written NAME:PLAINTEXT or NAME:SSL. A map of your own replaces the default. SASL_SSL and SASL_PLAINTEXT are "
-            "not supported yet.",
+            "Written NAME:PLAINTEXT or NAME:SSL. A map of your own replaces the default. SASL_SSL and SASL_PLAINTEXT "
+            "are not supported yet.",
             _broker("default with SASL_PLAINTEXT and SASL_SSL"),
             "INTERNAL:PLAINTEXT,EXTERNAL:SSL",
         ),
@@ -358,8 +358,8 @@ LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
         "1001:19193,1002:19194",
     ),
     "ssl.client.auth": Reference(
-        "required: clients without a certificate are refused. requested: they are let in, but an invalid certificate is "
-        "refused. Both need ssl.truststore.location.",
+        "required: clients without a certificate are refused. requested: they are let in, but an invalid certificate "
+        "is refused. Both need ssl.truststore.location.",
         _broker(),
         "required",
     ),
