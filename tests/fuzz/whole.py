@@ -112,7 +112,8 @@ class World:
 
     def client(self, node_id: int | None = 0) -> Client:
         client = Client()
-        self.loop.pair(self.listener._on_client(node_id), client)
+        assert self.listener._on_client is not None
+        self.loop.pair(cast(asyncio.Protocol, self.listener._on_client(node_id)), client)
         return client
 
     async def until(self, condition: Callable[[], object], otherwise: str) -> None:

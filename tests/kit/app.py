@@ -82,9 +82,7 @@ def settings(bootstrap: tuple[HostPort, ...], port: int, **changed: Any) -> Sett
 
 
 @asynccontextmanager
-async def running(
-    bootstrap: tuple[HostPort, ...], tls: dict[str, Any] | None = None, **changed: Any
-) -> AsyncIterator[Running]:
+async def running(bootstrap: tuple[HostPort, ...], *, tls: Any = None, **changed: Any) -> AsyncIterator[Running]:
     """Started, and told of the cluster by a broker. With `tls`, settings of a listener, it has one with TLS, too."""
     port = free_run(2 * (1 + NODES))
     if tls is not None:

@@ -68,7 +68,9 @@ class ClientListeners:
         self._handshakes.close()
 
 
-def _with_tls(door: TlsDoor, admit: OnClient, node_id: int | None) -> asyncio.BufferedProtocol:
+def _with_tls(
+    door: TlsDoor, admit: Callable[[int | None], asyncio.Protocol], node_id: int | None
+) -> asyncio.BufferedProtocol:
     return TlsConnection(door, partial(admit, node_id))
 
 

@@ -31,6 +31,7 @@ def plain_address(host: str) -> str:
 
 
 OnClient = Callable[[int | None], asyncio.BaseProtocol]
+"""Node id, or None for bootstrap → the protocol of a connection that has come."""
 
 
 class Listener:
