@@ -51,7 +51,7 @@ def _modules() -> dict[str, ast.Module]:
 
 
 def _classes(module: str, tree: ast.Module) -> Iterator[tuple[str, Class]]:
-    imported = {"asyncio.Protocol": "asyncio.Protocol"}
+    imported = {name: name for name in DECLARED_BY_ASYNCIO}
     for item in tree.body:
         if isinstance(item, ast.ImportFrom):
             imported.update((alias.asname or alias.name, f"{item.module}.{alias.name}") for alias in item.names)

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from tests.integration.checks import check_all
 from tests.integration.route import Route
@@ -55,11 +57,14 @@ class Secured:
             "ssl.endpoint.identification.algorithm": "HTTPS",
         }
 
+    def librdkafka_props(self) -> dict[str, Any]:
+        return {"security.protocol": "SSL", "ssl.ca.location": str(self.authority.pem)}
+
     def client(self, name: str, keystore: Path | None = None) -> Client:
         if name.startswith("java-"):
             return JavaClient(name.removeprefix("java-"), self.java_props())
         if name == "confluent":
-            props: dict[str, Any] = {"security.protocol": "SSL", "ssl.ca.location": str(self.authority.pem)}
+            props = self.librdkafka_props()
             if keystore is not None:
                 props |= {"ssl.certificate.location": str(keystore), "ssl.key.location": str(keystore)}
             return ConfluentClient(props)
@@ -68,11 +73,11 @@ class Secured:
         return AioKafkaClient(props) if name == "aiokafka" else KafkaPythonClient(props)
 
 
-def secured(route: Route, folder: Path, **told: str) -> Secured:
+def secured(route: Route, folder: Path, workers: str = "1", **told: str) -> Secured:
     authority = Authority(folder)
     keystore = authority.issue("forebay", LOOPBACK, "localhost")
     tls = {"ssl.keystore.location": str(keystore), "ssl.truststore.location": str(authority.pem), **told}
-    forebay = ForebayProcess(route.cluster.bootstrap, route.cluster.nodes, tls=tls)
+    forebay = ForebayProcess(route.cluster.bootstrap, route.cluster.nodes, settings={"workers": workers}, tls=tls)
     return Secured(Route(route.cluster, route.log, forebay), authority, folder)
 
 
@@ -115,3 +120,21 @@ def test_clients_of_the_other_listener_are_told_its_addresses(with_tls: Secured)
         for _ in range(2):  # the second time from the cache
             assert plain.brokers(with_tls.forebay.bootstrap, "both") <= with_tls.forebay.addresses
             assert tls.brokers(with_tls.forebay.tls_bootstrap, "both") <= with_tls.forebay.tls_addresses
+
+
+def test_client_certificates_and_several_workers(route: Route, tmp_path: Path) -> None:
+    """Whoever shows a valid certificate is served by whichever worker; without one nobody is."""
+    it = secured(route, tmp_path, workers="2", **{"ssl.client.auth": "required"})
+    route.cluster.create_topic("mtls", 3)
+    keystore = it.authority.issue("client", subject="till")
+    with it.forebay as forebay, closing(it.client("confluent", keystore)) as known:
+        spec = ProduceSpec("mtls", "mtls", count=500, keys="mixed")
+        since = route.log.ends("mtls")
+        result = known.produce(forebay.tls_bootstrap, spec)
+        check_all(spec, known, result, route.log.read("mtls", since, at_least=spec.count))
+        stranger = AdminClient({"bootstrap.servers": forebay.tls_bootstrap, **it.librdkafka_props()})
+        with pytest.raises(KafkaException):
+            stranger.list_topics(timeout=5)
+        metrics = forebay.metrics()
+        assert metrics['forebay_tls_handshakes_total{result="failed"}'] > 0
+        assert metrics['forebay_tls_handshakes_total{result="established"}'] > 0
