@@ -151,14 +151,14 @@ class TestHeld:
 
     @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
     @in_loop
-    async def test_one_that_has_asked_before_it_left_has_not_hung_up(
+    async def test_what_one_asked_before_it_left_reaches_the_broker(
         self, tmp_path: Path, version: ssl.TLSVersion
     ) -> None:
         async with secured(tmp_path, client_max_in_flight_requests=1) as it:
             it.cluster[0].holds(LIST_GROUPS)
             client = await it.blocking_client(version)
             client.sendall(echo(1))
-            await it.cluster[0].receives(LIST_GROUPS)
+            first = await it.cluster[0].receives(LIST_GROUPS)
             (connection,) = it.forebay.app._connections
             client.sendall(echo(2))
             await until(lambda: connection.pending() > 0)
@@ -166,6 +166,8 @@ class TestHeld:
             _say_farewell(client)
             await until(lambda: connection.pending() > asked)
             assert not connection.hung_up
+            first.answer()
+            await it.cluster[0].receives(LIST_GROUPS)
 
 
 class TestRefused:
