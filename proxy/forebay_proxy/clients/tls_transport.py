@@ -32,6 +32,9 @@ class TlsTransport(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._beneath.is_closing()
 
+    def get_write_buffer_size(self) -> int:
+        return self._beneath.get_write_buffer_size()
+
     def pause_reading(self) -> None:
         self._beneath.pause_reading()
 

@@ -288,7 +288,7 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "metadata. Clients' side of Forebay is not touched by it. With SASL Forebay logs in for all clients: "
             "see upstream.identity.shared.",
             _client(),
-            "SASL_SSL",
+            "SSL",
         ),
         "ssl.truststore.location": Reference(
             "A JKS or PKCS12 file is refused with the command that converts it.",
@@ -296,7 +296,7 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "/etc/forebay/ca.pem",
         ),
         "ssl.truststore.certificates": Reference(
-            "Usually a reference, such as ${file:path:key}.", _client(), "${env:KAFKA_CA}"
+            "Usually a reference, such as ${file:path:key}.", _client(), "${env:KAFKA}"
         ),
         "ssl.keystore.location": Reference(
             "The file must not be readable by others. Brokers take the certificate's subject for whoever sends through "
@@ -304,9 +304,9 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             _client("there also JKS and PKCS12"),
             "/etc/forebay/forebay.pem",
         ),
-        "ssl.keystore.certificate.chain": Reference("Needs ssl.keystore.key.", _client(), "${env:CERTIFICATE}"),
-        "ssl.keystore.key": Reference(f"In PKCS8 form. {_SECRET}", _client(), "${file:/run/secrets/kafka:key}"),
-        "ssl.key.password": Reference(_SECRET, _client(), "${file:/run/secrets/kafka:password}"),
+        "ssl.keystore.certificate.chain": Reference("Needs ssl.keystore.key.", _client(), "${env:KAFKA}"),
+        "ssl.keystore.key": Reference(f"In PKCS8 form. {_SECRET}", _client(), "${env:KAFKA}"),
+        "ssl.key.password": Reference(_SECRET, _client(), "${env:KAFKA}"),
         "ssl.endpoint.identification.algorithm": Reference(
             "The host is the one that the broker advertises, or that stands in bootstrap.servers. Without it anybody "
             "with any certificate of the same signer can pose as a broker.",
@@ -322,7 +322,7 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             'A line such as org.apache.kafka.common.security.scram.ScramLoginModule required username="u" '
             f'password="p"; Only Kafka\'s modules for the mechanisms above are understood. {_SECRET}',
             _client(),
-            "${file:/run/secrets/kafka:jaas}",
+            "${env:KAFKA}",
         ),
         "sasl.oauthbearer.token.endpoint.url": Reference(
             "Tokens are asked for by client credentials, and again before they expire.",
@@ -335,7 +335,7 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
         "sasl.oauthbearer.client.credentials.client.secret": Reference(
             f"The option clientSecret in sasl.jaas.config does the same. {_SECRET}",
             _client(),
-            "${file:/run/secrets/kafka:secret}",
+            "${env:KAFKA}",
         ),
         "sasl.oauthbearer.scope": Reference("The option scope in sasl.jaas.config does the same.", _client(), "kafka"),
         "upstream.identity.shared": Reference(

@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 
 from forebay_proxy.commands import cli
 from forebay_proxy.commands.config import FLAGS
+from forebay_proxy.config.providers import resolve
 from forebay_proxy.config.reference import LISTENER_REFERENCES, LISTENER_TOPIC, REFERENCES, TOPICS
 from forebay_proxy.config.settings import ALIASES
 from forebay_proxy.config.sources import Sources, load
@@ -62,9 +63,12 @@ def longest(lines: list[str]) -> int:
     return max(map(len, lines))
 
 
+REFERRED_TO = {"KAFKA": "what an example refers to"}
 NEEDED = {
     "journal.ledger": ("journal.dir=journal",),
     "listeners": ("listener.name.ssl.ssl.keystore.location=/k.pem",),
+    "ssl.keystore.key": ("ssl.keystore.certificate.chain=a",),
+    "ssl.keystore.certificate.chain": ("ssl.keystore.key=${env:KAFKA}",),
 }
 """What a setting's example contradicts without."""
 
@@ -214,14 +218,15 @@ class TestExplanation:
         path.write_text(said["In the file"])
         assert list(tomllib.loads(said["In the file"])) == [name]
         ways = (
-            Sources(None, {}, assignments, flags),
-            Sources(None, {variable: text}, needed),
-            Sources(str(path), {}, needed),
+            Sources(None, REFERRED_TO, assignments, flags),
+            Sources(None, {**REFERRED_TO, variable: text}, needed),
+            Sources(str(path), REFERRED_TO, needed),
         )
         first, second, third = (load(way, known_partitioners(), complete=False).values[name] for way in ways)
         assert first == second == third
         reference = REFERENCES[name]
-        assert first == (SETTINGS[name].parse(reference.example) if reference.example else SETTINGS[name].default)
+        example = resolve(reference.example, REFERRED_TO)
+        assert first == (SETTINGS[name].parse(example) if example else SETTINGS[name].default)
 
     def test_where_the_value_comes_from(self, tmp_path: Path) -> None:
         path = tmp_path / "forebay.toml"
