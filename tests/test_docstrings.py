@@ -7,25 +7,19 @@ if the method's class has every member of it; nor where asyncio declares it.
 from __future__ import annotations
 
 import ast
+import asyncio
 from collections.abc import Iterator
 from typing import Final
 
 from tests.kit.paths import ROOT
 from tests.test_layout import PACKAGES
 
-DECLARED_BY_ASYNCIO: Final = frozenset(
-    (
-        "connection_made",
-        "data_received",
-        "get_buffer",
-        "buffer_updated",
-        "connection_lost",
-        "pause_writing",
-        "resume_writing",
-    )
-)
+DECLARED_BY_ASYNCIO: Final = {
+    f"asyncio.{base.__name__}": frozenset(dir(base))
+    for base in (asyncio.Protocol, asyncio.BufferedProtocol, asyncio.Transport)
+}
+"""Base → its methods."""
 
-ASYNCIOS: Final = ("asyncio.Protocol", "asyncio.BufferedProtocol")
 FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -57,7 +51,7 @@ def _modules() -> dict[str, ast.Module]:
 
 
 def _classes(module: str, tree: ast.Module) -> Iterator[tuple[str, Class]]:
-    imported = {name: name for name in ASYNCIOS}
+    imported = {name: name for name in DECLARED_BY_ASYNCIO}
     for item in tree.body:
         if isinstance(item, ast.ImportFrom):
             imported.update((alias.asname or alias.name, f"{item.module}.{alias.name}") for alias in item.names)
@@ -85,7 +79,7 @@ PROTOCOLS: Final = [found for found in CLASSES.values() if "typing.Protocol" in 
 def is_declared(method: str, of: Class) -> bool:
     """Whether another class, of which `of` is one by its bases or by what it has, has a docstring for the method."""
     line = lineage(of)
-    if method in DECLARED_BY_ASYNCIO and any(name in found.bases for found in line for name in ASYNCIOS):
+    if any(method in DECLARED_BY_ASYNCIO.get(base, ()) for found in line for base in found.bases):
         return True
     has = members(of)
     others = [*line[1:], *(protocol for protocol in PROTOCOLS if members(protocol) <= has)]

@@ -24,7 +24,6 @@ WITHOUT_OWN_TEST: Final = {
     "policies/hold_reason": DECLARES,
     "policies/journal_rows": DECLARES,
     "proxy/errors": DECLARES,
-    "proxy/brokers/upstream_connection": "proxy/produce/test_sender.py, proxy/brokers/test_metadata_updater.py",
     "proxy/clients/client_identity": "proxy/clients/test_client_connection.py",
     "proxy/clients/connection_context": DECLARES,
     "proxy/clients/gateway": "proxy/clients/test_client_connection.py, proxy/test_app.py",

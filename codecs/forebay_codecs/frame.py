@@ -118,6 +118,11 @@ class FrameSplitter:
         """Every frame that has begun to arrive has been given out whole."""
         return not self._left and not self.buffered
 
+    @property
+    def front(self) -> bytes:
+        """Up to four bytes that come next: the size that was Malformed, where one was."""
+        return self._peek(_SIZE)
+
     def clear(self) -> None:
         """Drop all bytes: the stream is over, and whoever still holds the splitter should not keep them alive."""
         self._chunks.clear()

@@ -21,19 +21,22 @@ from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.eligibility import Eligibility
 from forebay_policies.inbound_memory import InboundMemory
 from forebay_policies.metadata_cache import Ages, MetadataCache
+from forebay_policies.response_memory import ResponseMemory
 from forebay_policies.throttling import Throttling
 from forebay_policies.uniform_partitioner import UniformPartitioner
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.cluster import Cluster
+from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.brokers.reachability import Reachability
-from forebay_proxy.clients.client_connection import ClientConnection
+from forebay_proxy.clients.client_listeners import ClientListeners
 from forebay_proxy.clients.connection_context import ConnectionContext
 from forebay_proxy.clients.connections import ConnectionRegistry
 from forebay_proxy.clients.descriptors import raise_limit
 from forebay_proxy.clients.gateway import Gateway
-from forebay_proxy.clients.listener import Listeners
+from forebay_proxy.clients.handshakes import MAX_PENDING, Handshakes
+from forebay_proxy.clients.listener import Listener
 from forebay_proxy.clients.metadata_handler import MetadataHandler
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.journal.files import JournalFiles
@@ -41,7 +44,7 @@ from forebay_proxy.journal.gauges import gauge_row
 from forebay_proxy.journal.recorder import Journal, Sink
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
-from forebay_proxy.metrics.traffic import TrafficMetrics
+from forebay_proxy.metrics.traffic import HandshakeMetrics, TrafficMetrics
 from forebay_proxy.produce.classifier import BatchClassifier
 from forebay_proxy.produce.deadlines import Deadlines
 from forebay_proxy.produce.delivery import Delivery
@@ -79,15 +82,16 @@ class App:
         ledger = Ledger(self._journal) if self._journal is not None and settings.journal_ledger else None
 
         # Brokers, and what waits for them.
+        connector = Connector(settings, stats, rng)
         self._pool = BufferPool(settings.buffer_memory, settings.batch_initial_size, settings.batch_size)
         throttling = Throttling(merges=settings.merge_across_client_ids, patience=settings.delivery_timeout_ms / 1000)
         self._accumulator = Accumulator(self._pool, settings.batch_size, settings.batch_max_size, throttling)
         self._cluster = Cluster(self._accumulator)
         ages = Ages.of_ms(settings.metadata_soft_age_ms, settings.metadata_max_age_ms, settings.metadata_max_idle_ms)
         cache = MetadataCache(ages, settings.metadata_max_topics, settings.metadata_refresh_group_size, rng)
-        self._updater = MetadataUpdater(self._cluster, cache, settings, stats, rng, self._journal)
+        self._updater = MetadataUpdater(self._cluster, cache, connector, settings, stats, rng, self._journal)
         addresses = BrokerAddresses(self._cluster, settings.bootstrap_servers, rng)
-        self._versions = BrokerVersions(addresses.of, settings, stats, self._log)
+        self._versions = BrokerVersions(addresses.of, connector, self._log)
         reachability = Reachability(self._cluster, cache, self._updater, self._versions)
 
         # A record's way: handler → accumulator → dispatcher → delivery.
@@ -103,7 +107,7 @@ class App:
             self._journal,
         )
         self._dispatcher = Dispatcher(
-            settings, stats, self._accumulator, self._cluster, self._updater, delivery, reachability, rng
+            settings, stats, self._accumulator, self._cluster, self._updater, delivery, reachability, connector, rng
         )
         self._deadlines = Deadlines(stats, self._accumulator)
         eligibility = Eligibility(
@@ -128,40 +132,50 @@ class App:
         )
 
         # Clients.
-        self._listeners = Listeners(settings)
-        gateway = Gateway(
-            settings,
-            self._cluster,
-            cache,
-            self._updater,
-            self._versions,
-            addresses,
-            reachability,
-            self._listeners,
-        )
         inbound_memory = InboundMemory(settings.queued_max_request_bytes, settings.socket_request_timeout_ms / 1000)
-        context = ConnectionContext(
-            gateway,
-            self._handler,
-            MetadataHandler(cache, self._updater, settings.request_timeout_ms / 1000, stats),
-            metrics,
-            self._log,
-            inbound_memory,
-            settings.socket_request_max_bytes,
-            settings.client_max_in_flight_requests,
-            str(settings.admin) if settings.admin is not None else "",
-        )
+        responses = ResponseMemory()
+        metadata = MetadataHandler(cache, self._updater, settings.request_timeout_ms / 1000, stats)
+
+        def context_of(listener: Listener) -> ConnectionContext:
+            gateway = Gateway(
+                settings,
+                self._cluster,
+                cache,
+                self._updater,
+                self._versions,
+                addresses,
+                reachability,
+                listener,
+                connector,
+                responses,
+            )
+            return ConnectionContext(
+                gateway,
+                self._handler,
+                metadata,
+                metrics,
+                self._log,
+                inbound_memory,
+                settings.socket_request_max_bytes,
+                settings.client_max_in_flight_requests,
+                str(settings.admin) if settings.admin is not None else "",
+            )
+
+        with_tls = any(listener.protocol != "PLAINTEXT" for listener in settings.client_listeners)
+        most = raise_limit(settings.max_connections, MAX_PENDING if with_tls else 0)
         self._connections = ConnectionRegistry(
             settings,
-            raise_limit(settings.max_connections),
+            most,
             inbound_memory,
-            gateway.responses,
+            responses,
             metrics,
             self._log,
-            partial(ClientConnection, context),
         )
+        handshakes = Handshakes(HandshakeMetrics(stats), most)
+        self._listeners = ClientListeners(settings, self._connections, handshakes, self._log, context_of)
+        stats.gauge("forebay_tls_handshakes", lambda: len(handshakes))
         stats.gauge("forebay_queued_request_bytes", lambda: inbound_memory.total)
-        stats.gauge("forebay_gathered_response_bytes", lambda: gateway.responses.total)
+        stats.gauge("forebay_gathered_response_bytes", lambda: responses.total)
         stats.gauge("forebay_upstream_connections", lambda: sum(c.has_upstream for c in self._connections))
         stats.gauge("forebay_tasks", lambda: len(asyncio.all_tasks()))
 
@@ -171,8 +185,7 @@ class App:
         """Open the bootstrap listener; those of the brokers follow as soon as a broker tells of them."""
         if self._journal is not None:
             self._journal.start(self._journal_sink(), partial(gauge_row, self._journal, self._stats))
-        self._listeners.open_bootstrap(self._connections.accepted)
-        await self._listeners.ready()
+        await self._listeners.open()
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(part.run()) for part in (self._updater, self._dispatcher, self._connections)]
         for task in self._tasks:

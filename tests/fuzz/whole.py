@@ -105,14 +105,15 @@ class World:
         self.app._connections._clock = loop.time  # a default argument took the clock before it could be changed
 
     async def start(self) -> None:
-        self.app._listeners.open_node = lambda node_id: node_id in PORTS  # type: ignore[method-assign]
-        self.app._listeners.port = lambda node_id: 1 + node_id  # type: ignore[method-assign]
+        (self.listener,) = self.app._listeners._listeners
+        self.listener.open_node = lambda node_id: node_id in PORTS  # type: ignore[method-assign]
         await self.app.start()
         await self.until(lambda: self.app.ready() is None, "the proxy is not ready")
 
     def client(self, node_id: int | None = 0) -> Client:
         client = Client()
-        self.loop.pair(cast(asyncio.BufferedProtocol, self.app._connections.accepted(node_id)), client)
+        assert self.listener._on_client is not None
+        self.loop.pair(cast(asyncio.BufferedProtocol, self.listener._on_client(node_id)), client)
         return client
 
     async def until(self, condition: Callable[[], object], otherwise: str) -> None:

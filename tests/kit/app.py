@@ -8,12 +8,15 @@ Pauses between tries are short, so that tests are; all else is as by default unl
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
 from forebay_proxy.app import App
+from forebay_proxy.config.kinds import ListenerAddress
+from forebay_proxy.config.listeners import ListenerSettings
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.metrics.clients_seen import SeenClient
 from forebay_proxy.metrics.registry import MetricRegistry
@@ -42,9 +45,10 @@ class Running:
     def node_port(self, node: int) -> int:
         return self.port + 1 + node
 
-    async def client(self, node: int | None = None) -> WireClient:
-        """Connected to the listener of a node, or to the bootstrap listener."""
-        client = await WireClient.connect(self.port if node is None else self.node_port(node))
+    async def client(self, node: int | None = None, tls: ssl.SSLContext | None = None) -> WireClient:
+        """Connected to the listener of a node, or to the bootstrap listener; with `tls`, to those with TLS."""
+        first = self.port if tls is None else self.port + 1 + NODES
+        client = await WireClient.connect(first if node is None else first + 1 + node, tls)
         self._clients.append(client)
         return client
 
@@ -61,14 +65,28 @@ class Running:
             client.close()
 
 
+def two_listeners(port: int, **tls: Any) -> dict[str, Any]:
+    """Settings of a PLAINTEXT listener on `port` and, behind its brokers' ports, one with TLS that was told `tls`."""
+    return {
+        "listen": None,
+        "listeners": (
+            ListenerAddress("PLAINTEXT", LOOPBACK, port),
+            ListenerAddress("SSL", LOOPBACK, port + 1 + NODES),
+        ),
+        "listener_name": {"ssl": ListenerSettings(**tls)},
+    }
+
+
 def settings(bootstrap: tuple[HostPort, ...], port: int, **changed: Any) -> Settings:
-    return Settings(bootstrap_servers=bootstrap, listen=HostPort(LOOPBACK, port), **{**QUICK, **changed})
+    return Settings(bootstrap_servers=bootstrap, **{"listen": HostPort(LOOPBACK, port), **QUICK, **changed})
 
 
 @asynccontextmanager
-async def running(bootstrap: tuple[HostPort, ...], **changed: Any) -> AsyncIterator[Running]:
-    """Started, and told of the cluster by a broker."""
-    port = free_run(1 + NODES)
+async def running(bootstrap: tuple[HostPort, ...], *, tls: Any = None, **changed: Any) -> AsyncIterator[Running]:
+    """Started, and told of the cluster by a broker. With `tls`, settings of a listener, it has one with TLS, too."""
+    port = free_run(2 * (1 + NODES))
+    if tls is not None:
+        changed = {**two_listeners(port, **tls), **changed}
     stats = MetricRegistry()
     app = App(settings(bootstrap, port, **changed), stats, rng=Random(1))
     forebay = Running(app, stats, port)

@@ -15,6 +15,7 @@ can also close its connections, stop reading them, and leave its port.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -208,7 +209,9 @@ class FakeBroker:
 
     async def up(self) -> None:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: BrokerConnection(self), LOOPBACK, self.port)
+        self._server = await loop.create_server(
+            lambda: BrokerConnection(self), LOOPBACK, self.port, ssl=self.cluster.tls
+        )
 
     def down(self) -> None:
         """Leave the port and close every connection."""
@@ -297,6 +300,7 @@ class FakeCluster:
         self.log: dict[tuple[str, int], list[Record]] = {}
         self.produce_versions = (3, 8)
         self.metadata_versions = (0, 4)
+        self.tls: ssl.SSLContext | None = None
         self.brokers = {node_id: FakeBroker(self, node_id) for node_id in range(nodes)}
 
     def __getitem__(self, node_id: int) -> FakeBroker:

@@ -36,9 +36,13 @@ class ForebayProcess:
         settings: Mapping[str, str] | None = None,
         options: Iterable[str] = (),
         env: Mapping[str, str] | None = None,
+        tls: Mapping[str, str] | None = None,
     ) -> None:
+        """`tls`: settings of a listener with TLS beside the first, behind its brokers' ports (`tls_bootstrap`)."""
         self.nodes = sorted(nodes)
-        self.port = free_run(2 + self.nodes[-1])
+        self.port = free_run(2 * (2 + self.nodes[-1]))
+        self.tls_port = self.port + 2 + self.nodes[-1]
+        self._tls = tls
         self.admin_port = free_port()
         self._upstream = bootstrap_servers
         self._settings = dict(settings or {})
@@ -50,6 +54,15 @@ class ForebayProcess:
     @property
     def bootstrap(self) -> str:
         return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def tls_bootstrap(self) -> str:
+        return f"{LOOPBACK}:{self.tls_port}"
+
+    @property
+    def tls_addresses(self) -> set[str]:
+        """As `addresses`, for clients of the listener with TLS."""
+        return {f"{LOOPBACK}:{self.tls_port + 1 + node}" for node in self.nodes}
 
     @property
     def addresses(self) -> set[str]:
@@ -66,7 +79,12 @@ class ForebayProcess:
 
     def command(self) -> list[str]:
         sets = [word for name, value in self._settings.items() for word in ("--set", f"{name}={value}")]
-        listen = ["--listen", self.bootstrap, "--admin", f"{LOOPBACK}:{self.admin_port}"]
+        listen = ["--listen", self.bootstrap]
+        if self._tls is not None:
+            both = f"listeners=PLAINTEXT://{self.bootstrap},SSL://{self.tls_bootstrap}"
+            told = [f"listener.name.ssl.{name}={value}" for name, value in self._tls.items()]
+            listen = [word for assignment in (both, *told) for word in ("--set", assignment)]
+        listen += ["--admin", f"{LOOPBACK}:{self.admin_port}"]
         run = [sys.executable, "-m", "forebay_proxy.commands.cli", "run", "--bootstrap-servers", self._upstream]
         return [*run, *listen, *sets, *self._options]
 

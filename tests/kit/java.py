@@ -34,8 +34,10 @@ _ANSWER_SECONDS = 90
 class JavaClient:
     _PRODUCES = "Produce"
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, props: Mapping[str, str] | None = None) -> None:
+        """`props`: settings of everything that it starts, such as those of TLS."""
         self.version = version
+        self._props = {f"prop.{name}": value for name, value in (props or {}).items()}
         self.name = f"java-{version}"
         # kafka-clients learned zstd in 2.1
         newer = not version.startswith("0.") and version >= "2.1"
@@ -114,6 +116,7 @@ class JavaClient:
         return iter(list(self._lines(verb, arguments, _ANSWER_SECONDS)))
 
     def _lines(self, verb: str, arguments: Mapping[str, object], seconds: float) -> Iterator[dict[str, Any]]:
+        arguments = {**arguments, **self._props}
         session = self._start()
         assert session.stdin is not None
         assert session.stdout is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer  # type: ignore[import-untyped]
@@ -20,13 +20,17 @@ _SECONDS = 60
 class ConfluentClient:
     name = "confluent"
 
+    def __init__(self, props: Mapping[str, Any] | None = None) -> None:
+        """`props`: settings of everything that it starts, such as those of TLS. So with the others."""
+        self._props = dict(props or {})
+
     def can(self, spec: ProduceSpec) -> bool:
         return not spec.rate
 
     def produce(self, bootstrap: str, spec: ProduceSpec) -> ProduceResult:
         acks: list[Ack] = []
         failures: dict[int, str] = {}
-        producer = Producer(_librdkafka_settings(bootstrap, spec))
+        producer = Producer(_librdkafka_settings(bootstrap, spec) | self._props)
 
         def send(seq: int) -> None:
             def delivered(error: KafkaError | None, message: Message) -> None:
@@ -69,6 +73,7 @@ class ConfluentClient:
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed" if read_committed else "read_uncommitted",
+                **self._props,
             }
         )
         consumer.subscribe([topic])
@@ -85,7 +90,7 @@ class ConfluentClient:
         return records
 
     def brokers(self, bootstrap: str, topic: str) -> set[str]:
-        metadata = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=_SECONDS)
+        metadata = AdminClient({"bootstrap.servers": bootstrap, **self._props}).list_topics(topic, timeout=_SECONDS)
         return {f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()}
 
     def close(self) -> None:
@@ -95,6 +100,9 @@ class ConfluentClient:
 class AioKafkaClient:
     name = "aiokafka"
 
+    def __init__(self, props: Mapping[str, Any] | None = None) -> None:
+        self._props = dict(props or {})
+
     def can(self, spec: ProduceSpec) -> bool:
         return not spec.rate
 
@@ -102,7 +110,7 @@ class AioKafkaClient:
         return asyncio.run(asyncio.wait_for(self._produce(bootstrap, spec), _SECONDS))
 
     async def _produce(self, bootstrap: str, spec: ProduceSpec) -> ProduceResult:
-        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, **_python_settings(spec))
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, **_python_settings(spec), **self._props)
         result = ProduceResult([])
         async with producer:
             if spec.transactional_id is not None:
@@ -133,7 +141,11 @@ class AioKafkaClient:
         self, bootstrap: str, topic: str, group: str, count: int, read_committed: bool
     ) -> list[ConsumedRecord]:
         consumer = AIOKafkaConsumer(
-            topic, bootstrap_servers=bootstrap, group_id=group, **_python_consumer_settings(read_committed)
+            topic,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            **_python_consumer_settings(read_committed),
+            **self._props,
         )
         records: list[ConsumedRecord] = []
         async with consumer:
@@ -147,7 +159,7 @@ class AioKafkaClient:
         return asyncio.run(self._brokers(bootstrap, topic))
 
     async def _brokers(self, bootstrap: str, topic: str) -> set[str]:
-        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap, **self._props) as producer:
             await producer.partitions_for(topic)
             return {f"{broker.host}:{broker.port}" for broker in producer.client.cluster.brokers()}
 
@@ -157,6 +169,10 @@ class AioKafkaClient:
 
 class KafkaPythonClient:
     name = "kafka-python"
+
+    def __init__(self, props: Mapping[str, Any] | None = None) -> None:
+        self._props = dict(props or {})
+
     # snappy would need one more package; it also refuses headers without a value
     codecs: tuple[Codec, ...] = ("none", "gzip", "lz4", "zstd")
 
@@ -165,7 +181,7 @@ class KafkaPythonClient:
         return spec.compression in self.codecs and not spec.rate and not null_header
 
     def produce(self, bootstrap: str, spec: ProduceSpec) -> ProduceResult:
-        producer = KafkaProducer(bootstrap_servers=bootstrap, **_python_settings(spec))
+        producer = KafkaProducer(bootstrap_servers=bootstrap, **_python_settings(spec), **self._props)
         result = ProduceResult([])
         try:
             if spec.transactional_id is not None:
@@ -195,7 +211,11 @@ class KafkaPythonClient:
         self, bootstrap: str, topic: str, group: str, count: int, read_committed: bool = False
     ) -> list[ConsumedRecord]:
         consumer = KafkaConsumer(
-            topic, bootstrap_servers=bootstrap, group_id=group, **_python_consumer_settings(read_committed)
+            topic,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            **_python_consumer_settings(read_committed),
+            **self._props,
         )
         records: list[ConsumedRecord] = []
         deadline = time.monotonic() + _SECONDS
@@ -210,7 +230,7 @@ class KafkaPythonClient:
         return records
 
     def brokers(self, bootstrap: str, topic: str) -> set[str]:
-        consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+        consumer = KafkaConsumer(bootstrap_servers=bootstrap, **self._props)
         try:
             consumer.partitions_for_topic(topic)
             return {f"{broker.host}:{broker.port}" for broker in consumer._client.cluster.brokers()}

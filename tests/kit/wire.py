@@ -11,6 +11,7 @@ whose body the fake broker sends back.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from typing import Final, NamedTuple, Self
 
 from forebay_codecs import produce_request, produce_response
@@ -47,8 +48,8 @@ class WireClient:
         self._writer = writer
 
     @classmethod
-    async def connect(cls, port: int) -> Self:
-        return cls(*await soon(asyncio.open_connection(LOOPBACK, port)))
+    async def connect(cls, port: int, tls: ssl.SSLContext | None = None) -> Self:
+        return cls(*await soon(asyncio.open_connection(LOOPBACK, port, ssl=tls)))
 
     def send(self, *frames: bytes) -> None:
         """All of them in one write."""

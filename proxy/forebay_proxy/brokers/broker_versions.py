@@ -15,10 +15,9 @@ from forebay_codecs.api_versions import request, rewrite_api_versions
 from forebay_codecs.errors import Malformed
 from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy import __version__
-from forebay_proxy.brokers.upstream_connection import open_connection
-from forebay_proxy.config.settings import HostPort, Settings
+from forebay_proxy.brokers.connector import Connector
+from forebay_proxy.config.settings import HostPort
 from forebay_proxy.logs import RateLimited
-from forebay_proxy.metrics.registry import MetricRegistry
 
 MAX_AGE = 60.0
 """Seconds that an answer is given again."""
@@ -35,13 +34,11 @@ class BrokerVersions:
     def __init__(
         self,
         addresses: Callable[[int | None], list[HostPort]],
-        settings: Settings,
-        stats: MetricRegistry,
+        connector: Connector,
         log: RateLimited,
     ) -> None:
         self._addresses = addresses
-        self._settings = settings
-        self._stats = stats
+        self._connector = connector
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._known: dict[tuple[int | None, int], tuple[float, bytes]] = {}
@@ -87,7 +84,7 @@ class BrokerVersions:
             ready(response)
 
     async def _ask_broker(self, host: str, port: int, version: int) -> bytes:
-        connection = await open_connection(host, port, self._settings, self._stats)
+        connection = await self._connector.open(host, port)
         try:
             response = await connection.call(
                 lambda correlation_id: request(correlation_id, CLIENT_ID, version, "forebay", __version__)

@@ -1,6 +1,7 @@
 """Connecting by name: every address that a name has is tried, each with a timeout of its own.
 
-In: a host, a port, a protocol. Out: the protocol connected, or OSError. One address that swallows packets costs its own
+In: a host, a port, a protocol, and a context where TLS is spoken: its SNI and the name that is verified are the host.
+Out: the protocol connected, its handshake done, or OSError. One address that swallows packets costs its own
 `socket.connection.setup.timeout.ms` and not those of the others, as Kafka's clients do (`client.dns.lookup`'s
 `use_all_dns_ips`).
 """
@@ -9,25 +10,42 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable
+from typing import Any
+
+from forebay_proxy.security.tls import SHUTDOWN_S, explain
 
 
-async def dial(host: str, port: int, setup_s: float, make: Callable[[], asyncio.BaseProtocol]) -> None:
+async def dial(
+    host: str,
+    port: int,
+    setup_s: float,
+    make: Callable[[], asyncio.BaseProtocol],
+    context: ssl.SSLContext | None = None,
+) -> None:
     """Connect a protocol that `make` makes to the first address that answers; `setup_s` seconds for each.
+
+    With a `context`, an address answers once the TLS handshake with it is done.
 
     Raises the last address's OSError (TimeoutError is one), or UnicodeError for a name that cannot be one.
     """
     loop = asyncio.get_running_loop()
+    secured: dict[str, Any] = {}
+    if context is not None:
+        secured = {"ssl": context, "server_hostname": host, "ssl_shutdown_timeout": SHUTDOWN_S}
     async with asyncio.timeout(setup_s):
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     error: OSError = ConnectionError(f"{host} has no address")
     for address in dict.fromkeys(entry[4][0] for entry in found):
         try:
             async with asyncio.timeout(setup_s):
-                await loop.create_connection(make, str(address), port)
+                await loop.create_connection(make, str(address), port, **secured)
             return
         except TimeoutError:
             error = TimeoutError(f"{host}:{port} ({address}) did not answer within {setup_s:g} s")
+        except ssl.SSLError as failure:
+            error = ConnectionError(f"{host}:{port} ({address}): {explain(failure)}")
         except OSError as failure:
             error = failure
     raise error

@@ -23,7 +23,8 @@ from forebay_policies.metadata_requests import Cause, MetadataQuery, MetadataReq
 from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.cluster import Cluster
-from forebay_proxy.brokers.upstream_connection import UpstreamConnection, open_connection
+from forebay_proxy.brokers.connector import Connector
+from forebay_proxy.brokers.upstream_connection import UpstreamConnection
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.logs import get_logger
@@ -79,6 +80,7 @@ class MetadataUpdater:
         self,
         cluster: Cluster,
         cache: MetadataCache,
+        connector: Connector,
         settings: Settings,
         stats: MetricRegistry,
         rng: Random,
@@ -86,8 +88,7 @@ class MetadataUpdater:
     ) -> None:
         self._cluster = cluster
         self._cache = cache
-        self._settings = settings
-        self._stats = stats
+        self._connector = connector
         self._rng = rng
         self._journal = journal
         self._loop = asyncio.get_running_loop()
@@ -285,7 +286,7 @@ class MetadataUpdater:
         for address in sorted(self._addresses.of(None), key=lambda address: address in last):
             attempt.address = address
             try:
-                connection = await open_connection(*address, self._settings, self._stats)
+                connection = await self._connector.open(*address)
             except (OSError, UnicodeError, Malformed) as failure:
                 error = failure
                 continue

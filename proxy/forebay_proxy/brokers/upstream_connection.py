@@ -2,6 +2,7 @@
 
 In: request frames with an upstream correlation id. Out: each response, whole, to the request's callback; None to every
 callback that is still waiting when the connection ends, because the request may have been carried out or not.
+With a session (SASL), what is sent while it is renewed is held until the broker has taken the login.
 A broker answers in the order of the requests. One that does not is broken: UpstreamProtocolError in the log, and the
 connection is closed. A request that is not answered within `request.timeout.ms` closes it too.
 """
@@ -14,15 +15,12 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import cast
 
-from forebay_codecs import api_versions
 from forebay_codecs.errors import Malformed, UpstreamProtocolError
 from forebay_codecs.frame import Frame, FrameSplitter, Head
-from forebay_policies.throttling import CLIENT_ID
-from forebay_proxy import __version__
-from forebay_proxy.brokers.dial import dial
-from forebay_proxy.config.settings import Settings
+from forebay_proxy.brokers.session import NEVER, Session
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.security.tls import explain
 
 log = get_logger()
 
@@ -36,7 +34,7 @@ Buffers = Iterable[bytes | bytearray | memoryview]
 class UpstreamConnection(asyncio.Protocol):
     """Gives every request that is sent exactly one answer: the response, or None.
 
-    `versions` is what the broker offers, once `open_connection` has returned."""
+    `versions` is what the broker offers, once whoever connected has asked."""
 
     def __init__(self, name: str, request_timeout: float, stats: MetricRegistry) -> None:
         self.name = name
@@ -49,6 +47,13 @@ class UpstreamConnection(asyncio.Protocol):
         self._pending: deque[tuple[int, float, OnAnswer]] = deque()
         self._correlation_id = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._joins = False
+        self._session: Session | None = None
+        self._renew_at = NEVER
+        self._held: list[tuple[Callable[[int], Buffers], OnAnswer]] = []
+        """What was to be sent while the session is renewed."""
+        self._renewal: asyncio.Task[None] | None = None
+        self._why = ""
         self._sent = stats.counter("forebay_request_bytes_total", side="upstream")
         self._received = stats.counter("forebay_response_bytes_total", side="upstream")
         self._protocol_errors = stats.counter("forebay_errors_total", side="upstream", kind="protocol")
@@ -58,7 +63,7 @@ class UpstreamConnection(asyncio.Protocol):
     @property
     def in_flight(self) -> int:
         """Requests sent and not answered."""
-        return len(self._pending)
+        return len(self._pending) + len(self._held)
 
     @property
     def closed(self) -> bool:
@@ -67,17 +72,34 @@ class UpstreamConnection(asyncio.Protocol):
 
     def send(self, build: Callable[[int], Buffers], on_answer: OnAnswer) -> None:
         """Write the frame that `build` makes for an upstream correlation id. The connection must be open."""
+        if self._session is None or monotonic() < self._renew_at:
+            self._write(build, on_answer)
+            return
+        self._held.append((build, on_answer))
+        if self._renewal is None:
+            self._renewal = self._loop.create_task(self._renew())
+
+    def _write(self, build: Callable[[int], Buffers], on_answer: OnAnswer) -> None:
         assert self._transport is not None
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         buffers = list(build(self._correlation_id))
         self._sent.value += sum(map(len, buffers))
         self._pending.append((self._correlation_id, monotonic() + self._request_timeout, on_answer))
-        self._transport.writelines(buffers)
+        self._transport.writelines([b"".join(buffers)] if self._joins else buffers)
         if self._timer is None:
             self._timer = self._loop.call_later(self._request_timeout, self._check)
 
     async def call(self, build: Callable[[int], bytes]) -> bytes:
         """Send a request made without its size prefix and wait for the response. Raises ConnectionError."""
+        return await self._call(build, self.send)
+
+    async def _call_at_once(self, build: Callable[[int], bytes]) -> bytes:
+        """As `call`, also while the session is renewed."""
+        return await self._call(build, self._write)
+
+    async def _call(
+        self, build: Callable[[int], bytes], send: Callable[[Callable[[int], Buffers], OnAnswer], None]
+    ) -> bytes:
         if self.closed:
             raise ConnectionError(f"the connection to {self.name} is closed")
         answer: asyncio.Future[bytes | None] = self._loop.create_future()
@@ -90,11 +112,51 @@ class UpstreamConnection(asyncio.Protocol):
             if not answer.done():
                 answer.set_result(response)
 
-        self.send(frame, answered)
+        send(frame, answered)
         response = await answer
         if response is None:
-            raise ConnectionError(f"the connection to {self.name} was lost")
+            raise ConnectionError(f"the connection to {self.name} was lost{self._why}")
         return response
+
+    # The session
+
+    async def log_in(self, session: Session) -> None:
+        """Begin it; from now on it is renewed when that is due. Raises OSError where the broker refuses."""
+        await session.renew(self._call_at_once)
+        self._session = session
+        self._renew_at = session.due
+
+    async def _renew(self) -> None:
+        """What was written before is still answered, what is held follows: order is kept, and nothing is lost."""
+        assert self._session is not None
+        renewed = False
+        try:
+            await self._session.renew(self._call_at_once)
+            renewed = not self.closed
+        except (OSError, Malformed) as error:
+            log.warning("broker does not renew a session", broker=self.name, error=str(error))
+        finally:
+            if not renewed:
+                self.close()
+        if not renewed:
+            return
+        self._renewal = None
+        self._renew_at = self._session.due
+        held, self._held = self._held, []
+        for build, on_answer in held:
+            self._write(build, on_answer)
+
+    def hand_over(self, protocol: asyncio.BaseProtocol) -> None:
+        """Give the connection to a `protocol` that begins where this one ends. Nothing may be awaited on it."""
+        if self._transport is None or self.closed or self._pending:
+            raise ConnectionError(f"the connection to {self.name} was lost{self._why}")
+        transport, self._transport = self._transport, None
+        if self._timer is not None:
+            self._timer.cancel()
+        transport.pause_reading()  # how it is read depends on the protocol
+        transport.set_protocol(protocol)
+        transport.resume_reading()
+        protocol.connection_made(transport)
 
     def close(self) -> None:
         """Close at once; every request that is not answered yet is then answered None."""
@@ -119,6 +181,8 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own class, of the same interface
+        # With TLS each piece would become a record of its own.
+        self._joins = transport.get_extra_info("sslcontext") is not None
 
     def data_received(self, data: bytes) -> None:
         self._received.value += len(data)
@@ -144,41 +208,15 @@ class UpstreamConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        if isinstance(exc, OSError):
+            self._why = f": {explain(exc)}"
         pending, self._pending = self._pending, deque()
         if pending:
             self._lost.value += 1
         for _, _, on_answer in pending:
             on_answer(None)
+        held, self._held = self._held, []
+        for unsent in held:
+            unsent[1](None)
         if self.on_closed is not None:
             self.on_closed()
-
-
-async def open_connection(
-    host: str, port: int, settings: Settings, stats: MetricRegistry, client_id: str | None = CLIENT_ID
-) -> UpstreamConnection:
-    """Connect and ask for the broker's versions as `client_id`, whose requests it will carry.
-
-    Raises OSError (refused, unreachable, timed out) or Malformed.
-    """
-    name = f"{host}:{port}"
-    timeout = settings.socket_connection_setup_timeout_ms / 1000
-    connection = UpstreamConnection(name, settings.request_timeout_ms / 1000, stats)
-    try:
-        await dial(host, port, timeout, lambda: connection)
-        async with asyncio.timeout(timeout):
-            for version in (3, 0):
-                response = await connection.call(
-                    lambda correlation_id, version=version: api_versions.request(  # type: ignore[misc]
-                        correlation_id, client_id, version, "forebay", __version__
-                    )
-                )
-                connection.versions = api_versions.parse_api_versions(response, version)
-                if len(connection.versions) > 1:
-                    break
-    except TimeoutError as error:
-        connection.close()
-        raise TimeoutError(str(error) or f"{name} did not answer within {timeout:g} s") from None
-    except BaseException:
-        connection.close()
-        raise
-    return connection

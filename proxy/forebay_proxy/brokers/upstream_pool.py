@@ -19,10 +19,12 @@ from forebay_codecs.errors import Malformed
 from forebay_policies import retry
 from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy.brokers.cluster import Node
-from forebay_proxy.brokers.upstream_connection import UpstreamConnection, open_connection
+from forebay_proxy.brokers.connector import Connector
+from forebay_proxy.brokers.upstream_connection import UpstreamConnection
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.security.authenticator import AuthenticationFailed
 
 log = get_logger()
 
@@ -59,9 +61,18 @@ class UpstreamPool:
     left when idle.
     """
 
-    def __init__(self, node: Node, user: PoolUser, settings: Settings, stats: MetricRegistry, rng: Random) -> None:
+    def __init__(
+        self,
+        node: Node,
+        user: PoolUser,
+        connector: Connector,
+        settings: Settings,
+        stats: MetricRegistry,
+        rng: Random,
+    ) -> None:
         self._node = node
         self._user = user
+        self._connector = connector
         self._settings = settings
         self._stats = stats
         self._rng = rng
@@ -113,12 +124,13 @@ class UpstreamPool:
             while not self._closed:
                 node = self._node
                 try:
-                    connection = await open_connection(node.host, node.port, self._settings, self._stats, client_id)
+                    connection = await self._connector.open(node.host, node.port, client_id)
                     if not self._user.usable(connection):
                         connection.close()
                         raise ConnectionError("the broker offers no Produce that is spoken here")
                 except (OSError, UnicodeError, Malformed) as error:
-                    self._failed(node, str(error))
+                    if not isinstance(error, AuthenticationFailed):  # the broker is there, and others may use it
+                        self._failed(node, str(error))
                     self._tries += 1
                     await asyncio.sleep(retry.backoff(self._tries - 1, first, most, self._rng))
                     if self._connections:

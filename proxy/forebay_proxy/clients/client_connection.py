@@ -35,6 +35,7 @@ from forebay_proxy.clients.listener import plain_address
 from forebay_proxy.clients.request_router import Route, route
 from forebay_proxy.clients.response_orderer import ResponseOrderer
 from forebay_proxy.clients.response_writer import ResponseWriter
+from forebay_proxy.clients.wrong_protocol import named
 
 MAX_UNSENT: Final = 256 * 1024
 """Bytes of answers that one connection may have waiting here, beside what its transport holds and one more answer."""
@@ -116,7 +117,7 @@ class ClientConnection(BoundedReads):
                     self._pass_on(event.data, last=event.last)
         except Malformed as error:
             cause = Cause.TOO_LARGE if isinstance(error, FrameTooLarge) else Cause.MALFORMED
-            self._life.end(cause, client=self.peer, error=str(error))
+            self._life.end(cause, client=self.peer, error=str(error), **named(self._splitter.front))
         finally:
             self._upstream.corked = False
         self._upstream.flush()

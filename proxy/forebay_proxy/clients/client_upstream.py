@@ -19,6 +19,7 @@ from forebay_codecs.errors import Malformed
 from forebay_codecs.primitives import Buffer
 from forebay_policies.hold_reason import HoldReason
 from forebay_policies.response_memory import ResponseMemory
+from forebay_proxy.brokers.session import Session
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
@@ -36,8 +37,11 @@ class Brokers(Protocol):
     def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int] | None:
         """(host, port) where the client finds that broker; None: nowhere."""
 
-    async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> None:
-        """Connect `protocol` to a broker (None: to any). Raises OSError, or UnicodeError for a bad host name."""
+    async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> Session | None:
+        """Connect `protocol` to a broker (None: to any), and the session that is to be renewed on it.
+
+        Raises OSError, UnicodeError for a bad host name, or Malformed.
+        """
 
     def takes(self, api_key: int, version: int) -> bool:
         """Whether brokers take such requests, as far as is known."""
@@ -97,11 +101,11 @@ class ClientUpstream:
         if api.key == SASL_HANDSHAKE:
             # From here on the broker knows the client by name: its records must not mix with those of others.
             self.authenticating = True
-        self._opened().expect(Expected(api, version, correlation_id, self.orderer.open()))
+        self._next().expect(Expected(api, version, correlation_id, self.orderer.open()))
 
     def expect_none(self) -> None:
         """A Produce request with acks=0 follows."""
-        self._opened().sent_unacknowledged()
+        self._next().sent_unacknowledged()
 
     def pass_on(self, data: Buffer) -> None:
         """Bytes of the request that was announced last."""
@@ -122,7 +126,7 @@ class ClientUpstream:
         if acks == 0:
             self.expect_none()
         else:
-            self._opened().expect(Expected(_PRODUCE, version, correlation_id, capture=on_answer))
+            self._next().expect(Expected(_PRODUCE, version, correlation_id, capture=on_answer))
         self._gathered += frame
         if not self.corked:
             self.flush()
@@ -134,6 +138,15 @@ class ClientUpstream:
             if not self._state.over:
                 self._opened().write(buffers)
 
+    def _next(self) -> OpaqueConnection:
+        """Where the next request goes; what was passed on before is whole."""
+        opaque = self._opened()
+        if opaque.must_renew:
+            self.flush()
+            self._life.hold(HoldReason.CONNECTING)
+            opaque.renew(lambda: self._life.release(HoldReason.CONNECTING))
+        return opaque
+
     def _opened(self) -> OpaqueConnection:
         if self._opaque is None or self._opaque.closed:
             self._opaque = OpaqueConnection(self, self._gateway.responses)
@@ -143,8 +156,8 @@ class ClientUpstream:
 
     async def _connect(self, opaque: OpaqueConnection) -> None:
         try:
-            await self._gateway.connect(self._node_id, opaque)
-        except (OSError, UnicodeError) as error:  # the latter: a host name that cannot be one
+            opaque.session = await self._gateway.connect(self._node_id, opaque)
+        except (OSError, UnicodeError, Malformed) as error:  # the second: a host name that cannot be one
             opaque.connection_lost(error)  # first: what is answered now still goes out
             if not self._state.over:
                 peer = self._life.peer

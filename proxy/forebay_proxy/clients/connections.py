@@ -30,10 +30,7 @@ GIVES_WAY_S: Final = 10.0
 
 
 class ConnectionRegistry:
-    """Never more than `most` connections, nor more than `max.connections.per.ip` from one address.
-
-    `make(registry, node id or None)` makes the protocol of one that is let in.
-    """
+    """Never more than `most` connections, nor more than `max.connections.per.ip` from one address."""
 
     def __init__(
         self,
@@ -43,7 +40,6 @@ class ConnectionRegistry:
         response_memory: ResponseMemory,
         metrics: TrafficMetrics,
         log: RateLimited,
-        make: Callable[[ConnectionRegistry, int | None], ClientConnection],
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.most = most
@@ -56,7 +52,6 @@ class ConnectionRegistry:
         self._response_memory = response_memory
         self._metrics = metrics
         self._log = log
-        self._make = make
         self._clock = clock
         self._all: set[ClientConnection] = set()
         self._of_ip: Counter[str] = Counter()
@@ -70,12 +65,12 @@ class ConnectionRegistry:
     def __len__(self) -> int:
         return len(self._all)
 
-    def accepted(self, node_id: int | None) -> asyncio.BaseProtocol:
-        """What serves a new connection to a broker's listener (None: bootstrap), or closes it if there is no room."""
+    def accepted(self, make: Make, node_id: int | None) -> asyncio.BaseProtocol:
+        """What serves a new connection to a broker's port (None: bootstrap), or closes it if there is no room."""
         if self._closed or (len(self._all) >= self.most and not self._make_room(self._clock())):
             self._refuse("max_connections", "too many connections, closing a new one", most=self.most)
             return _Closing()
-        connection = self._make(self, node_id)
+        connection = make(self, node_id)
         self._all.add(connection)
         return connection
 
@@ -155,6 +150,10 @@ class ConnectionRegistry:
     def _refuse(self, reason: str, event: str, **keys: object) -> None:
         self._metrics.refused(reason)
         self._log.warning(event, **keys)
+
+
+Make = Callable[[ConnectionRegistry, int | None], ClientConnection]
+"""(registry, node id or None) → the protocol of a connection that is let in."""
 
 
 class _Closing(asyncio.Protocol):

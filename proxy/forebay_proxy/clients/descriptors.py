@@ -10,11 +10,15 @@ from __future__ import annotations
 import array
 import asyncio
 import fcntl
+import os
 import resource
 import select
+import socket
 import termios
 from typing import Final
 
+from forebay_proxy.clients.tls_session import RECORD_HEADER, is_farewell
+from forebay_proxy.clients.tls_transport import TlsTransport
 from forebay_proxy.logs import get_logger
 
 RESERVED: Final = 200
@@ -22,15 +26,18 @@ ENOUGH: Final = 1 << 21
 """Where the system sets no limit, nobody needs one beyond this: some programs look at each descriptor below it."""
 
 
-def raise_limit(max_connections: int) -> int:
-    """Raise the soft limit to the hard one; the number of clients that it is enough for, at most `max_connections`."""
+def raise_limit(max_connections: int, more: int = 0) -> int:
+    """Raise the soft limit to the hard one; the number of clients that it is enough for, at most `max_connections`.
+
+    `more` descriptors are kept beside RESERVED, but at most an eighth of all.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
     if soft != resource.RLIM_INFINITY and soft < limit:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     else:
         limit = ENOUGH if soft == resource.RLIM_INFINITY else soft
-    room = max(1, (limit - RESERVED) // 2)
+    room = max(1, (limit - RESERVED - min(more, limit // 8)) // 2)
     if room < max_connections:
         get_logger().warning(
             "too few file descriptors for max.connections: fewer clients are let in",
@@ -61,4 +68,19 @@ def hung_up(transport: asyncio.BaseTransport) -> bool:
     found = poll.poll(0)
     if not found:
         return False
-    return bool(found[0][1] & (select.POLLHUP | select.POLLERR)) or not unread(transport)
+    if found[0][1] & (select.POLLHUP | select.POLLERR):
+        return True
+    left = unread(transport)
+    return not left or (isinstance(transport, TlsTransport) and _is_farewell(transport, left))
+
+
+def _is_farewell(transport: asyncio.BaseTransport, size: int) -> bool:
+    """Whether the `size` bytes that are unread are TLS's close_notify alone, which says no more than closing does."""
+    if size > 128:
+        return False
+    try:
+        with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as peeking:
+            start = peeking.recv(RECORD_HEADER, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except OSError:  # it is being closed
+        return False
+    return is_farewell(start, size)

@@ -1,7 +1,7 @@
-"""How client connections reach everything else: their broker, the addresses they are told, what brokers offer.
+"""How client connections of one listener reach everything else: a broker, the addresses they are told, what is offered.
 
-In: what a client's connection asks. Out: addresses of Forebay's own listeners instead of brokers', connections to
-brokers, and news for everybody in what one client was answered.
+In: what a client's connection asks. Out: addresses of that listener's ports instead of brokers', connections
+to brokers, and news for everybody in what one client was answered.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from forebay_policies.response_memory import ResponseMemory
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.cluster import Cluster, Node
-from forebay_proxy.brokers.dial import dial
+from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.brokers.reachability import Reachability
-from forebay_proxy.clients.listener import Listeners
+from forebay_proxy.brokers.session import Session
+from forebay_proxy.clients.listener import Listener
 from forebay_proxy.clients.opaque_connection import OpaqueConnection
 from forebay_proxy.config.settings import Settings
+from forebay_proxy.security.authenticator import AuthenticationFailed
 
 SETTLE_S: Final = 1.0
 """After a change of topics nothing is answered from the cache for so long: not all brokers know of it at once."""
 
 
 class Gateway:
-    """Never tells a client a broker's own address: only those of listeners that stand."""
+    """Never tells a client a broker's own address: only those of ports that stand, of the listener that it came by."""
 
     def __init__(
         self,
@@ -40,9 +42,11 @@ class Gateway:
         versions: BrokerVersions,
         addresses: BrokerAddresses,
         reachability: Reachability,
-        listeners: Listeners,
+        listener: Listener,
+        connector: Connector,
+        responses: ResponseMemory,
     ) -> None:
-        self.responses = ResponseMemory()
+        self.responses = responses
         """What is gathered of brokers' responses, for all clients."""
         self._cluster = cluster
         self._cache = cache
@@ -50,16 +54,16 @@ class Gateway:
         self._versions = versions
         self._addresses = addresses
         self._reachability = reachability
-        self._listeners = listeners
-        self._advertised_host = settings.advertised_host
+        self._listener = listener
+        self._connector = connector
+        self._advertised_host = listener.settings.advertised_host
         cluster.on_node(self._node_changed)
-        self._setup_timeout = settings.socket_connection_setup_timeout_ms / 1000
 
     def _node_changed(self, node: Node) -> None:
         if node.gone:
-            self._listeners.close_node(node.id)
+            self._listener.close_node(node.id)
         else:
-            self._listeners.open_node(node.id)
+            self._listener.open_node(node.id)
 
     def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int] | None:
         """(host, port) of the broker's listener, bound by now; None: it cannot be bound, so the broker is not named.
@@ -67,8 +71,8 @@ class Gateway:
         `advertised_host` is the address that the client connected to; `advertised.host` comes before it.
         """
         self._cluster.learn(node_id, host, port, monotonic())
-        node_port = self._listeners.port(node_id)
-        if node_port is None or not self._listeners.open_node(node_id):
+        node_port = self._listener.port(node_id)
+        if node_port is None or not self._listener.open_node(node_id):
             return None
         return self._advertised_host or advertised_host, node_port
 
@@ -79,16 +83,19 @@ class Gateway:
         """
         return self._addresses.any_node()
 
-    async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> None:
-        """Connect `protocol` to a broker (None: to any). Raises OSError where none can be reached."""
+    async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> Session | None:
+        """Connect `protocol` to a broker (None: to any), logged in where Forebay logs in; then its session.
+
+        Raises OSError where none can be reached.
+        """
         error: OSError = ConnectionError("the broker is no longer known")
         for host, port in self._addresses.of(node_id):
             try:
-                await dial(host, port, self._setup_timeout, lambda: protocol)
-                return
+                return await self._connector.connect(host, port, protocol)
             except OSError as failure:  # TimeoutError is one
                 error = failure
-        self._reachability.not_reached(node_id)
+        if not isinstance(error, AuthenticationFailed):
+            self._reachability.not_reached(node_id)
         raise error
 
     def produce_answered(self, response: bytes, version: int) -> None:

@@ -1,6 +1,4 @@
-"""The ports: one to bootstrap, one for each broker, the same in every worker and after every restart.
-
-    listen port P → bootstrap, broker n → node.ports[n], else P + 1 + n
+"""One listener's ports: one to bootstrap, one for each broker, as listener_ports has them.
 
 In: brokers as they become known or are gone. Out: listening sockets, and the address of each broker's listener.
 A socket is bound at once when its broker is first named, before the response that names it goes on to a client. A
@@ -14,7 +12,8 @@ import socket
 from collections.abc import Callable
 from functools import partial
 
-from forebay_proxy.config.settings import MAX_PORT, Settings
+from forebay_proxy.clients.listener_ports import ListenerPorts
+from forebay_proxy.config.listeners import ClientListener
 from forebay_proxy.errors import StartError
 from forebay_proxy.logs import get_logger
 
@@ -32,16 +31,16 @@ def plain_address(host: str) -> str:
 
 
 OnClient = Callable[[int | None], asyncio.BaseProtocol]
+"""Node id, or None for bootstrap → the protocol of a connection that has come."""
 
 
-class Listeners:
-    """Binds each port at most once, and accepts from `open_bootstrap` on."""
+class Listener:
+    """Binds each port at most once, and accepts from `open_bootstrap` on. `shared`: with other workers."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._host = settings.listen.host
-        self._port = settings.listen.port
-        self._node_ports = settings.node_ports
-        self._shared = settings.workers > 1
+    def __init__(self, settings: ClientListener, ports: ListenerPorts, *, shared: bool) -> None:
+        self.settings = settings
+        self._ports = ports
+        self._shared = shared
         self._on_client: OnClient | None = None
         self._loop = asyncio.get_running_loop()
         self._servers: dict[int | None, asyncio.Task[asyncio.Server]] = {}
@@ -54,11 +53,12 @@ class Listeners:
         Raises StartError, in words for a person.
         """
         self._on_client = on_client
+        host, port = self.settings.host, self.settings.port
         try:
-            self._listen(None, self._port)
+            self._listen(None, port)
         except OSError as error:
-            raise StartError(f"cannot listen on {self._host}:{self._port}: {error.strerror or error}") from error
-        log.info("listening for clients", host=self._host, port=self._port)
+            raise StartError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+        log.info("listening for clients", host=host, port=port, protocol=self.settings.protocol)
 
     def open_node(self, node_id: int) -> bool:
         """Listen for the broker, unless it is done already. False, and a line in the log, where that cannot be."""
@@ -67,33 +67,30 @@ class Listeners:
         port = self.port(node_id)
         if self._closed:
             return False
-        if port is None or self._is_taken(port):
+        name = self.settings.name
+        if port is None:
             if node_id not in self._refused:
                 self._refused.add(node_id)
-                log.error("no port for a broker: give it one with node.ports", node=node_id)
+                log.error("no port for a broker: give it one with node.ports", node=node_id, listener=name)
             return False
         try:
             self._listen(node_id, port)
         except OSError as error:
             if node_id not in self._refused:
                 self._refused.add(node_id)
-                log.error("cannot listen for a broker", node=node_id, port=port, error=error.strerror or str(error))
+                why = error.strerror or str(error)
+                log.error("cannot listen for a broker", node=node_id, listener=name, port=port, error=why)
             return False
         self._refused.discard(node_id)
-        log.info("listening for a broker", node=node_id, port=port)
+        log.info("listening for a broker", node=node_id, listener=name, port=port)
         return True
 
     def port(self, node_id: int) -> int | None:
-        """The port of the broker's listener; None where the number would not be a port."""
-        port = self._node_ports.get(node_id, self._port + 1 + node_id)
-        return port if 0 < port <= MAX_PORT else None
-
-    def _is_taken(self, port: int) -> bool:
-        """By a listener of our own. The system says so, too, but not where workers share ports."""
-        return any(port == (self._port if other is None else self.port(other)) for other in self._servers)
+        """The port that stands for the broker here; None where there is none."""
+        return self._ports.of(self.settings, node_id)
 
     def _listen(self, node_id: int | None, port: int) -> None:
-        infos = socket.getaddrinfo(self._host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        infos = socket.getaddrinfo(self.settings.host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = infos[0]
         listening = socket.socket(family, kind, protocol)
         try:
@@ -107,7 +104,8 @@ class Listeners:
             listening.close()
             raise
         assert self._on_client is not None, "brokers come after the bootstrap listener"
-        server = self._loop.create_server(partial(self._on_client, node_id), sock=listening, backlog=BACKLOG)
+        make = partial(self._on_client, node_id)
+        server = self._loop.create_server(make, sock=listening, backlog=BACKLOG)
         self._servers[node_id] = self._loop.create_task(server)
 
     async def ready(self) -> None:
@@ -118,7 +116,7 @@ class Listeners:
         """Accept no more connections for the broker; does nothing where there is no listener."""
         task = self._servers.pop(node_id, None)
         if task is not None:
-            log.info("no longer listening for a broker", node=node_id)
+            log.info("no longer listening for a broker", node=node_id, listener=self.settings.name)
             _close(task)
 
     def close(self) -> None:

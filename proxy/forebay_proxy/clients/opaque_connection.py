@@ -8,6 +8,8 @@ Requests keep the client's correlation ids, since nobody else speaks on this con
 Opened when the first such request comes: a client that only produces costs its broker no connection. A broker that
 closes it while nothing is awaited has found it idle: that is no failure. One that closes it while something is awaited
 takes the client's connection with it, as if there were no proxy.
+Where Forebay logs in at brokers, it does so again between two requests when the session is about to end (KIP-368): what
+the client sends meanwhile waits.
 """
 
 from __future__ import annotations
@@ -16,15 +18,27 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import monotonic
 from typing import Final, Protocol, cast
 
-from forebay_codecs.apis import FETCH, JOIN_GROUP, PRODUCE, SHARE_FETCH, SYNC_GROUP, Api, Treatment
+from forebay_codecs.apis import (
+    APIS,
+    FETCH,
+    JOIN_GROUP,
+    PRODUCE,
+    SASL_AUTHENTICATE,
+    SHARE_FETCH,
+    SYNC_GROUP,
+    Api,
+    Treatment,
+)
 from forebay_codecs.errors import Malformed
 from forebay_codecs.frame import Frame, FrameSplitter, Head, Run
 from forebay_codecs.primitives import Buffer
 from forebay_codecs.response_filter import ResponseFilter
 from forebay_policies.inbound_memory import READ
 from forebay_policies.response_memory import ResponseMemory
+from forebay_proxy.brokers.session import Session
 from forebay_proxy.clients.bounded_reads import BoundedReads
 from forebay_proxy.clients.response_orderer import ResponseOrderer, Slot
 
@@ -33,6 +47,11 @@ MAX_RESPONSE = 0x7FFFFFFF
 
 MAX_HELD = 256 * 1024
 """Bytes of responses behind a slower one before the broker is not read any more: a few chunks of the event loop."""
+
+OWN_CORRELATION_ID: Final = 0
+"""Of what we say ourselves: whoever waits for it gets the next response."""
+
+_AUTHENTICATE: Final = APIS[SASL_AUTHENTICATE]
 
 LONG_WAITS: Final = frozenset({FETCH, JOIN_GROUP, SYNC_GROUP, SHARE_FETCH})
 """APIs whose answer may wait for new records, or for other members of a group."""
@@ -115,27 +134,39 @@ class OpaqueConnection(BoundedReads):
         self.client_slow = False
         """The client does not read its responses."""
         self._paused = False
+        self._joins = False
         self._unacknowledged = 0
         """acks=0 requests sent. They have no response: a broker that refuses one closes the connection."""
         self._settled = 0
         """Of these, how many were followed by a response."""
         self.closed = False
+        self.session: Session | None = None
+        """Of a connection that Forebay has logged in."""
+        self._renewal: asyncio.Task[None] | None = None
+        self._behind = 0
+        self._announced: list[Expected] = []
+        """Requests that follow once the session is renewed."""
 
     @property
     def awaited(self) -> int:
         """Responses that have not wholly arrived."""
-        return len(self._expected) + (self._current is not None)
+        return len(self._expected) + len(self._announced) + (self._current is not None)
 
     @property
     def owed(self) -> bool:
         """An answer is awaited that the broker gives as soon as it can."""
-        return any(entry.api.key not in LONG_WAITS for entry in (self._current, *self._expected) if entry)
+        return any(
+            entry.api.key not in LONG_WAITS for entry in (self._current, *self._expected, *self._announced) if entry
+        )
 
     def expect(self, expected: Expected) -> None:
         """A request follows that has a response. Requests are announced in the order in which they are written."""
         expected.behind = self._unacknowledged
-        self._expected.append(expected)
         self._to_gather += expected.gathered
+        if self._renewal is None:
+            self._expected.append(expected)
+        else:
+            self._announced.append(expected)
 
     def sent_unacknowledged(self) -> None:
         """A Produce request with acks=0 follows, which has no response."""
@@ -143,10 +174,69 @@ class OpaqueConnection(BoundedReads):
 
     def write(self, buffers: list[Buffer]) -> None:
         """Bytes of requests; kept until the connection stands (the client is not read meanwhile)."""
-        if self._transport is None:
+        if self._transport is None or self._renewal is not None:
             self._waiting += [bytes(buffer) for buffer in buffers]
         elif not self._transport.is_closing():
-            self._transport.writelines(buffers)
+            self._transport.writelines(self._pieces(buffers))
+
+    # The session
+
+    @property
+    def must_renew(self) -> bool:
+        """Whether the session is to be renewed before the next request."""
+        return self.session is not None and self._renewal is None and monotonic() >= self.session.due
+
+    def renew(self, done: Callable[[], None]) -> None:
+        """Renew the session. What was announced must have been written wholly. `done` is called if it is renewed."""
+        self._behind = self._unacknowledged
+        self._renewal = asyncio.get_running_loop().create_task(self._renew(done))
+
+    async def _renew(self, done: Callable[[], None]) -> None:
+        assert self.session is not None
+        why = "the login was not renewed"
+        renewed = False
+        try:
+            await self.session.renew(self._call)
+            renewed = True
+        except (OSError, Malformed) as error:
+            why += f": {error}"
+        finally:
+            if not renewed and not self.closed:  # else its end was told already
+                awaited = next(iter((*self._expected, *self._announced)), None)
+                self.close()
+                self._client.upstream_lost(why, awaited)
+        if self.closed:
+            return
+        self._renewal = None
+        self._expected.extend(self._announced)
+        self._announced.clear()
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            self.write(waiting)
+        done()
+
+    async def _call(self, build: Callable[[int], bytes]) -> bytes:
+        """A request of ours between those of the client; the response. Raises ConnectionError."""
+        if self.closed or self._transport is None:
+            raise ConnectionError("the connection is closed")
+        answer: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+
+        def answered(response: bytes | None) -> None:
+            if not answer.done():
+                answer.set_result(response)
+
+        request = build(OWN_CORRELATION_ID)
+        expected = Expected(_AUTHENTICATE, 0, OWN_CORRELATION_ID, capture=answered, behind=self._behind)
+        self._expected.append(expected)
+        self._transport.writelines([len(request).to_bytes(4, "big") + request])
+        response = await answer
+        if response is None:
+            raise ConnectionError("the connection was lost")
+        return response
+
+    def _pieces(self, buffers: list[Buffer]) -> list[Buffer]:
+        """With TLS each piece would become a record of its own."""
+        return [b"".join(buffers)] if self._joins else buffers
 
     def responses_left(self, *, client_slow: bool) -> None:
         """Responses were written to the client, which reads them or does not (`client_slow`)."""
@@ -210,11 +300,12 @@ class OpaqueConnection(BoundedReads):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own class, of the same interface
+        self._joins = transport.get_extra_info("sslcontext") is not None
         if self.closed:
             self._transport.abort()
             return
         if self._waiting:
-            self._transport.writelines(self._waiting)
+            self._transport.writelines(self._pieces(self._waiting))
             self._waiting = []
 
     def pause_writing(self) -> None:
@@ -246,6 +337,8 @@ class OpaqueConnection(BoundedReads):
 
     def connection_lost(self, exc: Exception | None) -> None:
         was_closed, self.closed = self.closed, True
+        self._expected.extend(self._announced)
+        self._announced.clear()
         entries = [entry for entry in (self._current, *self._expected) if entry is not None]
         captures = [entry.capture for entry in entries if entry.capture is not None]
         awaited = self.awaited

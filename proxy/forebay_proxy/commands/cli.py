@@ -25,7 +25,7 @@ from forebay_proxy.commands.config import FLAGS, flag
 from forebay_proxy.commands.text_output import columns
 from forebay_proxy.config.settings import ALIASES, Servers
 from forebay_proxy.config.sources import CONFIG_VARIABLE, Loaded, SettingsError, Sources, allowed, close_names, load
-from forebay_proxy.config.values import SETTINGS
+from forebay_proxy.config.values import SETTINGS, find
 from forebay_proxy.errors import StartError
 from forebay_proxy.process.lifecycle import FAILED, WRONG_SETTINGS
 from forebay_proxy.produce.partitioner_plugins import known_partitioners
@@ -132,6 +132,8 @@ def _known(name: str | None) -> str | None:
     """The proper name of a setting; if there is none like it, says which are close and exits with 2."""
     if name is None or name in SETTINGS:
         return name
+    if (of_listener := find(name)) is not None:
+        return of_listener.name
     if name in ALIASES:
         return ALIASES[name]
     near = close_names(name, 3)

@@ -7,7 +7,8 @@ no line longer than `width` columns.
 from __future__ import annotations
 
 import shlex
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Any, Final, cast
 
 import msgspec
 from rich import box
@@ -15,10 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from forebay_proxy.commands.text_output import json_text, table_text, wrapped
-from forebay_proxy.config.reference import REFERENCES, TOPICS
+from forebay_proxy.config.kinds import ListenerAddress, ListenerAddresses
+from forebay_proxy.config.reference import LISTENER_REFERENCES, LISTENER_TOPIC, REFERENCES, TOPICS, Reference
+from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import ALIASES, HostPort
 from forebay_proxy.config.sources import DEFAULT_ORIGIN, Loaded
-from forebay_proxy.config.values import SETTINGS, Setting, render
+from forebay_proxy.config.values import LISTENER_SETTINGS, SETTINGS, Setting, find, of_listener, render
 
 WIDE: Final = 140
 """Columns from which a table is easier to read than a list."""
@@ -41,17 +44,40 @@ def as_json(loaded: Loaded, name: str | None = None) -> str:
     {name, required, default, value, origin, allowed, description, details, unit, kafka, variable}; `default` is null if
     the setting is required, `value` if it is not set.
     """
-    return json_text(_facts(loaded, SETTINGS[name]) if name else [_facts(loaded, each) for each in SETTINGS.values()])
+    if name:
+        return json_text(_facts(loaded, _setting(name)))
+    return json_text([_facts(loaded, each) for _, settings in _topics(loaded) for each in settings])
+
+
+def _topics(loaded: Loaded) -> Iterator[tuple[str, list[Setting]]]:
+    """Heading → settings; at the end those of each listener, or what they would be called."""
+    for topic, names in TOPICS.items():
+        yield topic, [SETTINGS[name] for name in names]
+    addresses = cast(ListenerAddresses, loaded.values.get("listeners", ()))
+    listeners = [address.name.lower() for address in addresses] or ["<name>"]
+    yield LISTENER_TOPIC, [of_listener(each, setting) for each in listeners for setting in LISTENER_SETTINGS.values()]
+
+
+def _setting(name: str) -> Setting:
+    setting = find(name)
+    assert setting is not None, name
+    return setting
+
+
+def _reference(name: str) -> Reference:
+    if name in REFERENCES:
+        return REFERENCES[name]
+    return next(told for end, told in LISTENER_REFERENCES.items() if name.endswith("." + end))
 
 
 def _facts(loaded: Loaded, setting: Setting) -> dict[str, Any]:
-    reference = REFERENCES[setting.name]
+    reference = _reference(setting.name)
     return {
         "name": setting.name,
         "required": setting.required,
         "default": None if setting.required else _plain(setting.default),
         "value": _plain(loaded.values.get(setting.name)),
-        "origin": loaded.origins[setting.name],
+        "origin": _origin(loaded, setting),
         "allowed": setting.allowed,
         "description": setting.description,
         "details": reference.details,
@@ -64,11 +90,10 @@ def _facts(loaded: Loaded, setting: Setting) -> dict[str, Any]:
 def as_list(loaded: Loaded, width: int) -> str:
     """By topic, at least two lines per setting: its value, with origin and default if they differ; what it does."""
     lines = [wrapped("Settings and their values. `forebay config NAME` explains one in full.", width)]
-    for topic, names in TOPICS.items():
+    for topic, settings in _topics(loaded):
         lines += ["", topic]
-        for name in names:
-            setting = SETTINGS[name]
-            lines.append(wrapped(f"{name} {_current(loaded, setting)}", width, "  ", "      "))
+        for setting in settings:
+            lines.append(wrapped(f"{setting.name} {_current(loaded, setting)}", width, "  ", "      "))
             lines.append(wrapped(setting.description, width, "      "))
     return "\n".join(lines)
 
@@ -77,7 +102,7 @@ def _current(loaded: Loaded, setting: Setting) -> str:
     default = _default(setting)
     if not _differs(loaded, setting):
         return REQUIRED if setting.required else f"= {default}"
-    origin = loaded.origins[setting.name]
+    origin = _origin(loaded, setting)
     return f"= {_value(loaded, setting)} ({origin if setting.required else f'{origin}; default {default}'})"
 
 
@@ -89,11 +114,10 @@ def as_table(loaded: Loaded, width: int | None) -> str:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("setting", "default", "now", "allowed", "what it does"):
         table.add_column(column, no_wrap=column == "setting", overflow="fold")
-    for topic, names in TOPICS.items():
+    for topic, settings in _topics(loaded):
         table.add_row(Text(topic))
-        for name in names:
-            setting = SETTINGS[name]
-            cells = (name, _default(setting), _now(loaded, setting), setting.brief, setting.description)
+        for setting in settings:
+            cells = (setting.name, _default(setting), _now(loaded, setting), setting.brief, setting.description)
             table.add_row(*map(Text, cells))
         table.add_section()
     return table_text(table, width)
@@ -101,8 +125,10 @@ def as_table(loaded: Loaded, width: int | None) -> str:
 
 def explanation(loaded: Loaded, name: str, width: int, allowed: str) -> str:
     """Everything about one setting. `allowed` as in "must be …", names of installed partitioners included."""
-    setting, reference = SETTINGS[name], REFERENCES[name]
-    example = setting.parse(reference.example) if reference.example else setting.default
+    setting, reference = _setting(name), _reference(name)
+    example = setting.parse(reference.example) if reference.example and not setting.is_secret else setting.default
+    if setting.is_secret:
+        example = reference.example  # a reference: secrets themselves are neither shown nor taken on a command line
     written = render(example)
     rows = {
         "Value": f"{allowed}, in {setting.unit}" if setting.unit else allowed,
@@ -130,10 +156,14 @@ def explanation(loaded: Loaded, name: str, width: int, allowed: str) -> str:
 
 
 def _now_in_full(loaded: Loaded, setting: Setting) -> str:
-    if setting.name not in loaded.values:
+    if setting.name not in loaded.values and setting.required:
         return "not set"
-    origin = loaded.origins[setting.name]
+    origin = _origin(loaded, setting)
     return "the default" if origin == DEFAULT_ORIGIN else f"{_value(loaded, setting)}, from {origin}"
+
+
+def _origin(loaded: Loaded, setting: Setting) -> str:
+    return loaded.origins.get(setting.name, DEFAULT_ORIGIN)
 
 
 def _differs(loaded: Loaded, setting: Setting) -> bool:
@@ -155,7 +185,7 @@ def _shown(setting: Setting, value: object) -> str:
 
 
 def _now(loaded: Loaded, setting: Setting) -> str:
-    return f"{_value(loaded, setting)} ({loaded.origins[setting.name]})" if _differs(loaded, setting) else ""
+    return f"{_value(loaded, setting)} ({_origin(loaded, setting)})" if _differs(loaded, setting) else ""
 
 
 def toml_value(value: object) -> str:
@@ -164,7 +194,7 @@ def toml_value(value: object) -> str:
         return render(value)
     if isinstance(value, int | float):
         return str(value)
-    if isinstance(value, tuple) and not isinstance(value, HostPort):
+    if isinstance(value, tuple) and not isinstance(value, HostPort | ListenerAddress):
         return "[" + ", ".join(map(toml_value, value)) + "]"
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {toml_value(element)}" for key, element in value.items()) + " }"
@@ -173,9 +203,11 @@ def toml_value(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """What JSON has a form for: addresses as host:port, as they are written."""
-    if isinstance(value, HostPort):
+    """What JSON has a form for: addresses as host:port, as they are written; of secrets, whether there is one."""
+    if isinstance(value, HostPort | ListenerAddress):
         return str(value)
+    if isinstance(value, Secret):
+        return render(value)
     if isinstance(value, tuple):
         return [_plain(element) for element in value]
     return value

@@ -31,6 +31,14 @@ def _broker(differs: str = "same default") -> str:
     return f"broker setting, {differs}"
 
 
+def _client(differs: str = "same default") -> str:
+    return f"client setting, {differs}"
+
+
+_SECRET: Final = (
+    "A secret: refer to it as ${file:path:key} (a name in a .properties file), ${dir:path:key} (a file in a folder) or "
+    "${env:VARIABLE}. It is never shown."
+)
 _RETRY: Final = "Pauses are spread by up to 20 % at random, so that they do not coincide."
 
 TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
@@ -43,18 +51,33 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
         "listen": Reference(
             "Clients get it as their bootstrap server. Each broker has a port of its own, so the ports above must be "
             "free and reachable: brokers 1 to 3 behind port 19092 are on 19094 to 19096. A broker whose port cannot be "
-            "opened is hidden from clients.",
+            "opened is hidden from clients. Either this or listeners is required.",
             "none; like listeners of a broker",
             "0.0.0.0:19092",
         ),
+        "listeners": Reference(
+            "Written NAME://host:port. A name of your own needs an entry in listener.security.protocol.map. Each "
+            "listener has a port for every broker, on its own port + 1 + node id up to the next listener's port, so "
+            "leave room between them; a client is told the addresses of the listener that it came by. What a listener "
+            "is told by itself is set as listener.name.<name>.<setting>, the name in lower case (docs/security.md).",
+            _broker("required there; an address of its own for every listener"),
+            "PLAINTEXT://0.0.0.0:19092,SSL://0.0.0.0:19192",
+        ),
+        "listener.security.protocol.map": Reference(
+            "Written NAME:PLAINTEXT or NAME:SSL. A map of your own replaces the default. SASL_SSL and SASL_PLAINTEXT "
+            "are not supported yet.",
+            _broker("default with SASL_PLAINTEXT and SASL_SSL"),
+            "INTERNAL:PLAINTEXT,EXTERNAL:SSL",
+        ),
         "advertised.host": Reference(
             "Needed behind a load balancer or address translation, where the address that a client connects to is not "
-            "the one that Forebay sees.",
+            "the one that Forebay sees. listener.name.<name>.advertised.host comes before it.",
             "none; like advertised.listeners of a broker",
             "kafka.example.org",
         ),
         "node.ports": Reference(
-            "For large node ids, and for ports that are taken. Clients must be able to reach these ports, too.",
+            "For large node ids, and for ports that are taken. Clients must be able to reach these ports, too. With "
+            "listeners, each has its own: listener.name.<name>.node.ports.",
             NO_COUNTERPART,
             "1001:19093,1002:19094",
         ),
@@ -259,9 +282,106 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "none; like log.retention.bytes of a broker",
         ),
     },
+    "Security toward brokers": {
+        "security.protocol": Reference(
+            "Every connection to a broker is made in this way: those of senders, those of clients, and those for "
+            "metadata. Clients' side of Forebay is not touched by it. With SASL Forebay logs in for all clients: "
+            "see upstream.identity.shared.",
+            _client(),
+            "SSL",
+        ),
+        "ssl.truststore.location": Reference(
+            "A JKS or PKCS12 file is refused with the command that converts it.",
+            _client("there also JKS and PKCS12"),
+            "/etc/forebay/ca.pem",
+        ),
+        "ssl.truststore.certificates": Reference(
+            "Usually a reference, such as ${file:path:key}.", _client(), "${env:KAFKA}"
+        ),
+        "ssl.keystore.location": Reference(
+            "The file must not be readable by others. Brokers take the certificate's subject for whoever sends through "
+            "Forebay: see upstream.identity.shared.",
+            _client("there also JKS and PKCS12"),
+            "/etc/forebay/forebay.pem",
+        ),
+        "ssl.keystore.certificate.chain": Reference("Needs ssl.keystore.key.", _client(), "${env:KAFKA}"),
+        "ssl.keystore.key": Reference(f"In PKCS8 form. {_SECRET}", _client(), "${env:KAFKA}"),
+        "ssl.key.password": Reference(_SECRET, _client(), "${env:KAFKA}"),
+        "ssl.endpoint.identification.algorithm": Reference(
+            "The host is the one that the broker advertises, or that stands in bootstrap.servers. Without it anybody "
+            "with any certificate of the same signer can pose as a broker.",
+            _client(),
+        ),
+        "ssl.enabled.protocols": Reference("Older ones are not safe and not offered.", _client(), "TLSv1.3"),
+        "sasl.mechanism": Reference(
+            "With PLAIN the password itself goes to the broker: use it with SASL_SSL only.",
+            _client("default GSSAPI, which is not supported"),
+            "SCRAM-SHA-512",
+        ),
+        "sasl.jaas.config": Reference(
+            'A line such as org.apache.kafka.common.security.scram.ScramLoginModule required username="u" '
+            f'password="p"; Only Kafka\'s modules for the mechanisms above are understood. {_SECRET}',
+            _client(),
+            "${env:KAFKA}",
+        ),
+        "sasl.oauthbearer.token.endpoint.url": Reference(
+            "Tokens are asked for by client credentials, and again before they expire.",
+            _client(),
+            "https://login.example.org/oauth2/token",
+        ),
+        "sasl.oauthbearer.client.credentials.client.id": Reference(
+            "The option clientId in sasl.jaas.config does the same.", _client(), "forebay"
+        ),
+        "sasl.oauthbearer.client.credentials.client.secret": Reference(
+            f"The option clientSecret in sasl.jaas.config does the same. {_SECRET}",
+            _client(),
+            "${env:KAFKA}",
+        ),
+        "sasl.oauthbearer.scope": Reference("The option scope in sasl.jaas.config does the same.", _client(), "kafka"),
+        "upstream.identity.shared": Reference(
+            "Brokers know whoever reaches Forebay by Forebay's certificate or user, with all that this may do. "
+            "So Forebay does not start with one on an address that other hosts can reach, unless this allows it.",
+            NO_COUNTERPART,
+            "true",
+        ),
+    },
 }
 """Heading → settings under it, in the order of Settings."""
 
 REFERENCES: Final[Mapping[str, Reference]] = MappingProxyType(
     {name: reference for settings in TOPICS.values() for name, reference in settings.items()}
 )
+
+LISTENER_TOPIC: Final = "Each listener of listeners"
+LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
+    "advertised.host": Reference(
+        "For listeners that clients reach under different names. Clients of SSL listeners check it against the "
+        "certificate.",
+        "none; like advertised.listeners of a broker",
+        "kafka.example.org",
+    ),
+    "node.ports": Reference(
+        "For large node ids, and for ports that are taken. Clients must be able to reach these ports, too.",
+        NO_COUNTERPART,
+        "1001:19193,1002:19194",
+    ),
+    "ssl.client.auth": Reference(
+        "required: clients without a certificate are refused. requested: they are let in, but an invalid certificate "
+        "is refused. Both need ssl.truststore.location.",
+        _broker(),
+        "required",
+    ),
+    "ssl.keystore.location": Reference(
+        "Required for SSL. One file with the private key and the certificate chain, as brokers take it with "
+        "ssl.keystore.type=PEM; nobody else may be able to read it. A JKS or PKCS12 file is refused with the command "
+        "that converts it.",
+        _broker("always PEM"),
+        "/etc/forebay/tls/keystore.pem",
+    ),
+    "ssl.key.password": Reference(_SECRET, _broker(), "${file:/etc/forebay/tls/secrets.properties:key.password}"),
+    "ssl.truststore.location": Reference(
+        "Nobody is trusted without it.", _broker("always PEM, and no default"), "/etc/forebay/tls/clients-ca.pem"
+    ),
+    "ssl.enabled.protocols": Reference("Older versions are not offered at all.", _broker(), "TLSv1.3"),
+}
+"""What follows listener.name.<name>. → its reference, in the order of ListenerSettings."""

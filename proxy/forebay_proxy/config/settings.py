@@ -16,10 +16,26 @@ from typing import Annotated, Final, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from forebay_proxy.config import listeners as client_listeners
+from forebay_proxy.config.kinds import (
+    MAX_PORT,
+    Host,
+    ListenerAddress,
+    ListenerAddresses,
+    NodePorts,
+    Pem,
+    PemFile,
+    ProtocolMap,
+    SecretPem,
+    TlsVersions,
+    about,
+    dotted,
+)
+from forebay_proxy.config.listeners import DEFAULT_NAME, ClientListener, ListenerSettings
+from forebay_proxy.config.secret import Secret
+
 INT_MAX: Final = 2**31 - 1
 """Kafka's INT. It also bounds times that are LONG in Kafka: 24 days are enough, and asyncio's timers can take them."""
-
-MAX_PORT: Final = 65_535
 
 # By default, software that chooses partitions for null-key records itself is left alone. These have ids of their own:
 #   Kafka Connect's source tasks, and so MirrorMaker 2's MirrorSourceConnector: connector-producer-<connector>-<task>;
@@ -54,12 +70,14 @@ class HostPort(NamedTuple):
 
 Servers = tuple[HostPort, ...]
 Patterns = tuple[str, ...]
-NodePorts = dict[int, int]
 Partitioner = Annotated[
     str, Meta(extra={"allowed": "adaptive, expected_wait, uniform, sticky, round_robin or the name of an entry point"})
 ]
-Host = Annotated[str, Meta(extra={"allowed": "a host name or address without a port, or empty"})]
 Folder = Annotated[str, Meta(extra={"allowed": "a folder that can be written to, or empty"})]
+Mechanism = Annotated[
+    str, Meta(extra={"allowed": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; empty without SASL"})
+]
+Url = Annotated[str, Meta(extra={"allowed": "a URL that begins with https:// or http://, or empty"})]
 Topic = Annotated[str, Meta(extra={"allowed": "the name of a topic, or empty"})]
 MILLISECONDS: Final = {"unit": "milliseconds"}
 BYTES: Final = {"unit": "bytes"}
@@ -70,26 +88,28 @@ Bytes = Annotated[int, Meta(ge=1, le=INT_MAX, extra=BYTES)]
 BatchBytes = Annotated[int, Meta(ge=512, le=INT_MAX, extra=BYTES)]
 
 
-def about(description: str) -> Meta:
-    """One line for lists, a sentence. What needs more room is in reference.py."""
-    return Meta(description=description)
-
-
-def _dotted(attribute: str) -> str:
-    return attribute.replace("_", ".")
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_dotted):
-    """All settings. The two without a default are the two that nobody else can know.
+class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
+    """All settings. What nobody else can know has no default: the brokers, and either `listen` or `listeners`.
 
     They stand in the order in which they are listed; reference.py has the headings.
     """
 
     # Brokers and listeners
     bootstrap_servers: Annotated[Servers, about("Brokers to contact first, as in any Kafka client.")]
-    listen: Annotated[HostPort, about("Bootstrap address for clients; broker n is on this port + 1 + n.")]
+    listen: Annotated[
+        HostPort | None, about("Bootstrap address for clients, without TLS; broker n is on this port + 1 + n.")
+    ] = None
+    listeners: Annotated[
+        ListenerAddresses, about("Instead of listen: several listeners by name, each with ports for all brokers.")
+    ] = ()
+    # Kafka's has SASL_PLAINTEXT and SASL_SSL, too.
+    listener_security_protocol_map: Annotated[
+        ProtocolMap, about("Which listeners speak TLS: SSL; the others are PLAINTEXT.")
+    ] = msgspec.field(default_factory=lambda: ProtocolMap(PLAINTEXT="PLAINTEXT", SSL="SSL"))
     advertised_host: Annotated[Host, about("Host that clients are told; empty: the address they connected to.")] = ""
     node_ports: Annotated[NodePorts, about("Ports of brokers that are not on listen's port + 1 + node id.")] = {}
+    listener_name: dict[str, ListenerSettings] = {}
+    """By name in lower case: what stands as `listener.name.<name>.<setting>`. It is no setting by itself."""
 
     # Process
     workers: Annotated[int, Meta(ge=1, le=64), about("Processes that share the ports, one core each.")] = 1
@@ -248,6 +268,70 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_dotted):
         about("Size of all closed journal files; beyond that the oldest are deleted; -1: unlimited."),
     ] = 10_737_418_240
 
+    # Security toward brokers
+    security_protocol: Annotated[
+        Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"], about("How brokers are spoken to.")
+    ] = "PLAINTEXT"
+    ssl_truststore_location: Annotated[
+        PemFile, about("Certificates that brokers' are signed with; empty: the system's.")
+    ] = ""
+    ssl_truststore_certificates: Annotated[Pem, about("The same as text, instead of a file.")] = ""
+    ssl_keystore_location: Annotated[
+        PemFile, about("Forebay's own certificate, its chain and its key, shown to brokers; empty: none.")
+    ] = ""
+    ssl_keystore_certificate_chain: Annotated[
+        Pem, about("Forebay's own certificate and its chain as text, instead of a file.")
+    ] = ""
+    ssl_keystore_key: Annotated[SecretPem, about("The key of ssl.keystore.certificate.chain.")] = Secret("")
+    ssl_key_password: Annotated[Secret, about("What the key is encrypted with; empty: it is not.")] = Secret("")
+    ssl_endpoint_identification_algorithm: Annotated[
+        str,
+        Meta(extra={"allowed": "https or empty"}),
+        about("https: a broker's certificate must be valid for its host; empty: for anything."),
+    ] = "https"
+    ssl_enabled_protocols: Annotated[TlsVersions, about("Versions of TLS.")] = ("TLSv1.2", "TLSv1.3")
+    sasl_mechanism: Annotated[Mechanism, about("How Forebay logs in at brokers; needed with SASL.")] = ""
+    sasl_jaas_config: Annotated[Secret, about("As whom Forebay logs in at brokers: Java's line for it.")] = Secret("")
+    sasl_oauthbearer_token_endpoint_url: Annotated[Url, about("OAUTHBEARER: where tokens are given out.")] = ""
+    sasl_oauthbearer_client_credentials_client_id: Annotated[str, about("OAUTHBEARER: as whom they are asked for.")] = (
+        ""
+    )
+    sasl_oauthbearer_client_credentials_client_secret: Annotated[
+        Secret, about("OAUTHBEARER: what proves it to the token endpoint.")
+    ] = Secret("")
+    sasl_oauthbearer_scope: Annotated[str, about("OAUTHBEARER: what the tokens are to be good for.")] = ""
+    upstream_identity_shared: Annotated[
+        bool, about("Let clients of other hosts act as Forebay's own identity at the brokers.")
+    ] = False
+
+    @property
+    def lends_identity(self) -> bool:
+        """Whether brokers know whoever uses Forebay by a name that is Forebay's own."""
+        own_certificate = bool(self.ssl_keystore_location or self.ssl_keystore_certificate_chain)
+        return self.uses_sasl or (self.uses_tls and own_certificate)
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections to brokers are encrypted."""
+        return self.security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether Forebay logs in at brokers."""
+        return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+    @property
+    def client_listeners(self) -> tuple[ClientListener, ...]:
+        """Every listener for clients, in the order in which they were given."""
+        if self.listeners:
+            protocols = self.listener_security_protocol_map
+            return client_listeners.resolve(self.listeners, protocols, self.listener_name, self.advertised_host)
+        if self.listen is None:
+            return ()
+        short = [ListenerAddress(DEFAULT_NAME, *self.listen)]
+        told = {DEFAULT_NAME.lower(): ListenerSettings(node_ports=self.node_ports)}
+        return client_listeners.resolve(short, {DEFAULT_NAME: "PLAINTEXT"}, told, self.advertised_host)
+
     @property
     def upstream_max_idle_ms(self) -> int:
         """When to close an idle broker connection: 540000 for 600000, Kafka's own pair of defaults. -1: never."""
@@ -274,6 +358,7 @@ def is_host(text: str) -> bool:
 def conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     """(setting, what is wrong with it) for each contradiction between two settings."""
     yield from _batch_conflicts(settings)
+    yield from _listener_conflicts(settings)
     yield from _port_conflicts(settings)
     yield from _journal_conflicts(settings)
     patience = max(0, settings.linger_ms) + settings.request_timeout_ms
@@ -315,16 +400,43 @@ def _number(settings: Settings, name: str) -> int:
     return value
 
 
+def _listener_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
+    listeners = settings.client_listeners
+    if settings.listeners:
+        if settings.listen is not None:
+            yield "listen", "cannot be set together with listeners"
+        if settings.node_ports:
+            yield "node.ports", "is for listen; with listeners, each has its own: listener.name.<name>.node.ports"
+        yield from client_listeners.conflicts(
+            listeners, settings.listener_security_protocol_map, settings.listener_name
+        )
+    elif settings.listener_name:
+        yield "listeners", "is required where a setting of a listener is set"
+    for listener in listeners:
+        host = listener.told.advertised_host
+        if host and not is_host(host):
+            yield listener.setting("advertised.host"), "must be a host name or address without a port"
+
+
 def _port_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     listen, admin = settings.listen, settings.admin
-    if listen.port >= MAX_PORT and not settings.node_ports:
+    if listen is not None and listen.port >= MAX_PORT and not settings.node_ports:
         yield "listen", "leaves no port for the brokers: they are on its port + 1 + node id"
-    if listen in settings.bootstrap_servers:
-        yield "bootstrap.servers", f"{listen} is the address in listen: Forebay would connect to itself"
-    users = {listen.port: "listen"}
-    for node_id, port in settings.node_ports.items():
-        if port in users:
-            yield "node.ports", f"port {port} of node {node_id} is taken by {users[port]}"
-        users.setdefault(port, f"node {node_id}")
+    named = "listeners" if settings.listeners else "listen"
+    for listener in settings.client_listeners:
+        address = HostPort(listener.host, listener.port)
+        if address in settings.bootstrap_servers:
+            yield "bootstrap.servers", f"{address} is the address in {named}: Forebay would connect to itself"
+    users: dict[int, str] = {}
+    for listener in settings.client_listeners:
+        if listener.port in users:
+            yield "listeners", f"port {listener.port} of {listener.name} is taken by {users[listener.port]}"
+        users.setdefault(listener.port, listener.name if settings.listeners else "listen")
+    for listener in settings.client_listeners:
+        setting = listener.setting("node.ports") if settings.listeners else "node.ports"
+        for node_id, port in listener.node_ports.items():
+            if port in users:
+                yield setting, f"port {port} of node {node_id} is taken by {users[port]}"
+            users.setdefault(port, f"node {node_id}")
     if admin is not None and admin.port in users:
         yield "admin", f"port {admin.port} is taken by {users[admin.port]}"

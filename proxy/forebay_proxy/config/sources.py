@@ -6,6 +6,9 @@ with every problem at once: the setting, its value, where it was written and wha
 In the file `"linger.ms" = 5` and `[linger] ms = 5` are the same. (In TOML a name is either a value or a table: with
 `partitioner` set, `"partitioner.sticky.batch.size"` must be written in quotes.) For a service called forebay Kubernetes
 sets variables like FOREBAY_PORT and FOREBAY_SERVICE_HOST in every pod: these are no settings, and are ignored.
+
+A value may refer to a file or a variable that holds it (providers.py). Secrets are shown in no problem, and are taken
+neither from the command line, which every user of the machine can read, nor from a file that others can read.
 """
 
 from __future__ import annotations
@@ -15,15 +18,25 @@ import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from forebay_proxy.config.settings import ALIASES, HostPort, Settings, conflicts
-from forebay_proxy.config.values import SETTINGS, render
+from forebay_proxy.config import providers
+from forebay_proxy.config.listeners import ListenerSettings
+from forebay_proxy.config.secret import HIDDEN
+from forebay_proxy.config.security import security_conflicts
+from forebay_proxy.config.settings import ALIASES, Settings, conflicts
+from forebay_proxy.config.values import LISTENER_SETTINGS, SETTINGS, find, listener_setting, render
 
 PREFIX: Final = "FOREBAY_"
+_OF_LISTENER: Final = "FOREBAY_LISTENER_NAME_"
 CONFIG_VARIABLE: Final = "FOREBAY_CONFIG"
 DEFAULT_ORIGIN: Final = "default"
+COMMAND_LINE: Final = "--set"
+
+# What is meant as a secret under a name that is wrong is not shown either.
+_SECRET_NAME: Final = re.compile(r"password|secret|token|jaas|credential|key", re.IGNORECASE)
 
 # Read by the build and the tests, and set by Kubernetes for services whose names begin with forebay.
 _NOT_SETTINGS: Final = re.compile(
@@ -61,11 +74,12 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value as it was written, and where."""
+    """A value as it was written, and where. `path`: of the file that it stands in."""
 
     name: str
-    value: object
+    value: object = field(repr=False)
     origin: str
+    path: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -96,7 +110,15 @@ class Loaded:
     @property
     def settings(self) -> Settings:
         """All values together. Raises TypeError where a required one is missing, as it may be without `complete`."""
-        return Settings(**{SETTINGS[name].attribute: value for name, value in self.values.items()})  # type: ignore[arg-type]
+        own: dict[str, object] = {}
+        of_listeners: dict[str, dict[str, object]] = {}
+        for name, value in self.values.items():
+            if name in SETTINGS:
+                own[SETTINGS[name].attribute] = value
+            elif (found := listener_setting(name)) is not None:
+                of_listeners.setdefault(found[0], {})[found[1].attribute] = value
+        told = {listener: ListenerSettings(**values) for listener, values in of_listeners.items()}  # type: ignore[arg-type]
+        return Settings(**own, listener_name=told)  # type: ignore[arg-type]
 
 
 def load(sources: Sources, partitioners: Collection[str], *, complete: bool = True) -> Loaded:
@@ -110,7 +132,8 @@ def load(sources: Sources, partitioners: Collection[str], *, complete: bool = Tr
         given.update(_known(layer, problems))
     values: dict[str, object] = {}
     origins: dict[str, str] = {}
-    for name, setting in SETTINGS.items():
+    of_listeners = {name: setting for name in given if name not in SETTINGS and (setting := find(name)) is not None}
+    for name, setting in [*SETTINGS.items(), *of_listeners.items()]:
         origins[name] = DEFAULT_ORIGIN
         if name not in given:
             if not setting.required:
@@ -121,23 +144,55 @@ def load(sources: Sources, partitioners: Collection[str], *, complete: bool = Tr
         written = given[name]
         origins[name] = written.origin
         try:
-            values[name] = setting.parse(written.value)
+            value = _resolved(written, sources.environ)
+        except ValueError as error:
+            problems.append(Problem(name, _shown(written), written.origin, str(error)))
+            continue
+        try:
+            values[name] = setting.parse(value)
         except ValueError:
-            problems.append(
-                Problem(name, render(written.value), written.origin, f"must be {allowed(name, partitioners)}")
-            )
+            problems.append(Problem(name, _shown(written), written.origin, f"must be {allowed(name, partitioners)}"))
     if values.get("partitioner", "adaptive") not in partitioners:
         message = f"must be {allowed('partitioner', partitioners)}"
         problems.append(Problem("partitioner", str(values["partitioner"]), origins["partitioner"], message))
+    if complete and "listen" not in given and "listeners" not in given:
+        problems.append(_missing("listen"))
     problems += _conflicts(values, origins)
     if problems:
         raise SettingsError(problems)
     return Loaded(values, origins)
 
 
+def _resolved(given: Given, environ: Mapping[str, str]) -> object:
+    """The value with its references resolved. Raises ValueError, also for a secret that others can see."""
+    written = given.value
+    if not isinstance(written, str):
+        return written
+    setting = find(ALIASES.get(given.name, given.name))
+    if setting is not None and setting.is_secret and written and not providers.is_reference(written):
+        if given.origin == COMMAND_LINE:
+            raise ValueError("is a secret, and every user can read a command line: refer to it as ${file:path:key}")
+        if given.path is not None and providers.public(given.path.stat().st_mode):
+            raise ValueError(f"is a secret, and others can read {given.path}: chmod o-rwx {given.path}")
+    return providers.resolve(written, environ)
+
+
+def _shown(given: Given) -> str:
+    """The value as it was written, unless it may be a secret. A reference tells only where one is."""
+    setting = find(ALIASES.get(given.name, given.name))
+    hidden = setting.is_secret if setting is not None else _SECRET_NAME.search(given.name) is not None
+    if hidden and given.value and not (isinstance(given.value, str) and providers.is_reference(given.value)):
+        return HIDDEN
+    return render(given.value)
+
+
 def allowed(name: str, partitioners: Collection[str]) -> str:
     """Which values a setting takes, to follow "must be"; `partitioners` as in `load`."""
-    return "one of " + ", ".join(sorted(partitioners)) if name == "partitioner" else SETTINGS[name].allowed
+    if name == "partitioner":
+        return "one of " + ", ".join(sorted(partitioners))
+    setting = find(name)
+    assert setting is not None
+    return setting.allowed
 
 
 def _missing(name: str) -> Problem:
@@ -148,34 +203,44 @@ def _missing(name: str) -> Problem:
 
 def _conflicts(values: Mapping[str, object], origins: Mapping[str, str]) -> Iterator[Problem]:
     """Contradictions among the values that could be read; in place of the others stand defaults, without complaint."""
-    standing_in: dict[str, object] = {"bootstrap.servers": (), "listen": HostPort("", 0)}
+    standing_in: dict[str, object] = {"bootstrap.servers": ()}
     filled = {name: values.get(name, standing_in.get(name, setting.default)) for name, setting in SETTINGS.items()}
-    for name, message in conflicts(Loaded(filled, origins).settings):
+    filled |= {name: value for name, value in values.items() if name not in SETTINGS}
+    settings = Loaded(filled, origins).settings
+    for name, message in chain(conflicts(settings), security_conflicts(settings)):
         if name in values:
             yield Problem(name, render(values[name]), origins[name], message)
+        elif name not in origins:  # a listener's, which was not set
+            yield Problem(name, "", "", message)
 
 
 def _known(layer: Iterable[Given], problems: list[Problem]) -> dict[str, Given]:
     """One source's settings by their proper names, without unknown and contradictory ones."""
     found: dict[str, Given] = {}
     for given in layer:
-        name = ALIASES.get(given.name, given.name)
-        if name not in SETTINGS:
+        name = _full_name(given.name)
+        if find(name) is None:
             problems.append(_unknown(given))
         elif name in found and found[name].value != given.value:
             first = found[name]
-            message = f"set twice, first to {render(first.value)} as {first.name} ({first.origin})"
-            problems.append(Problem(given.name, render(given.value), given.origin, message))
+            message = f"set twice, first to {_shown(first)} as {first.name} ({first.origin})"
+            problems.append(Problem(given.name, _shown(given), given.origin, message))
         else:
             found[name] = given
     return found
+
+
+def _full_name(written: str) -> str:
+    """The one name of a setting that may be written in several ways: an alias, a listener's name in capitals."""
+    setting = find(written)
+    return ALIASES.get(written, written) if setting is None else setting.name
 
 
 def _unknown(given: Given) -> Problem:
     message = "unknown setting; `forebay config` lists all"
     for name in close_names(given.name, 1):
         message = f"unknown setting; did you mean {name} ({SETTINGS[ALIASES.get(name, name)].allowed})?"
-    return Problem(given.name, render(given.value), given.origin, message)
+    return Problem(given.name, _shown(given), given.origin, message)
 
 
 def close_names(name: str, max_names: int) -> list[str]:
@@ -209,21 +274,31 @@ def _file(sources: Sources, problems: list[Problem]) -> list[Given]:
 def _flattened(table: Mapping[str, object], prefix: str, origin: str) -> Iterator[Given]:
     for key, value in table.items():
         name = prefix + key
-        setting = SETTINGS.get(name)
+        setting = find(name)
         if isinstance(value, dict) and not (setting and setting.is_map):
             yield from _flattened(value, name + ".", origin)
         else:
-            yield Given(name, value, origin)
+            yield Given(name, value, origin, Path(origin))
 
 
 def _environment(sources: Sources) -> list[Given]:
     names = {setting.variable: setting.name for setting in SETTINGS.values()}
     names |= {PREFIX + alias.upper().replace(".", "_"): alias for alias in ALIASES}
     return [
-        Given(names.get(variable, variable[len(PREFIX) :].lower().replace("_", ".")), value, variable)
+        Given(names.get(variable) or _name_of_variable(variable), value, variable)
         for variable, value in sorted(sources.environ.items())
         if variable.startswith(PREFIX) and not _NOT_SETTINGS.fullmatch(variable)
     ]
+
+
+def _name_of_variable(variable: str) -> str:
+    """FOREBAY_LISTENER_NAME_MY_OWN_NODE_PORTS → listener.name.my_own.node.ports; else _ stands for a dot."""
+    if variable.startswith(_OF_LISTENER):
+        for setting in LISTENER_SETTINGS.values():
+            end = "_" + setting.attribute.upper()
+            if variable.endswith(end) and (name := variable[len(_OF_LISTENER) : -len(end)]):
+                return f"listener.name.{name.lower()}.{setting.name}"
+    return variable[len(PREFIX) :].lower().replace("_", ".")
 
 
 def _command_line(sources: Sources, problems: list[Problem]) -> list[Given]:
@@ -232,7 +307,7 @@ def _command_line(sources: Sources, problems: list[Problem]) -> list[Given]:
         name, separator, value = assignment.partition("=")
         name = name.strip()
         if separator:
-            assigned[name] = Given(name, value.strip(), "--set")
+            assigned[name] = Given(name, value.strip(), COMMAND_LINE)
         else:
-            problems.append(Problem(name, "", "--set", "must be name=value"))
+            problems.append(Problem(name, "", COMMAND_LINE, "must be name=value"))
     return [*assigned.values(), *(Given(name, value, flag) for flag, (name, value) in sources.flags.items())]

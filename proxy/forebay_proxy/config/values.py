@@ -7,27 +7,32 @@ Out: a value of the setting's type, within its bounds. Anything else raises Valu
 
 from __future__ import annotations
 
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Final, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
 
-from forebay_proxy.config.settings import (
-    INT_MAX,
+from forebay_proxy.config.kinds import (
     MAX_PORT,
-    HostPort,
+    ListenerAddress,
+    ListenerAddresses,
     NodePorts,
-    Patterns,
-    Servers,
-    Settings,
-    is_host,
+    ProtocolMap,
+    SecurityProtocol,
+    TlsVersion,
+    TlsVersions,
 )
+from forebay_proxy.config.listeners import PREFIX, ListenerSettings
+from forebay_proxy.config.secret import HIDDEN, Secret
+from forebay_proxy.config.settings import INT_MAX, HostPort, Patterns, Servers, Settings, is_host
 
+_LISTENER_NAME: Final = re.compile("[A-Za-z0-9_-]+")
 _TRUTH: Final = {"true": True, "false": False}
 
 
@@ -58,12 +63,17 @@ class Setting:
     @property
     def is_map(self) -> bool:
         """Whether its value is a map, as that of `node.ports` is."""
-        return self.kind == NodePorts
+        return self.kind in (NodePorts, ProtocolMap)
 
     @property
     def is_list(self) -> bool:
-        """Whether its value is a list: of servers or of patterns."""
-        return self.kind in (Servers, Patterns)
+        """Whether its value is a list: of servers, of patterns and the like."""
+        return self.kind in (Servers, Patterns, ListenerAddresses, TlsVersions)
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether its value is shown to nobody."""
+        return self.kind == Secret
 
     @property
     def _parser(self) -> _Parser:
@@ -132,6 +142,10 @@ def _text(written: object) -> str:
     if not isinstance(written, str):
         raise ValueError(written)
     return written.strip()
+
+
+def _secret(written: object) -> Secret:
+    return Secret(_text(written))
 
 
 def _number(written: object) -> int:
@@ -205,6 +219,40 @@ def _node_ports(written: object) -> NodePorts:
     return ports
 
 
+def _listener_addresses(written: object) -> ListenerAddresses:
+    return tuple(_listener_address(element) for element in _elements(written))
+
+
+def _listener_address(written: object) -> ListenerAddress:
+    name, separator, address = _text(written).partition("://")
+    if not separator or _LISTENER_NAME.fullmatch(name) is None:
+        raise ValueError(written)
+    # An empty host is every address of the machine, as in Kafka.
+    return ListenerAddress(name.upper(), *_host_port(address if not address.startswith(":") else "0.0.0.0" + address))
+
+
+def _protocol_map(written: object) -> ProtocolMap:
+    pairs: Iterable[tuple[object, object]]
+    if isinstance(written, dict):
+        pairs = written.items()
+    else:
+        pairs = [_text(element).partition(":")[::2] for element in _elements(written)]
+    protocols: ProtocolMap = {}
+    for name, protocol in pairs:
+        known = next((each for each in get_args(SecurityProtocol) if each == _text(protocol).upper()), None)
+        if known is None or _LISTENER_NAME.fullmatch(_text(name)) is None or _text(name).upper() in protocols:
+            raise ValueError(written)
+        protocols[_text(name).upper()] = known
+    return protocols
+
+
+def _tls_versions(written: object) -> TlsVersions:
+    versions = tuple(_text(element) for element in _elements(written))
+    if not versions or any(version not in get_args(TlsVersion) for version in versions):
+        raise ValueError(written)
+    return typing.cast(TlsVersions, versions)
+
+
 def _maybe_host_port(written: object) -> HostPort | None:
     return None if written == "" else _host_port(written)
 
@@ -215,21 +263,33 @@ _PARSERS: Final[list[tuple[object, _Parser]]] = [
     (float, _Parser(_share, "a number from 0 to 1", "0 to 1")),
     (bool, _Parser(_truth, "true or false", "true, false")),
     (str, _Parser(_text, "text", "text")),
+    (Secret, _Parser(_secret, "text", "text")),
     (HostPort, _Parser(_host_port, _HOST_PORT_ALLOWED, "host:port")),
     (HostPort | None, _Parser(_maybe_host_port, f"{_HOST_PORT_ALLOWED}, or empty", "host:port")),
     (Servers, _Parser(_servers, f"{_HOST_PORT_ALLOWED}; several are separated by commas", "host:port,…")),
     (Patterns, _Parser(_patterns, "patterns with * ? [a-z]; several are separated by commas", "pattern,…")),
     (NodePorts, _Parser(_node_ports, "node id:port; several are separated by commas", "id:port,…")),
+    (
+        ListenerAddresses,
+        _Parser(_listener_addresses, "NAME://host:port; several are separated by commas", "NAME://host:port,…"),
+    ),
+    (
+        ProtocolMap,
+        _Parser(_protocol_map, "NAME:PLAINTEXT or NAME:SSL; several are separated by commas", "NAME:protocol,…"),
+    ),
+    (TlsVersions, _Parser(_tls_versions, "TLSv1.2 and TLSv1.3, or one of them", "TLSv1.2,TLSv1.3")),
 ]
 
 
 def render(value: object) -> str:
-    """A value as written on the command line; `Setting.parse` reads it back."""
+    """A value as written on the command line; `Setting.parse` reads it back. A secret is not shown."""
     if value is None:
         return ""
+    if isinstance(value, Secret):
+        return HIDDEN if value else ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, HostPort):
+    if isinstance(value, HostPort | ListenerAddress):
         return str(value)
     if isinstance(value, dict):
         return ",".join(f"{key}:{render(element)}" for key, element in value.items())
@@ -238,8 +298,10 @@ def render(value: object) -> str:
     return str(value)
 
 
-def _settings() -> Iterable[Setting]:
-    for field in msgspec.structs.fields(Settings):
+def _settings(of: type[msgspec.Struct]) -> Iterable[Setting]:
+    for field in msgspec.structs.fields(of):
+        if field.name == "listener_name":  # LISTENER_SETTINGS
+            continue
         assert get_origin(field.type) is Annotated, field.name
         kind, *metas = get_args(field.type)
         default = field.default
@@ -248,5 +310,30 @@ def _settings() -> Iterable[Setting]:
         yield Setting(field.encode_name, field.name, kind, tuple(metas), default)
 
 
-SETTINGS: Final = types.MappingProxyType({setting.name: setting for setting in _settings()})
+SETTINGS: Final = types.MappingProxyType({setting.name: setting for setting in _settings(Settings)})
 """All settings by name, in the order of Settings."""
+
+LISTENER_SETTINGS: Final = types.MappingProxyType({setting.name: setting for setting in _settings(ListenerSettings)})
+"""What each listener may be told, by the name that follows listener.name.<name>., in the order of ListenerSettings."""
+
+_OF_LISTENER: Final = re.compile(rf"{re.escape(PREFIX)}([A-Za-z0-9_-]+)\.(.+)")
+
+
+def listener_setting(name: str) -> tuple[str, Setting] | None:
+    """The listener, in lower case, and the setting that listener.name.<listener>.<setting> names; None: it is none."""
+    found = _OF_LISTENER.fullmatch(name)
+    if found is None or found[2] not in LISTENER_SETTINGS:
+        return None
+    return found[1].lower(), LISTENER_SETTINGS[found[2]]
+
+
+def of_listener(listener: str, setting: Setting) -> Setting:
+    """One of LISTENER_SETTINGS under its full name."""
+    name = f"{PREFIX}{listener}.{setting.name}"
+    return replace(setting, name=name, attribute=name.replace(".", "_").replace("-", "_"))
+
+
+def find(name: str) -> Setting | None:
+    """The setting of that full name, those of listeners included."""
+    found = listener_setting(name)
+    return SETTINGS.get(name) if found is None else of_listener(*found)

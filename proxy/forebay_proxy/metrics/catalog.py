@@ -22,6 +22,7 @@ SIDES: Final = ("client", "upstream", "internal")
 ERROR_KINDS: Final = (
     "protocol",  # bytes that break the protocol
     "connect",  # no connection could be made
+    "authentication",  # a broker refused our login
     "connection_lost",
     "timeout",  # no answer in time
     "metadata",  # a refresh failed
@@ -49,6 +50,15 @@ FRAME_REASONS: Final = (
     "not_taken",
     "max_connections",
     "max_connections_per_ip",
+)
+
+HANDSHAKE_RESULTS: Final = (
+    "established",
+    "failed",  # TLS or the client's certificate
+    "not_tls",  # the client speaks something else
+    "timed_out",  # nothing more came
+    "refused",  # too many at once
+    "client_left",
 )
 
 # Sizes and counts: powers of two, as batches grow. Times: from 10 µs, four steps per doubling, so a percentile is at
@@ -86,6 +96,13 @@ _ALL: Final = (
         "counter",
         "Client connections accepted.",
         {"listener": ("bootstrap", "node")},
+    ),
+    Metric("forebay_tls_handshakes", "gauge", "Client connections whose TLS handshake has not ended."),
+    Metric(
+        "forebay_tls_handshakes_total",
+        "counter",
+        "TLS handshakes of clients that have ended.",
+        {"result": HANDSHAKE_RESULTS},
     ),
     Metric("forebay_upstream_connections", "gauge", "Broker connections open now."),
     Metric("forebay_tasks", "gauge", "Tasks in the event loops; steady growth is a leak."),

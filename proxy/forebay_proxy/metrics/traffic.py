@@ -1,4 +1,4 @@
-"""The counters of client connections and of batches, looked up once so that counting is an addition."""
+"""The counters of client connections, of handshakes and of batches, looked up once so that counting is an addition."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 from forebay_codecs.apis import APIS
 from forebay_policies.producer_batch import ProducerBatch
-from forebay_proxy.metrics.catalog import FLUSH_REASONS, FRAME_REASONS
+from forebay_proxy.metrics.catalog import FLUSH_REASONS, FRAME_REASONS, HANDSHAKE_RESULTS
 from forebay_proxy.metrics.clients_seen import SeenClient
 from forebay_proxy.metrics.registry import MetricRegistry
 
@@ -95,6 +95,19 @@ class TrafficMetrics:
     def connect_failed(self) -> None:
         """No broker could be reached for a client."""
         self._connect_failed.value += 1
+
+
+class HandshakeMetrics:
+    """Counts how TLS handshakes of clients end."""
+
+    def __init__(self, stats: MetricRegistry) -> None:
+        self._ended = {
+            result: stats.counter("forebay_tls_handshakes_total", result=result) for result in HANDSHAKE_RESULTS
+        }
+
+    def ended(self, result: str) -> None:
+        """One has ended; `result` is one of HANDSHAKE_RESULTS."""
+        self._ended[result].value += 1
 
 
 class FlushMetrics:

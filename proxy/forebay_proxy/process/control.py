@@ -6,7 +6,7 @@
     supervisor: (closed)           worker: the same, since nobody supervises it any more
                                    worker: StartFailed(…), exits
 
-A message is its length (4 bytes, big endian), then msgpack.
+A message is its length (4 bytes, big endian), then msgpack. Secrets go along as they are: nobody else has the sockets.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 
+from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import Settings
 
 _LENGTH: Final = struct.Struct(">I")
@@ -62,8 +63,23 @@ class StartFailed(msgspec.Struct, tag=True, frozen=True):
 
 Message = Hello | Ask | Drain | Report | StartFailed
 
-_encode: Final = msgspec.msgpack.Encoder().encode
-_decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
+
+def _encode_secret(value: object) -> str:
+    if isinstance(value, Secret):
+        return value.reveal()
+    raise NotImplementedError(f"a message holds no {type(value).__name__}")
+
+
+def _decode_secret(kind: type, value: Any) -> Secret:
+    if kind is Secret and isinstance(value, str):
+        return Secret(value)
+    raise NotImplementedError(f"a message holds no {kind.__name__}")
+
+
+encode: Final = msgspec.msgpack.Encoder(enc_hook=_encode_secret).encode
+"""A message → msgpack."""
+decode: Final = msgspec.msgpack.Decoder(Message, dec_hook=_decode_secret).decode
+"""What `encode` made → the message. Raises msgspec.DecodeError."""
 
 
 class Channel:
@@ -80,14 +96,15 @@ class Channel:
 
     def send(self, message: Message) -> None:
         """Never waits: messages are small and few. `receive` tells when the other end is gone."""
-        data = _encode(message)
+        data = encode(message)
         self._writer.write(_LENGTH.pack(len(data)) + data)
 
     async def receive(self) -> Message | None:
         """The next message; None when the other end is gone."""
         try:
             (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
-            return _decoder.decode(await self._reader.readexactly(length))
+            message: Message = decode(await self._reader.readexactly(length))
+            return message
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
 

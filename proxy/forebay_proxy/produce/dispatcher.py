@@ -18,6 +18,7 @@ from forebay_policies.accumulator import Accumulator, PartitionQueue
 from forebay_policies.linger import Linger
 from forebay_policies.producer_batch import ProducerBatch
 from forebay_proxy.brokers.cluster import Cluster, Node
+from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.brokers.reachability import Reachability
 from forebay_proxy.config.settings import Settings
@@ -45,6 +46,7 @@ class Dispatcher:
         updater: MetadataUpdater,
         delivery: Delivery,
         reachability: Reachability,
+        connector: Connector,
         rng: Random,
     ) -> None:
         self._settings = settings
@@ -54,6 +56,7 @@ class Dispatcher:
         self._updater = updater
         self._delivery = delivery
         self._reachability = reachability
+        self._connector = connector
         self._rng = rng
         self._loop = asyncio.get_running_loop()
         self._linger = Linger(settings.linger_ms)
@@ -161,6 +164,7 @@ class Dispatcher:
             self._cluster,
             self._accumulator,
             self._delivery,
+            self._connector,
             self._settings,
             self._stats,
             self._flush_metrics.flushed,

@@ -22,6 +22,7 @@ from forebay_policies.dispatch_groups import DispatchGroup
 from forebay_policies.producer_batch import ProducerBatch
 from forebay_policies.requests_in_flight import RequestsInFlight
 from forebay_proxy.brokers.cluster import Cluster, Node
+from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.upstream_connection import UpstreamConnection
 from forebay_proxy.brokers.upstream_pool import UpstreamPool
 from forebay_proxy.config.settings import Settings
@@ -49,6 +50,7 @@ class Sender:
         cluster: Cluster,
         accumulator: Accumulator,
         delivery: Delivery,
+        connector: Connector,
         settings: Settings,
         stats: MetricRegistry,
         flushed: Callable[[ProducerBatch, float], None],
@@ -64,7 +66,7 @@ class Sender:
         self._flushed = flushed
         self._on_unreachable = on_unreachable
         self._loop = asyncio.get_running_loop()
-        self._pool = UpstreamPool(node, self, settings, stats, rng)
+        self._pool = UpstreamPool(node, self, connector, settings, stats, rng)
         self._away = RequestsInFlight(settings.max_in_flight_requests_per_connection)
         self._throttling = accumulator.throttling
         self._scheduled = False

@@ -6,6 +6,7 @@ from forebay_codecs.api_versions import parse_api_versions
 from forebay_codecs.apis import API_VERSIONS, PRODUCE
 from forebay_proxy.brokers import broker_versions
 from forebay_proxy.brokers.broker_versions import BrokerVersions
+from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
@@ -18,7 +19,7 @@ class Asking:
     def __init__(self, cluster: FakeCluster) -> None:
         self.cluster = cluster
         self.versions = BrokerVersions(
-            self.addresses, settings(cluster.bootstrap, 1), MetricRegistry(), RateLimited(get_logger())
+            self.addresses, Connector(settings(cluster.bootstrap, 1), MetricRegistry()), RateLimited(get_logger())
         )
         self.answers: list[bytes | None] = []
 

@@ -18,6 +18,7 @@ from forebay_policies.metadata_cache import NEVER, Ages, MetadataCache
 from forebay_policies.metadata_waiters import UNKNOWN_TOPIC_TRIES
 from forebay_proxy.brokers import metadata_updater
 from forebay_proxy.brokers.cluster import Cluster
+from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.metrics.registry import MetricRegistry
 from tests.kit import fakes_proxy as fakes
@@ -41,7 +42,7 @@ class Updating:
         told = settings(brokers.bootstrap, 1, **changed)
         ages = Ages.of_ms(told.metadata_soft_age_ms, told.metadata_max_age_ms, told.metadata_max_idle_ms)
         self.cache = MetadataCache(ages, told.metadata_max_topics, told.metadata_refresh_group_size, rng)
-        self.updater = MetadataUpdater(self.cluster, self.cache, told, self.stats, rng)
+        self.updater = MetadataUpdater(self.cluster, self.cache, Connector(told, self.stats), told, self.stats, rng)
         self.ready: list[str] = []
 
     def want(self, *names: str) -> None:

@@ -10,6 +10,7 @@ from forebay_codecs.apis import API_VERSIONS
 from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy.brokers import upstream_pool
 from forebay_proxy.brokers.cluster import Node
+from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.upstream_connection import UpstreamConnection
 from forebay_proxy.brokers.upstream_pool import OPENING, SPARE_IDLE_S, UpstreamPool
 from forebay_proxy.metrics.registry import MetricRegistry
@@ -28,7 +29,8 @@ class Stage:
         self.wakes = 0
         self.speaks = True
         quick = settings(cluster.bootstrap, 0, reconnect_backoff_ms=1, reconnect_backoff_max_ms=1)
-        self.pool = UpstreamPool(self.node, self, quick, MetricRegistry(), Random(1))
+        stats = MetricRegistry()
+        self.pool = UpstreamPool(self.node, self, Connector(quick, stats), quick, stats, Random(1))
 
     def usable(self, connection: UpstreamConnection) -> bool:
         return self.speaks

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import structlog
 
 from forebay_codecs.apis import APIS, PRODUCE, SASL_HANDSHAKE
 from forebay_policies.hold_reason import HoldReason
+from forebay_proxy.brokers.session import NEVER, Session
 from forebay_proxy.clients.connection_state import Cause, Phase
+from forebay_proxy.security.authenticator import AuthenticationFailed, Call
 from tests.kit.event_loop import in_loop, turns
 from tests.kit.wire import LIST_GROUPS
 from tests.proxy.clients.upstream_kit import Stage
@@ -178,3 +182,99 @@ class TestEnd:
         stage.upstream.leave_if_idle()
         assert broker.closed
         assert stage.out == (8).to_bytes(4, "big") + (1).to_bytes(4, "big") + bytes(4)
+
+
+class Renewing:
+    """A client's connection that Forebay has logged in; the login is one request, answered when the test says so."""
+
+    def __init__(self) -> None:
+        self.stage = Stage()
+        self.session = Session(self._log_in, Random(1))
+        self.stage.gateway.session = self.session
+        self.refused = False
+
+    async def _log_in(self, call: Call) -> float:
+        await call(lambda number: b"login")
+        if self.refused:
+            raise AuthenticationFailed("no")
+        return 3_600.0
+
+    async def connect(self) -> None:
+        self.stage.upstream.expect_none()
+        self.stage.upstream.pass_on(b"one,")
+        self.stage.upstream.flush()
+        await connected(self.stage)
+        self.session.due = 0.0
+
+    @property
+    def wrote(self) -> bytes:
+        ((_, broker),) = self.stage.gateway.connections
+        return b"".join(broker.wrote)
+
+    async def answers(self, correlation_id: int, body: bytes = b"") -> None:
+        ((opaque, _),) = self.stage.gateway.connections
+        response = correlation_id.to_bytes(4, "big") + body
+        opaque.data_received(len(response).to_bytes(4, "big") + response)
+        await turns()
+
+    def asks(self, correlation_id: int, body: bytes) -> None:
+        self.stage.upstream.expect(APIS[LIST_GROUPS], 0, correlation_id)
+        self.stage.upstream.pass_on(body)
+
+
+LOGIN = b"\0\0\0\x05login"
+
+
+class TestSession:
+    @in_loop
+    async def test_it_is_renewed_between_two_requests_and_what_follows_waits(self) -> None:
+        renewing = Renewing()
+        await renewing.connect()
+        upstream, life = renewing.stage.upstream, renewing.stage.life
+        upstream.corked = True
+        renewing.session.due = NEVER
+        renewing.asks(7, b"two,")
+        renewing.session.due = 0.0
+        renewing.asks(8, b"three,")
+        upstream.expect_none()
+        upstream.pass_on(b"four")
+        upstream.flush()
+        await turns()
+        assert renewing.wrote == b"one,two," + LOGIN
+        assert life.state.holds == {HoldReason.CONNECTING}
+        assert upstream.owed
+        await renewing.answers(7, b"first")
+        assert renewing.wrote == b"one,two," + LOGIN
+        await renewing.answers(0)
+        assert renewing.wrote == b"one,two," + LOGIN + b"three,four"
+        assert life.state.taking
+        await renewing.answers(8, b"second")
+        assert renewing.stage.out == b"\0\0\0\x09\0\0\0\x07first\0\0\0\x0a\0\0\0\x08second"
+
+    @in_loop
+    async def test_a_login_that_is_not_renewed_ends_the_client_and_nothing_of_it_goes_out(self) -> None:
+        renewing = Renewing()
+        await renewing.connect()
+        renewing.refused = True
+        renewing.asks(7, b"two,")
+        renewing.stage.upstream.flush()
+        await turns()
+        with structlog.testing.capture_logs() as logs:
+            await renewing.answers(0)
+        assert [line["reason"] for line in logs if "reason" in line] == ["the login was not renewed: no"]
+        assert renewing.wrote == b"one," + LOGIN
+        assert renewing.stage.life.state.phase is Phase.CLOSING
+
+    @in_loop
+    async def test_a_broker_that_leaves_meanwhile_ends_the_client_once(self) -> None:
+        renewing = Renewing()
+        await renewing.connect()
+        renewing.asks(7, b"two,")
+        renewing.stage.upstream.flush()
+        await turns()
+        ((opaque, _),) = renewing.stage.gateway.connections
+        with structlog.testing.capture_logs() as logs:
+            opaque.connection_lost(None)
+            await turns()
+        assert [line["reason"] for line in logs if "reason" in line] == ["closed by the broker"]
+        assert renewing.wrote == b"one," + LOGIN

@@ -56,13 +56,15 @@ class Dock:
             ResponseMemory(),
             TrafficMetrics(self.stats),
             RateLimited(get_logger()),
-            lambda connections, node_id: cast(ClientConnection, FakeConnection(self)),
             lambda: self.now,
         )
 
+    def make(self, connections: ConnectionRegistry, node_id: int | None) -> ClientConnection:
+        return cast(ClientConnection, FakeConnection(self))
+
     def accepted(self, host: str = "10.0.0.1") -> FakeConnection | None:
         """None: it was closed at once."""
-        connection = cast(object, self.connections.accepted(None))
+        connection = cast(object, self.connections.accepted(self.make, None))
         if not isinstance(connection, FakeConnection):
             return None
         connection.host = host

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import structlog
 
-from forebay_proxy.clients.listener import Listeners, plain_address
+from forebay_proxy.clients.listener import Listener, plain_address
+from forebay_proxy.clients.listener_ports import ListenerPorts
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.errors import StartError
 from tests.kit.app import settings
@@ -21,7 +22,9 @@ class Door:
     def __init__(self, port: int, **changed: Any) -> None:
         self.port = port
         self.came: list[int | None] = []
-        self.listeners = Listeners(settings((HostPort(LOOPBACK, 1),), port, **changed))
+        told = settings((HostPort(LOOPBACK, 1),), port, **changed)
+        (found,) = told.client_listeners
+        self.listeners = Listener(found, ListenerPorts([found]), shared=told.workers > 1)
 
     def open(self) -> None:
         self.listeners.open_bootstrap(self.accept)

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from forebay_codecs.primitives import Buffer
 from forebay_policies.response_memory import ResponseMemory
+from forebay_proxy.brokers.session import Session
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.client_upstream import ClientUpstream
 from forebay_proxy.clients.connection_life import ConnectionLife
@@ -24,6 +25,8 @@ class FakeTransport:
 
     def writelines(self, buffers: list[Buffer]) -> None:
         self.wrote.append(b"".join(buffers))
+
+    def get_extra_info(self, name: str) -> None: ...
 
     def is_closing(self) -> bool:
         return self.closed
@@ -50,14 +53,16 @@ class FakeGateway:
         self.connections: list[tuple[OpaqueConnection, FakeTransport]] = []
         self.taken = True
         self.responses = ResponseMemory()
+        self.session: Session | None = None
 
-    async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> None:
+    async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> Session | None:
         await self.may_connect.wait()
         if self.error is not None:
             raise self.error
         transport = FakeTransport()
         self.connections.append((protocol, transport))
         protocol.connection_made(cast(asyncio.Transport, transport))
+        return self.session
 
     def takes(self, api_key: int, version: int) -> bool:
         return self.taken

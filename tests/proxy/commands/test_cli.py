@@ -86,7 +86,7 @@ class TestRun:
             "  lingr.ms = 5 (--set): unknown setting; did you mean linger.ms (a whole number from -1 to 60000)?",
             "  bootstrap.servers: is required (host:port with a port from 1 to 65535; several are separated by commas)"
             "; set it with --bootstrap-servers, with FOREBAY_BOOTSTRAP_SERVERS or in the --config file",
-            "  listen = h (--listen): must be host:port with a port from 1 to 65535",
+            "  listen = h (--listen): must be host:port with a port from 1 to 65535, or empty",
             "  workers = none (FOREBAY_WORKERS): must be a whole number from 1 to 64",
         ]
         assert ran == []

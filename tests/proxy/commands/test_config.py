@@ -19,10 +19,11 @@ from click.testing import CliRunner, Result
 
 from forebay_proxy.commands import cli
 from forebay_proxy.commands.config import FLAGS
-from forebay_proxy.config.reference import REFERENCES, TOPICS
+from forebay_proxy.config.providers import resolve
+from forebay_proxy.config.reference import LISTENER_REFERENCES, LISTENER_TOPIC, REFERENCES, TOPICS
 from forebay_proxy.config.settings import ALIASES
 from forebay_proxy.config.sources import Sources, load
-from forebay_proxy.config.values import SETTINGS
+from forebay_proxy.config.values import LISTENER_SETTINGS, SETTINGS
 from forebay_proxy.produce.partitioner_plugins import known_partitioners
 
 WIDTHS = (80, 100, 160)
@@ -60,6 +61,16 @@ def on_a_terminal(width: int, *arguments: str) -> list[str]:
 
 def longest(lines: list[str]) -> int:
     return max(map(len, lines))
+
+
+REFERRED_TO = {"KAFKA": "what an example refers to"}
+NEEDED = {
+    "journal.ledger": ("journal.dir=journal",),
+    "listeners": ("listener.name.ssl.ssl.keystore.location=/k.pem",),
+    "ssl.keystore.key": ("ssl.keystore.certificate.chain=a",),
+    "ssl.keystore.certificate.chain": ("ssl.keystore.key=${env:KAFKA}",),
+}
+"""What a setting's example contradicts without."""
 
 
 class TestWidth:
@@ -111,8 +122,10 @@ class TestList:
             elif line.startswith("  ") and not line.startswith("   "):
                 name = line.split()[0]
                 found.setdefault(topic, []).append(name)
-                assert following == f"      {SETTINGS[name].description}"
-        assert found == {topic: list(settings) for topic, settings in TOPICS.items()}
+                setting = SETTINGS.get(name) or LISTENER_SETTINGS[name.removeprefix("listener.name.<name>.")]
+                assert following == f"      {setting.description}"
+        of_listeners = {LISTENER_TOPIC: [f"listener.name.<name>.{name}" for name in LISTENER_SETTINGS]}
+        assert found == {topic: list(settings) for topic, settings in TOPICS.items()} | of_listeners
 
     def test_what_differs_is_shown_with_its_origin_and_the_default(self) -> None:
         result = config("--set", "linger.ms=5", "--set", "batch.size=16384", environ={"FOREBAY_WORKERS": "2"})
@@ -121,11 +134,19 @@ class TestList:
         assert "workers = 2 (FOREBAY_WORKERS; default 1)" in lines
         assert "batch.size = 16384" in lines
         assert "journal.dir = (empty)" in lines
-        assert "listen (required)" in lines
+        assert "bootstrap.servers (required)" in lines
 
     def test_a_required_setting_that_is_given_is_shown(self) -> None:
-        assert "listen = h:9092 (--listen; default (required))" not in config("--listen", "h:9092").output
-        assert "listen = h:9092 (--listen)" in config("--listen", "h:9092").output
+        given = ("--bootstrap-servers", "h:9092")
+        assert "bootstrap.servers = h:9092 (--bootstrap-servers)" in config(*given).output
+
+    def test_a_listeners_own_settings_are_shown_for_each(self) -> None:
+        told = ("listeners=SSL://h:19092", "listener.name.SSL.ssl.keystore.location=/k.pem")
+        sets = [word for each in told for word in ("--set", each)]
+        output = config("--format", "list", *sets, width=200).output
+        assert "listener.name.ssl.ssl.keystore.location = /k.pem (--set; default (empty))" in output
+        assert "listener.name.ssl.ssl.client.auth = none\n" in output
+        assert "<name>" not in output
 
 
 class TestTable:
@@ -144,19 +165,19 @@ class TestTable:
         assert "5 (--set)" in lines["linger.ms"]
         assert "2 (FOREBAY_WORKERS)" in lines["workers"]
         assert "--set" not in lines["batch.size"]
-        assert "(required)" in lines["listen"]
+        assert "(required)" in lines["bootstrap.servers"]
 
 
 class TestJson:
     def test_json_has_everything(self) -> None:
         result = config("--format", "json", "--set", "linger.ms=5", "--set", "listen=[::1]:19092")
         rows = {row["name"]: row for row in json.loads(result.output)}
-        assert list(rows) == list(SETTINGS)
+        assert list(rows) == [*SETTINGS, *(f"listener.name.<name>.{name}" for name in LISTENER_SETTINGS)]
         linger = rows["linger.ms"]
         assert (linger["default"], linger["value"], linger["origin"]) == (-1, 5, "--set")
         assert (linger["allowed"], linger["required"]) == ("a whole number from -1 to 60000", False)
         assert (rows["listen"]["default"], rows["listen"]["value"]) == (None, "[::1]:19092")
-        assert (rows["listen"]["required"], rows["node.ports"]["value"]) == (True, {})
+        assert (rows["bootstrap.servers"]["required"], rows["node.ports"]["value"]) == (True, {})
         assert rows["bootstrap.servers"]["value"] is None
         assert rows["client.ids.exclude"]["default"][0] == "connector-producer-*"
 
@@ -189,7 +210,7 @@ class TestExplanation:
         )}  # fmt: skip
         option, value = shlex.split(said["Command line"])
         flags = {option: (name, value)} if name in FLAGS else {}
-        needed = ("journal.dir=journal",) if name == "journal.ledger" else ()
+        needed = NEEDED.get(name, ())
         assignments = (value, *needed) if option == "--set" else needed
         (assignment,) = shlex.split(said["Environment"])
         variable, _, text = assignment.partition("=")
@@ -197,21 +218,29 @@ class TestExplanation:
         path.write_text(said["In the file"])
         assert list(tomllib.loads(said["In the file"])) == [name]
         ways = (
-            Sources(None, {}, assignments, flags),
-            Sources(None, {variable: text}, needed),
-            Sources(str(path), {}, needed),
+            Sources(None, REFERRED_TO, assignments, flags),
+            Sources(None, {**REFERRED_TO, variable: text}, needed),
+            Sources(str(path), REFERRED_TO, needed),
         )
         first, second, third = (load(way, known_partitioners(), complete=False).values[name] for way in ways)
         assert first == second == third
         reference = REFERENCES[name]
-        assert first == (SETTINGS[name].parse(reference.example) if reference.example else SETTINGS[name].default)
+        example = resolve(reference.example, REFERRED_TO)
+        assert first == (SETTINGS[name].parse(example) if example else SETTINGS[name].default)
 
     def test_where_the_value_comes_from(self, tmp_path: Path) -> None:
         path = tmp_path / "forebay.toml"
         path.write_text('"linger.ms" = 9\n')
         assert f"Now           9, from {path}\n" in config("linger.ms", "--config", str(path), width=1000).output
         assert "Now           the default\n" in config("linger.ms").output
-        assert "Now           not set\n" in config("listen").output
+        assert "Now           not set\n" in config("bootstrap.servers").output
+
+    @pytest.mark.parametrize("end", LISTENER_SETTINGS)
+    def test_a_listeners_setting_is_explained_under_its_full_name(self, end: str) -> None:
+        output = config(f"listener.name.EXTERNAL.{end}", width=300).output
+        assert output.splitlines()[0] == f"listener.name.external.{end}"
+        for text in (LISTENER_SETTINGS[end].description, LISTENER_REFERENCES[end].details):
+            assert text in output
 
     def test_installed_partitioners_are_named(self) -> None:
         assert "one of adaptive, expected_wait," in config("partitioner").output

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from forebay_proxy.config.settings import ALIASES, HostPort, Settings
@@ -18,6 +17,7 @@ from forebay_proxy.config.sources import (
     load,
 )
 from forebay_proxy.config.values import SETTINGS, render
+from forebay_proxy.process.control import Hello, decode, encode
 
 PARTITIONERS = ("adaptive", "expected_wait", "uniform", "sticky", "round_robin", "own")
 NEEDED = ("bootstrap.servers=broker:9092", "listen=0.0.0.0:19092")
@@ -86,7 +86,7 @@ class TestTable:
 
     def test_settings_survive_the_way_to_a_worker(self) -> None:
         now = settings("node.ports=1:19093", "admin=[::1]:9100", "topics.exclude=a,b")
-        assert msgspec.msgpack.decode(msgspec.msgpack.encode(now), type=Settings) == now
+        assert decode(encode(Hello(0, now, ""))) == Hello(0, now, "")
 
     def test_brokers_are_left_before_they_would_close(self) -> None:
         assert settings().upstream_max_idle_ms == 540_000
@@ -315,7 +315,7 @@ class TestProblems:
             assert way in texts[0]
 
     def test_without_being_complete_only_what_is_there_is_checked(self) -> None:
-        assert "listen" not in load(Sources(), PARTITIONERS, complete=False).values
+        assert "bootstrap.servers" not in load(Sources(), PARTITIONERS, complete=False).values
         with pytest.raises(SettingsError, match=r"workers = 0"):
             load(Sources(assignments=("workers=0",)), PARTITIONERS, complete=False)
 

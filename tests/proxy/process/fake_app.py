@@ -30,6 +30,7 @@ class FakeApp:
 
     async def start(self) -> None:
         address = self._settings.listen
+        assert address is not None
         reuse_port = self._settings.workers > 1
         try:
             self._server = await asyncio.start_server(self._serve, address.host, address.port, reuse_port=reuse_port)

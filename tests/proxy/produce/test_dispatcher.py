@@ -11,6 +11,7 @@ import pytest
 from forebay_policies.accumulator import Accumulator
 from forebay_policies.metadata_cache import Ages, MetadataCache
 from forebay_proxy.brokers.broker_versions import BrokerVersions
+from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.brokers.reachability import Reachability
 from forebay_proxy.config.settings import HostPort
@@ -35,14 +36,15 @@ class Dock:
         self.accumulator: Accumulator = fakes.accumulator()
         self.cluster = fakes.known(self.accumulator, {}, nodes=())
         cache = MetadataCache(Ages(60, 60, 60), 10, 10, rng)
-        self.updater = MetadataUpdater(self.cluster, cache, told, self.stats, rng)
-        versions = BrokerVersions(lambda node_id: [], told, self.stats, RateLimited(get_logger()))
+        connector = Connector(told, self.stats)
+        self.updater = MetadataUpdater(self.cluster, cache, connector, told, self.stats, rng)
+        versions = BrokerVersions(lambda node_id: [], connector, RateLimited(get_logger()))
         delivery = Delivery(
             self.accumulator, told, self.stats, self.updater.leader_changed, lambda queue, seconds: None, rng
         )
         reachability = Reachability(self.cluster, cache, self.updater, versions)
         self.dispatcher = Dispatcher(
-            told, self.stats, self.accumulator, self.cluster, self.updater, delivery, reachability, rng
+            told, self.stats, self.accumulator, self.cluster, self.updater, delivery, reachability, connector, rng
         )
         self.cluster.apply(fakes.metadata({"ponds": leaders}, nodes=()), {"ponds"}, 0.0, 300.0)
         self._brokers = cluster

@@ -1,0 +1,98 @@
+"""SaslHandshake v1 and SaslAuthenticate v0 to v2: the proxy's own requests, and what brokers answer.
+
+Requests begin at api_key, responses at correlation_id; no size prefix in either. Functions that read raise Malformed.
+Sources: Kafka's SaslHandshakeRequest.json, SaslAuthenticateRequest.json and their responses; KIP-152, KIP-368.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from forebay_codecs.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from forebay_codecs.header import begin_request, response_header_size
+from forebay_codecs.primitives import Reader, Writer
+
+HANDSHAKE_VERSION: Final = 1
+"""With v0 what follows has no header."""
+MAX_AUTHENTICATE_VERSION: Final = 2
+_LIFETIME_FROM: Final = 1
+_FLEXIBLE_FROM: Final = 2
+
+
+class Handshake(NamedTuple):
+    """A SaslHandshake response. `mechanisms` are those that the broker has, also where it refuses the one asked for."""
+
+    error_code: int
+    mechanisms: list[str]
+
+
+class Authenticated(NamedTuple):
+    """A SaslAuthenticate response: the mechanism's next bytes, or an error.
+
+    `session_lifetime_ms`: after it the broker closes the connection unless it was authenticated again; 0: it does not.
+    """
+
+    error_code: int
+    error_message: str | None
+    auth_bytes: bytes
+    session_lifetime_ms: int
+
+
+def handshake_request(correlation_id: int, client_id: str | None, mechanism: str) -> bytes:
+    """Asks for a mechanism, such as SCRAM-SHA-512."""
+    writer = begin_request(SASL_HANDSHAKE, HANDSHAKE_VERSION, correlation_id, client_id)
+    writer.string(mechanism, False)  # noqa: FBT003
+    return writer.getvalue()
+
+
+def parse_handshake(response: bytes) -> Handshake:
+    """Read a broker's answer to `handshake_request`."""
+    reader = Reader(response, 4)
+    error_code = reader.i16()
+    count = reader.array(False)  # noqa: FBT003
+    return Handshake(error_code, [reader.string(False) for _ in range(count)])  # noqa: FBT003
+
+
+def authenticate_request(correlation_id: int, client_id: str | None, version: int, auth_bytes: bytes) -> bytes:
+    """Carries a mechanism's bytes."""
+    flexible = version >= _FLEXIBLE_FROM
+    writer = begin_request(SASL_AUTHENTICATE, version, correlation_id, client_id, flexible=flexible)
+    _write_bytes(writer, auth_bytes, flexible=flexible)
+    if flexible:
+        writer.tags()
+    return writer.getvalue()
+
+
+def _write_bytes(writer: Writer, data: bytes, *, flexible: bool) -> None:
+    if flexible:
+        writer.uvarint(len(data) + 1)
+    else:
+        writer.i32(len(data))
+    writer.raw(data)
+
+
+def parse_authenticate(response: bytes, version: int) -> Authenticated:
+    """Read a broker's answer to `authenticate_request`."""
+    flexible = version >= _FLEXIBLE_FROM
+    reader = Reader(response, response_header_size(response, flexible=flexible))
+    error_code = reader.i16()
+    message = reader.nullable_string(flexible)
+    found = reader.nullable_bytes(flexible)
+    auth_bytes = response[found[0] : found[1]] if found is not None else b""
+    lifetime = reader.i64() if version >= _LIFETIME_FROM else 0
+    reader.skip_tags(flexible)
+    return Authenticated(error_code, message, auth_bytes, max(0, lifetime))
+
+
+def plain(username: str, password: str) -> bytes:
+    """What the mechanism PLAIN sends (RFC 4616), without an authorization id."""
+    return f"\0{username}\0{password}".encode()
+
+
+def bearer(token: str) -> bytes:
+    """What the mechanism OAUTHBEARER sends first (RFC 7628)."""
+    return f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+
+
+BEARER_REFUSED: Final = b"\x01"
+"""What OAUTHBEARER answers to an error, so that the broker may end the exchange."""

@@ -1,0 +1,157 @@
+"""Connects to brokers: every connection to one is made here, so that all of them are secured in the same way.
+
+    TCP → TLS → ApiVersions → SASL, as far as `security.protocol` says
+
+In: a host and a port, as the broker advertises them. Out: a connection of the proxy's own that knows what the broker
+offers, or a client's own protocol connected. Fails with OSError, whose text says in one line why; AuthenticationFailed
+is one, and no reason to think that the broker cannot be reached. It is told here, once, and the broker then left alone
+for a while by all who want to connect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from random import Random
+from time import monotonic
+from typing import Final
+
+from forebay_codecs import api_versions
+from forebay_codecs.apis import SASL_AUTHENTICATE
+from forebay_codecs.sasl import MAX_AUTHENTICATE_VERSION
+from forebay_policies.throttling import CLIENT_ID
+from forebay_proxy import __version__
+from forebay_proxy.brokers.dial import dial
+from forebay_proxy.brokers.refusals import Refusals
+from forebay_proxy.brokers.session import Session
+from forebay_proxy.brokers.upstream_connection import UpstreamConnection
+from forebay_proxy.config.settings import HostPort, Settings
+from forebay_proxy.logs import get_logger
+from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.security.authenticator import AuthenticationFailed, Authenticator, Call
+from forebay_proxy.security.tls import TlsSettings, client_context
+
+_ASK_FIRST: Final = (3, 0)
+"""Versions of ApiVersions: every broker knows the last one."""
+FORGET_S: Final = 300.0
+"""A broker that nobody has tried for so long begins anew."""
+
+log = get_logger()
+
+
+class Connector:
+    """No byte of a client's or of ours reaches a broker before its connection is what `security.protocol` says.
+
+    Raises StartError where certificates cannot be used.
+    """
+
+    def __init__(self, settings: Settings, stats: MetricRegistry, rng: Random | None = None) -> None:
+        self._stats = stats
+        self._setup_s = settings.socket_connection_setup_timeout_ms / 1000
+        self._request_timeout = settings.request_timeout_ms / 1000
+        self._context = _context(settings)
+        self._rng = rng or Random()
+        self._authenticator = Authenticator(settings) if settings.uses_sasl else None
+        self._refusals = Refusals(
+            settings.reconnect_backoff_ms / 1000, settings.reconnect_backoff_max_ms / 1000, self._rng
+        )
+        self._refused = stats.counter("forebay_errors_total", side="upstream", kind="authentication")
+
+    async def open(self, host: str, port: int, client_id: str | None = CLIENT_ID) -> UpstreamConnection:
+        """A connection for requests of `client_id`, whose `versions` are known.
+
+        Raises OSError (refused, unreachable, timed out) or Malformed.
+        """
+        connection, _ = await self._open(host, port, client_id)
+        return connection
+
+    async def _open(self, host: str, port: int, client_id: str | None) -> tuple[UpstreamConnection, Session | None]:
+        broker = HostPort(host, port)
+        if (why := self._refusals.now(broker, monotonic())) is not None:
+            raise AuthenticationFailed(why)
+        connection = UpstreamConnection(f"{host}:{port}", self._request_timeout, self._stats)
+        try:
+            await dial(host, port, self._setup_s, lambda: connection, self._context)
+            async with asyncio.timeout(self._setup_s):
+                await _ask_versions(connection, client_id)
+                session = await self._log_in(connection, broker)
+        except TimeoutError as error:
+            connection.close()
+            why = str(error) or f"{connection.name} did not answer within {self._setup_s:g} s"
+            raise TimeoutError(why) from None
+        except BaseException:
+            connection.close()
+            raise
+        return connection, session
+
+    async def connect(self, host: str, port: int, protocol: asyncio.BaseProtocol) -> Session | None:
+        """Connect a client's own `protocol`; its session where we log in, which the protocol must see renewed.
+
+        Raises OSError, UnicodeError for a name that cannot be one, or Malformed.
+        """
+        if self._authenticator is None:
+            await dial(host, port, self._setup_s, lambda: protocol, self._context)
+            return None
+        connection, session = await self._open(host, port, CLIENT_ID)
+        connection.hand_over(protocol)
+        return session
+
+    async def _log_in(self, connection: UpstreamConnection, broker: HostPort) -> Session | None:
+        if self._authenticator is None:
+            return None
+        authenticator, version = self._authenticator, _authenticate_version(connection)
+
+        async def log_in(call: Call) -> float:
+            try:
+                async with asyncio.timeout(self._request_timeout):
+                    lifetime = await authenticator.authenticate(call, version)
+            except AuthenticationFailed as error:
+                self._told_refusal(broker, authenticator.mechanism, str(error))
+                raise
+            if self._refusals.accepted(broker):
+                log.info("broker accepts Forebay's login again", host=broker.host, port=broker.port)
+            return lifetime
+
+        session = Session(log_in, self._rng)
+        await connection.log_in(session)
+        return session
+
+    def _told_refusal(self, broker: HostPort, mechanism: str, why: str) -> None:
+        self._refused.value += 1
+        now = monotonic()
+        self._refusals.forget(now, FORGET_S)
+        if self._refusals.refused(broker, why, now):
+            log.error(
+                "broker refuses Forebay's login", host=broker.host, port=broker.port, mechanism=mechanism, error=why
+            )
+
+
+def _context(settings: Settings) -> ssl.SSLContext | None:
+    if not settings.uses_tls:
+        return None
+    stores = TlsSettings(
+        settings.ssl_enabled_protocols,
+        settings.ssl_truststore_location,
+        settings.ssl_truststore_certificates,
+        settings.ssl_keystore_location,
+        settings.ssl_keystore_certificate_chain,
+        settings.ssl_keystore_key,
+        settings.ssl_key_password,
+    )
+    return client_context(stores, verify_name=settings.ssl_endpoint_identification_algorithm == "https")
+
+
+def _authenticate_version(connection: UpstreamConnection) -> int:
+    return min(MAX_AUTHENTICATE_VERSION, connection.versions.get(SASL_AUTHENTICATE, (0, 0))[1])
+
+
+async def _ask_versions(connection: UpstreamConnection, client_id: str | None) -> None:
+    for version in _ASK_FIRST:
+        response = await connection.call(
+            lambda correlation_id, version=version: api_versions.request(  # type: ignore[misc]
+                correlation_id, client_id, version, "forebay", __version__
+            )
+        )
+        connection.versions = api_versions.parse_api_versions(response, version)
+        if len(connection.versions) > 1:
+            break

@@ -1,0 +1,86 @@
+"""All listeners for clients of one process: what each needs to serve whoever comes by it.
+
+    accepted ┬ PLAINTEXT ─────────────────────▶ registry → ClientConnection, with the gateway of its listener
+             └ SSL → TlsConnection → handshake ─┘
+
+In: what all client connections share. Out: ports that accept, until `close`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from forebay_proxy.clients.client_connection import ClientConnection
+from forebay_proxy.clients.connection_context import ConnectionContext
+from forebay_proxy.clients.connections import ConnectionRegistry
+from forebay_proxy.clients.handshakes import Handshakes
+from forebay_proxy.clients.listener import Listener, OnClient
+from forebay_proxy.clients.listener_ports import ListenerPorts
+from forebay_proxy.clients.tls_connection import TlsConnection, TlsDoor
+from forebay_proxy.config.listeners import ClientListener
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.logs import RateLimited
+from forebay_proxy.security.tls import TlsSettings, server_context
+
+
+class ClientListeners:
+    """Whoever comes by a listener is told its addresses only. `context_of` makes what connections to one share."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        connections: ConnectionRegistry,
+        handshakes: Handshakes,
+        log: RateLimited,
+        context_of: Callable[[Listener], ConnectionContext],
+    ) -> None:
+        self._connections = connections
+        self._handshakes = handshakes
+        self._log = log
+        found = settings.client_listeners
+        ports = ListenerPorts(found)
+        self._listeners = [Listener(each, ports, shared=settings.workers > 1) for each in found]
+        self._contexts = [context_of(listener) for listener in self._listeners]
+
+    async def open(self) -> None:
+        """Open every bootstrap port; returns once they accept. Raises StartError, for certificates too."""
+        doors = [self._on_client(*each) for each in zip(self._listeners, self._contexts, strict=True)]
+        for listener, on_client in zip(self._listeners, doors, strict=True):
+            listener.open_bootstrap(on_client)
+        for listener in self._listeners:
+            await listener.ready()
+
+    def _on_client(self, listener: Listener, context: ConnectionContext) -> OnClient:
+        admit = partial(self._connections.accepted, partial(ClientConnection, context))
+        if listener.settings.protocol == "PLAINTEXT":
+            return admit
+        told = listener.settings.told
+        tls = server_context(tls_settings(listener.settings), told.ssl_client_auth)
+        door = TlsDoor(listener.settings.name, tls, self._handshakes, self._log)
+        return partial(_with_tls, door, admit)
+
+    def close(self) -> None:
+        """Accept no more connections; those that stand are not touched, and are told the same addresses as before."""
+        for listener in self._listeners:
+            listener.close()
+        self._handshakes.close()
+
+
+def _with_tls(
+    door: TlsDoor, admit: Callable[[int | None], asyncio.BaseProtocol], node_id: int | None
+) -> asyncio.BufferedProtocol:
+    return TlsConnection(door, partial(admit, node_id))
+
+
+def tls_settings(listener: ClientListener) -> TlsSettings:
+    """What it was told of its certificate and of clients'."""
+    told = listener.told
+    return TlsSettings(
+        enabled_protocols=told.ssl_enabled_protocols,
+        truststore_location=told.ssl_truststore_location,
+        keystore_location=told.ssl_keystore_location,
+        key_password=told.ssl_key_password,
+        prefix=listener.setting(""),
+    )

@@ -1,0 +1,84 @@
+"""What a client connection writes to and pauses when its client speaks TLS.
+
+In: plaintext to write, the calls of a transport. Out: ciphertext on the transport beneath. All plaintext of a read is
+given out at once, so that nothing deciphered is ever kept here: what waits is in the system's buffer, as without TLS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterable
+from typing import Any, Final
+
+from forebay_codecs.primitives import Buffer
+from forebay_proxy.clients.tls_session import TlsSession
+
+SMALL: Final = 4096
+"""Pieces below this are joined, since each that is written makes a record, which costs as much as a kilobyte does."""
+
+
+class TlsTransport(asyncio.Transport):
+    """As the transport beneath, but for what is written, which is enciphered, and for `close`, which says farewell."""
+
+    def __init__(self, beneath: asyncio.Transport, session: TlsSession) -> None:
+        super().__init__()
+        self._beneath = beneath
+        self._session = session
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._beneath.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        return self._beneath.is_closing()
+
+    def get_write_buffer_size(self) -> int:
+        return self._beneath.get_write_buffer_size()
+
+    def pause_reading(self) -> None:
+        self._beneath.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._beneath.resume_reading()
+
+    def write(self, data: Buffer) -> None:
+        self.writelines((data,))
+
+    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
+        """Pieces below SMALL leave joined, in one write with all others."""
+        if self._beneath.is_closing():
+            return
+        small: list[Buffer] = []
+        try:
+            for piece in list_of_data:
+                if len(piece) < SMALL:
+                    small.append(piece)
+                    continue
+                self._send(small)
+                small = []
+                self._session.send(piece)
+            self._send(small)
+        except ssl.SSLError:  # only after a fault of the client's, whose connection is being aborted
+            self._beneath.abort()
+        else:
+            self.flush()
+
+    def _send(self, pieces: list[Buffer]) -> None:
+        if pieces:
+            self._session.send(b"".join(pieces))
+
+    def flush(self) -> None:
+        """Pass on what TLS itself has to say, and everything written."""
+        ciphertext = self._session.outgoing()
+        if ciphertext and not self._beneath.is_closing():
+            self._beneath.write(ciphertext)
+
+    def close(self) -> None:
+        """Close once what was written has gone out. The client's farewell is not waited for."""
+        if not self._beneath.is_closing():
+            self._session.say_farewell()
+            self.flush()
+            self._beneath.close()
+
+    def abort(self) -> None:
+        self._beneath.abort()

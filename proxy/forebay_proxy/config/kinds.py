@@ -1,0 +1,48 @@
+"""Types of values that settings of more than one kind have. They declare, and check nothing."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, NamedTuple
+
+from msgspec import Meta
+
+from forebay_proxy.config.secret import Secret
+
+MAX_PORT: Final = 65_535
+
+NodePorts = dict[int, int]
+Host = Annotated[str, Meta(extra={"allowed": "a host name or address without a port, or empty"})]
+PemFile = Annotated[str, Meta(extra={"allowed": "a file in PEM form, or empty"})]
+Pem = Annotated[str, Meta(extra={"allowed": "text in PEM form, or empty"})]
+SecretPem = Annotated[Secret, Meta(extra={"allowed": "text in PEM form, or empty"})]
+
+SecurityProtocol = Literal["PLAINTEXT", "SSL"]
+ProtocolMap = dict[str, SecurityProtocol]
+TlsVersion = Literal["TLSv1.2", "TLSv1.3"]
+TlsVersions = tuple[TlsVersion, ...]
+
+
+class ListenerAddress(NamedTuple):
+    """Where a listener listens. Its text is NAME://host:port; names of listeners are in capitals."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}://[{self.host}]:{self.port}" if ":" in self.host else f"{self.name}://{self.host}:{self.port}"
+        )
+
+
+ListenerAddresses = tuple[ListenerAddress, ...]
+
+
+def about(description: str) -> Meta:
+    """One line for lists, a sentence. What needs more room is in reference.py."""
+    return Meta(description=description)
+
+
+def dotted(attribute: str) -> str:
+    """A setting's name: linger_ms → linger.ms."""
+    return attribute.replace("_", ".")

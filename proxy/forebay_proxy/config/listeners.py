@@ -1,0 +1,121 @@
+"""The listeners for clients: what each may be told by itself, and all of them as they result from the settings.
+
+    listeners=INTERNAL://0.0.0.0:19092,EXTERNAL://0.0.0.0:19192
+    listener.security.protocol.map=INTERNAL:PLAINTEXT,EXTERNAL:SSL
+    listener.name.external.ssl.keystore.location=/etc/forebay/tls/keystore.pem
+
+`listen` is short for one PLAINTEXT listener of that name. Names of settings, their meaning and their values are those
+of Kafka's brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from forebay_proxy.config.kinds import (
+    MAX_PORT,
+    Host,
+    ListenerAddress,
+    NodePorts,
+    PemFile,
+    ProtocolMap,
+    SecurityProtocol,
+    TlsVersions,
+    about,
+    dotted,
+)
+from forebay_proxy.config.secret import Secret
+
+PREFIX: Final = "listener.name."
+DEFAULT_NAME: Final = "PLAINTEXT"
+ClientAuth = Literal["none", "requested", "required"]
+
+
+class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
+    """What one listener may be told, as `listener.name.<name>.<setting>`, the name in lower case."""
+
+    advertised_host: Annotated[Host, about("Host that clients of this listener are told; empty: advertised.host.")] = ""
+    node_ports: Annotated[NodePorts, about("Ports of brokers that are not on its port + 1 + node id.")] = {}
+    ssl_client_auth: Annotated[
+        ClientAuth, about("Whether clients must show a certificate; requested: they may, and it must be valid.")
+    ] = "none"
+    ssl_keystore_location: Annotated[
+        PemFile, about("PEM file with the listener's private key and its certificate chain.")
+    ] = ""
+    ssl_key_password: Annotated[Secret, about("Password of the private key, if it is encrypted.")] = Secret("")
+    ssl_truststore_location: Annotated[
+        PemFile, about("PEM file with the authorities that may have signed clients' certificates.")
+    ] = ""
+    ssl_enabled_protocols: Annotated[TlsVersions, about("Versions of TLS that clients may speak.")] = (
+        "TLSv1.2",
+        "TLSv1.3",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClientListener:
+    """One listener, with all that it was told. Broker n is on node_ports[n], else on `port` + 1 + n."""
+
+    name: str
+    protocol: SecurityProtocol
+    host: str
+    port: int
+    advertised_host: str
+    node_ports: NodePorts
+    told: ListenerSettings
+
+    def setting(self, name: str) -> str:
+        """The full name of one of its settings."""
+        return f"{PREFIX}{self.name.lower()}.{name}"
+
+
+def resolve(
+    addresses: Sequence[ListenerAddress],
+    protocols: ProtocolMap,
+    told: Mapping[str, ListenerSettings],
+    advertised_host: str,
+) -> tuple[ClientListener, ...]:
+    """Every listener of `addresses`; a name that `protocols` lacks counts as PLAINTEXT, which `conflicts` reports."""
+    listeners = []
+    for name, host, port in addresses:
+        own = told.get(name.lower(), ListenerSettings())
+        protocol = protocols.get(name, "PLAINTEXT")
+        host_told = own.advertised_host or advertised_host
+        listeners.append(ClientListener(name, protocol, host, port, host_told, own.node_ports, own))
+    return tuple(listeners)
+
+
+def conflicts(
+    listeners: Sequence[ClientListener], protocols: ProtocolMap, told: Mapping[str, ListenerSettings]
+) -> Iterator[tuple[str, str]]:
+    """(setting, what is wrong with it) for each contradiction between listeners, or between settings of one."""
+    names: set[str] = set()
+    for listener in listeners:
+        if listener.name in names:
+            yield "listeners", f"has two listeners of the name {listener.name}"
+        names.add(listener.name)
+        if listener.name not in protocols:
+            yield "listener.security.protocol.map", f"has no security protocol for the listener {listener.name}"
+        if listener.port >= MAX_PORT and not listener.node_ports:
+            yield "listeners", f"leaves no port for the brokers of {listener.name}: they are on its port + 1 + node id"
+        yield from _tls_conflicts(listener)
+    for name in told:
+        if name.upper() not in names:
+            yield f"{PREFIX}{name}.*", f"there is no listener {name.upper()} in listeners"
+
+
+def _tls_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
+    told = listener.told
+    if listener.protocol != "SSL":
+        if told.ssl_client_auth != "none":
+            yield listener.setting("ssl.client.auth"), f"needs the security protocol SSL, {listener.name} has PLAINTEXT"
+        return
+    if not told.ssl_keystore_location:
+        yield listener.setting("ssl.keystore.location"), "is required: a listener with TLS needs a key and certificate"
+    if told.ssl_client_auth != "none" and not told.ssl_truststore_location:
+        message = f"is required with ssl.client.auth={told.ssl_client_auth}: no authority is trusted by default"
+        yield listener.setting("ssl.truststore.location"), message

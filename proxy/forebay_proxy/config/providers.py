@@ -1,0 +1,77 @@
+"""Values that stand elsewhere: references to them, as Kafka's config providers have them.
+
+    ${file:/run/secrets/kafka.properties:password}   a name in a .properties file
+    ${dir:/run/secrets:password}                     a whole file of a folder, without the line's end
+    ${env:KAFKA_PASSWORD}                            an environment variable
+
+In: text with any number of references, and the environment. Out: the text with what they stand for in their place.
+What cannot be resolved raises ValueError with words that follow a setting's name, and that hold none of the contents.
+Files that others than their owner and group can read are refused: what they hold is no secret.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from forebay_proxy.config import properties
+
+_REFERENCE: Final = re.compile(r"\$\{(file|dir|env):([^}]*)\}")
+MAX_BYTES: Final = 1 << 20
+"""Of a file that is read whole; a chain of certificates takes some kilobytes."""
+
+
+def is_reference(text: str) -> bool:
+    """Whether the whole text is one reference, so that it gives nothing away itself."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
+def resolve(text: str, environ: Mapping[str, str]) -> str:
+    """`text` with every reference replaced; what replaces one is not searched for others. Raises ValueError."""
+    return _REFERENCE.sub(lambda found: _value(found[1], found[2], environ), text)
+
+
+def _value(provider: str, argument: str, environ: Mapping[str, str]) -> str:
+    if provider == "env":
+        if argument not in environ:
+            raise ValueError(f"refers to the environment variable {argument}, which is not set")
+        return environ[argument]
+    path, separator, key = argument.rpartition(":")
+    if not separator or not path or not key:
+        raise ValueError(f"has a reference that is not of the form ${{{provider}:path:key}}")
+    if provider == "dir":
+        if key != os.path.basename(key) or key in (".", ".."):
+            raise ValueError(f"refers to {key}, which is not the name of a file in {path}")
+        return read_private(Path(path, key)).removesuffix("\n").removesuffix("\r")
+    try:
+        found = properties.parse(read_private(Path(path)))
+    except ValueError as error:
+        raise ValueError(f"refers to {path}: {error}") from None
+    if key not in found:
+        raise ValueError(f"refers to {key} in {path}, which has no such name")
+    return found[key]
+
+
+def read_private(path: Path) -> str:
+    """A file's text. Raises ValueError where it cannot be read, where others can read or write it, or for no text."""
+    try:
+        with path.open("rb") as file:
+            if public(os.fstat(file.fileno()).st_mode):
+                raise ValueError(f"{path} can be read by others: chmod o-rwx {path}")
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise ValueError(f"{path} is larger than {MAX_BYTES} bytes")
+        return data.decode()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8 text") from None
+
+
+def public(mode: int) -> bool:
+    """Whether a file of that mode is open to others than its owner and group."""
+    return bool(mode & (stat.S_IROTH | stat.S_IWOTH))

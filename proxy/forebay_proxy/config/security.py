@@ -1,0 +1,75 @@
+"""Contradictions between the settings of security, and those that would lend an identity to strangers. No I/O."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from forebay_proxy.config import jaas
+from forebay_proxy.config.secret import Secret
+from forebay_proxy.config.settings import Settings
+
+TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+
+
+def security_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
+    """(setting, what is wrong with it) for each contradiction."""
+    yield from _tls_conflicts(settings)
+    if settings.uses_sasl:
+        yield from _sasl_conflicts(settings)
+    open_to_others = not all(is_loopback(listener.host) for listener in settings.client_listeners)
+    if settings.lends_identity and not settings.upstream_identity_shared and open_to_others:
+        yield (
+            "listeners" if settings.listeners else "listen",
+            "can be reached from other hosts, and brokers would take whoever uses it for Forebay: listen on 127.0.0.1, "
+            "or allow it with upstream.identity.shared=true",
+        )
+
+
+def _tls_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
+    versions = settings.ssl_enabled_protocols
+    if not versions or not set(versions) <= set(TLS_VERSIONS):
+        yield "ssl.enabled.protocols", "must be TLSv1.2 and TLSv1.3, or one of them"
+    if settings.ssl_endpoint_identification_algorithm not in ("https", ""):
+        yield "ssl.endpoint.identification.algorithm", "must be https or empty"
+    if settings.ssl_truststore_location and settings.ssl_truststore_certificates:
+        yield "ssl.truststore.certificates", "cannot be set together with ssl.truststore.location"
+    if settings.ssl_keystore_location and settings.ssl_keystore_certificate_chain:
+        yield "ssl.keystore.certificate.chain", "cannot be set together with ssl.keystore.location"
+    if bool(settings.ssl_keystore_certificate_chain) != bool(settings.ssl_keystore_key):
+        yield "ssl.keystore.key", "and ssl.keystore.certificate.chain need each other"
+
+
+def _sasl_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
+    mechanism = settings.sasl_mechanism
+    if mechanism not in jaas.MECHANISMS:
+        yield "sasl.mechanism", f"must be {', '.join(jaas.MECHANISMS[:-1])} or {jaas.MECHANISMS[-1]}"
+        return
+    options: Mapping[str, Secret] = {}
+    if settings.sasl_jaas_config:
+        try:
+            login = jaas.parse(settings.sasl_jaas_config)
+        except ValueError as error:
+            yield "sasl.jaas.config", str(error)
+            return
+        if mechanism not in login.mechanisms:
+            yield "sasl.jaas.config", f"is for {' or '.join(login.mechanisms)}, and sasl.mechanism is {mechanism}"
+        options = login.options
+    elif mechanism != "OAUTHBEARER":
+        yield "sasl.jaas.config", f"is required with sasl.mechanism = {mechanism}"
+    if mechanism == "OAUTHBEARER":
+        if not settings.sasl_oauthbearer_token_endpoint_url.startswith(("https://", "http://")):
+            yield "sasl.oauthbearer.token.endpoint.url", "must be a URL that begins with https:// or http://"
+        if not (settings.sasl_oauthbearer_client_credentials_client_id or options.get("clientId")):
+            yield "sasl.oauthbearer.client.credentials.client.id", "is required with OAUTHBEARER"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this host can reach what listens there. So it is with 127.0.0.1, ::1 and localhost."""
+    if host.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

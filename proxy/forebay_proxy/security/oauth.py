@@ -1,0 +1,80 @@
+"""Tokens of an OAuth 2 server by client credentials (RFC 6749, 4.4), as Kafka's clients get them.
+
+In: where to ask, and who asks. Out: a token that is still good for a while; whoever asks meanwhile gets the same one.
+What goes wrong is raised as OSError, in one line that holds neither the secret nor the token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final
+
+import aiohttp
+import msgspec
+
+from forebay_proxy.config.secret import Secret
+
+MAX_ANSWER: Final = 1 << 20
+TIMEOUT_S: Final = 10.0
+FRESH_PART: Final = 0.8
+"""Of a token's life in which it is given out: who presents it needs some of it, too."""
+
+
+class _Answer(msgspec.Struct):
+    access_token: str
+    expires_in: float = 0.0
+
+
+@dataclass(frozen=True)
+class ClientCredentials:
+    """`url` is the token endpoint's; `scope` may be empty."""
+
+    url: str
+    client_id: str
+    client_secret: Secret
+    scope: str = ""
+
+
+class TokenSource:
+    """Asks for a token only where none is fresh, and once for all who want one."""
+
+    def __init__(self, credentials: ClientCredentials) -> None:
+        self._credentials = credentials
+        self._token = Secret("")
+        self._fresh_until = 0.0
+        self._asking = asyncio.Lock()
+
+    async def token(self) -> Secret:
+        """A fresh token. Raises OSError where the server gives none."""
+        async with self._asking:
+            if monotonic() >= self._fresh_until:
+                asked_at = monotonic()
+                answer = await self._ask()
+                self._token = Secret(answer.access_token)
+                self._fresh_until = asked_at + max(0.0, answer.expires_in) * FRESH_PART
+            return self._token
+
+    def forget(self) -> None:
+        """The token was refused: ask for another next time."""
+        self._fresh_until = 0.0
+
+    async def _ask(self) -> _Answer:
+        told = self._credentials
+        form = {"grant_type": "client_credentials"} | ({"scope": told.scope} if told.scope else {})
+        try:
+            async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(TIMEOUT_S)) as session:
+                who = aiohttp.BasicAuth(told.client_id, told.client_secret.reveal(), encoding="utf-8")
+                async with session.post(told.url, data=form, auth=who, allow_redirects=False) as response:
+                    if response.status != 200:
+                        raise ConnectionError(f"the token endpoint {told.url} answered {response.status}")
+                    body = await response.content.read(MAX_ANSWER)
+        except TimeoutError:
+            raise TimeoutError(f"the token endpoint {told.url} did not answer within {TIMEOUT_S:g} s") from None
+        except aiohttp.ClientError as error:
+            raise ConnectionError(f"the token endpoint {told.url} cannot be asked: {error}") from None
+        try:
+            return msgspec.json.decode(body, type=_Answer)
+        except msgspec.DecodeError:
+            raise ConnectionError(f"the token endpoint {told.url} answered without a token") from None

@@ -1,0 +1,91 @@
+"""sasl.py against kio in every version."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode
+from kio.static.primitive import i64Timedelta
+
+from forebay_codecs.sasl import (
+    MAX_AUTHENTICATE_VERSION,
+    Authenticated,
+    Handshake,
+    authenticate_request,
+    bearer,
+    handshake_request,
+    parse_authenticate,
+    parse_handshake,
+    plain,
+)
+from tests.codecs.hardening import damaged, refuses_cuts_ignores_tails, survives
+from tests.codecs.kio_oracle import CORRELATION_ID, decode_request, encode_response, message
+
+VERSIONS = pytest.mark.parametrize("version", range(MAX_AUTHENTICATE_VERSION + 1))
+
+
+def handshake_response() -> bytes:
+    made = message("sasl_handshake", 1, "SaslHandshakeResponse")(
+        error_code=ErrorCode.unsupported_sasl_mechanism, mechanisms=("PLAIN", "SCRAM-SHA-512")
+    )
+    return encode_response(made)
+
+
+def authenticate_response(version: int, auth_bytes: bytes = b"v=x", lifetime: int = 3_600_000) -> bytes:
+    fields: dict[str, Any] = {
+        "error_code": ErrorCode.sasl_authentication_failed,
+        "error_message": "no",
+        "auth_bytes": auth_bytes,
+    }
+    if version >= 1:
+        fields["session_lifetime"] = i64Timedelta.parse(timedelta(milliseconds=lifetime))
+    return encode_response(message("sasl_authenticate", version, "SaslAuthenticateResponse")(**fields))
+
+
+def test_the_handshake_asks_for_a_mechanism() -> None:
+    _, asked = decode_request(
+        message("sasl_handshake", 1, "SaslHandshakeRequest"), handshake_request(CORRELATION_ID, "forebay", "PLAIN")
+    )
+    assert asked.mechanism == "PLAIN"
+
+
+def test_the_handshakes_answer_names_what_the_broker_has() -> None:
+    assert parse_handshake(handshake_response()) == Handshake(33, ["PLAIN", "SCRAM-SHA-512"])
+    refuses_cuts_ignores_tails(parse_handshake, handshake_response())
+
+
+@VERSIONS
+@given(data=st.binary(max_size=300))
+def test_bytes_are_carried_there(version: int, data: bytes) -> None:
+    request = authenticate_request(CORRELATION_ID, "forebay", version, data)
+    _, asked = decode_request(message("sasl_authenticate", version, "SaslAuthenticateRequest"), request)
+    assert asked.auth_bytes == data
+
+
+@VERSIONS
+@given(data=st.binary(max_size=300), lifetime=st.integers(0, 2**40))
+def test_and_back(version: int, data: bytes, lifetime: int) -> None:
+    parsed = parse_authenticate(authenticate_response(version, data, lifetime), version)
+    assert parsed == Authenticated(58, "no", data, lifetime if version >= 1 else 0)
+
+
+@VERSIONS
+@given(data=st.data())
+def test_bad_bytes_are_malformed(version: int, data: st.DataObject) -> None:
+    good = authenticate_response(version)
+    refuses_cuts_ignores_tails(lambda response: parse_authenticate(response, version), good)
+    survives(lambda response: parse_authenticate(response, version), data.draw(damaged(good)))
+    survives(parse_handshake, data.draw(damaged(handshake_response())))
+
+
+def test_a_lifetime_is_never_negative() -> None:
+    assert parse_authenticate(authenticate_response(2, b"", -1), 2).session_lifetime_ms == 0
+
+
+def test_tokens() -> None:
+    assert plain("user", "pässword") == b"\0user\0p\xc3\xa4ssword"
+    assert bearer("a.b.c") == b"n,,\x01auth=Bearer a.b.c\x01\x01"

@@ -1,0 +1,211 @@
+"""Clients that know nothing of logins, Forebay, and a Kafka that takes nobody without one."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from tests.kit.forebay import ForebayProcess
+from tests.kit.java import AncientJavaClient
+from tests.kit.kafka import KafkaCluster
+from tests.kit.paths import ANCIENT_CLIENT_VERSIONS
+from tests.kit.ports import LOOPBACK
+from tests.kit.sasl import PASSWORD, Secured
+from tests.kit.server import ServerFailed
+from tests.kit.spec import ProduceSpec
+from tests.kit.topic_log import TopicLog
+
+pytestmark = pytest.mark.integration
+
+REAUTH_MS = 3_000
+TOKEN_S = 5
+COUNT = 100
+
+
+class Stage:
+    def __init__(self, secured: Secured, cluster: KafkaCluster) -> None:
+        self.secured = secured
+        self.cluster = cluster
+
+    def forebay(self, mechanism: str, password: str = PASSWORD) -> ForebayProcess:
+        settings = self.secured.forebay_settings(mechanism, password)
+        return ForebayProcess(self.cluster.bootstrap, self.cluster.nodes, settings=settings)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    secured = Secured(tmp_path_factory.mktemp("sasl"), REAUTH_MS)
+    with KafkaCluster("4.3.1", brokers=1, settings=secured.broker_settings()) as cluster:
+        secured.add_users(cluster)
+        yield Stage(secured, cluster)
+
+
+class Counting:
+    """A producer, and what became of its records."""
+
+    def __init__(self, bootstrap: str, **settings: object) -> None:
+        self.acknowledged: list[int] = []
+        self.failed: list[str] = []
+        self._sent = 0
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, **settings})
+
+    def send(self, topic: str, key: bytes | None = None) -> None:
+        number, self._sent = self._sent, self._sent + 1
+
+        def told(error: object, _: object) -> None:
+            if error is None:
+                self.acknowledged.append(number)
+            else:
+                self.failed.append(str(error))
+
+        self._producer.produce(topic, str(number), key, on_delivery=told)
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        assert self._producer.flush(90) == 0
+        assert self.failed == []
+
+
+def read_all(bootstrap: str, topic: str, count: int) -> list[int]:
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": f"of-{topic}", "auto.offset.reset": "earliest"})
+    reader.subscribe([topic])
+    found: list[int] = []
+    try:
+        while len(found) < count:
+            message = reader.poll(60)
+            assert message is not None, f"{len(found)} records of {count} after a minute"
+            assert message.error() is None
+            found.append(int(message.value() or b""))
+    finally:
+        reader.close()
+    return sorted(found)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_records_and_groups_through_a_login(stage: Stage, mechanism: str) -> None:
+    topic = f"through-{mechanism.lower()}"
+    stage.cluster.create_topic(topic, 1)
+    with stage.forebay(mechanism) as forebay:
+        producer = Counting(forebay.bootstrap)
+        for _ in range(COUNT):
+            producer.send(topic)
+        producer.flush()
+        assert read_all(forebay.bootstrap, topic, COUNT) == list(range(COUNT))
+        log = forebay.log.read_text()
+        assert PASSWORD not in log
+        assert "Traceback" not in log
+
+
+@pytest.mark.parametrize("version", ANCIENT_CLIENT_VERSIONS)
+def test_a_producer_that_knows_neither_tls_nor_sasl_reaches_a_kafka_4_that_wants_both(
+    stage: Stage, version: str
+) -> None:
+    topic = f"ancient-{version}"
+    stage.cluster.create_topic(topic, 1)
+    client = AncientJavaClient(version)
+    try:
+        with stage.forebay("SCRAM-SHA-256") as forebay:
+            result = client.produce(forebay.bootstrap, ProduceSpec(topic=topic, name="run", count=COUNT))
+    finally:
+        client.close()
+    assert (len(result.acks), result.failures) == (COUNT, {})
+    with TopicLog(stage.cluster.internal) as log:
+        assert log.ends(topic) == {0: COUNT}
+
+
+class _Tokens(BaseHTTPRequestHandler):
+    """Gives tokens that nobody has signed, good for a few seconds."""
+
+    def do_POST(self) -> None:
+        now = int(time.time())
+        parts = ({"alg": "none"}, {"sub": "forebay", "iat": now, "exp": now + TOKEN_S})
+        encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
+        body = json.dumps({"access_token": ".".join([*encoded, ""]), "expires_in": TOKEN_S}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_tokens_are_renewed_under_load(stage: Stage) -> None:
+    stage.cluster.create_topic("tokens", 1)
+    endpoint = ThreadingHTTPServer((LOOPBACK, 0), _Tokens)
+    Thread(target=endpoint.serve_forever, daemon=True).start()
+    settings = {
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.location": str(stage.secured.authority.pem),
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": f"http://{LOOPBACK}:{endpoint.server_port}/",
+        "sasl.oauthbearer.client.credentials.client.id": "forebay",
+    }
+    try:
+        with ForebayProcess(stage.cluster.bootstrap, stage.cluster.nodes, settings=settings) as forebay:
+            producer = Counting(forebay.bootstrap)
+            until = time.monotonic() + 3 * TOKEN_S
+            sent = 0
+            while time.monotonic() < until:
+                producer.send("tokens")
+                sent += 1
+                time.sleep(0.01)  # the load's pace
+            producer.flush()
+            assert read_all(stage.cluster.internal, "tokens", sent) == list(range(sent))
+            assert nothing_went_wrong(forebay)
+    finally:
+        endpoint.shutdown()
+        endpoint.server_close()
+
+
+def nothing_went_wrong(forebay: ForebayProcess) -> bool:
+    """No connection ended but by our own will, and no login was refused."""
+    log = forebay.log.read_text()
+    for line in ("does not renew", "not renewed", "connection lost", "Traceback", "refuses"):
+        assert line not in log
+    metrics = forebay.metrics()
+    for kind in ("connection_lost", "authentication", "timeout", "protocol"):
+        assert metrics.get(f'forebay_errors_total{{kind="{kind}",side="upstream"}}', 0) == 0
+        assert metrics.get(f'forebay_errors_total{{side="upstream",kind="{kind}"}}', 0) == 0
+    return True
+
+
+def test_sessions_are_renewed_under_load(stage: Stage) -> None:
+    """Records that are merged, and those on clients' own connections, over four lifetimes: none is lost or doubled."""
+    stage.cluster.create_topic("renewed", 1)
+    stage.cluster.create_topic("renewed-own", 1)
+    with stage.forebay("SCRAM-SHA-512") as forebay:
+        merged = Counting(forebay.bootstrap)
+        own = Counting(forebay.bootstrap, **{"enable.idempotence": True})
+        until = time.monotonic() + 4 * REAUTH_MS / 1000
+        sent = 0
+        while time.monotonic() < until:
+            merged.send("renewed")
+            own.send("renewed-own", b"k")
+            sent += 1
+            time.sleep(0.01)  # the load's pace
+        merged.flush()
+        own.flush()
+        for topic in ("renewed", "renewed-own"):
+            assert read_all(stage.cluster.internal, topic, sent) == list(range(sent))
+        assert nothing_went_wrong(forebay)
+
+
+def test_a_wrong_password_is_told_once_and_takes_no_broker_down(stage: Stage) -> None:
+    settings = stage.secured.forebay_settings("SCRAM-SHA-512", "wrong")
+    forebay = ForebayProcess(stage.cluster.bootstrap, stage.cluster.nodes, settings=settings)
+    with pytest.raises(ServerFailed):
+        forebay.start()
+    log = forebay.log.read_text()
+    forebay.kill()
+    assert log.count("broker refuses Forebay's login") == 1
+    assert "SCRAM" in log
+    assert "wrong" not in log
+    assert "broker unreachable" not in log
+    assert "Traceback" not in log

@@ -1,0 +1,231 @@
+"""Every connection to a broker is secured as the settings say, and what fails is told in one line."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import structlog
+
+from forebay_codecs.apis import API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from forebay_codecs.primitives import Writer
+from forebay_codecs.sasl import plain
+from forebay_proxy.brokers.cluster import Node
+from forebay_proxy.brokers.connector import Connector
+from forebay_proxy.brokers.upstream_connection import UpstreamConnection
+from forebay_proxy.brokers.upstream_pool import UpstreamPool
+from forebay_proxy.config.secret import Secret
+from forebay_proxy.errors import StartError
+from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.security.authenticator import AuthenticationFailed
+from forebay_proxy.security.tls import TlsSettings, server_context
+from tests.kit.app import settings
+from tests.kit.certificates import Authority
+from tests.kit.event_loop import in_loop, soon, turns, until
+from tests.kit.fake_broker import FakeCluster
+from tests.kit.ports import LOOPBACK
+from tests.kit.sasl import PASSWORD, USER, login_line
+
+BOTH = ("TLSv1.2", "TLSv1.3")
+
+
+class OwnProtocol(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+
+def tls_cluster(authority: Authority, *hosts: str, client_auth: str = "none", expired: bool = False) -> FakeCluster:
+    cluster = FakeCluster({})
+    keystore = authority.issue("broker", *hosts, expired=expired)
+    stores = TlsSettings(BOTH, truststore_location=str(authority.pem), keystore_location=str(keystore))
+    cluster.tls = server_context(stores, client_auth)
+    return cluster
+
+
+def connector(cluster: FakeCluster, authority: Authority, **changed: Any) -> Connector:
+    given = {"security_protocol": "SSL", "ssl_truststore_location": str(authority.pem), **changed}
+    return Connector(settings(cluster.bootstrap, 1, **given), MetricRegistry())
+
+
+@in_loop
+async def test_a_brokers_versions_are_asked_for_through_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    async with tls_cluster(authority, LOOPBACK) as cluster:
+        connection = await soon(connector(cluster, authority).open(LOOPBACK, cluster[0].port))
+        assert connection.versions[PRODUCE] == cluster.produce_versions
+        connection.close()
+
+
+@in_loop
+async def test_a_clients_own_protocol_is_connected_through_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+
+    async with tls_cluster(authority, LOOPBACK) as cluster:
+        protocol = OwnProtocol()
+        await soon(connector(cluster, authority).connect(LOOPBACK, cluster[0].port, protocol))
+        assert protocol.transport.get_extra_info("sslcontext") is not None
+        protocol.transport.close()
+
+
+@in_loop
+async def test_a_certificate_that_does_not_hold_is_named_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    authority, other = Authority(tmp_path), Authority(tmp_path / "other")
+    for hosts, expired, trusted, why in (
+        ((LOOPBACK,), False, other, "self-signed certificate in certificate chain"),
+        (("kafka.example",), False, authority, "IP address mismatch"),
+        ((LOOPBACK,), True, authority, "certificate has expired"),
+    ):
+        async with tls_cluster(authority, *hosts, expired=expired) as cluster:
+            with pytest.raises(ConnectionError, match=why) as error:
+                await soon(connector(cluster, trusted).open(LOOPBACK, cluster[0].port))
+            assert str(error.value).startswith(
+                f"{LOOPBACK}:{cluster[0].port} ({LOOPBACK}): TLS: the certificate is not"
+            )
+            assert "\n" not in str(error.value)
+
+
+@in_loop
+async def test_the_name_counts_only_if_it_is_asked_for(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    async with tls_cluster(authority, "kafka.example") as cluster:
+        lax = connector(cluster, authority, ssl_endpoint_identification_algorithm="")
+        (await soon(lax.open(LOOPBACK, cluster[0].port))).close()
+
+
+@in_loop
+async def test_a_broker_that_asks_for_a_certificate_gets_it_or_says_so(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    own = str(authority.issue("forebay", "forebay.example"))
+    async with tls_cluster(authority, LOOPBACK, client_auth="required") as cluster:
+        with pytest.raises(ConnectionError, match=r"(?i)certificate.required|was lost|reset"):
+            await soon(connector(cluster, authority).open(LOOPBACK, cluster[0].port))
+        known = connector(cluster, authority, ssl_keystore_location=own)
+        (await soon(known.open(LOOPBACK, cluster[0].port))).close()
+
+
+@in_loop
+async def test_a_port_that_speaks_no_tls_is_told_apart(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(5)
+        writer.write(b"\0\0\0\x08not TLS!")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(plain, LOOPBACK, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(ConnectionError, match="does that port speak TLS"):
+            await soon(connector(FakeCluster({}), authority).open(LOOPBACK, port))
+
+
+@in_loop
+async def test_stores_that_cannot_be_used_keep_it_from_starting(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with pytest.raises(StartError, match=r"ssl\.truststore\.location: .*/none\.pem cannot be read: No such file"):
+        connector(FakeCluster({}), authority, ssl_truststore_location=str(tmp_path / "none.pem"))
+
+
+class Guarded:
+    """A broker that takes PLAIN with one password, and a connector that presents `password`."""
+
+    def __init__(self, cluster: FakeCluster, password: str = PASSWORD) -> None:
+        self.broker = cluster[0]
+        self.logins = 0
+        self.broker.holds(SASL_HANDSHAKE, SASL_AUTHENTICATE)
+        told = {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "PLAIN",
+            "sasl_jaas_config": Secret(login_line("PLAIN", password)),
+            "reconnect_backoff_ms": 60_000,
+            "reconnect_backoff_max_ms": 60_000,
+        }
+        self.stats = MetricRegistry()
+        self.settings = settings(cluster.bootstrap, 1, **told)
+        self.connector = Connector(self.settings, self.stats, Random(1))
+        self._guarding = asyncio.get_running_loop().create_task(self._guard())
+
+    async def _guard(self) -> None:
+        while True:
+            (await self.broker.receives(SASL_HANDSHAKE)).respond(b"\0\0" + b"\0\0\0\1" + b"\0\5PLAIN")
+            asked = await self.broker.receives(SASL_AUTHENTICATE)
+            assert asked.version == 2
+            self.logins += 1
+            writer = Writer()
+            writer.tags()
+            known = asked.body[2:].rstrip(b"\0") == plain(USER, PASSWORD)  # behind tags and length
+            writer.i16(0 if known else 58)
+            writer.nullable_string(None if known else "Authentication failed: Invalid username or password", True)
+            writer.uvarint(1)
+            writer.i64(0)
+            writer.tags()
+            asked.respond(writer.getvalue())
+
+    async def open(self) -> None:
+        (await soon(self.connector.open(LOOPBACK, self.broker.port))).close()
+
+    def stop(self) -> None:
+        self._guarding.cancel()
+
+
+@in_loop
+async def test_it_logs_in_before_anything_else_is_said() -> None:
+    async with FakeCluster({}) as cluster:
+        guarded = Guarded(cluster)
+        await guarded.open()
+        assert [asked.api_key for asked in cluster[0].seen] == [API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE]
+        own = OwnProtocol()
+        assert await soon(guarded.connector.connect(LOOPBACK, cluster[0].port, own)) is not None
+        assert guarded.logins == 2
+        own.transport.close()
+        guarded.stop()
+
+
+@in_loop
+async def test_a_refused_login_is_told_once_and_the_broker_left_alone_for_a_while() -> None:
+    async with FakeCluster({}) as cluster:
+        guarded = Guarded(cluster, "canary-wrong")
+        with structlog.testing.capture_logs() as logs:
+            for _ in range(5):
+                with pytest.raises(AuthenticationFailed, match="Invalid username or password"):
+                    await guarded.open()
+                with pytest.raises(AuthenticationFailed, match="Invalid username or password"):
+                    await soon(guarded.connector.connect(LOOPBACK, cluster[0].port, OwnProtocol()))
+        assert guarded.logins == 1
+        assert [line["event"] for line in logs] == ["broker refuses Forebay's login"]
+        assert "canary" not in str(logs)
+        assert guarded.stats.take().counters["forebay_errors_total", ("upstream", "authentication")] == 1
+        guarded.stop()
+
+
+@in_loop
+async def test_a_refused_login_takes_no_broker_down() -> None:
+    """It is there, and whoever has another identity may use it."""
+    async with FakeCluster({}) as cluster:
+        guarded = Guarded(cluster, "wrong")
+        told: list[str] = []
+
+        class User:
+            def usable(self, connection: UpstreamConnection) -> bool:
+                return True
+
+            def reached(self, tries: int) -> None:
+                told.append("reached")
+
+            def failed(self, node: Node, tries: int, error: str) -> None:
+                told.append("failed")
+
+            def wake(self) -> None: ...
+
+        node = Node(0, LOOPBACK, cluster[0].port, 0.0)
+        pool = UpstreamPool(node, User(), guarded.connector, guarded.settings, guarded.stats, Random(1))
+        assert pool.take() is None
+        await until(lambda: guarded.logins)
+        await turns()
+        assert told == []
+        pool.close()
+        guarded.stop()

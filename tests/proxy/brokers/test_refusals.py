@@ -1,0 +1,45 @@
+"""A broker that refuses is left alone for a while, longer each time, and by itself."""
+
+from __future__ import annotations
+
+from random import Random
+
+from forebay_proxy.brokers.refusals import Refusals
+from forebay_proxy.config.settings import HostPort
+
+ONE, OTHER = HostPort("one", 9092), HostPort("other", 9092)
+
+
+def test_pauses_grow_up_to_the_longest_and_are_each_brokers_own() -> None:
+    refusals = Refusals(0.1, 1.0, Random(1))
+    now = 0.0
+    pauses = []
+    for _ in range(8):
+        refusals.refused(ONE, "no", now)
+        began = now
+        while refusals.now(ONE, now) is not None:
+            now += 0.001
+        assert refusals.now(OTHER, now) is None
+        pauses.append(now - began)
+    assert pauses[0] < 0.13
+    assert 0.75 < pauses[-1] < 1.25
+
+
+def test_what_is_told_is_news() -> None:
+    refusals = Refusals(0.1, 1.0, Random(1))
+    assert not refusals.accepted(ONE)
+    assert [refusals.refused(ONE, why, 0.0) for why in ("a", "a", "b")] == [True, False, True]
+    assert refusals.now(ONE, 0.0) == "b"
+    assert refusals.accepted(ONE)
+    assert refusals.now(ONE, 0.0) is None
+    assert refusals.refused(ONE, "a", 0.0)
+
+
+def test_addresses_that_nobody_tries_are_forgotten() -> None:
+    refusals = Refusals(0.1, 1.0, Random(1))
+    refusals.refused(ONE, "no", 0.0)
+    refusals.forget(5.0, 10.0)
+    assert refusals.accepted(ONE)
+    refusals.refused(ONE, "no", 0.0)
+    refusals.forget(50.0, 10.0)
+    assert not refusals.accepted(ONE)

@@ -1,0 +1,140 @@
+"""A connection of our own whose session is renewed: what is sent meanwhile is held, and nothing of it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from time import monotonic
+
+from forebay_codecs.apis import SASL_AUTHENTICATE
+from forebay_codecs.sasl import authenticate_request
+from forebay_proxy.brokers.connector import Connector
+from forebay_proxy.brokers.session import Session
+from forebay_proxy.brokers.upstream_connection import UpstreamConnection
+from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.security.authenticator import AuthenticationFailed, Call
+from tests.kit.app import settings
+from tests.kit.event_loop import in_loop, turns, until
+from tests.kit.fake_broker import FakeCluster
+from tests.kit.ports import LOOPBACK
+from tests.kit.wire import LIST_GROUPS
+
+LIFETIME_S = 3_600.0
+
+
+class Stage:
+    """A connection with a session that is due as soon as the test says so; `refuses` the next login."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.broker = cluster[0]
+        self.connector = Connector(settings(cluster.bootstrap, 1), MetricRegistry())
+        self.session = Session(self._log_in, Random(1))
+        self.refuses = False
+        self.answers: list[tuple[int, bool]] = []
+
+    async def _log_in(self, call: Call) -> float:
+        await call(lambda number: authenticate_request(number, "forebay", 0, b"login"))
+        if self.refuses:
+            raise AuthenticationFailed("no")
+        return LIFETIME_S
+
+    async def open(self) -> UpstreamConnection:
+        connection = await self.connector.open(LOOPBACK, self.broker.port)
+        await connection.log_in(self.session)
+        self.broker.forget()
+        return connection
+
+    def make_due(self, connection: UpstreamConnection) -> None:
+        connection._renew_at = monotonic() - 1.0
+
+    def send(self, connection: UpstreamConnection, number: int) -> None:
+        def build(correlation_id: int) -> list[bytes]:
+            request = bytes([0, LIST_GROUPS, 0, 0]) + correlation_id.to_bytes(4, "big") + b"\xff\xff"
+            return [len(request).to_bytes(4, "big"), request]
+
+        connection.send(build, lambda answer: self.answers.append((number, answer is not None)))
+
+    def heard(self) -> list[int]:
+        return [asked.api_key for asked in self.broker.seen]
+
+
+@in_loop
+async def test_what_is_sent_while_it_is_renewed_follows_in_order() -> None:
+    async with FakeCluster({}) as cluster:
+        stage = Stage(cluster)
+        connection = await stage.open()
+        stage.broker.holds(LIST_GROUPS, SASL_AUTHENTICATE)
+        stage.send(connection, 0)
+        first = await stage.broker.receives(LIST_GROUPS)
+        stage.make_due(connection)
+        for number in (1, 2):
+            stage.send(connection, number)
+        login = await stage.broker.receives(SASL_AUTHENTICATE)
+        await turns()
+        assert stage.heard() == [LIST_GROUPS, SASL_AUTHENTICATE]
+        assert connection.in_flight == 4
+        first.answer()
+        await until(lambda: stage.answers)
+        stage.broker.releases(LIST_GROUPS)
+        login.answer()
+        await until(lambda: len(stage.answers) == 3)
+        assert stage.answers == [(0, True), (1, True), (2, True)]
+        assert stage.heard() == [LIST_GROUPS, SASL_AUTHENTICATE, LIST_GROUPS, LIST_GROUPS]
+        stage.send(connection, 3)
+        await until(lambda: len(stage.answers) == 4)
+        assert stage.heard().count(SASL_AUTHENTICATE) == 1
+        connection.close()
+
+
+@in_loop
+async def test_a_login_that_is_not_renewed_ends_the_connection_and_everything_is_answered() -> None:
+    async with FakeCluster({}) as cluster:
+        stage = Stage(cluster)
+        connection = await stage.open()
+        stage.refuses = True
+        stage.make_due(connection)
+        stage.send(connection, 0)
+        stage.send(connection, 1)
+        await until(lambda: len(stage.answers) == 2)
+        assert connection.closed
+        assert stage.answers == [(0, False), (1, False)]
+        assert stage.heard() == [SASL_AUTHENTICATE]
+
+
+@in_loop
+async def test_a_broker_that_leaves_meanwhile_answers_what_is_held() -> None:
+    async with FakeCluster({}) as cluster:
+        stage = Stage(cluster)
+        connection = await stage.open()
+        stage.broker.holds(SASL_AUTHENTICATE)
+        stage.make_due(connection)
+        stage.send(connection, 0)
+        (await stage.broker.receives(SASL_AUTHENTICATE)).close()
+        await until(lambda: stage.answers)
+        assert stage.answers == [(0, False)]
+
+
+@in_loop
+async def test_a_connection_is_handed_over_with_nothing_of_ours_left_on_it() -> None:
+    async with FakeCluster({}) as cluster:
+        stage = Stage(cluster)
+        connection = await stage.open()
+        received: list[bytes] = []
+
+        class Next(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                self.transport = transport
+
+            def data_received(self, data: bytes) -> None:
+                received.append(data)
+
+        follower = Next()
+        connection.hand_over(follower)
+        assert connection.closed
+        write: Callable[[bytes], None] = follower.transport.write  # type: ignore[attr-defined]
+        request = bytes([0, LIST_GROUPS, 0, 0, 0, 0, 0, 9]) + b"\xff\xff"
+        write(len(request).to_bytes(4, "big") + request)
+        await until(lambda: received)
+        assert received[0][4:8] == bytes([0, 0, 0, 9])
+        follower.transport.close()

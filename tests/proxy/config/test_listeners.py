@@ -1,0 +1,122 @@
+"""Listeners by name: how they are written, what each is told, and what cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from forebay_proxy.config.kinds import ListenerAddress
+from forebay_proxy.config.secret import Secret
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.config.sources import Problem, SettingsError, Sources, load
+from forebay_proxy.process.control import Hello, decode, encode
+from tests.proxy.config.test_settings import PARTITIONERS
+
+NEEDED = ("bootstrap.servers=broker:9092",)
+TWO = "listeners=INTERNAL://0.0.0.0:19092,EXTERNAL://:19192"
+MAP = "listener.security.protocol.map=INTERNAL:PLAINTEXT,EXTERNAL:SSL"
+KEYSTORE = "listener.name.external.ssl.keystore.location=/tls/keystore.pem"
+
+
+def settings(*assignments: str, environ: Mapping[str, str] | None = None, config: Path | None = None) -> Settings:
+    sources = Sources(str(config) if config else None, environ or {}, (*NEEDED, *assignments))
+    return load(sources, PARTITIONERS).settings
+
+
+def problem(*assignments: str) -> Problem:
+    with pytest.raises(SettingsError) as error:
+        settings(*assignments)
+    (only,) = error.value.problems
+    return only
+
+
+class TestResolved:
+    def test_listen_is_one_plaintext_listener(self) -> None:
+        (only,) = settings("listen=h:19092", "advertised.host=a", "node.ports=1:19100").client_listeners
+        assert (only.name, only.protocol, only.host, only.port) == ("PLAINTEXT", "PLAINTEXT", "h", 19092)
+        assert (only.advertised_host, only.node_ports) == ("a", {1: 19100})
+
+    def test_each_listener_has_what_it_was_told_and_the_rest_from_all(self) -> None:
+        internal, external = settings(
+            TWO,
+            MAP,
+            KEYSTORE,
+            "advertised.host=inside",
+            "listener.name.external.advertised.host=outside",
+            "listener.name.external.node.ports=7:19300",
+            "listener.name.external.ssl.enabled.protocols=TLSv1.3",
+        ).client_listeners
+        assert (internal.protocol, internal.port, internal.advertised_host) == ("PLAINTEXT", 19092, "inside")
+        assert (external.protocol, external.host, external.port) == ("SSL", "0.0.0.0", 19192)
+        assert (external.advertised_host, external.node_ports) == ("outside", {7: 19300})
+        assert external.told.ssl_keystore_location == "/tls/keystore.pem"
+        assert external.told.ssl_enabled_protocols == ("TLSv1.3",)
+        assert external.setting("node.ports") == "listener.name.external.node.ports"
+
+    def test_names_are_not_case_sensitive(self) -> None:
+        told = ("listeners=Ssl://h:19092", "listener.name.SSL.ssl.keystore.location=k")
+        (only,) = settings(*told).client_listeners
+        assert (only.name, only.told.ssl_keystore_location) == ("SSL", "k")
+
+    def test_all_of_it_may_stand_in_variables_and_in_a_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "forebay.toml"
+        path.write_text(
+            'listeners = ["MY_OWN://h:19092", "B://[::1]:19192"]\n'
+            '[listener.security.protocol]\nmap = { MY_OWN = "SSL", B = "PLAINTEXT" }\n'
+            '[listener.name.b]\n"node.ports" = { 1 = 19300 }\n'
+        )
+        variables = {
+            "FOREBAY_LISTENER_NAME_MY_OWN_SSL_KEYSTORE_LOCATION": "/k.pem",
+            "FOREBAY_LISTENER_NAME_MY_OWN_SSL_KEY_PASSWORD": "open sesame",
+        }
+        now = settings(environ=variables, config=path)
+        own, other = now.client_listeners
+        assert now.listeners == (ListenerAddress("MY_OWN", "h", 19092), ListenerAddress("B", "::1", 19192))
+        assert own.told.ssl_keystore_location == "/k.pem"
+        assert own.told.ssl_key_password == Secret("open sesame")
+        assert other.node_ports == {1: 19300}
+
+    def test_they_survive_the_way_to_a_worker(self) -> None:
+        now = settings(TWO, MAP, KEYSTORE, "listener.name.external.node.ports=7:19300")
+        assert decode(encode(Hello(0, now, ""))) == Hello(0, now, "")
+
+
+@pytest.mark.parametrize(
+    ("assignments", "name", "message"),
+    [
+        ([], "listen", "is required"),
+        ([TWO], "listener.security.protocol.map", ""),
+        (["listeners=SSL:h:19092"], "listeners", "must be NAME://host:port"),
+        (["listeners=A B://h:19092"], "listeners", "must be NAME://host:port"),
+        ([TWO, KEYSTORE, f"{MAP},EXTERNAL:SSL"], "listener.security.protocol.map", "NAME:PLAINTEXT or NAME:SSL"),
+        (["listeners=SASL_SSL://h:19092"], "listener.security.protocol.map", "SASL_SSL"),
+        ([TWO, MAP], "listener.name.external.ssl.keystore.location", "is required"),
+        ([TWO, MAP, KEYSTORE, "listen=h:19300"], "listen", "together with listeners"),
+        ([TWO, MAP, KEYSTORE, "node.ports=1:19300"], "node.ports", "listener.name.<name>.node.ports"),
+        (["listen=h:19092", KEYSTORE], "listeners", "is required"),
+        ([TWO, MAP, KEYSTORE, "listener.name.dmz.node.ports=1:2"], "listener.name.dmz.*", "no listener DMZ"),
+        ([TWO, MAP, KEYSTORE, "listener.name.external.ssl.client.auth=required"], "", "ssl.client.auth=required"),
+        ([TWO, MAP, KEYSTORE, "listener.name.internal.ssl.client.auth=required"], "", "needs the security protocol"),
+        ([TWO, MAP, KEYSTORE, "listener.name.external.ssl.enabled.protocols=TLSv1.1"], "", "TLSv1.2 and TLSv1.3"),
+        ([TWO, MAP, KEYSTORE, "listener.name.external.ssl.client.auth=maybe"], "", "one of none, requested, required"),
+        ([TWO, MAP, KEYSTORE, "listener.name.external.ssl.key.password=x"], "", "is a secret"),
+        ([TWO, MAP, KEYSTORE, "listener.name.external.advertised.host=h:1"], "", "without a port"),
+        ([TWO, MAP, KEYSTORE, "listener.name.external.lingre.ms=1"], "", "unknown setting"),
+        (["listeners=PLAINTEXT://h:19092,SSL://h:19092"], "", "taken by PLAINTEXT"),
+        ([TWO, MAP, KEYSTORE, "listener.name.external.node.ports=1:19092"], "", "taken by INTERNAL"),
+        ([TWO, MAP, KEYSTORE, "admin=127.0.0.1:19192"], "admin", "taken by EXTERNAL"),
+    ],
+)
+def test_what_cannot_be_is_refused_under_its_name(assignments: list[str], name: str, message: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        settings(*assignments)
+    found = [each for each in error.value.problems if name in (each.name, "") and message in each.message]
+    assert found, str(error.value)
+    assert name or found[0].name.startswith("listener"), str(error.value)
+
+
+def test_the_same_setting_under_two_spellings_of_a_listeners_name_is_refused() -> None:
+    found = problem(TWO, MAP, KEYSTORE, "listener.name.EXTERNAL.ssl.keystore.location=/other.pem")
+    assert "set twice" in found.message

@@ -1,0 +1,68 @@
+"""References to values that stand elsewhere, and the files that are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from forebay_proxy.config.providers import MAX_BYTES, is_reference, resolve
+
+
+def private(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o600)
+    return path
+
+
+def test_each_provider(tmp_path: Path) -> None:
+    private(tmp_path / "kafka.properties", "password=from a file\n")
+    private(tmp_path / "password", "from a folder\n")
+    text = f"a ${{file:{tmp_path}/kafka.properties:password}}, ${{dir:{tmp_path}:password}}, ${{env:PASSWORD}}."
+    assert resolve(text, {"PASSWORD": "${env:X}"}) == "a from a file, from a folder, ${env:X}."
+
+
+@pytest.mark.parametrize("text", ["", "$", "${", "${vault:a:b}", "$env:A", "{env:A}", "plain"])
+def test_what_is_no_reference_stays(text: str) -> None:
+    assert resolve(text, {}) == text
+    assert not is_reference(text)
+
+
+def test_what_is_one_reference_gives_nothing_away() -> None:
+    assert is_reference("${env:A}")
+    assert not is_reference("${env:A} and more")
+    assert not is_reference("${env:A}${env:B}")
+
+
+@pytest.mark.parametrize(
+    ("reference", "why"),
+    [
+        ("${env:NONE}", "environment variable NONE, which is not set"),
+        ("${file:DIR/none:a}", "DIR/none cannot be read: No such file"),
+        ("${file:DIR/kafka.properties:none}", "refers to none in DIR/kafka.properties, which has no such name"),
+        ("${file:only-a-path}", "not of the form ${file:path:key}"),
+        ("${dir:DIR:../password}", "is not the name of a file"),
+        ("${dir:DIR:..}", "is not the name of a file"),
+        ("${dir:DIR:none}", "DIR/none cannot be read"),
+        ("${dir:DIR:open}", "DIR/open can be read by others: chmod o-rwx DIR/open"),
+        ("${file:DIR/open:a}", "DIR/open can be read by others: chmod o-rwx DIR/open"),
+        ("${dir:DIR:large}", "is larger than"),
+        ("${dir:DIR:bytes}", "is not UTF-8 text"),
+        ("${file:DIR/broken:a}", "hexadecimal"),
+    ],
+)
+def test_what_cannot_be_resolved_says_why_and_shows_nothing(tmp_path: Path, reference: str, why: str) -> None:
+    private(tmp_path / "kafka.properties", "a=canary")
+    private(tmp_path / "open", "a=canary").chmod(0o644)
+    private(tmp_path / "large", "canary" * MAX_BYTES)
+    private(tmp_path / "broken", "a=canary\\u1")
+    private(tmp_path / "bytes", "").write_bytes(b"canary\xff")
+    with pytest.raises(ValueError, match=r"\w") as error:
+        resolve(reference.replace("DIR", str(tmp_path)), {})
+    assert why.replace("DIR", str(tmp_path)) in str(error.value)
+    assert "canary" not in str(error.value)
+
+
+def test_a_group_may_read_it_as_kubernetes_mounts_it(tmp_path: Path) -> None:
+    private(tmp_path / "password", "x").chmod(0o440)
+    assert resolve(f"${{dir:{tmp_path}:password}}", {}) == "x"

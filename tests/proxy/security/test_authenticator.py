@@ -1,0 +1,125 @@
+"""Logging in, against a broker whose every answer the test decides; scramp is the server of SCRAM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from scramp import ScramException, ScramMechanism
+
+from forebay_codecs.primitives import Reader, Writer
+from forebay_proxy.config.secret import Secret
+from forebay_proxy.security.authenticator import AuthenticationFailed, Authenticator
+from tests.kit.app import settings
+from tests.kit.event_loop import in_loop
+from tests.kit.sasl import PASSWORD, USER, login_line
+
+VERSION = 2
+LIFETIME_S = 3_600.0
+
+
+def authenticator(mechanism: str, password: str = PASSWORD, **changed: Any) -> Authenticator:
+    told = {"sasl_jaas_config": Secret(login_line(mechanism, password)), **changed}
+    return Authenticator(settings((), 1, sasl_mechanism=mechanism, **told))
+
+
+class FakeServer:
+    """`answer` is given each message of the mechanism, and returns the next; what it raises is the refusal."""
+
+    def __init__(self, answer: Callable[[bytes], bytes], offered: tuple[str, ...] = ()) -> None:
+        self._answer = answer
+        self._offered = offered
+        self.heard: list[bytes] = []
+
+    async def call(self, build: Callable[[int], bytes]) -> bytes:
+        reader = Reader(build(7))
+        api_key = reader.i16()
+        reader.i16()
+        reader.i32()
+        assert reader.client_id() == "forebay"
+        writer = Writer()
+        writer.i32(7)
+        if api_key == 17:
+            wanted = reader.string(False)
+            has = self._offered or (wanted,)
+            writer.i16(0 if wanted in has else 33)
+            writer.array(len(has), False)
+            for name in has:
+                writer.string(name, False)
+            return writer.getvalue()
+        reader.skip_tags()
+        found = reader.nullable_bytes(True)
+        assert found is not None
+        self.heard.append(reader.data[found[0] : found[1]])
+        writer.tags()
+        try:
+            data, error, message = self._answer(self.heard[-1]), 0, None
+        except (ScramException, PermissionError) as refusal:
+            data, error, message = b"", 58, str(refusal)
+        writer.i16(error)
+        writer.nullable_string(message, True)
+        writer.uvarint(len(data) + 1)
+        writer.raw(data)
+        writer.i64(int(LIFETIME_S * 1000))
+        writer.tags()
+        return writer.getvalue()
+
+
+def scram_server(mechanism: str, known: str = PASSWORD) -> FakeServer:
+    oracle = ScramMechanism(mechanism)
+    server = oracle.make_server(lambda name: oracle.make_auth_info(known, 4096, salt=b"salt" * 4))
+
+    def answer(message: bytes) -> bytes:
+        if message.startswith(b"n,,"):
+            server.set_client_first(message.decode())
+            return str(server.get_server_first()).encode()
+        server.set_client_final(message.decode())
+        return str(server.get_server_final()).encode()
+
+    return FakeServer(answer)
+
+
+@in_loop
+async def test_scram_is_proved_by_both_sides() -> None:
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        known = authenticator(mechanism)
+        nonces = set()
+        for _ in range(2):
+            server = scram_server(mechanism)
+            assert await known.authenticate(server.call, VERSION) == LIFETIME_S
+            nonces.add(server.heard[0])
+        assert len(nonces) == 2
+
+
+@in_loop
+async def test_a_refusal_is_the_brokers_words() -> None:
+    with pytest.raises(AuthenticationFailed, match=r"(?i)proof"):
+        await authenticator("SCRAM-SHA-512", "wrong").authenticate(scram_server("SCRAM-SHA-512").call, VERSION)
+
+
+@in_loop
+async def test_a_broker_that_does_not_know_the_password_is_no_broker_of_ours() -> None:
+    real = scram_server("SCRAM-SHA-512")
+
+    class Impostor(FakeServer):
+        def __init__(self) -> None:
+            super().__init__(lambda message: real._answer(message) if message.startswith(b"n,,") else b"v=AAAA")
+
+    with pytest.raises(AuthenticationFailed, match="signature is wrong"):
+        await authenticator("SCRAM-SHA-512").authenticate(Impostor().call, VERSION)
+
+
+@in_loop
+async def test_a_mechanism_that_the_broker_lacks_is_told_with_those_it_has() -> None:
+    server = FakeServer(lambda message: b"", ("GSSAPI", "PLAIN"))
+    with pytest.raises(AuthenticationFailed, match="does not offer SCRAM-SHA-256; it has GSSAPI, PLAIN"):
+        await authenticator("SCRAM-SHA-256").authenticate(server.call, VERSION)
+    assert server.heard == []
+
+
+@in_loop
+async def test_plain() -> None:
+    server = FakeServer(lambda message: b"")
+    assert await authenticator("PLAIN").authenticate(server.call, VERSION) == LIFETIME_S
+    assert server.heard == [f"\0{USER}\0{PASSWORD}".encode()]

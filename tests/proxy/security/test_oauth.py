@@ -1,0 +1,101 @@
+"""Tokens by client credentials: asked for once, given out while they are fresh, and what goes wrong is told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from forebay_proxy.config.secret import Secret
+from forebay_proxy.security.authenticator import AuthenticationFailed, Authenticator
+from forebay_proxy.security.oauth import ClientCredentials, TokenSource
+from tests.kit.app import settings
+from tests.kit.event_loop import in_loop
+from tests.kit.ports import LOOPBACK, free_port
+from tests.kit.token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint
+from tests.proxy.security.test_authenticator import VERSION, FakeServer
+
+
+def source(url: str, secret: str = CLIENT_SECRET, scope: str = "") -> TokenSource:
+    return TokenSource(ClientCredentials(url, CLIENT_ID, Secret(secret), scope))
+
+
+@in_loop
+async def test_all_who_want_a_token_share_one_until_it_is_no_longer_fresh() -> None:
+    async with TokenEndpoint() as endpoint:
+        tokens = source(endpoint.url, scope="kafka")
+        found = await asyncio.gather(*(tokens.token() for _ in range(5)))
+        assert {token.reveal() for token in found} == {"token-1"}
+        assert endpoint.asked == [{"grant_type": "client_credentials", "scope": "kafka"}]
+        tokens.forget()
+        assert (await tokens.token()).reveal() == "token-2"
+
+
+@in_loop
+async def test_a_token_of_unknown_life_is_used_once() -> None:
+    async with TokenEndpoint() as endpoint:
+        endpoint.expires_in = None
+        tokens = source(endpoint.url)
+        assert [(await tokens.token()).reveal() for _ in range(2)] == ["token-1", "token-2"]
+
+
+@in_loop
+async def test_what_goes_wrong_is_one_line_without_a_secret() -> None:
+    async with TokenEndpoint() as endpoint:
+        for tokens, changed, why in (
+            (source(endpoint.url, "canary-wrong"), {}, "answered 401"),
+            (source(endpoint.url), {"status": 503}, "answered 503"),
+            (source(endpoint.url), {"status": 200, "body": b'{"access_token": 5, "canary": 1}'}, "without a token"),
+            (source(f"http://{LOOPBACK}:{free_port()}/token"), {}, "cannot be asked"),
+        ):
+            for name, value in changed.items():
+                setattr(endpoint, name, value)
+            with pytest.raises(ConnectionError, match=why) as error:
+                await tokens.token()
+            assert "canary" not in str(error.value)
+            assert "\n" not in str(error.value)
+
+
+def bearer(endpoint: TokenEndpoint) -> Authenticator:
+    told: dict[str, Any] = {
+        "sasl_oauthbearer_token_endpoint_url": endpoint.url,
+        "sasl_oauthbearer_client_credentials_client_id": CLIENT_ID,
+        "sasl_oauthbearer_client_credentials_client_secret": Secret(CLIENT_SECRET),
+    }
+    return Authenticator(settings((), 1, sasl_mechanism="OAUTHBEARER", **told))
+
+
+@in_loop
+async def test_a_broker_takes_the_token() -> None:
+    async with TokenEndpoint() as endpoint:
+        server = FakeServer(lambda message: b"")
+        assert await bearer(endpoint).authenticate(server.call, VERSION) > 0
+        assert server.heard == [b"n,,\x01auth=Bearer token-1\x01\x01"]
+
+
+@in_loop
+async def test_a_token_that_is_refused_is_not_presented_again() -> None:
+    """The error is told first, with error code 0; the refusal itself follows our answer to it."""
+    async with TokenEndpoint() as endpoint:
+
+        def answer(message: bytes) -> bytes:
+            if message == b"\x01":
+                raise PermissionError("invalid_token")
+            return b"" if b"token-2" in message else b'{"status":"invalid_token"}'
+
+        server, known = FakeServer(answer), bearer(endpoint)
+        with pytest.raises(AuthenticationFailed, match="invalid_token"):
+            await known.authenticate(server.call, VERSION)
+        assert server.heard[-1] == b"\x01"
+        await known.authenticate(server.call, VERSION)
+
+
+@in_loop
+async def test_a_token_that_cannot_be_had_says_nothing_of_the_broker() -> None:
+    async with TokenEndpoint() as endpoint:
+        endpoint.status = 503
+        server = FakeServer(lambda message: b"")
+        with pytest.raises(AuthenticationFailed, match="answered 503"):
+            await bearer(endpoint).authenticate(server.call, VERSION)
+        assert server.heard == []
