@@ -182,6 +182,7 @@ class TestRetries:
             client.send(produce(2, ("ponds", 0, batch(keyed("b")))))
             await until(lambda: forebay.count("forebay_produce_requests_total", "client") == 3)
             del cluster.topics["ponds"]
+            cluster[0].releases(PRODUCE)  # what is tried again before it is known that the topic is gone
             asked.answer(error_code=UNKNOWN_TOPIC_OR_PARTITION)
             for response in await client.receives(1, 2):
                 assert only(response).error_code == UNKNOWN_TOPIC_OR_PARTITION
