@@ -8,10 +8,11 @@ It gives `token` to CLIENT_ID with CLIENT_SECRET, and answers `status` instead i
 
 from __future__ import annotations
 
+from base64 import b64decode
 from types import TracebackType
 from typing import Any, Self
 
-from aiohttp import BasicAuth, web
+from aiohttp import web
 
 from tests.kit.ports import LOOPBACK, free_port
 
@@ -35,9 +36,8 @@ class TokenEndpoint:
 
     async def _answer(self, request: web.Request) -> web.Response:
         self.asked.append(dict(await request.post()))
-        if self.status != 200 or BasicAuth.decode(request.headers["Authorization"]) != BasicAuth(
-            CLIENT_ID, CLIENT_SECRET
-        ):
+        login = b64decode(request.headers["Authorization"].removeprefix("Basic ")).decode()
+        if self.status != 200 or login != f"{CLIENT_ID}:{CLIENT_SECRET}":
             return web.Response(status=self.status if self.status != 200 else 401)
         if self.body is not None:
             return web.Response(body=self.body)

@@ -7,6 +7,7 @@ What goes wrong is raised as OSError, in one line that holds neither the secret 
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final
@@ -65,8 +66,9 @@ class TokenSource:
         form = {"grant_type": "client_credentials"} | ({"scope": told.scope} if told.scope else {})
         try:
             async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(TIMEOUT_S)) as session:
-                who = aiohttp.BasicAuth(told.client_id, told.client_secret.reveal(), encoding="utf-8")
-                async with session.post(told.url, data=form, auth=who, allow_redirects=False) as response:
+                login = b64encode(f"{told.client_id}:{told.client_secret.reveal()}".encode()).decode()
+                headers = {"Authorization": f"Basic {login}"}
+                async with session.post(told.url, data=form, headers=headers, allow_redirects=False) as response:
                     if response.status != 200:
                         raise ConnectionError(f"the token endpoint {told.url} answered {response.status}")
                     body = await response.content.read(MAX_ANSWER)
