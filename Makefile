@@ -42,8 +42,7 @@ PIPELINE_SECONDS ?= 120
 pipeline-demo: $(VENV)/.dev kit
 	@$(BIN)/python -m tests.kit.pipeline_demo --seconds $(PIPELINE_SECONDS)
 
-# Spark's tests, which seldom need both cores, run beside the unit tests.
-STAGES := $(VENV)/.dev 'kit lint build/compiled/.done' 'unit pipeline-test' compile-test deploy-test integration chaos-test
+STAGES := $(VENV)/.dev 'kit lint build/compiled/.done' unit compile-test deploy-test pipeline-test integration chaos-test
 
 test:
 	@.ci/toolchain $(PYTHON)
