@@ -25,7 +25,7 @@ from tests.kit.topic_log import TopicLog
 pytestmark = pytest.mark.integration
 
 REAUTH_MS = 3_000
-TOKEN_S = 5
+TOKEN_S = 10
 COUNT = 100
 
 

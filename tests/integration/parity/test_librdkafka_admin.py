@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -243,8 +244,17 @@ def test_acls(way: Way) -> Any:
     )
 
 
+ONE_AT_A_TIME = Lock()
+"""Kafka 4.3.1 forgets a credential that is made while another client deletes the only other one: 7 of 300 directly."""
+
+
 @both_ways
 def test_scram_credentials(way: Way) -> Any:
+    with ONE_AT_A_TIME:
+        return scram_credentials(way)
+
+
+def scram_credentials(way: Way) -> Any:
     client, user = admin(way), way.name("someone")
     outcome: list[Any] = []
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
@@ -258,6 +268,7 @@ def test_scram_credentials(way: Way) -> Any:
     outcome.append(described())
     upsertion = UserScramCredentialUpsertion(user, info, b"password", b"salt")
     outcome.append(results(client.alter_user_scram_credentials([upsertion])))
+    assert outcome[-1] == [None], outcome
     outcome.append(until(described, lambda answer: not isinstance(answer, str)))
     deletion = UserScramCredentialDeletion(user, ScramMechanism.SCRAM_SHA_256)
     outcome.append(results(client.alter_user_scram_credentials([deletion])))
