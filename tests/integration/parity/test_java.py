@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
-from tests.integration.parity.way import Way, Ways, both_ways
+from tests.integration.parity.way import ALONE, Way, Ways, both_ways
 from tests.kit.java import JavaClient
 
 pytestmark = pytest.mark.integration
@@ -65,7 +66,8 @@ def java() -> Iterator[Java]:
 def test_java(way: Way, java: Java, version: str, of: str, scenario: str) -> Any:
     topic = way.topic()
     client = java(version, way.bootstrap)
-    return client.parity(way.bootstrap, of, scenario=scenario, topic=topic, prefix=way.name(""))
+    with ALONE if scenario == "scram" else nullcontext():
+        return client.parity(way.bootstrap, of, scenario=scenario, topic=topic, prefix=way.name(""))
 
 
 @pytest.mark.parametrize("of", SCENARIOS)

@@ -25,7 +25,7 @@ from kafka.admin import (  # type: ignore[import-untyped]
 from kafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
 
 from tests.integration.parity.librdkafka import fill
-from tests.integration.parity.way import Way, both_ways, told
+from tests.integration.parity.way import ALONE, Way, both_ways, told
 
 pytestmark = pytest.mark.integration
 
@@ -377,7 +377,7 @@ def test_acls_and_users(way: Way) -> Any:
     acl = ACL("User:someone", "*", ACLOperation.READ, ACLPermissionType.ALLOW, resource)
     every = ACLFilter("User:someone", "*", ACLOperation.ANY, ACLPermissionType.ANY, resource)
     upsertion = UserScramCredentialUpsertion(user, "SCRAM-SHA-256", "secret")
-    with admin(way) as client:
+    with ALONE, admin(way) as client:
         outcome = [told(lambda: str(client.create_acls([acl])["failed"])), told(lambda: client.describe_acls(every))]
         outcome.append(told(lambda: str(client.delete_acls([every]))))
         outcome.append(told(lambda: known(client.alter_user_scram_credentials([upsertion]))))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from threading import Lock
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from tests.integration.parity.librdkafka import SECONDS, admin, consumer, fill, places, read
-from tests.integration.parity.way import Way, again, both_ways, told
+from tests.integration.parity.way import ALONE, Way, again, both_ways, told
 
 pytestmark = pytest.mark.integration
 
@@ -244,13 +243,9 @@ def test_acls(way: Way) -> Any:
     )
 
 
-ONE_AT_A_TIME = Lock()
-"""Kafka 4.3.1 forgets a credential that is made while another client deletes the only other one: 7 of 300 directly."""
-
-
 @both_ways
 def test_scram_credentials(way: Way) -> Any:
-    with ONE_AT_A_TIME:
+    with ALONE:
         return scram_credentials(way)
 
 
