@@ -21,6 +21,8 @@ class HoldReason(enum.StrEnum):
     """It does not read its responses."""
     IN_FLIGHT = "in flight"
     """As many of its requests are unanswered as may be: `client.max.in.flight.requests`."""
+    TURN = "turn"
+    """It has had its slice of this turn of the loop, and sent more: others come first."""
     THROTTLED = "throttled"
     """A broker throttles it, and would not read it either until the throttle time is over."""
     INBOUND_MEMORY = "inbound memory"

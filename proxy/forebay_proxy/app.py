@@ -20,6 +20,7 @@ from forebay_policies.accumulator import Accumulator
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.eligibility import Eligibility
 from forebay_policies.inbound_memory import InboundMemory
+from forebay_policies.loop_turns import LoopTurns
 from forebay_policies.metadata_cache import Ages, MetadataCache
 from forebay_policies.response_memory import ResponseMemory
 from forebay_policies.throttling import Throttling
@@ -133,6 +134,7 @@ class App:
 
         # Clients.
         inbound_memory = InboundMemory(settings.queued_max_request_bytes, settings.socket_request_timeout_ms / 1000)
+        turns = LoopTurns(monotonic, asyncio.get_running_loop().call_soon)
         responses = ResponseMemory()
         metadata = MetadataHandler(cache, self._updater, settings.request_timeout_ms / 1000, stats)
 
@@ -156,6 +158,7 @@ class App:
                 metrics,
                 self._log,
                 inbound_memory,
+                turns,
                 settings.socket_request_max_bytes,
                 settings.client_max_in_flight_requests,
                 str(settings.admin) if settings.admin is not None else "",

@@ -22,6 +22,7 @@ from forebay_codecs.errors import Malformed
 from forebay_codecs.frame import Frame, FrameSplitter, FrameTooLarge, Head
 from forebay_codecs.header import LONGEST_HEADER, PEEK_SIZE, peek
 from forebay_policies.hold_reason import HoldReason
+from forebay_policies.loop_turns import SLICE_S
 from forebay_proxy.clients.answered_client import AnsweredClient
 from forebay_proxy.clients.bounded_reads import BoundedReads
 from forebay_proxy.clients.client_identity import ClientIdentity
@@ -72,7 +73,7 @@ class ClientConnection(BoundedReads):
         self._writer = ResponseWriter(shared.metrics, self._written)
         self.orderer = ResponseOrderer(self._writer.write)
         self._who = ClientIdentity(shared.metrics, shared.log)
-        self._life = ConnectionLife(self.orderer, shared.metrics, shared.log, self._pump, self._writer.flush)
+        self._life = ConnectionLife(self.orderer, shared.metrics, shared.log, self._go_on, self._writer.flush)
         self._state = self._life.state
         broker = node_id if node_id is not None else shared.gateway.any_node()
         self._upstream = ClientUpstream(self._life, self.orderer, self._who, shared.gateway, broker)
@@ -100,10 +101,26 @@ class ClientConnection(BoundedReads):
         self.received += len(data)
         self._shared.metrics.requests_in(len(data))
         self._splitter.feed(data)
-        self._pump()
+        self._pump(self.last_active + SLICE_S)
 
-    def _pump(self) -> None:
-        """Take requests until there are no more, or the client is held."""
+    def _go_on(self) -> None:
+        """Nothing holds it any more: what it has sent meanwhile waits for its turn."""
+        if self._splitter.buffered and not self._upstream.corked:
+            self._wait_for_turn()
+
+    def _wait_for_turn(self) -> None:
+        if HoldReason.TURN not in self._state.holds:
+            self.hold(HoldReason.TURN)
+            self._shared.turns.wait(self)
+
+    def turn(self) -> None:
+        """It is first in line (loop_turns)."""
+        if self._state.release(HoldReason.TURN):
+            self._pump(monotonic() + SLICE_S)
+            self._life.read_on()
+
+    def _pump(self, until: float) -> None:
+        """Take requests until there are no more, the client is held, or, by the monotonic clock, its time is over."""
         if self._upstream.corked:  # called from within the loop below
             return
         self._upstream.corked = True
@@ -115,6 +132,8 @@ class ClientConnection(BoundedReads):
                     self._gathered(event.data)
                 else:
                     self._pass_on(event.data, last=event.last)
+                if self._splitter.buffered and monotonic() >= until:
+                    self._wait_for_turn()
         except Malformed as error:
             cause = Cause.TOO_LARGE if isinstance(error, FrameTooLarge) else Cause.MALFORMED
             self._life.end(cause, client=self.peer, error=str(error), **named(self._splitter.front))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from forebay_policies.inbound_memory import InboundMemory
+from forebay_policies.loop_turns import LoopTurns
 from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.metadata_handler import MetadataHandler
 from forebay_proxy.logs import RateLimited
@@ -22,6 +23,7 @@ class ConnectionContext:
     metrics: TrafficMetrics
     log: RateLimited
     inbound_memory: InboundMemory
+    turns: LoopTurns
     max_request: int
     max_in_flight: int
     admin: str

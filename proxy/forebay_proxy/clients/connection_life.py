@@ -53,10 +53,15 @@ class ConnectionLife:
             self.transport.pause_reading()
 
     def release(self, why: HoldReason) -> None:
-        """Take them again, unless it is held for another reason."""
+        """Take them again, unless it is held for another reason: what has arrived first, then what is to be read."""
         if self.state.release(why) and self.transport is not None:
-            self.transport.resume_reading()
             self._take()
+            self.read_on()
+
+    def read_on(self) -> None:
+        """Read the client, unless something holds it."""
+        if self.state.taking and self.transport is not None:
+            self.transport.resume_reading()
 
     def drain(self) -> None:
         """Take no more requests; one that the broker has begun to receive is passed on to its end."""

@@ -169,6 +169,26 @@ REFUSED = {
 }
 
 
+class TestTurns:
+    @in_loop
+    async def test_a_client_that_asks_thousands_of_questions_at_once_lets_others_ask_theirs(self) -> None:
+        """All of them are there to be read at once, are answered from the cache, and take a quarter of a second."""
+        many = 3_000
+        async with FakeCluster({"ponds": [0], "lakes": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            hasty, other = await forebay.client(0), await forebay.client(0)
+            hasty.send(metadata(0, "ponds"), metadata(1, "lakes"))
+            await hasty.receives(0, 1)
+            other.send(echo(1, b"one"))
+            await other.receives(1)
+            # No question twice in a row: that would be taken for doubt, and a broker asked.
+            hasty.send(b"".join(metadata(number, ("ponds", "lakes")[number % 2]) for number in range(many)))
+            other.send(echo(2, b"two"))
+            await other.receives(2)
+            answered = forebay.count("forebay_metadata_requests_total", "from_cache")
+            assert answered < many / 2
+            await hasty.receives(*range(many))  # and each of theirs is answered, in order
+
+
 class TestRefusals:
     @in_loop
     @pytest.mark.parametrize("frame", REFUSED.values(), ids=REFUSED)

@@ -63,7 +63,7 @@ def test_the_client_is_read_only_while_nothing_holds_it() -> None:
     stage.life.release(HoldReason.CONNECTING)
     assert stage.did() == []
     stage.life.release(HoldReason.IN_FLIGHT)
-    assert stage.did() == ["resume", "take"]
+    assert stage.did() == ["take", "resume"]
 
 
 def test_one_that_leaves_is_closed_once_all_is_answered() -> None:
