@@ -34,6 +34,7 @@ from forebay_proxy.brokers.reachability import Reachability
 from forebay_proxy.clients.client_listeners import ClientListeners
 from forebay_proxy.clients.connection_context import ConnectionContext
 from forebay_proxy.clients.connections import ConnectionRegistry
+from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.clients.descriptors import raise_limit
 from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.handshakes import MAX_PENDING, Handshakes
@@ -136,7 +137,8 @@ class App:
         inbound_memory = InboundMemory(settings.queued_max_request_bytes, settings.socket_request_timeout_ms / 1000)
         turns = LoopTurns(monotonic, asyncio.get_running_loop().call_soon)
         responses = ResponseMemory()
-        metadata = MetadataHandler(cache, self._updater, settings.request_timeout_ms / 1000, stats)
+        departed = DepartedBrokers(settings.request_timeout_ms / 1000)
+        metadata = MetadataHandler(cache, self._updater, departed, settings.request_timeout_ms / 1000, stats)
 
         def context_of(listener: Listener) -> ConnectionContext:
             gateway = Gateway(
@@ -159,6 +161,7 @@ class App:
                 self._log,
                 inbound_memory,
                 turns,
+                departed,
                 settings.socket_request_max_bytes,
                 settings.client_max_in_flight_requests,
                 str(settings.admin) if settings.admin is not None else "",

@@ -17,6 +17,7 @@ from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.client_upstream import ClientUpstream
 from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
+from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.clients.metadata_handler import LastAnswer
 from forebay_proxy.clients.response_orderer import ResponseOrderer
 from forebay_proxy.produce.completion import OnDone, ProduceCompletion
@@ -34,7 +35,10 @@ class AnsweredClient:
         who: ClientIdentity,
         upstream: ClientUpstream,
         release: Callable[[HoldReason], None],
+        departed: DepartedBrokers,
+        node_id: int | None,
     ) -> None:
+        """`node_id`: the broker on whose port the client is; None: on the bootstrap port."""
         self.number = next(_numbers)
         self.host = ""
         self.told: LastAnswer | None = None
@@ -44,6 +48,8 @@ class AnsweredClient:
         self._who = who
         self._upstream = upstream
         self._release = release
+        self._departed = departed
+        self._node_id = node_id
         self._loop = asyncio.get_running_loop()
         self._producing = 0
         """Produce requests that have been reserved a place and are not answered."""
@@ -81,6 +87,8 @@ class AnsweredClient:
 
     def reserve(self, acks: int) -> OnDone:
         self._producing += 1
+        if self._node_id is not None:
+            self._departed.waits(self._node_id)
         if acks == 0:
             return self._done_without_response
         slot = self._orderer.open()
@@ -118,6 +126,8 @@ class AnsweredClient:
 
     def _one_produced(self) -> None:
         self._producing -= 1
+        if self._node_id is not None:
+            self._departed.answered(self._node_id)
         if self._producing == 1 and self._when_alone is not None:
             self._loop.call_soon(self._when_alone)
             self._when_alone = None

@@ -77,7 +77,9 @@ class ClientConnection(BoundedReads):
         self._state = self._life.state
         broker = node_id if node_id is not None else shared.gateway.any_node()
         self._upstream = ClientUpstream(self._life, self.orderer, self._who, shared.gateway, broker)
-        self._client = AnsweredClient(self._life, self.orderer, self._who, self._upstream, self.release)
+        self._client = AnsweredClient(
+            self._life, self.orderer, self._who, self._upstream, self.release, shared.departed, node_id
+        )
         self._requests = GatheredRequests(shared, self._client, self._upstream, self._who, broker)
 
     # Bytes in

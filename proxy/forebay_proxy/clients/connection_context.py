@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from forebay_policies.inbound_memory import InboundMemory
 from forebay_policies.loop_turns import LoopTurns
+from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.metadata_handler import MetadataHandler
 from forebay_proxy.logs import RateLimited
@@ -24,6 +25,7 @@ class ConnectionContext:
     log: RateLimited
     inbound_memory: InboundMemory
     turns: LoopTurns
+    departed: DepartedBrokers
     max_request: int
     max_in_flight: int
     admin: str

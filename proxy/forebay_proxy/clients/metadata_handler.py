@@ -26,6 +26,7 @@ from forebay_codecs.metadata_response import assemble, encode_cluster, encode_to
 from forebay_policies.hold_reason import HoldReason
 from forebay_policies.metadata_cache import NEVER, CachedTopic, MetadataCache
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
+from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.classifier import LONGEST_NAME
 from forebay_proxy.produce.client import Client
@@ -64,9 +65,15 @@ class MetadataHandler:
     """
 
     def __init__(
-        self, cache: MetadataCache, updater: MetadataUpdater, request_timeout: float, stats: MetricRegistry
+        self,
+        cache: MetadataCache,
+        updater: MetadataUpdater,
+        departed: DepartedBrokers,
+        request_timeout: float,
+        stats: MetricRegistry,
     ) -> None:
         self.cache = cache
+        self.departed = departed
         self.requests = updater.requests
         self.loop = asyncio.get_running_loop()
         self.request_timeout = request_timeout
@@ -244,7 +251,7 @@ class PendingMetadata:
         handler.age.observe(1000 * (now - oldest))
         self._client.told = LastAnswer(self._hash, now if self._told_at is None else self._told_at, bad=bad)
         reachable: dict[int, Broker] = {}
-        for node_id, broker in brokers.there.items():
+        for node_id, broker in handler.departed.told_of(brokers.there, now).items():
             address = self._client.translate(node_id, broker.host, broker.port)
             if address is not None:
                 reachable[node_id] = Broker(*address, broker.rack)

@@ -11,6 +11,7 @@ from forebay_codecs.error_codes import CORRUPT_MESSAGE
 from forebay_policies.hold_reason import HoldReason
 from forebay_proxy.clients.answered_client import AnsweredClient
 from forebay_proxy.clients.connection_state import Cause, Phase
+from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.produce.completion import ProduceCompletion
 from tests.kit.event_loop import in_loop, turns, until
 from tests.proxy.clients.upstream_kit import Stage
@@ -32,7 +33,10 @@ REFUSED = completed(refused=True)
 class Answering(Stage):
     def __init__(self) -> None:
         super().__init__()
-        self.client = AnsweredClient(self.life, self.orderer, self.who, self.upstream, self.life.release)
+        self.departed = DepartedBrokers(30)
+        self.client = AnsweredClient(
+            self.life, self.orderer, self.who, self.upstream, self.life.release, self.departed, 1
+        )
 
 
 @in_loop

@@ -94,6 +94,26 @@ class TestFromTheCache:
                 node: ("127.0.0.1", forebay.node_port(node)) for node in (0, 1)
             }
 
+    @in_loop
+    async def test_a_broker_that_has_left_is_told_of_while_its_clients_wait_for_answers(self) -> None:
+        """Else librdkafka, told that it is gone, sends again what it still waits for."""
+        cluster = FakeCluster({"ponds": [0, 1]}, nodes=2)
+        async with before(cluster) as forebay:
+            client = await forebay.client(1)
+            await ask(client, 0, "ponds")
+            cluster[1].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 1, batch(keyed("a")))))
+            held = await cluster[1].receives(PRODUCE)
+            left = cluster.brokers.pop(1)
+            other = await forebay.client(0)
+            other.send(asks(1, "ponds", "lakes"))  # which are not in the cache
+            assert set((await told(other, 1)).brokers) == {0, 1}
+            held.answer()
+            await client.receives(1)
+            other.send(asks(2, "ponds", "seas"))
+            assert set((await told(other, 2)).brokers) == {0}
+            left.down()
+
     @pytest.mark.parametrize("version", range(5))
     @in_loop
     async def test_every_version_is_answered_in_its_own_layout(self, version: int) -> None:

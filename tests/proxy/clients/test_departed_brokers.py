@@ -1,0 +1,55 @@
+"""Whom clients are told of when a broker has left, by a clock of the test's own."""
+
+from __future__ import annotations
+
+from forebay_codecs.metadata import Broker
+from forebay_proxy.clients.departed_brokers import DepartedBrokers
+
+ONE, TWO, THREE = (Broker("pond", 9090 + node, None) for node in (1, 2, 3))
+BOTH = {1: ONE, 2: TWO}
+
+
+def test_all_who_are_there() -> None:
+    departed = DepartedBrokers(30)
+    departed.waits(2)
+    assert departed.told_of(BOTH, 0) is BOTH
+    assert departed.told_of({1: ONE, 2: THREE}, 1) == {1: ONE, 2: THREE}
+
+
+def test_who_has_left_until_its_clients_are_answered() -> None:
+    departed = DepartedBrokers(30)
+    departed.told_of(BOTH, 0)
+    departed.waits(2)
+    departed.waits(2)
+    without = {1: ONE}
+    assert departed.told_of(without, 1) == BOTH
+    departed.answered(2)
+    assert departed.told_of(without, 2) == BOTH
+    departed.answered(2)
+    assert departed.told_of(without, 3) == without
+    departed.waits(2)
+    assert departed.told_of(without, 4) == without, "who asks there now knows better"
+
+
+def test_who_has_left_and_nobody_waits_is_gone_at_once() -> None:
+    departed = DepartedBrokers(30)
+    departed.told_of(BOTH, 0)
+    departed.waits(1)
+    assert departed.told_of({1: ONE}, 1) == {1: ONE}
+
+
+def test_who_has_left_is_told_of_no_longer_than_clients_are_patient() -> None:
+    departed = DepartedBrokers(30)
+    departed.told_of(BOTH, 0)
+    departed.waits(2)
+    assert departed.told_of({1: ONE}, 5) == BOTH
+    assert departed.told_of({1: ONE}, 34) == BOTH
+    assert departed.told_of({1: ONE}, 35) == {1: ONE}
+
+
+def test_who_returns_is_there_where_it_is_now() -> None:
+    departed = DepartedBrokers(30)
+    departed.told_of(BOTH, 0)
+    departed.waits(2)
+    assert departed.told_of({1: ONE}, 1) == BOTH
+    assert departed.told_of({1: ONE, 2: THREE}, 2) == {1: ONE, 2: THREE}
