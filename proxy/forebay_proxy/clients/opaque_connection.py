@@ -292,6 +292,8 @@ class OpaqueConnection(BoundedReads):
         self.closed = True
         if self._transport is not None:
             self._transport.close()
+        else:
+            self.connection_lost(None)  # nothing was written: whoever waits for an answer need not wait
 
     # asyncio.BufferedProtocol
 

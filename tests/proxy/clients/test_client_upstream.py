@@ -78,6 +78,17 @@ class TestRequests:
         assert (stage.gateway.connections, answers) == ([], [None])
 
     @in_loop
+    async def test_a_request_of_the_proxys_that_never_left_is_answered_when_the_client_leaves(self) -> None:
+        stage = Stage()
+        answers: list[bytes | None] = []
+        stage.upstream.send_own([b"own"], 7, 1, 1, answers.append)
+        stage.life.end(Cause.CLIENT_LEFT)
+        stage.upstream.close()
+        assert answers == [None]
+        await connected(stage)
+        assert stage.gateway.connections == []
+
+    @in_loop
     async def test_brokers_are_named_by_the_host_that_the_client_came_to(self) -> None:
         assert Stage().upstream.translate(4, "inner", 9092) == ("forebay", 9004)
 
