@@ -41,6 +41,11 @@ from forebay_proxy.clients.wrong_protocol import named
 MAX_UNSENT: Final = 256 * 1024
 """Bytes of answers that one connection may have waiting here, beside what its transport holds and one more answer."""
 
+FOR_GOOD: Final = frozenset(
+    {HoldReason.CLIENT_SLOW, HoldReason.INBOUND_MEMORY, HoldReason.DRAINING, HoldReason.CLOSING}
+)
+"""What holds a client that is gone for ever: its answers are not read, its request does not go on."""
+
 
 class ConnectionLimits(Protocol):
     """Who may be connected."""
@@ -231,9 +236,14 @@ class ClientConnection(BoundedReads):
 
     @property
     def hung_up(self) -> bool:
-        """The client is gone, which nobody has noticed, since it is not being read."""
+        """The client is gone, which nobody has noticed, since it is not being read.
+
+        What it sent before is to be taken first, unless it is held for what only the client could change.
+        """
         transport = self._life.transport
-        return not self._state.taking and transport is not None and hung_up(transport)
+        if self._state.taking or transport is None:
+            return False
+        return hung_up(transport)
 
     @property
     def held(self) -> bool:

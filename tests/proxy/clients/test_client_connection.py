@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any, ClassVar
 
 import pytest
@@ -16,7 +17,7 @@ from forebay_proxy.metrics import clients_seen
 from tests.codecs.message_oracle import messages, wrapper
 from tests.codecs.record_oracle import Record
 from tests.kit.app import Running, running
-from tests.kit.event_loop import in_loop, until
+from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import FakeCluster
 from tests.kit.ports import LOOPBACK
 from tests.kit.wire import (
@@ -187,6 +188,23 @@ class TestTurns:
             answered = forebay.count("forebay_metadata_requests_total", "from_cache")
             assert answered < many / 2
             await hasty.receives(*range(many))  # and each of theirs is answered, in order
+
+    @in_loop
+    async def test_what_waits_for_its_turn_is_taken_though_its_client_has_left(self) -> None:
+        """Records without acks are written and forgotten: a client that closes then has not taken them back."""
+        many = 2_000
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(metadata(0, "ponds"))
+            await client.receives(0)
+            records = [produce(n, ("ponds", 0, batch(null_key(str(n)))), acks=0) for n in range(many)]
+            client.send(b"".join(records))
+            client.close()
+            connections = forebay.app._connections
+            while len(connections):
+                connections.sweep(monotonic())
+                await turns(1)
+            await until(lambda: len(cluster.values("ponds", 0)) == many)
 
 
 class TestRefusals:
