@@ -243,6 +243,8 @@ class ClientConnection(BoundedReads):
         transport = self._life.transport
         if self._state.taking or transport is None:
             return False
+        if self._splitter.buffered and self._state.holds.isdisjoint(FOR_GOOD):
+            return False
         return hung_up(transport)
 
     @property
