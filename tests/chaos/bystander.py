@@ -31,7 +31,7 @@ from types import TracebackType
 from typing import Final, Literal, NamedTuple, Self
 
 from forebay_codecs.metadata_request import encode_metadata_request
-from tests.codecs.record_oracle import Record
+from tests.codecs.record_writer import Record
 from tests.kit.paths import ROOT
 from tests.kit.ports import LOOPBACK
 from tests.kit.wire import METADATA_VERSION, Response, batch, framed, metadata_of, only, produce

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from tests.codecs.record_oracle import Record
+from tests.codecs.record_writer import Record
 from tests.kit.ports import LOOPBACK
 from tests.kit.wire import batch, produce
 

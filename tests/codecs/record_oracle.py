@@ -1,39 +1,34 @@
 """Record batches as others write and read them: the oracle of the record codecs.
 
-Written by hand from Kafka's description of the format where the bytes must be odd (`encode_section`, `encode_batch`),
-by aiokafka and kafka-python otherwise (WRITERS). Read by both (`decode_batch`), which must agree; kafka-python lacks
-snappy.
+Written by hand where the bytes must be odd (record_writer.py, all of which can be had from here), by aiokafka and
+kafka-python otherwise (WRITERS). Read by both (`decode_batch`), which must agree; kafka-python lacks snappy.
 """
 
 from __future__ import annotations
 
-import gzip
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-import aiokafka.codec  # type: ignore[import-untyped]
 import aiokafka.record.default_records as aio  # type: ignore[import-untyped]
 import kafka.record.default_records as kp  # type: ignore[import-untyped]
-from crc32c import crc32c
 from hypothesis import strategies as st
 
-from forebay_codecs.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from forebay_codecs.compression import SNAPPY
+from tests.codecs.record_writer import CODECS as CODECS
+from tests.codecs.record_writer import NOW as NOW
+from tests.codecs.record_writer import PACKERS as PACKERS
+from tests.codecs.record_writer import Headers as Headers
+from tests.codecs.record_writer import Record as Record
+from tests.codecs.record_writer import encode_batch as encode_batch
+from tests.codecs.record_writer import encode_content as encode_content
+from tests.codecs.record_writer import encode_record as encode_record
+from tests.codecs.record_writer import encode_section as encode_section
+from tests.codecs.record_writer import seal as seal
+from tests.codecs.record_writer import sized as sized
+from tests.codecs.record_writer import varint as varint
 
-CODECS: Final = (NONE, GZIP, SNAPPY, LZ4, ZSTD)
-NOW: Final = 1_700_000_000_000
 NO_LIMIT: Final = 1 << 26
-
-Headers = tuple[tuple[str, bytes | None], ...]
-
-
-class Record(NamedTuple):
-    """A record to be written, or as it was read. Timestamp in ms."""
-
-    key: bytes | None = None
-    value: bytes | None = b"v"
-    headers: Headers = ()
-    timestamp: int = NOW
 
 
 class Batch(NamedTuple):
@@ -66,77 +61,6 @@ def records(draw: st.DrawFn, base: int = NOW, spread: int = 10_000) -> Record:
 
 def record_lists(base: int = NOW, spread: int = 10_000) -> st.SearchStrategy[list[Record]]:
     return st.lists(records(base, spread), min_size=1, max_size=6)
-
-
-# Written by hand
-
-
-def varint(value: int) -> bytes:
-    """A zigzag varint: 0 → 00, -1 → 01, 1 → 02, 64 → 80 01."""
-    bits = value << 1 if value >= 0 else (-value << 1) - 1
-    out = bytearray()
-    while bits > 0x7F:
-        out.append(bits & 0x7F | 0x80)
-        bits >>= 7
-    out.append(bits)
-    return bytes(out)
-
-
-def sized(data: bytes | None) -> bytes:
-    return varint(-1) if data is None else varint(len(data)) + data
-
-
-def encode_record(record: Record, number: int, base: int) -> bytes:
-    return sized(b"\0" + varint(record.timestamp - base) + varint(number) + encode_content(record))
-
-
-def encode_content(record: Record) -> bytes:
-    headers = b"".join(sized(name.encode()) + sized(value) for name, value in record.headers)
-    return sized(record.key) + sized(record.value) + varint(len(record.headers)) + headers
-
-
-def encode_section(batch: Sequence[Record], base: int = NOW) -> bytes:
-    return b"".join(encode_record(record, number, base) for number, record in enumerate(batch))
-
-
-PACKERS: Final[dict[int, Callable[[bytes], bytes]]] = {
-    NONE: lambda data: data,
-    GZIP: lambda data: gzip.compress(data, mtime=0),  # the same bytes each time
-    SNAPPY: lambda data: bytes(aiokafka.codec.snappy_encode(data)),
-    LZ4: lambda data: bytes(aiokafka.codec.lz4_encode(data)),
-    ZSTD: lambda data: bytes(aiokafka.codec.zstd_encode(data)),
-}
-
-
-def encode_batch(batch: Sequence[Record], codec: int = NONE, base: int | None = None, **lies: Any) -> bytes:
-    """A batch as a producer writes it; `lies` are header fields that do not say what is true."""
-    base = batch[0].timestamp if base is None else base
-    newest = max(record.timestamp for record in batch)
-    truth = {"count": len(batch), "base_timestamp": base, "max_timestamp": newest, "attributes": codec}
-    return seal(PACKERS[codec](encode_section(batch, base)), **(truth | lies))
-
-
-def seal(
-    body: bytes,
-    *,
-    count: int,
-    attributes: int = 0,
-    last_offset_delta: int | None = None,
-    base_timestamp: int = NOW,
-    max_timestamp: int = NOW,
-    length: int | None = None,
-    crc: int | None = None,
-    magic: int = 2,
-    producer_id: int = -1,
-) -> bytes:
-    """Any bytes as the records of a batch, with a header and a checksum that fit where nothing else is said."""
-    last = count - 1 if last_offset_delta is None else last_offset_delta
-    checked = (
-        struct.pack(">hiqqqhii", attributes, last, base_timestamp, max_timestamp, producer_id, -1, -1, count) + body
-    )
-    checksum = crc32c(checked) if crc is None else crc
-    size = 9 + len(checked) if length is None else length
-    return struct.pack(">qiibI", 0, size, -1, magic, checksum) + checked
 
 
 # Written by others

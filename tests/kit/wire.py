@@ -19,7 +19,7 @@ from forebay_codecs.metadata import Metadata, parse_metadata_response
 from forebay_codecs.metadata_request import encode_metadata_request
 from forebay_codecs.primitives import Reader, Writer
 from forebay_codecs.produce_response import PartitionResponse
-from tests.codecs.record_oracle import Record, encode_batch
+from tests.codecs.record_writer import Record, encode_batch
 from tests.kit.event_loop import soon
 from tests.kit.ports import LOOPBACK
 
