@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -65,25 +66,33 @@ def check(spark: SparkSession, place: JournalPlace, topic: str) -> None:
     rows.unpersist()
 
 
-def check_jobs(place: JournalPlace, topic: str, folder: Path) -> None:
-    """All jobs read a topic as well as files; compact is looked at by itself."""
+def job(place: JournalPlace, name: str, *words: str) -> str:
+    """What a job says of a journal in a topic."""
+    where = ["--journal-topic", str(place.topic), "--bootstrap-servers", str(place.bootstrap_servers)]
+    # The session of the tests is shared, and its number of shuffles stays what it is.
+    few = ["--conf", "spark.sql.shuffle.partitions=2"]
+    done = CliRunner().invoke(main, [name, *where, *few, *words], prog_name="forebay-pipeline")
+    assert (done.exit_code, done.stderr) == (0, "")
+    return done.stdout
 
-    def job(name: str, *words: str) -> str:
-        where = ["--journal-topic", str(place.topic), "--bootstrap-servers", str(place.bootstrap_servers)]
-        # The session of the tests is shared, and its number of shuffles stays what it is.
-        few = ["--conf", "spark.sql.shuffle.partitions=2"]
-        done = CliRunner().invoke(main, [name, *where, *few, *words], prog_name="forebay-pipeline")
-        assert (done.exit_code, done.stderr) == (0, "")
-        return done.stdout
 
-    summary, page = folder / "partitions.json", folder / "report.html"
-    job("partitions", "--output", str(summary))
-    assert msgspec.json.decode(summary.read_bytes(), type=Summary).total.records == COUNT
-    assert f"Clean: {COUNT:,} of {COUNT:,}" in job("audit", "--topic", topic)
-    job("report", "--output", str(page))
-    assert topic in page.read_text()
-    assert job("runaways", "--once") == ""
-    assert "uniform" in job("replay", "--grid", "partitioner=uniform")
+class InTopic(NamedTuple):
+    """A journal in a topic, of the records in topic `of`."""
+
+    place: JournalPlace
+    of: str
+
+
+@pytest.fixture(scope="module")
+def in_topic(route: Route) -> InTopic:
+    topic, journal = "journal-records", "journal-rows"
+    route.cluster.create_topic(topic, 3)
+    route.cluster.create_topic(journal, 2)
+    settings = {"journal.topic": journal, "journal.ledger": "true"}
+    with ForebayProcess(route.cluster.bootstrap, route.cluster.nodes, settings=settings) as forebay:
+        produce(forebay.bootstrap, topic)
+        assert forebay.metrics()["forebay_journal_rows_dropped_total"] == 0
+    return InTopic(JournalPlace(topic=journal, bootstrap_servers=route.cluster.internal), topic)
 
 
 def test_files(spark: SparkSession, route: Route, tmp_path: Path) -> None:
@@ -116,21 +125,28 @@ def test_what_a_killed_process_left_is_closed_by_the_next(spark: SparkSession, r
     assert of_kind(rows, BatchRow).agg(F.sum("records")).first() == (COUNT,)
 
 
-def test_a_topic(spark: SparkSession, route: Route, tmp_path: Path) -> None:
-    topic, journal = "journal-records", "journal-rows"
-    route.cluster.create_topic(topic, 3)
-    route.cluster.create_topic(journal, 2)
-    settings = {"journal.topic": journal, "journal.ledger": "true"}
-    with ForebayProcess(route.cluster.bootstrap, route.cluster.nodes, settings=settings) as forebay:
-        produce(forebay.bootstrap, topic)
-        assert forebay.metrics()["forebay_journal_rows_dropped_total"] == 0
-    place = JournalPlace(topic=journal, bootstrap_servers=route.cluster.internal)
-    check(spark, place, topic)
-    check_jobs(place, topic, tmp_path)
+def test_a_topic(spark: SparkSession, in_topic: InTopic, tmp_path: Path) -> None:
+    check(spark, in_topic.place, in_topic.of)
     output = str(tmp_path / "parquet")
     for _ in range(2):  # the second has nothing left to do
-        compact(spark, place, output).awaitTermination()
-    check(spark, JournalPlace(output), topic)
+        compact(spark, in_topic.place, output).awaitTermination()
+    check(spark, JournalPlace(output), in_topic.of)
+
+
+def test_jobs_read_a_topic_as_well_as_files(spark: SparkSession, in_topic: InTopic) -> None:
+    """As a stream, and as a batch."""
+    assert job(in_topic.place, "runaways", "--once") == ""
+    assert "uniform" in job(in_topic.place, "replay", "--grid", "partitioner=uniform")
+
+
+@pytest.mark.whole
+def test_so_do_the_others(spark: SparkSession, in_topic: InTopic, tmp_path: Path) -> None:
+    summary, page = tmp_path / "partitions.json", tmp_path / "report.html"
+    job(in_topic.place, "partitions", "--output", str(summary))
+    assert msgspec.json.decode(summary.read_bytes(), type=Summary).total.records == COUNT
+    assert f"Clean: {COUNT:,} of {COUNT:,}" in job(in_topic.place, "audit", "--topic", in_topic.of)
+    job(in_topic.place, "report", "--output", str(page))
+    assert in_topic.of in page.read_text()
 
 
 def test_rows_that_expired_before_they_were_read(spark: SparkSession, route: Route, tmp_path: Path) -> None:

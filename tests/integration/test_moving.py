@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from tests.integration.checks import check_all, of_spec, produce_and_check
 from tests.integration.route import Route
 from tests.kit.clients import Client, make_client
+from tests.kit.matrix import part_of, values
 from tests.kit.spec import ConsumedRecord, ProduceSpec
 
 pytestmark = pytest.mark.integration
@@ -26,8 +28,10 @@ def shares(found: Sequence[ConsumedRecord]) -> Counter[int]:
     return Counter(record.partition for record in found)
 
 
-@pytest.mark.parametrize("codec", ["none", "lz4"])
-@pytest.mark.parametrize("name", ["java-1.1.1", "java-2.8.2", "java-4.3.1", "confluent", "aiokafka"])
+@pytest.mark.parametrize(
+    ("name", "codec"),
+    part_of(product(["java-1.1.1", "java-2.8.2", "java-4.3.1", "confluent", "aiokafka"], ["none", "lz4"]), values),
+)
 def test_records_without_a_key_leave_the_clients_partition(
     route: Route, get_client: Callable[[str], Client], name: str, codec: str
 ) -> None:
@@ -71,7 +75,7 @@ def test_a_mixed_batch_is_split(route: Route, get_client: Callable[[str], Client
 MANY_CLIENTS = ("java-1.1.1", "java-2.8.2", "java-3.2.3", "confluent", "aiokafka", "kafka-python")
 
 
-@pytest.mark.parametrize("acks", ["1", "all"])
+@pytest.mark.parametrize("acks", [pytest.param("1", marks=pytest.mark.whole), "all"])
 def test_many_producers_at_once(route: Route, acks: str) -> None:
     """Batches of different clients are merged; each client finds its own, in order, where it was told."""
     topic = route.new_topic()

@@ -72,7 +72,8 @@ def _leader(cluster: KafkaCluster, topic: str) -> int:
     return known.topics[0].partitions[0].leader_id if known is not None else -1
 
 
-@pytest.mark.parametrize("way", ["directly", "through Forebay"])
+# Directly, it is Kafka that is tested.
+@pytest.mark.parametrize("way", [pytest.param("directly", marks=pytest.mark.whole), "through Forebay"])
 def test_its_first_batch_is_refused_when_its_time_is_up(
     way: str, held: tuple[KafkaCluster, HeldBroker], admin: KafkaAdminClient, newest_java: JavaClient, tmp_path: Path
 ) -> None:

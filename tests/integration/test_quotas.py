@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import count
+from itertools import count, product
 from time import monotonic
 
 import pytest
@@ -16,6 +16,7 @@ from tests.integration.conftest import DIRECT
 from tests.kit.event_loop import in_loop
 from tests.kit.forebay import ForebayProcess
 from tests.kit.kafka import KafkaCluster
+from tests.kit.matrix import part_of, values
 from tests.kit.quotas import client_quota
 from tests.kit.wire import WireClient, batch, keyed, only, produce
 
@@ -57,8 +58,7 @@ class Producer:
             client.close()
 
 
-@pytest.mark.parametrize("setting", ["true", "false"])
-@pytest.mark.parametrize("greedy", [0, 1])
+@pytest.mark.parametrize(("setting", "greedy"), part_of(product(["false", "true"], [0, 1]), values))
 @in_loop
 async def test_who_is_below_its_quota_is_not_throttled_and_told_no_error(
     cluster: KafkaCluster, setting: str, greedy: int

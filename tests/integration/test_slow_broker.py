@@ -106,6 +106,7 @@ def test_a_full_load_moves_away_from_the_slow_broker(slow_cluster: KafkaCluster,
     assert shares["adaptive"] < shares["uniform"] - 0.05
 
 
+@pytest.mark.whole  # a partitioner that is drawn ever more has more than its share of the steady load above, too
 def test_a_broker_that_serves_slowly_is_not_drawn_ever_more() -> None:
     """KIP-794's scenario: broker 0 takes 20 ms for each Produce request, one after the other. Direct, the old sticky
     partitioner runs away: 0.93 of the records seen there, and waits of seconds; through Forebay 0.31 – 0.39, and waits

@@ -25,8 +25,15 @@ from tests.kit.spec import ProduceSpec
 
 pytestmark = pytest.mark.integration
 
-CLIENTS = ("java-1.1.1", "java-2.8.2", "java-4.3.1", "confluent", "aiokafka", "kafka-python")
-ANCIENT = ("0.9.0.1", "0.10.2.2")
+CLIENTS = (
+    "java-1.1.1",
+    pytest.param("java-2.8.2", marks=pytest.mark.whole),  # between an older one and a newer one
+    "java-4.3.1",
+    "confluent",
+    "aiokafka",
+    "kafka-python",
+)
+ANCIENT = ("0.9.0.1", pytest.param("0.10.2.2", marks=pytest.mark.whole))  # the same classes of the JDK
 """0.8.2 has no TLS."""
 
 

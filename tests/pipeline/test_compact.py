@@ -14,6 +14,7 @@ from pyspark.testing import assertDataFrameEqual
 from forebay_pipeline.compact import Compacted, compact, compacted
 from forebay_pipeline.errors import COULD_NOT_RUN
 from forebay_pipeline.journal.source import JournalPlace, read_rows, torn
+from tests.pipeline import command_line
 from tests.pipeline import rows as make
 from tests.pipeline.rows import START_US, json_lines, write_journal, write_lines
 
@@ -107,7 +108,14 @@ def test_it_may_go_on_for_ever(spark: SparkSession, journal: Path, tmp_path: Pat
     assert read_rows(spark, JournalPlace(str(output))).count() == 3
 
 
-def test_the_command(journal: Path, tmp_path: Path) -> None:
+def test_the_command(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+    write_journal(journal, [make.batch_row(), make.batch_row()])
+    done = command_line.run("compact", "--journal", journal, "--output", tmp_path / "parquet")
+    assert (done.exit_code, done.stdout) == (0, f"2 rows written to {tmp_path}/parquet\n")
+
+
+@pytest.mark.whole  # as test_runaways.py has it
+def test_the_command_in_a_process_of_its_own(journal: Path, tmp_path: Path) -> None:
     write_journal(journal, [make.batch_row(), make.batch_row()])
     command = [sys.executable, "-m", "forebay_pipeline.cli", "compact", "--master", "local[1]"]
     command += ["--journal", str(journal), "--output", str(tmp_path / "parquet"), "--conf", "spark.ui.enabled=false"]
@@ -125,10 +133,12 @@ def test_the_command(journal: Path, tmp_path: Path) -> None:
         (["--journal", ".", "--jars", "nowhere"], "There are no jars in nowhere."),
     ],
 )
-def test_what_it_cannot_do_is_one_sentence(tmp_path: Path, arguments: list[str], said: str) -> None:
-    command = [sys.executable, "-m", "forebay_pipeline.cli", "compact", "--output", "parquet", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
-    assert done.returncode == COULD_NOT_RUN
+def test_what_it_cannot_do_is_one_sentence(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = command_line.run("compact", "--output", "parquet", *arguments)
+    assert done.exit_code == COULD_NOT_RUN
     assert done.stderr.splitlines()[-1].endswith(said)
     assert "Traceback" not in done.stderr
 

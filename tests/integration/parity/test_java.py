@@ -38,9 +38,14 @@ SCENARIOS = {
     "ParityNewest": ["pattern-by-brokers", "share-group", "list-groups", "config-resources", "streams-groups"],
 }
 """By the class that has them."""
+LIKE_ANOTHER = {
+    *(f"{kind}-{codec}" for codec in ("gzip", "snappy", "lz4") for kind in ("idempotent", "plain")),  # like zstd
+    "share-group",  # in test_consume.py, too
+}
+"""Scenarios that `make test` leaves to `make test-all`."""
 VERSIONS = ("4.3.1", "3.9.2") if os.environ.get("FOREBAY_TEST_ALL") == "1" else ("4.3.1",)
 CASES = [
-    (version, of, scenario)
+    pytest.param(version, of, scenario, marks=[pytest.mark.whole] if scenario in LIKE_ANOTHER else [])
     for version in VERSIONS
     for of, scenarios in SCENARIOS.items()
     for scenario in scenarios

@@ -15,15 +15,19 @@ from forebay_pipeline.replay.simulation import World
 from forebay_pipeline.replay.slices import Slices, Task, simulated, sliced
 
 LOAD = Load(records_per_s=1000, seconds=30)
+SMALL = Load(records_per_s=250, seconds=30)
+"""Enough where results must be the same to the last digit."""
 FOUND = variants({}, read_grid(["partitioner=adaptive,expected_wait,uniform"]))
 
 
-def replayed(spark: SparkSession, seconds: float, stripes: int = 1, tasks: int = 2, seed: int = 1) -> list[Result]:
+def replayed(
+    spark: SparkSession, seconds: float, load: Load = LOAD, *, stripes: int = 1, tasks: int = 2, seed: int = 1
+) -> list[Result]:
     slices = Slices.over(0, 30_000_000 - 1, seconds)
     brokers = {0: constant(0.0205), 1: constant(0.0006), 2: constant(0.0006)}
-    world = World({SYNTHETIC: LOAD.leaders}, brokers, TURN, NO_WAY)
+    world = World({SYNTHETIC: load.leaders}, brokers, TURN, NO_WAY)
     task = Task(world, [each.settings for each in FOUND], stripes, slices, seed)
-    arrivals = of_load(spark, LOAD, 1).repartition(tasks)
+    arrivals = of_load(spark, load, 1).repartition(tasks)
     return results_of(simulated(arrivals, {SYNTHETIC: SYNTHETIC}, task).persist(), FOUND)
 
 
@@ -42,11 +46,11 @@ def test_the_end_of_a_slice_is_the_next_one_s_warm_up(spark: SparkSession) -> No
 
 
 def test_how_the_work_is_spread_changes_nothing(spark: SparkSession) -> None:
-    found = replayed(spark, 10)
+    found = replayed(spark, 10, SMALL)
 
-    assert replayed(spark, 10, stripes=2, tasks=5) == found
-    assert replayed(spark, 10, seed=2) != found
-    assert sum(result.records for result in found) == len(FOUND) * of_load(spark, LOAD, 1).count()
+    assert replayed(spark, 10, SMALL, stripes=2, tasks=5) == found
+    assert replayed(spark, 10, SMALL, seed=2) != found
+    assert sum(result.records for result in found) == len(FOUND) * of_load(spark, SMALL, 1).count()
 
 
 def test_slices_tell_what_one_whole_simulation_tells(spark: SparkSession) -> None:
