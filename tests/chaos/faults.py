@@ -32,8 +32,11 @@ LIKE_ANOTHER = frozenset(
         "bandwidth, 8 KB/s from a client",
         "slicer, clients, 40 bytes",
         "SIGSTOP of a broker, then SIGCONT",  # like its answers vanishing
+        "partitions 6 → 7 → 9 in mid-flow",  # like made again; they are seen in tests/integration/test_metadata.py
         "another topic deleted in mid-flow",  # like deleted and made again
+        "one of two workers killed",  # like Forebay killed; its successor: tests/proxy/process/test_supervisor.py
         "20 clients never read",
+        "2,000 clients connect at once",  # so they do in tests/proxy/test_hostile.py
     }
 )
 """The names of those that `make test` leaves to `make test-all` and `make chaos`."""
