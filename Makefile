@@ -1,8 +1,8 @@
 # make demo         what Forebay does, side by side, on a machine with only Python 3.11 or newer
 # make pipeline-demo    the demo's traffic with the journal on, then all jobs of the pipeline (Java 17 too)
 # make test         lint, unit tests pure and compiled, deploy checks, integration tests, faults (see .ci/toolchain)
-# make test-all     the same with nothing left out: whole matrices, every unit test compiled, all faults, fuzzing
-# make lint | unit | compile-test | deploy-test | pipeline-test | integration | chaos-test    a part of it
+# make test-all     the same with nothing left out: whole matrices, every unit test compiled, coverage, all faults, fuzzing
+# make lint | unit | coverage | compile-test | deploy-test | pipeline-test | integration | chaos-test    a part of it
 # make client-suites  clients' own test suites, directly and through Forebay (ten minutes; KafkaJS too where Node.js is)
 # make clean        remove what was built; distclean: downloads as well
 # make chaos        faults on a real cluster, each by itself, then pairs for CHAOS_SECONDS=1800: docs/reliability.md
@@ -28,8 +28,8 @@ TWO := -n 2 --dist=worksteal
 UNIT := tests --ignore=tests/integration --ignore=tests/deploy --ignore=tests/chaos --ignore=tests/pipeline
 SOURCES := $(shell find codecs policies proxy pipeline -name '*.py') hatch_build.py pyproject.toml constraints.txt
 
-.PHONY: bench bench-others chaos fuzz demo pipeline-demo test test-all lint unit compile-test deploy-test pipeline-test \
-    integration chaos-test kit clean distclean
+.PHONY: bench bench-others chaos fuzz demo pipeline-demo test test-all lint unit coverage compile-test deploy-test \
+    pipeline-test integration chaos-test kit clean distclean
 .PRECIOUS: %/.pip
 .DEFAULT_GOAL := test
 
@@ -52,7 +52,7 @@ test-all: export WHOLE = 1
 test-all: export FUZZ_SECONDS = 120
 test-all:
 	@.ci/toolchain $(PYTHON)
-	@$(PYTHON) .ci/stages $(MAKE) $(STAGES) fuzz client-suites
+	@$(PYTHON) .ci/stages $(MAKE) $(STAGES) coverage fuzz client-suites
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check --quiet
@@ -60,11 +60,13 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-# Coverage makes tests take twice as long and more, so it is measured only where it has a floor: codecs and policies, by
-# their own tests.
 unit: $(VENV)/.dev
+	$(PYTEST) $(TWO) $(UNIT)
+
+# Codecs and policies by their own tests: there it has a floor. They take twice as long under it and more, which is for
+# `make test-all`.
+coverage: $(VENV)/.dev
 	$(PYTEST) $(TWO) --cov --cov-report=term tests/codecs tests/policies
-	$(PYTEST) $(TWO) $(UNIT) --ignore=tests/codecs --ignore=tests/policies
 
 # Over the compiled modules, which stand outside the tree: beside the sources they would shadow edits. Their own tests
 # and those of the whole proxy; all unit tests with WHOLE=1.
@@ -76,9 +78,9 @@ deploy-test: $(VENV)/.dev kit
 	$(BIN)/python -m tests.deploy.schemas
 	$(PYTEST) tests/deploy
 
-# Over a real Spark, once for all of them.
+# Over two real Sparks, each for all the files that it is given: mostly one thread plans, and the tasks are small.
 pipeline-test: $(VENV)/.dev kit
-	$(PYTEST) tests/pipeline
+	$(PYTEST) -n 2 --dist=loadfile tests/pipeline
 
 integration: $(VENV)/.dev kit
 	$(PYTEST) tests/integration
@@ -89,7 +91,8 @@ client-suites: $(VENV)/.dev kit
 	FOREBAY_TEST_ALL=1 $(PYTEST) tests/integration/parity
 	$(BIN)/python -m tests.clients
 
-# The most telling faults, each once, and a few random pairs; with WHOLE=1 every fault, ten minutes and more.
+# The most telling faults, each once, and a random pair; with WHOLE=1 every fault and two pairs, a quarter of an hour and
+# more.
 chaos-test: $(VENV)/.dev kit
 	$(PYTEST) tests/chaos
 
