@@ -62,6 +62,7 @@ def test_without_a_c_compiler_the_wheel_is_pure(tmp_path: Path) -> None:
     assert wheel.name.endswith("-py3-none-any.whl")
 
 
+@pytest.mark.whole  # `make compile-test` asks for it, and fails where nothing was compiled
 def test_where_compiling_is_required_its_failure_is_an_error(tmp_path: Path) -> None:
     built = build(tmp_path, CC="/bin/false", FOREBAY_REQUIRE_COMPILE="1")
     assert built.returncode != 0

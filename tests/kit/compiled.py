@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hatch_build import HOT, ROOT
 
-WHOLE = ("test_app", "test_connections", "test_hostile", "test_proxy_before_mock_cluster", "test_supervisor")
+WHOLE = ("test_app", "test_connections", "test_hostile", "test_proxy_before_mock_cluster")
 """These go from a client's bytes to a broker's and back."""
 GUARD = "tests/test_build.py::test_hot_modules_are_compiled_where_asked_for_and_only_there"
 
