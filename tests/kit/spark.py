@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import pytest
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.jobs.session import open_session
 from tests.kit.paths import JARS
+
+_QUICK: Final[Mapping[str, str]] = (
+    {}
+    if os.environ.get("WHOLE")
+    else {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+    }
+)
+"""Queries over a handful of rows: compiling their plans, and planning each stage anew, takes a third of all the work.
+`make test-all` (WHOLE=1) has them as users have."""
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +36,7 @@ def spark() -> Iterator[SparkSession]:
             "spark.sql.shuffle.partitions": "2",
             "spark.default.parallelism": "2",
             "spark.driver.memory": "1g",
+            **_QUICK,
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
         },
     )
