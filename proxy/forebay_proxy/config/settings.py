@@ -110,6 +110,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     node_ports: Annotated[NodePorts, about("Ports of brokers that are not on listen's port + 1 + node id.")] = {}
     listener_name: dict[str, ListenerSettings] = {}
     """By name in lower case: what stands as `listener.name.<name>.<setting>`. It is no setting by itself."""
+    references: dict[str, str] = {}
+    """Full name → what was written, of values that stand in files, which may change (rereading.py). No setting, too."""
 
     # Process
     workers: Annotated[int, Meta(ge=1, le=64), about("Processes that share the ports, one core each.")] = 1

@@ -69,7 +69,7 @@ async def run_alone(settings: Settings, app_path: str) -> int:
     def unready() -> str | None:
         return stop.unready() or app.ready()
 
-    stop.listen()
+    stop.listen(app.reload)
     admin = Admin(metrics, clients, unready, app.unhealthy)
     return await _with_admin(admin, settings, serve(app, stats, stop, settings.shutdown_timeout_ms / 1000))
 
@@ -77,7 +77,7 @@ async def run_alone(settings: Settings, app_path: str) -> int:
 async def run_many(settings: Settings, app_path: str) -> int:
     """`run` with this process as the supervisor of `settings.workers` others."""
     supervisor = Supervisor(settings, app_path)
-    supervisor.stop.listen()
+    supervisor.stop.listen(supervisor.reload)
     admin = Admin(supervisor.metrics, supervisor.clients, supervisor.unready, supervisor.unhealthy)
     return await _with_admin(admin, settings, supervisor.run())
 
@@ -130,6 +130,11 @@ class Supervisor:
         if self.stop.now.is_set():
             return self.stop.exit_code
         return max(codes)
+
+    def reload(self) -> None:
+        """Have all workers read certificates and secrets again."""
+        for worker in self.workers:
+            worker.reload()
 
     async def metrics(self) -> tuple[bytes, str]:
         """(body, content type) of a scrape: all workers added up, those that have died included."""

@@ -13,6 +13,7 @@ import os
 from forebay_proxy.commands import cli
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
+from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.process import supervisor
 
@@ -36,6 +37,9 @@ class FakeApp:
             self._server = await asyncio.start_server(self._serve, address.host, address.port, reuse_port=reuse_port)
         except OSError as error:
             raise StartError(f"listen = {address}: {error.strerror}") from error
+
+    def reload(self) -> None:
+        get_logger().info("reloading")
 
     def ready(self) -> str | None:
         return None if self._server else "no listener yet"
