@@ -44,9 +44,11 @@ class Stage:
         self.own = folder / "forebay.pem"
         self._certificates = [authority.pem.read_text() for authority in self.authorities]
         self.both.write_text("".join(self._certificates))
-        self.trust(self._certificates)
         broker = self.authorities[0].issue("broker", LOOPBACK)
         self.cluster = KafkaCluster("4.3.1", brokers=1, settings=self.authorities[0].broker_settings(broker))
+
+    def reset(self) -> None:
+        self.trust(self._certificates)
         self.present(self.issue(0))
 
     def issue(self, authority: int) -> str:
@@ -217,7 +219,7 @@ OUTCOMES = [(side, outcome) for side in ("client", "upstream") for outcome in ("
 def test_nothing_is_noticed_of_certificates_that_change(stage: Stage, times: int, workers: int) -> None:
     topic = f"rotation-{times}"
     stage.cluster.create_topic(topic, 2)
-    stage.present(stage.issue(0))
+    stage.reset()
     with stage.forebay(workers) as forebay, TopicLog(stage.cluster.internal) as log:
         since = log.ends(topic)
         with Load(stage, forebay, topic) as load:

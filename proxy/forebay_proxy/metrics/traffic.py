@@ -1,4 +1,4 @@
-"""The counters of client connections, handshakes, renewed certificates and batches, looked up once: counting only adds."""
+"""Counters of client connections, handshakes, renewed certificates and batches, looked up once: counting only adds."""
 
 from __future__ import annotations
 

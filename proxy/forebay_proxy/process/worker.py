@@ -81,7 +81,12 @@ async def work(end: socket.socket) -> int:
     stats, stop = MetricRegistry(), Stop()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.draining.set)
-    app = load_app(hello.app)(settings, stats, hello.index)
+    try:
+        app = load_app(hello.app)(settings, stats, hello.index)
+    except StartError as error:
+        channel.send(StartFailed(str(error)))
+        await channel.close()
+        return FAILED
     loop.add_signal_handler(signal.SIGHUP, app.reload)
     control = WorkerControl(channel, app, stats, stop)
     answering = [asyncio.create_task(control.obey()), asyncio.create_task(control.announce())]

@@ -22,6 +22,8 @@ APP = "tests.proxy.process.fake_app:FakeApp"
 
 class FakeApp:
     def __init__(self, settings: Settings, stats: MetricRegistry, worker: int) -> None:
+        if settings.advertised_host == "bad.example":
+            raise StartError("advertised.host: bad.example will not do")
         self._settings = settings
         self._moved = stats.counter("forebay_records_total", fate="moved")
         self._may_drain = asyncio.Event()

@@ -223,6 +223,17 @@ class TestAlone:
         assert "in use" in last
         assert "Traceback" not in result.stderr
 
+    @pytest.mark.parametrize("workers", [1, 2])
+    def test_what_cannot_be_made_is_one_clear_line_and_1(self, workers: int) -> None:
+        """Before anything was started: a certificate that is none."""
+        forebay = Forebay("--advertised-host", "bad.example", workers=workers)
+        assert forebay.exit_code() == 1
+        forebay.rest()
+        assert forebay.events()[-1] == "forebay: advertised.host: bad.example will not do"
+        assert "Traceback (most recent call last):" not in forebay.events()
+        assert forebay.process.stderr is not None
+        forebay.process.stderr.close()
+
 
 class TestSeveral:
     def test_they_share_the_port_and_are_added_up(self) -> None:
