@@ -167,7 +167,7 @@ class App:
                 departed,
                 settings.socket_request_max_bytes,
                 settings.client_max_in_flight_requests,
-                str(settings.admin) if settings.admin is not None else "",
+                _admin_address(settings),
             )
 
         with_tls = any(listener.protocol != "PLAINTEXT" for listener in settings.client_listeners)
@@ -291,3 +291,10 @@ class App:
         self._versions.close()
         self._deadlines.close()
         self._log.flush()
+
+
+def _admin_address(settings: Settings) -> str:
+    """As `forebay clients` is told it: host:port, with https:// where TLS is spoken; empty: there is none."""
+    if settings.admin is None:
+        return ""
+    return f"https://{settings.admin}" if settings.admin_ssl_keystore_location else str(settings.admin)

@@ -116,6 +116,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     # Process
     workers: Annotated[int, Meta(ge=1, le=64), about("Processes that share the ports, one core each.")] = 1
     admin: Annotated[HostPort | None, about("Address of /metrics, /clients, /healthz, /readyz; empty: none.")] = None
+    admin_ssl_keystore_location: Annotated[
+        PemFile, about("PEM file with the admin endpoint's key and certificate chain; empty: no TLS.")
+    ] = ""
+    admin_ssl_key_password: Annotated[Secret, about("Password of that key, if it is encrypted.")] = Secret("")
+    admin_ssl_truststore_location: Annotated[
+        PemFile, about("Whose certificates let a client read the admin endpoint; empty: nobody's.")
+    ] = ""
+    admin_bearer_token: Annotated[Secret, about("Lets who presents it read the admin endpoint; empty: none.")] = Secret(
+        ""
+    )
+    admin_unprotected: Annotated[bool, about("Let everybody who reaches admin read it, from other hosts, too.")] = False
     shutdown_timeout_ms: Annotated[Ms, about("Drain for at most this long after SIGTERM.")] = 30_000
     log_level: Annotated[Literal["debug", "info", "warning", "error"], about("Lowest level that is logged.")] = "info"
     log_format: Annotated[

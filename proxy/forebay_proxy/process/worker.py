@@ -22,6 +22,7 @@ from forebay_proxy.config.rereading import reread
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.process import core_dumps
 from forebay_proxy.process.control import Ask, Channel, Hello, Reload, Report, StartFailed
 from forebay_proxy.process.lifecycle import FAILED, App, Stop, load_app, serve
 
@@ -113,6 +114,7 @@ def _as_of_now(settings: Settings) -> Settings:
 
 def main() -> None:
     """The program; never returns."""
+    core_dumps.forbid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(uvloop.run(work(socket.socket(fileno=int(sys.argv[1])))))
 
