@@ -9,6 +9,7 @@ In: what all client connections share. Out: ports that accept, until `close`.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from functools import partial
 
@@ -41,6 +42,7 @@ class ClientListeners:
         renewals: Renewals,
         context_of: Callable[[Listener], ConnectionContext],
     ) -> None:
+        self._settings = settings
         self._connections = connections
         self._handshakes = handshakes
         self._log = log
@@ -63,6 +65,8 @@ class ClientListeners:
         if listener.settings.protocol == "PLAINTEXT":
             return admit
         name, prefixes = listener.settings.name, (listener.settings.setting("ssl."),)
+        nothing_yet = TlsContext(ssl.PROTOCOL_TLS_SERVER)
+        door = TlsDoor(name, nothing_yet, self._handshakes, self._log)
 
         def prepare(settings: Settings) -> Callable[[], None]:
             context = _tls_context(next(each for each in settings.client_listeners if each.name == name))
@@ -74,7 +78,7 @@ class ClientListeners:
 
         renewable = Renewable("client", f"listener {name}", prefixes, prepare, lambda: door.context.expires_at)
         self._renewals.add(renewable)
-        door = TlsDoor(name, _tls_context(listener.settings), self._handshakes, self._log)
+        prepare(self._settings)()
         return partial(_with_tls, door, admit)
 
     def close(self) -> None:

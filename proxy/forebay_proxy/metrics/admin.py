@@ -11,6 +11,7 @@ calls what it is given, and knows nothing of the proxy.
 
 from __future__ import annotations
 
+import math
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -51,7 +52,10 @@ class Admin:
     @property
     def renewable(self) -> Renewable:
         """Its certificates and its token, for whoever watches their files."""
-        return Renewable("admin", "admin endpoint", ("admin.",), self._prepare, lambda: self._in_use.expires_at)
+        return Renewable("admin", "admin endpoint", ("admin.",), self._prepare, self._expires_at)
+
+    def _expires_at(self) -> float:
+        return math.inf if self._access is None else self._access.expires_at
 
     @property
     def _in_use(self) -> AdminAccess:
