@@ -46,7 +46,7 @@ from forebay_proxy.journal.gauges import gauge_row
 from forebay_proxy.journal.recorder import Journal, Sink
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
-from forebay_proxy.metrics.traffic import HandshakeMetrics, TrafficMetrics
+from forebay_proxy.metrics.traffic import HandshakeMetrics, RenewalMetrics, TrafficMetrics
 from forebay_proxy.produce.classifier import BatchClassifier
 from forebay_proxy.produce.deadlines import Deadlines
 from forebay_proxy.produce.delivery import Delivery
@@ -55,6 +55,7 @@ from forebay_proxy.produce.handler import ProduceHandler
 from forebay_proxy.produce.journal_topic import JournalTopic
 from forebay_proxy.produce.ledger import Ledger
 from forebay_proxy.produce.topic_partitioners import TopicPartitioners
+from forebay_proxy.security.renewals import Renewals
 
 log = get_logger()
 
@@ -84,7 +85,9 @@ class App:
         ledger = Ledger(self._journal) if self._journal is not None and settings.journal_ledger else None
 
         # Brokers, and what waits for them.
+        self._renewals = Renewals(settings, RenewalMetrics(stats))
         connector = Connector(settings, stats, rng)
+        self._renewals.add(connector.renewable)
         self._pool = BufferPool(settings.buffer_memory, settings.batch_initial_size, settings.batch_size)
         throttling = Throttling(merges=settings.merge_across_client_ids, patience=settings.delivery_timeout_ms / 1000)
         self._accumulator = Accumulator(self._pool, settings.batch_size, settings.batch_max_size, throttling)
@@ -164,7 +167,7 @@ class App:
                 departed,
                 settings.socket_request_max_bytes,
                 settings.client_max_in_flight_requests,
-                str(settings.admin) if settings.admin is not None else "",
+                _admin_address(settings),
             )
 
         with_tls = any(listener.protocol != "PLAINTEXT" for listener in settings.client_listeners)
@@ -178,7 +181,9 @@ class App:
             self._log,
         )
         handshakes = Handshakes(HandshakeMetrics(stats), most)
-        self._listeners = ClientListeners(settings, self._connections, handshakes, self._log, context_of)
+        self._listeners = ClientListeners(
+            settings, self._connections, handshakes, self._log, self._renewals, context_of
+        )
         stats.gauge("forebay_tls_handshakes", lambda: len(handshakes))
         stats.gauge("forebay_queued_request_bytes", lambda: inbound_memory.total)
         stats.gauge("forebay_gathered_response_bytes", lambda: responses.total)
@@ -193,7 +198,8 @@ class App:
             self._journal.start(self._journal_sink(), partial(gauge_row, self._journal, self._stats))
         await self._listeners.open()
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(part.run()) for part in (self._updater, self._dispatcher, self._connections)]
+        parts = (self._updater, self._dispatcher, self._connections, self._renewals)
+        self._tasks = [loop.create_task(part.run()) for part in parts]
         for task in self._tasks:
             task.add_done_callback(self._task_ended)
 
@@ -217,6 +223,10 @@ class App:
             self._deadlines,
             UniformPartitioner(self._rng, settings.batch_size),
         )
+
+    def reload(self) -> None:
+        """Make everything anew that stands in files: certificates, keys, passwords."""
+        self._renewals.now()
 
     def ready(self) -> str | None:
         """None once clients can be served; else why not."""
@@ -281,3 +291,10 @@ class App:
         self._versions.close()
         self._deadlines.close()
         self._log.flush()
+
+
+def _admin_address(settings: Settings) -> str:
+    """As `forebay clients` is told it: host:port, with https:// where TLS is spoken; empty: there is none."""
+    if settings.admin is None:
+        return ""
+    return f"https://{settings.admin}" if settings.admin_ssl_keystore_location else str(settings.admin)

@@ -16,7 +16,11 @@ from tests.deploy.schemas import COMPOSE
 FOLDER = DEPLOY / "compose"
 (FILE,) = documents(FOLDER / "compose.yaml")
 SERVICES = FILE["services"]
-BROKERS = {int(each["environment"]["KAFKA_NODE_ID"]): each for each in SERVICES.values() if "environment" in each}
+BROKERS = {
+    int(each["environment"]["KAFKA_NODE_ID"]): each
+    for each in SERVICES.values()
+    if "KAFKA_NODE_ID" in each.get("environment", {})
+}
 
 
 def validate(compose: Any) -> None:

@@ -96,7 +96,7 @@ def admin_that_answers(status: int) -> Iterator[int]:
 def health_check(port: int) -> int:
     """The exit status of the image's health check, with `port` in place of the image's admin port."""
     (words,) = re.findall(r"HEALTHCHECK .* CMD (\[.+\])", DOCKERFILE)
-    (admin,) = re.findall(r"FOREBAY_ADMIN=0\.0\.0\.0:(\d+)", DOCKERFILE)
+    (admin,) = re.findall(r"FOREBAY_ADMIN=127\.0\.0\.1:(\d+)", DOCKERFILE)
     assert f":{admin}/" in words
     command = json.loads(words.replace(f":{admin}/", f":{port}/"))
     return subprocess.run([sys.executable, *command[1:]], stderr=subprocess.DEVNULL, timeout=60).returncode

@@ -71,7 +71,9 @@ def test_the_kubelet_waits_for_longer_than_the_drain() -> None:
 
 def test_probes_reach_the_admin_endpoint() -> None:
     (admin,) = forebay()["ports"]
-    assert settings()["admin"] == f"0.0.0.0:{admin['containerPort']}"
+    variables = {each["name"]: each["value"] for each in forebay()["env"]}
+    assert variables["FOREBAY_ADMIN"] == f"0.0.0.0:{admin['containerPort']}"
+    assert variables["FOREBAY_ADMIN_UNPROTECTED"] == "true"
     probes = {kind: forebay()[kind]["httpGet"] for kind in ("startupProbe", "readinessProbe", "livenessProbe")}
     assert {probe["port"] for probe in probes.values()} == {admin["name"]}
     assert {kind: probe["path"] for kind, probe in probes.items()} == {

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -16,11 +12,11 @@ from tests.kit.forebay import ForebayProcess
 from tests.kit.java import AncientJavaClient
 from tests.kit.kafka import KafkaCluster
 from tests.kit.paths import ANCIENT_CLIENT_VERSIONS
-from tests.kit.ports import LOOPBACK
 from tests.kit.sasl import PASSWORD, Secured
 from tests.kit.server import ServerFailed
 from tests.kit.spec import ProduceSpec
 from tests.kit.topic_log import TopicLog
+from tests.kit.unsigned_tokens import unsigned_tokens
 
 pytestmark = pytest.mark.integration
 
@@ -128,34 +124,16 @@ def test_a_producer_that_knows_neither_tls_nor_sasl_reaches_a_kafka_4_that_wants
         assert log.ends(topic) == {0: COUNT}
 
 
-class _Tokens(BaseHTTPRequestHandler):
-    """Gives tokens that nobody has signed, good for a few seconds."""
-
-    def do_POST(self) -> None:
-        now = int(time.time())
-        parts = ({"alg": "none"}, {"sub": "forebay", "iat": now, "exp": now + TOKEN_S})
-        encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
-        body = json.dumps({"access_token": ".".join([*encoded, ""]), "expires_in": TOKEN_S}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None: ...
-
-
 def test_tokens_are_renewed_under_load(stage: Stage) -> None:
     stage.cluster.create_topic("tokens", 1)
-    endpoint = ThreadingHTTPServer((LOOPBACK, 0), _Tokens)
-    Thread(target=endpoint.serve_forever, daemon=True).start()
-    settings = {
-        "security.protocol": "SASL_SSL",
-        "ssl.truststore.location": str(stage.secured.authority.pem),
-        "sasl.mechanism": "OAUTHBEARER",
-        "sasl.oauthbearer.token.endpoint.url": f"http://{LOOPBACK}:{endpoint.server_port}/",
-        "sasl.oauthbearer.client.credentials.client.id": "forebay",
-    }
-    try:
+    with unsigned_tokens(TOKEN_S) as endpoint:
+        settings = {
+            "security.protocol": "SASL_SSL",
+            "ssl.truststore.location": str(stage.secured.authority.pem),
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.endpoint.url": endpoint.url,
+            "sasl.oauthbearer.client.credentials.client.id": "forebay",
+        }
         with ForebayProcess(stage.cluster.bootstrap, stage.cluster.nodes, settings=settings) as forebay:
             producer = Counting(forebay.bootstrap)
             until = time.monotonic() + 2 * TOKEN_S
@@ -167,9 +145,6 @@ def test_tokens_are_renewed_under_load(stage: Stage) -> None:
             producer.flush()
             assert read_all(stage.cluster.internal, "tokens", sent) == list(range(sent))
             assert nothing_went_wrong(forebay)
-    finally:
-        endpoint.shutdown()
-        endpoint.server_close()
 
 
 def nothing_went_wrong(forebay: ForebayProcess) -> bool:

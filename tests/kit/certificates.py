@@ -25,16 +25,26 @@ class Authority:
         self._ca.cert_pem.write_to_path(str(self.pem))
 
     def issue(
-        self, name: str, *hosts: str, subject: str | None = None, expired: bool = False, private: bool = True
+        self,
+        name: str,
+        *hosts: str,
+        subject: str | None = None,
+        expired: bool = False,
+        private: bool = True,
+        password: str = "",
     ) -> Path:
-        """A PEM file `name`.pem with a certificate for the hosts, its chain and its key; `subject` is its CN."""
+        """A PEM file `name`.pem with a certificate for the hosts, its chain and its key; `subject` is its CN.
+
+        With a `password` the key is encrypted.
+        """
         until = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1) if expired else None
         leaf = self._ca.issue_cert(*hosts, common_name=subject, not_after=until, key_type=trustme.KeyType.ECDSA)
         path = self._folder / f"{name}.pem"
         # Kafka reads keys in PKCS8 form only.
         key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
         form, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-        blobs = [key.private_bytes(form, pkcs8, serialization.NoEncryption())]
+        closed = serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
+        blobs = [key.private_bytes(form, pkcs8, closed)]
         blobs += [blob.bytes() for blob in (*leaf.cert_chain_pems, self._ca.cert_pem)]
         path.write_bytes(b"".join(blobs))
         path.chmod(0o600 if private else 0o644)

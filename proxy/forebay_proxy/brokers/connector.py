@@ -11,7 +11,8 @@ for a while by all who want to connect.
 from __future__ import annotations
 
 import asyncio
-import ssl
+import math
+from collections.abc import Callable
 from random import Random
 from time import monotonic
 from typing import Final
@@ -29,7 +30,8 @@ from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.security.authenticator import AuthenticationFailed, Authenticator, Call
-from forebay_proxy.security.tls import TlsSettings, client_context
+from forebay_proxy.security.renewals import Renewable
+from forebay_proxy.security.tls import TlsContext, TlsSettings, client_context
 
 _ASK_FIRST: Final = (3, 0)
 """Versions of ApiVersions: every broker knows the last one."""
@@ -42,7 +44,8 @@ log = get_logger()
 class Connector:
     """No byte of a client's or of ours reaches a broker before its connection is what `security.protocol` says.
 
-    Raises StartError where certificates cannot be used.
+    Connections are made with what `renewable` last put in place; those that stand keep the context that they began
+    with. Raises StartError where certificates cannot be used.
     """
 
     def __init__(self, settings: Settings, stats: MetricRegistry, rng: Random | None = None) -> None:
@@ -52,10 +55,28 @@ class Connector:
         self._context = _context(settings)
         self._rng = rng or Random()
         self._authenticator = Authenticator(settings) if settings.uses_sasl else None
-        self._refusals = Refusals(
-            settings.reconnect_backoff_ms / 1000, settings.reconnect_backoff_max_ms / 1000, self._rng
-        )
+        self._backoff_s = settings.reconnect_backoff_ms / 1000, settings.reconnect_backoff_max_ms / 1000
+        self._refusals = Refusals(*self._backoff_s, self._rng)
         self._refused = stats.counter("forebay_errors_total", side="upstream", kind="authentication")
+
+    @property
+    def renewable(self) -> Renewable:
+        """Certificates and login, for whoever watches their files."""
+        return Renewable("upstream", "connections to brokers", ("ssl.", "sasl."), self._prepare, self._expires_at)
+
+    def _prepare(self, settings: Settings) -> Callable[[], None]:
+        context = _context(settings)
+        authenticator = Authenticator(settings) if settings.uses_sasl else None
+
+        def commit() -> None:
+            self._context = context
+            self._authenticator = authenticator
+            self._refusals = Refusals(*self._backoff_s, self._rng)  # what was refused may be right now
+
+        return commit
+
+    def _expires_at(self) -> float:
+        return math.inf if self._context is None else self._context.expires_at
 
     async def open(self, host: str, port: int, client_id: str | None = CLIENT_ID) -> UpstreamConnection:
         """A connection for requests of `client_id`, whose `versions` are known.
@@ -99,9 +120,12 @@ class Connector:
     async def _log_in(self, connection: UpstreamConnection, broker: HostPort) -> Session | None:
         if self._authenticator is None:
             return None
-        authenticator, version = self._authenticator, _authenticate_version(connection)
+        first, version = self._authenticator, _authenticate_version(connection)
 
         async def log_in(call: Call) -> float:
+            # A broker takes a session's renewal only from the one who began it, but with a new password, too.
+            now = self._authenticator
+            authenticator = now if now is not None and now.identity == first.identity else first
             try:
                 async with asyncio.timeout(self._request_timeout):
                     lifetime = await authenticator.authenticate(call, version)
@@ -126,7 +150,7 @@ class Connector:
             )
 
 
-def _context(settings: Settings) -> ssl.SSLContext | None:
+def _context(settings: Settings) -> TlsContext | None:
     if not settings.uses_tls:
         return None
     stores = TlsSettings(

@@ -9,6 +9,7 @@ In: what all client connections share. Out: ports that accept, until `close`.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from functools import partial
 
@@ -22,11 +23,15 @@ from forebay_proxy.clients.tls_connection import TlsConnection, TlsDoor
 from forebay_proxy.config.listeners import ClientListener
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.logs import RateLimited
-from forebay_proxy.security.tls import TlsSettings, server_context
+from forebay_proxy.security.renewals import Renewable, Renewals
+from forebay_proxy.security.tls import TlsContext, TlsSettings, server_context
 
 
 class ClientListeners:
-    """Whoever comes by a listener is told its addresses only. `context_of` makes what connections to one share."""
+    """Whoever comes by a listener is told its addresses only. `context_of` makes what connections to one share.
+
+    A handshake is made with what `renewals` last put in place; connections that stand are not touched.
+    """
 
     def __init__(
         self,
@@ -34,11 +39,14 @@ class ClientListeners:
         connections: ConnectionRegistry,
         handshakes: Handshakes,
         log: RateLimited,
+        renewals: Renewals,
         context_of: Callable[[Listener], ConnectionContext],
     ) -> None:
+        self._settings = settings
         self._connections = connections
         self._handshakes = handshakes
         self._log = log
+        self._renewals = renewals
         found = settings.client_listeners
         ports = ListenerPorts(found)
         self._listeners = [Listener(each, ports, shared=settings.workers > 1) for each in found]
@@ -56,9 +64,21 @@ class ClientListeners:
         admit = partial(self._connections.accepted, partial(ClientConnection, context))
         if listener.settings.protocol == "PLAINTEXT":
             return admit
-        told = listener.settings.told
-        tls = server_context(tls_settings(listener.settings), told.ssl_client_auth)
-        door = TlsDoor(listener.settings.name, tls, self._handshakes, self._log)
+        name, prefixes = listener.settings.name, (listener.settings.setting("ssl."),)
+        nothing_yet = TlsContext(ssl.PROTOCOL_TLS_SERVER)
+        door = TlsDoor(name, nothing_yet, self._handshakes, self._log)
+
+        def prepare(settings: Settings) -> Callable[[], None]:
+            context = _tls_context(next(each for each in settings.client_listeners if each.name == name))
+
+            def commit() -> None:
+                door.context = context
+
+            return commit
+
+        renewable = Renewable("client", f"listener {name}", prefixes, prepare, lambda: door.context.expires_at)
+        self._renewals.add(renewable)
+        prepare(self._settings)()
         return partial(_with_tls, door, admit)
 
     def close(self) -> None:
@@ -72,6 +92,10 @@ def _with_tls(
     door: TlsDoor, admit: Callable[[int | None], asyncio.BaseProtocol], node_id: int | None
 ) -> asyncio.BufferedProtocol:
     return TlsConnection(door, partial(admit, node_id))
+
+
+def _tls_context(listener: ClientListener) -> TlsContext:
+    return server_context(tls_settings(listener), listener.told.ssl_client_auth)
 
 
 def tls_settings(listener: ClientListener) -> TlsSettings:

@@ -22,6 +22,7 @@ from forebay_proxy.clients.tls_transport import TlsTransport
 from forebay_proxy.clients.wrong_protocol import instead_of_tls
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.logs import RateLimited
+from forebay_proxy.security.tls import TlsContext
 
 _read: Final = memoryview(bytearray(MAX_READ))
 """For all connections: what is read is used up before the next is read."""
@@ -32,7 +33,7 @@ class TlsDoor:
     """What all connections to one listener share. `context` is that of handshakes that begin from now on."""
 
     listener: str
-    context: ssl.SSLContext
+    context: TlsContext
     handshakes: Handshakes
     log: RateLimited
 

@@ -27,6 +27,7 @@ from forebay_proxy.config.settings import ALIASES, Servers
 from forebay_proxy.config.sources import CONFIG_VARIABLE, Loaded, SettingsError, Sources, allowed, close_names, load
 from forebay_proxy.config.values import SETTINGS, find
 from forebay_proxy.errors import StartError
+from forebay_proxy.process import core_dumps
 from forebay_proxy.process.lifecycle import FAILED, WRONG_SETTINGS
 from forebay_proxy.produce.partitioner_plugins import known_partitioners
 
@@ -76,6 +77,7 @@ def _load(options: dict[str, Any], *, complete: bool) -> Loaded:
 @click.version_option(__version__, prog_name="forebay", message="%(prog)s %(version)s")
 def main() -> None:
     """A transparent Kafka proxy that gives old producers the partitioning and batching of the newest."""
+    core_dumps.forbid()
 
 
 @main.command()
@@ -144,22 +146,29 @@ def _known(name: str | None) -> str | None:
 
 @main.command()
 @click.option("--bootstrap-servers", metavar="HOST:PORT,…", help="Address that clients use to reach Forebay.")
-@click.option("--url", metavar="http://HOST:PORT", help="Address of Forebay's admin endpoint.")
+@click.option("--url", metavar="http[s]://HOST:PORT", help="Address of Forebay's admin endpoint.")
+@click.option(
+    "--command-config",
+    metavar="FILE",
+    help="How to reach them, in Kafka's property names: security.protocol, ssl.*; and admin.bearer.token.",
+)
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def clients(bootstrap_servers: str | None, url: str | None, form: str) -> None:
+def clients(bootstrap_servers: str | None, url: str | None, command_config: str | None, form: str) -> None:
     """List a running Forebay's clients.
 
     Past ones are included; those too old for Kafka 4 come first.
     """
     from forebay_proxy.commands import clients as clients_command
+    from forebay_proxy.commands import command_config as reaching
 
     if (bootstrap_servers is None) == (url is None):
         raise click.UsageError("give either --bootstrap-servers or --url")
     try:
+        config = reaching.read(command_config)
         if url is None:
-            url = clients_command.discover(_servers(bootstrap_servers or ""))
-        rows = clients_command.fetch(url)
-    except clients_command.ClientsError as error:
+            url = clients_command.discover(_servers(bootstrap_servers or ""), config)
+        rows = clients_command.fetch(url, config)
+    except (StartError, clients_command.ClientsError) as error:
         click.echo(f"forebay: {error}", err=True)
         sys.exit(FAILED)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None

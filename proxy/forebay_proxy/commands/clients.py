@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import io
 import socket
+import ssl
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -23,9 +24,12 @@ from rich.text import Text
 from forebay_codecs import api_versions
 from forebay_codecs.errors import Malformed
 from forebay_proxy import __version__
+from forebay_proxy.commands.command_config import CommandConfig
 from forebay_proxy.commands.text_output import json_text, table_text
+from forebay_proxy.config.security import is_loopback
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.metrics.clients_seen import SOFTWARE
+from forebay_proxy.security.tls import explain
 
 PATH: Final = "/clients"
 TIMEOUT_S: Final = 10
@@ -41,15 +45,15 @@ class ClientsError(Exception):
     """Nobody could be asked. Its text is one line for people."""
 
 
-def discover(servers: Sequence[HostPort]) -> str:
-    """The URL of the admin endpoint of the first of `servers` that responds.
+def discover(servers: Sequence[HostPort], config: CommandConfig) -> str:
+    """The URL of the admin endpoint of the first of `servers` that responds; `config` says how they are reached.
 
     Raises ClientsError if none does, or if that one is not Forebay or has no admin endpoint.
     """
     failures = []
     for server in servers:
         try:
-            admin = _ask(server)
+            admin = _ask(server, config.context)
         except (OSError, Malformed, EOFError) as error:
             failures.append(f"{server}: {error}")
             continue
@@ -57,19 +61,31 @@ def discover(servers: Sequence[HostPort]) -> str:
             raise ClientsError(f"{server} is not Forebay: it names no admin endpoint")
         if not admin:
             raise ClientsError(f"{server} has no admin endpoint: start Forebay with --admin HOST:PORT")
-        host, _, port = admin.rpartition(":")
-        return f"http://{server.host if host.strip('[]') in _ANYWHERE else host}:{port}"
+        scheme = "https" if admin.startswith("https://") else "http"
+        host, _, port = admin.removeprefix("https://").rpartition(":")
+        return f"{scheme}://{server.host if host.strip('[]') in _ANYWHERE else host}:{port}"
     raise ClientsError(f"no response: {'; '.join(failures)}")
 
 
-def _ask(server: HostPort) -> str | None:
+def _ask(server: HostPort, context: ssl.SSLContext | None) -> str | None:
     request = api_versions.request(1, SOFTWARE, _VERSION, SOFTWARE, __version__)
-    with socket.create_connection(server, TIMEOUT_S) as connection, connection.makefile("rb") as answers:
+    with _connect(server, context) as connection, connection.makefile("rb") as answers:
         connection.sendall(len(request).to_bytes(4, "big") + request)
         size = int.from_bytes(_exactly(answers, 4), "big")
         if size > _MAX_RESPONSE_BYTES:
             raise Malformed(f"a response of {size} bytes")
         return api_versions.admin(_exactly(answers, size))
+
+
+def _connect(server: HostPort, context: ssl.SSLContext | None) -> socket.socket:
+    connection = socket.create_connection(server, TIMEOUT_S)
+    if context is None:
+        return connection
+    try:
+        return context.wrap_socket(connection, server_hostname=server.host)
+    except OSError as error:
+        connection.close()
+        raise ConnectionError(explain(error)) from None
 
 
 def _exactly(answers: io.BufferedReader, size: int) -> bytes:
@@ -79,27 +95,40 @@ def _exactly(answers: io.BufferedReader, size: int) -> bytes:
     return data
 
 
-def fetch(url: str) -> list[Row]:
-    """The clients of the Forebay whose admin endpoint is at `url`: http://HOST:PORT or HOST:PORT, any path is ignored.
+def fetch(url: str, config: CommandConfig) -> list[Row]:
+    """The clients of the Forebay whose admin endpoint is at `url`: http://HOST:PORT, https://… or HOST:PORT.
 
-    Raises ClientsError if that fails.
+    Any path is ignored. The token of `config` is sent where it stays unseen: to https, and to this host. Raises
+    ClientsError if that fails.
     """
     parts = urlsplit(url if "//" in url else f"//{url}", "http")
-    if parts.scheme != "http" or not parts.hostname:
-        raise ClientsError(f"{url}: must be http://HOST:PORT")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ClientsError(f"{url}: must be http://HOST:PORT or https://HOST:PORT")
+    https = parts.scheme == "https"
+    headers = {}
+    if config.token and (https or is_loopback(parts.hostname)):
+        headers["Authorization"] = f"Bearer {config.token.reveal()}"
     try:
-        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_S)
-        connection.request("GET", PATH)
+        connection = _http(parts.hostname, parts.port, config.https if https else None)
+        connection.request("GET", PATH, headers=headers)
         response = connection.getresponse()
         body = response.read()
         connection.close()
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise ClientsError(f"{url}: {error}") from error
+        raise ClientsError(f"{url}: {explain(error) if isinstance(error, OSError) else error}") from None
+    if response.status == http.HTTPStatus.UNAUTHORIZED:
+        raise ClientsError(f"{url} needs a token: set admin.bearer.token in the file of --command-config")
     try:
         rows: list[Row] = msgspec.json.decode(body)["clients"]
     except (msgspec.DecodeError, KeyError, TypeError) as error:
         raise ClientsError(f"{url} responds with {response.status} and no clients: is it Forebay?") from error
     return rows
+
+
+def _http(host: str, port: int | None, context: ssl.SSLContext | None) -> http.client.HTTPConnection:
+    if context is not None:
+        return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context)
+    return http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
 
 
 def as_json(rows: list[Row]) -> str:

@@ -30,6 +30,16 @@ def is_reference(text: str) -> bool:
     return _REFERENCE.fullmatch(text) is not None
 
 
+def files(text: str) -> tuple[str, ...]:
+    """The files that references in the text refer to; those that are not well formed refer to none."""
+    found = []
+    for reference in _REFERENCE.finditer(text):
+        path, _, key = reference[2].rpartition(":")
+        if path and reference[1] != "env":
+            found.append(os.path.join(path, key) if reference[1] == "dir" else path)
+    return tuple(found)
+
+
 def resolve(text: str, environ: Mapping[str, str]) -> str:
     """`text` with every reference replaced; what replaces one is not searched for others. Raises ValueError."""
     return _REFERENCE.sub(lambda found: _value(found[1], found[2], environ), text)

@@ -92,9 +92,32 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
         ),
         "admin": Reference(
             "/metrics is for Prometheus, /clients lists who is connected, /healthz says whether to restart the process "
-            "and /readyz whether to send it clients. There is no authentication: keep the port private.",
+            "and /readyz whether to send it clients. The last two are open to everybody. On an address that other "
+            "hosts can reach it needs TLS (admin.ssl.keystore.location), and admin.bearer.token or "
+            "admin.ssl.truststore.location for the others.",
             NO_COUNTERPART,
             "127.0.0.1:9091",
+        ),
+        "admin.ssl.keystore.location": Reference(
+            "With it the endpoint speaks HTTPS only. Nobody else may be able to read the file.",
+            NO_COUNTERPART,
+            "/etc/forebay/tls/admin.pem",
+        ),
+        "admin.ssl.key.password": Reference(_SECRET, NO_COUNTERPART, "${env:KAFKA}"),
+        "admin.ssl.truststore.location": Reference(
+            "A client with a certificate that is signed by one of these may read everything, without a token.",
+            NO_COUNTERPART,
+            "/etc/forebay/tls/admin-ca.pem",
+        ),
+        "admin.bearer.token": Reference(
+            f"Sent as Authorization: Bearer …; then /metrics and /clients need it on loopback, too. {_SECRET}",
+            NO_COUNTERPART,
+            "${env:KAFKA}",
+        ),
+        "admin.unprotected": Reference(
+            "For networks in which everybody may see who is connected: client ids, addresses and rates.",
+            NO_COUNTERPART,
+            "true",
         ),
         "shutdown.timeout.ms": Reference(
             "Draining means: accept no connections, send every batch, answer every request. Whatever stops the process "

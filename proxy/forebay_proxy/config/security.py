@@ -16,6 +16,7 @@ TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 def security_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     """(setting, what is wrong with it) for each contradiction."""
     yield from _tls_conflicts(settings)
+    yield from _admin_conflicts(settings)
     if settings.uses_sasl:
         yield from _sasl_conflicts(settings)
     open_to_others = not all(is_loopback(listener.host) for listener in settings.client_listeners)
@@ -24,6 +25,20 @@ def security_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
             "listeners" if settings.listeners else "listen",
             "can be reached from other hosts, and brokers would take whoever uses it for Forebay: listen on 127.0.0.1, "
             "or allow it with upstream.identity.shared=true",
+        )
+
+
+def _admin_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
+    tls = bool(settings.admin_ssl_keystore_location)
+    if settings.admin_ssl_truststore_location and not tls:
+        yield "admin.ssl.truststore.location", "needs admin.ssl.keystore.location: certificates are shown in TLS"
+    if settings.admin is None or is_loopback(settings.admin.host) or settings.admin_unprotected:
+        return
+    if not tls or not (settings.admin_bearer_token or settings.admin_ssl_truststore_location):
+        yield (
+            "admin",
+            "can be reached from other hosts: give it TLS (admin.ssl.keystore.location), and admin.bearer.token or "
+            "admin.ssl.truststore.location, or listen on 127.0.0.1, or allow everybody with admin.unprotected=true",
         )
 
 

@@ -110,10 +110,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     node_ports: Annotated[NodePorts, about("Ports of brokers that are not on listen's port + 1 + node id.")] = {}
     listener_name: dict[str, ListenerSettings] = {}
     """By name in lower case: what stands as `listener.name.<name>.<setting>`. It is no setting by itself."""
+    references: dict[str, str] = {}
+    """Full name → what was written, of values that stand in files, which may change (rereading.py). No setting, too."""
 
     # Process
     workers: Annotated[int, Meta(ge=1, le=64), about("Processes that share the ports, one core each.")] = 1
     admin: Annotated[HostPort | None, about("Address of /metrics, /clients, /healthz, /readyz; empty: none.")] = None
+    admin_ssl_keystore_location: Annotated[
+        PemFile, about("PEM file with the admin endpoint's key and certificate chain; empty: no TLS.")
+    ] = ""
+    admin_ssl_key_password: Annotated[Secret, about("Password of that key, if it is encrypted.")] = Secret("")
+    admin_ssl_truststore_location: Annotated[
+        PemFile, about("Whose certificates let a client read the admin endpoint; empty: nobody's.")
+    ] = ""
+    admin_bearer_token: Annotated[Secret, about("Lets who presents it read the admin endpoint; empty: none.")] = Secret(
+        ""
+    )
+    admin_unprotected: Annotated[bool, about("Let everybody who reaches admin read it, from other hosts, too.")] = False
     shutdown_timeout_ms: Annotated[Ms, about("Drain for at most this long after SIGTERM.")] = 30_000
     log_level: Annotated[Literal["debug", "info", "warning", "error"], about("Lowest level that is logged.")] = "info"
     log_format: Annotated[

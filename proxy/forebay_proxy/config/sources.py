@@ -101,11 +101,13 @@ class Loaded:
     """Every value is allowed, and none contradicts another.
 
     `values`: name → value, of all settings that were given or have a default. `origins`: name → the file's path, the
-    variable, the flag or DEFAULT_ORIGIN, of all settings.
+    variable, the flag or DEFAULT_ORIGIN, of all settings. `references`: name → what was written, of those that refer
+    to files.
     """
 
     values: Mapping[str, object]
     origins: Mapping[str, str]
+    references: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def settings(self) -> Settings:
@@ -118,7 +120,7 @@ class Loaded:
             elif (found := listener_setting(name)) is not None:
                 of_listeners.setdefault(found[0], {})[found[1].attribute] = value
         told = {listener: ListenerSettings(**values) for listener, values in of_listeners.items()}  # type: ignore[arg-type]
-        return Settings(**own, listener_name=told)  # type: ignore[arg-type]
+        return Settings(**own, listener_name=told, references=dict(self.references))  # type: ignore[arg-type]
 
 
 def load(sources: Sources, partitioners: Collection[str], *, complete: bool = True) -> Loaded:
@@ -160,7 +162,12 @@ def load(sources: Sources, partitioners: Collection[str], *, complete: bool = Tr
     problems += _conflicts(values, origins)
     if problems:
         raise SettingsError(problems)
-    return Loaded(values, origins)
+    return Loaded(values, origins, _references(given))
+
+
+def _references(given: Mapping[str, Given]) -> dict[str, str]:
+    written = {name: each.value for name, each in given.items()}
+    return {name: text for name, text in written.items() if isinstance(text, str) and providers.files(text)}
 
 
 def _resolved(given: Given, environ: Mapping[str, str]) -> object:

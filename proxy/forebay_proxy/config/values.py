@@ -300,7 +300,7 @@ def render(value: object) -> str:
 
 def _settings(of: type[msgspec.Struct]) -> Iterable[Setting]:
     for field in msgspec.structs.fields(of):
-        if field.name == "listener_name":  # LISTENER_SETTINGS
+        if field.name in ("listener_name", "references"):  # LISTENER_SETTINGS; what rereading.py needs
             continue
         assert get_origin(field.type) is Annotated, field.name
         kind, *metas = get_args(field.type)

@@ -5,18 +5,25 @@ GET /clients   which clients there are and were, and what they speak, as JSON (c
 GET /healthz   200 while the event loop turns; 503 with a reason if the proxy is broken and should be restarted
 GET /readyz    200 when clients can be served; 503 with {"ready": false, "reason": …} before that and while draining
 
-It calls what it is given, and knows nothing of the proxy.
+The first two answer 401 to whom AdminAccess does not admit; the others are for probes, which show nothing. The endpoint
+calls what it is given, and knows nothing of the proxy.
 """
 
 from __future__ import annotations
 
+import math
+import ssl
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from aiohttp import web
 
-from forebay_proxy.config.settings import HostPort
+from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
+from forebay_proxy.logs import RateLimited, get_logger
+from forebay_proxy.metrics.admin_access import AdminAccess
 from forebay_proxy.metrics.clients_seen import SeenClient, rows
+from forebay_proxy.security.renewals import Renewable
 
 Metrics = Callable[[], Awaitable[tuple[bytes, str]]]
 """Returns (body, content type)."""
@@ -25,6 +32,9 @@ Clients = Callable[[], Awaitable[list[SeenClient]]]
 
 Fault = Callable[[], str | None]
 """Returns what is wrong; None: nothing."""
+
+
+_OPEN: Final = ("/healthz", "/readyz")
 
 
 class Admin:
@@ -36,10 +46,36 @@ class Admin:
         self._unready = unready
         self._unhealthy = unhealthy
         self._runner: web.AppRunner | None = None
+        self._access: AdminAccess | None = None
+        self._log = RateLimited(get_logger())
 
-    async def start(self, address: HostPort) -> None:
-        """Listen on `address`. Raises StartError if that is not possible."""
-        app = web.Application()
+    @property
+    def renewable(self) -> Renewable:
+        """Its certificates and its token, for whoever watches their files."""
+        return Renewable("admin", "admin endpoint", ("admin.",), self._prepare, self._expires_at)
+
+    def _expires_at(self) -> float:
+        return math.inf if self._access is None else self._access.expires_at
+
+    @property
+    def _in_use(self) -> AdminAccess:
+        assert self._access is not None, "it has been started"
+        return self._access
+
+    def _prepare(self, settings: Settings) -> Callable[[], None]:
+        access = AdminAccess(settings)
+
+        def commit() -> None:
+            self._access = access
+
+        return commit
+
+    async def start(self, settings: Settings) -> None:
+        """Listen on `settings.admin`, for whom the settings admit. Raises StartError if that is not possible."""
+        address = settings.admin
+        assert address is not None
+        self._access = AdminAccess(settings)
+        app = web.Application(middlewares=[self._admit])
         app.router.add_get("/metrics", self._serve_metrics)
         app.router.add_get("/clients", self._serve_clients)
         app.router.add_get("/healthz", self._serve_healthz)
@@ -47,13 +83,37 @@ class Admin:
         runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await runner.setup()
         # Probes and scrapes lose nothing, so the proxy does not wait for them when it exits.
-        site = web.TCPSite(runner, address.host, address.port, reuse_address=True)
+        tls = self._entrance(settings)
+        site = web.TCPSite(runner, address.host, address.port, reuse_address=True, ssl_context=tls)
         try:
             await site.start()
         except OSError as error:
             await runner.cleanup()
             raise StartError(f"admin = {address}: cannot listen: {error.strerror or error}") from error
         self._runner = runner
+
+    def _entrance(self, settings: Settings) -> ssl.SSLContext | None:
+        """What the port is opened with; each handshake goes on with the context that is in use by then."""
+        entrance = AdminAccess(settings).context
+        if entrance is not None:
+            entrance.sni_callback = self._hand_over
+        return entrance
+
+    def _hand_over(self, connection: ssl.SSLObject, name: str | None, entrance: ssl.SSLContext) -> None:
+        if self._in_use.context is not None:
+            connection.context = self._in_use.context
+
+    @web.middleware
+    async def _admit(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        transport = request.transport
+        certificate = transport.get_extra_info("peercert") if transport is not None else None
+        shown = request.headers.get("Authorization", "")
+        if request.path in _OPEN or self._in_use.admits(shown, certificate):
+            return await handler(request)
+        self._log.warning("admin endpoint refuses a request", client=request.remote, path=request.path)
+        return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"}, text="a token is needed\n")
 
     async def stop(self) -> None:
         """Close the port; nothing happens if it is not open."""

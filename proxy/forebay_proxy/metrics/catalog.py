@@ -61,6 +61,8 @@ HANDSHAKE_RESULTS: Final = (
     "client_left",
 )
 
+RENEWED_SIDES: Final = ("client", "upstream", "admin")
+
 # Sizes and counts: powers of two, as batches grow. Times: from 10 µs, four steps per doubling, so a percentile is at
 # most 19 % too high: for p99 = 2.0 ms the true value is above 1.68 ms.
 SIZES: Final = tuple(float(2**exponent) for exponent in range(25))
@@ -73,7 +75,8 @@ class Metric:
 
     `labels` maps each label to all its values; `buckets` are a histogram's upper bounds, of which Prometheus is shown
     one in `shown_every`. If `windowed`, the histogram also yields gauges <name>_max, _p50, _p99 and _p999 over the last
-    window, and `rate` names a gauge of observations per second.
+    window, and `rate` names a gauge of observations per second. `least`: of several workers' gauges the least counts,
+    not their sum.
     """
 
     name: str
@@ -84,6 +87,7 @@ class Metric:
     shown_every: int = 1
     windowed: bool = False
     rate: str = ""
+    least: bool = False
 
 
 _SIDE: Final = {"side": ("client", "upstream")}
@@ -103,6 +107,20 @@ _ALL: Final = (
         "counter",
         "TLS handshakes of clients that have ended.",
         {"result": HANDSHAKE_RESULTS},
+    ),
+    # Security
+    Metric(
+        "forebay_security_reloads_total",
+        "counter",
+        "Certificates, keys and secrets made anew after their files changed; failed: those in use stay.",
+        {"side": RENEWED_SIDES, "outcome": ("renewed", "failed")},
+    ),
+    Metric(
+        "forebay_certificate_expiry_timestamp_seconds",
+        "gauge",
+        "When the first of Forebay's own certificates in use expires, in seconds since 1970; +Inf: it has none.",
+        {"side": RENEWED_SIDES},
+        least=True,
     ),
     Metric("forebay_upstream_connections", "gauge", "Broker connections open now."),
     Metric("forebay_tasks", "gauge", "Tasks in the event loops; steady growth is a leak."),

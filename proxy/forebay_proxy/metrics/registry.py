@@ -227,7 +227,7 @@ def _key(name: str, kind: str, labels: dict[str, str]) -> Key:
 
 
 def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """Several workers' snapshots as one: sums, but the maximum of gauges named *_max."""
+    """Several workers' snapshots as one: sums, but the maximum of gauges named *_max, the minimum of `least` ones."""
     snapshots = list(snapshots)
     merged = Snapshot({}, {}, {}, clients_seen.merge(snapshot.clients for snapshot in snapshots))
     for snapshot in snapshots:
@@ -238,13 +238,19 @@ def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
             if so_far is None:
                 merged.gauges[key] = level
             else:
-                merged.gauges[key] = max(so_far, level) if key[0].endswith("_max") else so_far + level
+                merged.gauges[key] = _together(key[0], so_far, level)
         for key, data in snapshot.histograms.items():
             if key in merged.histograms:
                 merged.histograms[key].add(data)
             else:
                 merged.histograms[key] = HistogramData(*msgspec.structs.astuple(data))
     return merged
+
+
+def _together(name: str, one: float, other: float) -> float:
+    if name in METRICS and METRICS[name].least:
+        return min(one, other)
+    return max(one, other) if name.endswith("_max") else one + other
 
 
 def percentile(counts: list[int], bounds: tuple[float, ...], greatest: float, share: float) -> float:

@@ -1,8 +1,9 @@
-"""The counters of client connections, of handshakes and of batches, looked up once so that counting is an addition."""
+"""Counters of client connections, handshakes, renewed certificates and batches, looked up once: counting only adds."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from forebay_codecs.apis import APIS
 from forebay_policies.producer_batch import ProducerBatch
@@ -108,6 +109,30 @@ class HandshakeMetrics:
     def ended(self, result: str) -> None:
         """One has ended; `result` is one of HANDSHAKE_RESULTS."""
         self._ended[result].value += 1
+
+
+class RenewalMetrics:
+    """Counts certificates and secrets that are made anew, and shows when certificates expire (renewals.Told)."""
+
+    def __init__(self, stats: MetricRegistry) -> None:
+        self._stats = stats
+
+    def renewed(self, side: str) -> None:
+        """New ones are in place; `side` is one of catalog.RENEWED_SIDES."""
+        self._count(side, "renewed", 1)
+
+    def failed(self, side: str) -> None:
+        """New ones cannot be used."""
+        self._count(side, "failed", 1)
+
+    def watched(self, side: str, first_expiry: Callable[[], float]) -> None:
+        """There are some; `first_expiry` in seconds since 1970."""
+        self._stats.gauge("forebay_certificate_expiry_timestamp_seconds", first_expiry, side=side)
+        for outcome in ("renewed", "failed"):
+            self._count(side, outcome, 0)
+
+    def _count(self, side: str, outcome: str, more: int) -> None:
+        self._stats.counter("forebay_security_reloads_total", side=side, outcome=outcome).value += more
 
 
 class FlushMetrics:

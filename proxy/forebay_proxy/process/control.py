@@ -2,6 +2,7 @@
 
     supervisor: Hello              worker: starts its App with these settings
     supervisor: Ask(1)             worker: Report(1, …)        every second, and for each scrape
+    supervisor: Reload             worker: makes certificates and secrets anew
     supervisor: Drain              worker: drains, Report(…), exits
     supervisor: (closed)           worker: the same, since nobody supervises it any more
                                    worker: StartFailed(…), exits
@@ -38,6 +39,10 @@ class Ask(msgspec.Struct, tag=True, frozen=True):
     number: int
 
 
+class Reload(msgspec.Struct, tag=True, frozen=True):
+    """Read certificates and secrets again."""
+
+
 class Drain(msgspec.Struct, tag=True, frozen=True):
     """Drain, then exit."""
 
@@ -61,7 +66,7 @@ class StartFailed(msgspec.Struct, tag=True, frozen=True):
     message: str
 
 
-Message = Hello | Ask | Drain | Report | StartFailed
+Message = Hello | Ask | Reload | Drain | Report | StartFailed
 
 
 def _encode_secret(value: object) -> str:

@@ -1,7 +1,7 @@
 """From start to exit: one App, served until it is told to stop.
 
     start → serve → (SIGTERM, SIGINT) → drain, at most shutdown.timeout.ms → exit
-                                          └ a second signal: exit at once
+              └ SIGHUP: reload            └ a second signal: exit at once
 
 Exit codes
 0    everything was drained, or the signal came before the start was complete
@@ -17,7 +17,7 @@ import asyncio
 import gc
 import importlib
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Final, Protocol, cast
 
 from forebay_proxy.config.settings import Settings
@@ -39,6 +39,9 @@ class App(Protocol):
 
     async def start(self) -> None:
         """Open the listeners. Raises StartError for what a person must fix."""
+
+    def reload(self) -> None:
+        """Read certificates and secrets again. May be called at any time."""
 
     def ready(self) -> str | None:
         """Why clients cannot be served; None: they can."""
@@ -87,9 +90,10 @@ class Stop:
         """Why no new client should come; None: no reason."""
         return "draining" if self.draining.is_set() else None
 
-    def listen(self) -> None:
-        """Handle the process's SIGTERM and SIGINT."""
+    def listen(self, reload: Callable[[], None]) -> None:
+        """Handle the process's SIGTERM and SIGINT; SIGHUP calls `reload`."""
         loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, reload)
         for number in SIGNALS:
             loop.add_signal_handler(number, self.request, number)
 

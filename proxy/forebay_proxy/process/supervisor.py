@@ -29,8 +29,10 @@ from forebay_proxy.metrics.admin import Admin
 from forebay_proxy.metrics.clients_seen import SeenClient
 from forebay_proxy.metrics.exposition import expose
 from forebay_proxy.metrics.registry import MetricRegistry, Snapshot, merge
+from forebay_proxy.metrics.traffic import RenewalMetrics
 from forebay_proxy.process.lifecycle import DRAINED, FAILED, App, Stop, load_app, serve
 from forebay_proxy.process.worker_slot import SILENT_S, Clock, WorkerSlot
+from forebay_proxy.security.renewals import Renewals
 
 APP: Final = "forebay_proxy.app:App"
 
@@ -69,25 +71,40 @@ async def run_alone(settings: Settings, app_path: str) -> int:
     def unready() -> str | None:
         return stop.unready() or app.ready()
 
-    stop.listen()
     admin = Admin(metrics, clients, unready, app.unhealthy)
-    return await _with_admin(admin, settings, serve(app, stats, stop, settings.shutdown_timeout_ms / 1000))
+    renewals = Renewals(settings, RenewalMetrics(stats))
+
+    def reload() -> None:
+        app.reload()
+        renewals.now()
+
+    stop.listen(reload)
+    return await _with_admin(admin, settings, renewals, serve(app, stats, stop, settings.shutdown_timeout_ms / 1000))
 
 
 async def run_many(settings: Settings, app_path: str) -> int:
     """`run` with this process as the supervisor of `settings.workers` others."""
     supervisor = Supervisor(settings, app_path)
-    supervisor.stop.listen()
     admin = Admin(supervisor.metrics, supervisor.clients, supervisor.unready, supervisor.unhealthy)
-    return await _with_admin(admin, settings, supervisor.run())
+    renewals = Renewals(settings, RenewalMetrics(supervisor.stats))
+
+    def reload() -> None:
+        supervisor.reload()
+        renewals.now()
+
+    supervisor.stop.listen(reload)
+    return await _with_admin(admin, settings, renewals, supervisor.run())
 
 
-async def _with_admin(admin: Admin, settings: Settings, serving: Coroutine[Any, Any, int]) -> int:
+async def _with_admin(admin: Admin, settings: Settings, renewals: Renewals, serving: Coroutine[Any, Any, int]) -> int:
+    renewing = asyncio.create_task(renewals.run())
     try:
         if settings.admin is not None:
-            await admin.start(settings.admin)
+            renewals.add(admin.renewable)
+            await admin.start(settings)
         return await serving
     finally:
+        renewing.cancel()
         serving.close()
         await admin.stop()
 
@@ -130,6 +147,11 @@ class Supervisor:
         if self.stop.now.is_set():
             return self.stop.exit_code
         return max(codes)
+
+    def reload(self) -> None:
+        """Have all workers read certificates and secrets again."""
+        for worker in self.workers:
+            worker.reload()
 
     async def metrics(self) -> tuple[bytes, str]:
         """(body, content type) of a scrape: all workers added up, those that have died included."""

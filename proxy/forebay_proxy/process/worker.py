@@ -1,13 +1,14 @@
 """A worker process: `python -m forebay_proxy.process.worker FD`, started by worker_slot.py only.
 
 FD is its end of the control channel. It lives as long as the supervisor wants it: told to drain, or finding the channel
-closed, it drains and exits with the codes of lifecycle.py. SIGTERM drains it too; SIGINT, which a terminal sends to
-every process, is left to the supervisor.
+closed, it drains and exits with the codes of lifecycle.py. SIGTERM drains it too, SIGHUP reloads; SIGINT, which a
+terminal sends to every process, is left to the supervisor.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 import sys
@@ -17,9 +18,12 @@ import structlog
 import uvloop
 
 from forebay_proxy import logs
+from forebay_proxy.config.rereading import reread
+from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.metrics.registry import MetricRegistry
-from forebay_proxy.process.control import Ask, Channel, Hello, Report, StartFailed
+from forebay_proxy.process import core_dumps
+from forebay_proxy.process.control import Ask, Channel, Hello, Reload, Report, StartFailed
 from forebay_proxy.process.lifecycle import FAILED, App, Stop, load_app, serve
 
 NO_SUPERVISOR: Final = "supervisor gone before it sent the settings"
@@ -41,6 +45,8 @@ class WorkerControl:
             if isinstance(message, Ask):
                 self._asked = message.number
                 self.report()
+            elif isinstance(message, Reload):
+                self._app.reload()
             else:
                 self._stop.draining.set()
         self._stop.draining.set()
@@ -70,12 +76,19 @@ async def work(end: socket.socket) -> int:
     if not isinstance(hello, Hello):
         logs.get_logger().warning(NO_SUPERVISOR)
         return FAILED
-    settings = hello.settings
-    logs.configure(settings.log_level, settings.log_format)
+    logs.configure(hello.settings.log_level, hello.settings.log_format)
     structlog.contextvars.bind_contextvars(worker=hello.index)
+    settings = _as_of_now(hello.settings)
     stats, stop = MetricRegistry(), Stop()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.draining.set)
-    app = load_app(hello.app)(settings, stats, hello.index)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.draining.set)
+    try:
+        app = load_app(hello.app)(settings, stats, hello.index)
+    except StartError as error:
+        channel.send(StartFailed(str(error)))
+        await channel.close()
+        return FAILED
+    loop.add_signal_handler(signal.SIGHUP, app.reload)
     control = WorkerControl(channel, app, stats, stop)
     answering = [asyncio.create_task(control.obey()), asyncio.create_task(control.announce())]
     try:
@@ -90,8 +103,18 @@ async def work(end: socket.socket) -> int:
         await channel.close()
 
 
+def _as_of_now(settings: Settings) -> Settings:
+    """The supervisor may have read its settings long ago, and passwords have changed since."""
+    try:
+        return reread(settings, ("",), os.environ)
+    except StartError as error:
+        logs.get_logger().error("secrets cannot be read again: those of the start are used", error=str(error))
+        return settings
+
+
 def main() -> None:
     """The program; never returns."""
+    core_dumps.forbid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(uvloop.run(work(socket.socket(fileno=int(sys.argv[1])))))
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.metrics.registry import Snapshot, decode
-from forebay_proxy.process.control import Ask, Channel, Drain, Hello, Message, Report, StartFailed
+from forebay_proxy.process.control import Ask, Channel, Drain, Hello, Message, Reload, Report, StartFailed
 
 Clock = Callable[[], float]
 """Seconds; only differences count."""
@@ -137,6 +137,11 @@ class WorkerSlot:
     def hung(self) -> bool:
         """Silent for too long, and asked many times: after a pause of the whole machine nothing counts as hung."""
         return self.silent_for() > HUNG_S and self._asked - self._answered >= MIN_PINGS_BEFORE_KILL
+
+    def reload(self) -> None:
+        """Tell the worker to read certificates and secrets again; one that is yet to start does so anyway."""
+        if self._channel is not None:
+            self._channel.send(Reload())
 
     def drain(self) -> None:
         """Tell the worker to drain and exit, also one that is yet to start."""

@@ -44,14 +44,21 @@ class Authenticator:
         self._username = options.get("username", nothing).reveal()
         self._password = options.get("password", nothing)
         self._salted: dict[scram.Challenge, bytes] = {}
+        client_id = settings.sasl_oauthbearer_client_credentials_client_id
+        self._client_id = client_id or options.get("clientId", nothing).reveal()
         self._tokens = TokenSource(
             ClientCredentials(
                 settings.sasl_oauthbearer_token_endpoint_url,
-                settings.sasl_oauthbearer_client_credentials_client_id or options.get("clientId", nothing).reveal(),
+                self._client_id,
                 settings.sasl_oauthbearer_client_credentials_client_secret or options.get("clientSecret", nothing),
                 settings.sasl_oauthbearer_scope or options.get("scope", nothing).reveal(),
             )
         )
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """What a broker does not let change during a session: mechanism, user and client id."""
+        return self.mechanism, self._username, self._client_id
 
     async def authenticate(self, call: Call, version: int) -> float:
         """Go through one exchange, with SaslAuthenticate of a `version`.

@@ -44,7 +44,9 @@ def read(setting: str, path: str, *, private: bool) -> str:
 
 
 def certificates(setting: str, text: str) -> str:
-    """All certificates in the text, and nothing else of it."""
+    """All certificates in the text, and nothing else of it. Where one is cut short, others may be missing: an error."""
+    if len(_BLOCK.findall(text)) != text.count("-----BEGIN "):
+        raise StartError(f"{setting}: it is cut short, or not all of it is in PEM form")
     found = [block[0] for block in _BLOCK.finditer(text) if block[1].endswith("CERTIFICATE")]
     if not found:
         raise StartError(f"{setting}: there is no certificate in PEM form in it")

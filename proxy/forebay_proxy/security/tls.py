@@ -7,6 +7,7 @@ given a key that does not match fails every handshake from then on. What a perso
 
 from __future__ import annotations
 
+import math
 import os
 import ssl
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Final
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.errors import StartError
 from forebay_proxy.security import pem
+from forebay_proxy.security.expiry import first_expiry
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 HANDSHAKE_S: Final = 10.0
@@ -44,7 +46,14 @@ class TlsSettings:
         return bool(self.keystore_location or self.keystore_certificate_chain)
 
 
-def client_context(tls: TlsSettings, *, verify_name: bool) -> ssl.SSLContext:
+class TlsContext(ssl.SSLContext):
+    """A context that knows when its own certificate, or one of its chain, expires."""
+
+    expires_at: float = math.inf
+    """Seconds since 1970; inf: it has none."""
+
+
+def client_context(tls: TlsSettings, *, verify_name: bool) -> TlsContext:
     """For connections that we open: the peer's certificate must be signed by the truststore (empty: the system's).
 
     `verify_name`: and must be valid for the host name that is given with each connection.
@@ -57,7 +66,7 @@ def client_context(tls: TlsSettings, *, verify_name: bool) -> ssl.SSLContext:
     return context
 
 
-def server_context(tls: TlsSettings, client_auth: str) -> ssl.SSLContext:
+def server_context(tls: TlsSettings, client_auth: str) -> TlsContext:
     """For connections that we accept. `client_auth`: none, requested (a bad one is refused) or required."""
     context = _context(ssl.PROTOCOL_TLS_SERVER, tls)
     # Workers share no keys, so a ticket of one is nothing to another; with EC keys it would save nothing either.
@@ -72,8 +81,8 @@ def server_context(tls: TlsSettings, client_auth: str) -> ssl.SSLContext:
     return context
 
 
-def _context(protocol: ssl._SSLMethod, tls: TlsSettings) -> ssl.SSLContext:
-    context = ssl.SSLContext(protocol)
+def _context(protocol: ssl._SSLMethod, tls: TlsSettings) -> TlsContext:
+    context = TlsContext(protocol)
     versions = sorted(VERSIONS[name] for name in tls.enabled_protocols)
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
     return context
@@ -90,11 +99,11 @@ def _trust(context: ssl.SSLContext, tls: TlsSettings) -> None:
         return
     try:
         context.load_verify_locations(cadata=pem.certificates(setting, text))
-    except ssl.SSLError as error:
+    except (ssl.SSLError, ValueError) as error:
         raise StartError(f"{setting}: its certificates cannot be read: {_words(error)}") from None
 
 
-def _present(context: ssl.SSLContext, tls: TlsSettings) -> None:
+def _present(context: TlsContext, tls: TlsSettings) -> None:
     """Load the certificate chain and its key, and try both in a handshake with ourselves."""
     setting = f"{tls.prefix}ssl.keystore.location"
     if tls.keystore_location:
@@ -109,7 +118,8 @@ def _present(context: ssl.SSLContext, tls: TlsSettings) -> None:
         for each in (trial, context):
             _load(each, text, tls.key_password)
         _shake_hands(trial)
-    except ssl.SSLError as error:
+        context.expires_at = first_expiry(text)
+    except (ssl.SSLError, ValueError) as error:
         if tls.key_password or "ENCRYPTED" not in text:
             why = f"the certificate and its key do not work together: {_words(error)}"
         else:
@@ -156,5 +166,6 @@ def explain(error: OSError) -> str:
     return str(error)
 
 
-def _words(error: ssl.SSLError) -> str:
-    return (error.reason or str(error)).replace("_", " ").lower()
+def _words(error: ssl.SSLError | ValueError) -> str:
+    reason = error.reason if isinstance(error, ssl.SSLError) else None
+    return (reason or str(error)).replace("_", " ").lower()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 import structlog
 
@@ -229,3 +231,48 @@ async def test_a_refused_login_takes_no_broker_down() -> None:
         assert told == []
         pool.close()
         guarded.stop()
+
+
+@in_loop
+async def test_a_password_that_changes_is_used_at_once_and_for_sessions_that_stand() -> None:
+    async with FakeCluster({}) as cluster:
+        guarded = Guarded(cluster, "wrong")
+        with pytest.raises(AuthenticationFailed):
+            await guarded.open()
+        renewable = guarded.connector.renewable
+        right = msgspec.structs.replace(guarded.settings, sasl_jaas_config=Secret(login_line("PLAIN")))
+        renewable.prepare(right)()
+        own = OwnProtocol()
+        session = await soon(guarded.connector.connect(LOOPBACK, cluster[0].port, own))  # no pause, although refused
+        assert guarded.logins == 2
+        assert session is not None
+        renewable.prepare(guarded.settings)()
+        said: list[bytes] = []
+
+        async def call(make: Callable[[int], bytes]) -> bytes:
+            said.append(make(1))
+            if len(said) > 1:
+                raise ConnectionError
+            return b"\0\0\0\1" + b"\0\0" + b"\0\0\0\1" + b"\0\5PLAIN"
+
+        with pytest.raises(ConnectionError):
+            await session.renew(call)
+        assert plain(USER, "wrong") in said[1]
+        own.transport.close()
+        guarded.stop()
+
+
+@in_loop
+async def test_certificates_are_exchanged_for_connections_to_come(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    authority, other = Authority(tmp_path), Authority(tmp_path / "other")
+    async with tls_cluster(authority, LOOPBACK) as cluster:
+        it = connector(cluster, other)
+        with pytest.raises(ConnectionError, match="self-signed"):
+            await soon(it.open(LOOPBACK, cluster[0].port))
+        trusting = settings(cluster.bootstrap, 1, security_protocol="SSL", ssl_truststore_location=str(authority.pem))
+        commit = it.renewable.prepare(trusting)
+        with pytest.raises(ConnectionError, match="self-signed"):  # not before it is put in place
+            await soon(it.open(LOOPBACK, cluster[0].port))
+        commit()
+        (await soon(it.open(LOOPBACK, cluster[0].port))).close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,9 @@ async def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
     keystore = Authority(tmp_path).issue("forebay", LOOPBACK, private=False)
     port = free_run(2 * (1 + NODES))
     listeners = two_listeners(port, ssl_keystore_location=str(keystore))
-    app = App(settings(((LOOPBACK, 1),), port, **listeners), MetricRegistry())  # type: ignore[arg-type]
+    stats = MetricRegistry()
+    app = App(settings(((LOOPBACK, 1),), port, **listeners), stats)  # type: ignore[arg-type]
     with pytest.raises(StartError, match="chmod o-rwx"):
         await app.start()
+    assert stats.value("forebay_certificate_expiry_timestamp_seconds", side="client") == math.inf  # and can be told
     app.abort()

@@ -134,7 +134,7 @@ class TestClients:
     def rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
         old = SeenClient("till-7", "10.0.0.1", None, None, 1, 20, 1234.5, 1.0, {0 << 16 | 1: 9, 3 << 16: 2})
         new = SeenClient("shop", "10.0.0.2", "librdkafka", "2.3", 2, 7, 0.5, 2.0, {0 << 16 | 9: 1, 0 << 16 | 7: 1})
-        monkeypatch.setattr(clients, "fetch", lambda url: clients_seen.rows([new, old]))
+        monkeypatch.setattr(clients, "fetch", lambda url, _: clients_seen.rows([new, old]))
 
     @pytest.mark.usefixtures("rows")
     def test_a_line_a_client_who_is_too_old_first(self) -> None:

@@ -65,6 +65,7 @@ def longest(lines: list[str]) -> int:
 
 REFERRED_TO = {"KAFKA": "what an example refers to"}
 NEEDED = {
+    "admin.ssl.truststore.location": ("admin.ssl.keystore.location=/a.pem",),
     "journal.ledger": ("journal.dir=journal",),
     "listeners": ("listener.name.ssl.ssl.keystore.location=/k.pem",),
     "ssl.keystore.key": ("ssl.keystore.certificate.chain=a",),

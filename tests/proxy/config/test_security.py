@@ -30,6 +30,10 @@ KEYSTORE = ("security.protocol=SSL", "ssl.keystore.location=/etc/forebay.pem")
             "ssl.truststore.certificates",
             "together with ssl.truststore.location",
         ),
+        (["admin=0.0.0.0:9091"], "admin", "can be reached from other hosts: give it TLS"),
+        (["admin=0.0.0.0:9091", "admin.bearer.token=${env:SCRAM}"], "admin", "give it TLS"),
+        (["admin=0.0.0.0:9091", "admin.ssl.keystore.location=/a.pem"], "admin", "admin.bearer.token or"),
+        (["admin.ssl.truststore.location=/a.pem"], "admin.ssl.truststore.location", "needs admin.ssl.keystore"),
         (["ssl.keystore.certificate.chain=a"], "ssl.keystore.key", "need each other"),
         (
             ["security.protocol=SASL_SSL"],

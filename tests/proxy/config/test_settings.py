@@ -344,8 +344,8 @@ class TestConflicts:
             (["listen=broker:9092"], "bootstrap.servers", "connect to itself"),
             (["node.ports=1:19092"], "node.ports", "port 19092 of node 1 is taken by listen"),
             (["node.ports=1:19093,2:19093"], "node.ports", "taken by node 1"),
-            (["admin=0.0.0.0:19092"], "admin", "taken by listen"),
-            (["admin=0.0.0.0:19095", "node.ports=4:19095"], "admin", "taken by node 4"),
+            (["admin=127.0.0.1:19092"], "admin", "taken by listen"),
+            (["admin=127.0.0.1:19095", "node.ports=4:19095"], "admin", "taken by node 4"),
             (["advertised.host=kafka:9092"], "advertised.host", "without a port"),
         ],
     )

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 
+from forebay_proxy.commands.clients import ClientsError, fetch
+from forebay_proxy.commands.command_config import read
+from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.errors import StartError
 from forebay_proxy.metrics.admin import Admin
 from forebay_proxy.metrics.clients_seen import SeenClient
-from tests.kit.ports import free_port
+from tests.kit.app import settings
+from tests.kit.certificates import Authority
+from tests.kit.event_loop import in_loop
+from tests.kit.ports import LOOPBACK, free_port
 
 
 class Proxy:
@@ -35,7 +45,7 @@ class Proxy:
 async def serving(proxy: Proxy) -> AsyncIterator[str]:
     admin = Admin(proxy.metrics, proxy.clients, lambda: proxy.unready, lambda: proxy.unhealthy)
     address = HostPort("127.0.0.1", free_port())
-    await admin.start(address)
+    await admin.start(settings((), 1, admin=address))
     try:
         yield f"http://{address}"
     finally:
@@ -105,7 +115,7 @@ def test_a_port_in_use_is_named() -> None:
             port = int(url.rpartition(":")[2])
             admin = Admin(proxy.metrics, proxy.clients, lambda: None)
             with pytest.raises(StartError, match=rf"^admin = 127\.0\.0\.1:{port}: "):
-                await admin.start(HostPort("127.0.0.1", port))
+                await admin.start(settings((), 1, admin=HostPort("127.0.0.1", port)))
             await admin.stop()
 
     asyncio.run(scenario())
@@ -119,3 +129,97 @@ def test_after_the_end_nobody_listens() -> None:
             await get(f"{url}/healthz")
 
     asyncio.run(scenario())
+
+
+TOKEN = "canary-token-1"
+
+
+@in_loop
+async def test_tls_with_a_token_or_a_certificate_and_probes_for_everybody(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    told = {
+        "admin_ssl_keystore_location": str(authority.issue("admin", LOOPBACK)),
+        "admin_ssl_truststore_location": str(authority.pem),
+        "admin_bearer_token": Secret(TOKEN),
+    }
+    known = authority.client_context(authority.issue("prometheus", subject="prometheus"))
+    async with protected(told) as (url, _):
+        for page, header, context, status in (
+            ("metrics", f"Bearer {TOKEN}", authority.client_context(), 200),
+            ("clients", f"bearer {TOKEN}", authority.client_context(), 200),
+            ("metrics", f"Bearer {TOKEN}x", authority.client_context(), 401),
+            ("metrics", f"Basic {TOKEN}", authority.client_context(), 401),
+            ("metrics", "Bearer", authority.client_context(), 401),
+            ("metrics", "", authority.client_context(), 401),
+            ("nothing", "", authority.client_context(), 401),
+            ("healthz", "", authority.client_context(), 200),
+            ("readyz", "", authority.client_context(), 200),
+            ("metrics", "", known, 200),
+        ):
+            assert await asking(f"{url}/{page}", header, context) == status, (page, header)
+
+
+@in_loop
+async def test_its_certificate_and_token_change_for_connections_to_come(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    (tmp_path / "other").mkdir()
+    other = Authority(tmp_path / "other")
+    told = {
+        "admin_ssl_keystore_location": str(authority.issue("admin", LOOPBACK)),
+        "admin_bearer_token": Secret(TOKEN),
+    }
+    async with protected(told) as (url, admin):
+        before = admin.renewable.expires_at()
+        told |= {
+            "admin_ssl_keystore_location": str(other.issue("admin", LOOPBACK)),
+            "admin_bearer_token": Secret("new"),
+        }
+        admin.renewable.prepare(settings((), 1, **told))()
+        assert await asking(f"{url}/metrics", "Bearer new", other.client_context()) == 200
+        assert await asking(f"{url}/metrics", f"Bearer {TOKEN}", other.client_context()) == 401
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await asking(f"{url}/metrics", "Bearer new", authority.client_context())
+        assert before < math.inf
+
+
+@in_loop
+async def test_the_command_reads_it_with_what_its_file_says(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    told = {
+        "admin_ssl_keystore_location": str(authority.issue("admin", LOOPBACK)),
+        "admin_bearer_token": Secret(TOKEN),
+    }
+    file = tmp_path / "client.properties"
+    file.touch(mode=0o600)
+    async with protected(told) as (url, _):
+        for lines, why in (
+            (f"ssl.truststore.location={authority.pem}\nadmin.bearer.token={TOKEN}\n", ""),
+            (f"ssl.truststore.location={authority.pem}\n", "needs a token: set admin.bearer.token"),
+            (f"admin.bearer.token={TOKEN}\n", "the certificate is not accepted"),
+        ):
+            file.write_text(lines)
+            asked = asyncio.to_thread(fetch, url, read(str(file)))
+            if why:
+                with pytest.raises(ClientsError, match=why) as error:
+                    await asked
+                assert TOKEN not in str(error.value)
+            else:
+                assert (await asked)[0]["client_id"] == "till-7"
+
+
+@asynccontextmanager
+async def protected(told: dict[str, Any]) -> AsyncIterator[tuple[str, Admin]]:
+    proxy = Proxy()
+    admin = Admin(proxy.metrics, proxy.clients, lambda: None)
+    address = HostPort(LOOPBACK, free_port())
+    await admin.start(settings((), 1, admin=address, **told))
+    try:
+        yield f"https://{address}", admin
+    finally:
+        await admin.stop()
+
+
+async def asking(url: str, authorization: str, context: ssl.SSLContext) -> int:
+    headers = {"Authorization": authorization} if authorization else {}
+    async with aiohttp.ClientSession() as session, session.get(url, headers=headers, ssl=context) as response:
+        return response.status

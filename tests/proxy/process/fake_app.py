@@ -13,6 +13,7 @@ import os
 from forebay_proxy.commands import cli
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
+from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.process import supervisor
 
@@ -21,6 +22,8 @@ APP = "tests.proxy.process.fake_app:FakeApp"
 
 class FakeApp:
     def __init__(self, settings: Settings, stats: MetricRegistry, worker: int) -> None:
+        if settings.advertised_host == "bad.example":
+            raise StartError("advertised.host: bad.example will not do")
         self._settings = settings
         self._moved = stats.counter("forebay_records_total", fate="moved")
         self._may_drain = asyncio.Event()
@@ -36,6 +39,9 @@ class FakeApp:
             self._server = await asyncio.start_server(self._serve, address.host, address.port, reuse_port=reuse_port)
         except OSError as error:
             raise StartError(f"listen = {address}: {error.strerror}") from error
+
+    def reload(self) -> None:
+        get_logger().info("reloading")
 
     def ready(self) -> str | None:
         return None if self._server else "no listener yet"

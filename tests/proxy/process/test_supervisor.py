@@ -40,7 +40,7 @@ MOVED = 'forebay_records_total{fate="moved"}'
 
 def environment() -> dict[str, str]:
     ours = {name: value for name, value in os.environ.items() if not name.startswith("FOREBAY_")}
-    return {**ours, "PYTHONPATH": str(ROOT)}
+    return {**ours, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])}
 
 
 class Forebay:
@@ -155,6 +155,12 @@ class TestAlone:
             forebay.rest()
             assert forebay.events() == ["serving", "draining", "drained"]
 
+    def test_a_hang_up_means_to_read_files_again(self) -> None:
+        with running() as forebay:
+            forebay.signal(signal.SIGHUP)
+            forebay.until("reloading")
+            assert forebay.get("readyz")[0] == 200
+
     def test_once_a_part_of_it_has_failed_it_asks_to_be_restarted(self) -> None:
         with running() as forebay:
             forebay.say("fail")
@@ -217,6 +223,17 @@ class TestAlone:
         assert "in use" in last
         assert "Traceback" not in result.stderr
 
+    @pytest.mark.parametrize("workers", [1, 2])
+    def test_what_cannot_be_made_is_one_clear_line_and_1(self, workers: int) -> None:
+        """Before anything was started: a certificate that is none."""
+        forebay = Forebay("--advertised-host", "bad.example", workers=workers)
+        assert forebay.exit_code() == 1
+        forebay.rest()
+        assert forebay.events()[-1] == "forebay: advertised.host: bad.example will not do"
+        assert "Traceback (most recent call last):" not in forebay.events()
+        assert forebay.process.stderr is not None
+        forebay.process.stderr.close()
+
 
 class TestSeveral:
     def test_they_share_the_port_and_are_added_up(self) -> None:
@@ -235,6 +252,16 @@ class TestSeveral:
             assert forebay.exit_code() == 0
             forebay.rest()
             assert sorted(line["worker"] for line in forebay.log if line["event"] == "drained") == [0, 1]
+
+    def test_a_hang_up_reaches_all_of_them_and_ends_none(self) -> None:
+        with running(workers=2) as forebay:
+            forebay.signal(signal.SIGHUP)
+            told = forebay.until("reloading", 2)
+            assert sorted(line["worker"] for line in told) == [0, 1]
+            heard = forebay.say_until("count", two_workers)
+            os.kill(next(iter(heard)), signal.SIGHUP)
+            forebay.until("reloading", 3)
+            assert forebay.get("readyz")[0] == 200
 
     def test_ctrl_c_on_a_terminal_drains_too(self) -> None:
         with running(workers=2) as forebay:

@@ -1,0 +1,71 @@
+"""Settings whose values stand in files, read again: passwords, keys and tokens that change while Forebay runs.
+
+In: settings as they were loaded, and the prefix of those that are meant: `ssl.`, `sasl.`, `listener.name.external.`.
+Out: settings with the values that their references have now, or the files that they and their stores stand in. What
+cannot be used raises StartError, one line for a person that names the setting and the file and none of its contents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from forebay_proxy.config import providers
+from forebay_proxy.config.security import security_conflicts
+from forebay_proxy.config.settings import Settings, conflicts
+from forebay_proxy.config.values import SETTINGS, find, listener_setting
+from forebay_proxy.errors import StartError
+
+
+def reread(settings: Settings, prefixes: tuple[str, ...], environ: Mapping[str, str]) -> Settings:
+    """`settings`, with what refers to files under one of the prefixes resolved again. Raises StartError."""
+    own: dict[str, object] = {}
+    of_listeners: dict[str, dict[str, object]] = {}
+    for name, text in settings.references.items():
+        if not name.startswith(prefixes):
+            continue
+        value = _value(name, text, environ)
+        if (found := listener_setting(name)) is not None:
+            of_listeners.setdefault(found[0], {})[found[1].attribute] = value
+        else:
+            own[SETTINGS[name].attribute] = value
+    if not own and not of_listeners:
+        return settings
+    told = dict(settings.listener_name)
+    for listener, values in of_listeners.items():
+        told[listener] = msgspec.structs.replace(told[listener], **values)
+    changed = msgspec.structs.replace(settings, listener_name=told, **own)
+    for conflict in (*conflicts(changed), *security_conflicts(changed)):
+        raise StartError(f"{conflict[0]}: {conflict[1]}")
+    return changed
+
+
+def _value(name: str, text: str, environ: Mapping[str, str]) -> object:
+    setting = find(name)
+    assert setting is not None
+    try:
+        value = providers.resolve(text, environ)
+    except ValueError as error:
+        raise StartError(f"{name}: {error}") from None
+    try:
+        return setting.parse(value)
+    except ValueError:
+        raise StartError(f"{name}: {text} must be {setting.allowed}") from None
+
+
+def files(settings: Settings, prefixes: tuple[str, ...]) -> tuple[str, ...]:
+    """Every file that a setting under one of the prefixes names or refers to, each once."""
+    found = [text for name, text in _locations(settings).items() if text and name.startswith(prefixes)]
+    for name, text in settings.references.items():
+        if name.startswith(prefixes):
+            found += providers.files(text)
+    return tuple(dict.fromkeys(found))
+
+
+def _locations(settings: Settings) -> dict[str, str]:
+    found = {name: getattr(settings, each.attribute) for name, each in SETTINGS.items() if name.endswith(".location")}
+    for listener in settings.client_listeners:
+        for setting in ("ssl.keystore.location", "ssl.truststore.location"):
+            found[listener.setting(setting)] = getattr(listener.told, setting.replace(".", "_"))
+    return found

@@ -1,0 +1,179 @@
+"""Certificates, keys and secrets that change: their files are watched, and what is made of them is made anew.
+
+    a look, every LOOK_S or when told ── a file has changed, and stands still ──▶ prepared aside ──▶ put in place
+                                                                                    └ fails ──▶ nothing changes
+
+In: settings, and what is made of them (Renewable). Out: new contexts and logins for connections that begin from then
+on; established ones stay. A file is known by where its links lead, so a folder that is swapped whole, as Kubernetes
+does, is noticed. What fails is told once, counted, and tried again with each look, until it succeeds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from forebay_proxy.config.rereading import files, reread
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.errors import StartError
+from forebay_proxy.logs import RateLimited, get_logger
+
+LOOK_S: Final = 10.0
+SETTLE_S: Final = 1.0
+"""A file that was seen to change must stand still for so long: who writes it may not be done."""
+
+Seen = tuple[tuple[str, tuple[int, ...]], ...]
+Commit = Callable[[], None]
+
+
+class Told(Protocol):
+    """Who counts what becomes of renewals; `side` is a Renewable's."""
+
+    def renewed(self, side: str) -> None:
+        """One is in place."""
+
+    def failed(self, side: str) -> None:
+        """One could not be made."""
+
+    def watched(self, side: str, first_expiry: Callable[[], float]) -> None:
+        """There is one. `first_expiry`: when the first certificate of that side expires; given once a side."""
+
+
+@dataclass(frozen=True)
+class Renewable:
+    """`what` is for the log; `side` one of catalog.RENEWED_SIDES; `prefixes` those of the settings it is made of.
+
+    `prepare` makes it anew and changes nothing, in a thread: it raises StartError, or returns what puts it in place.
+    `expires_at`: when the certificate in use expires, in seconds since 1970; inf: there is none.
+    """
+
+    side: str
+    what: str
+    prefixes: tuple[str, ...]
+    prepare: Callable[[Settings], Commit]
+    expires_at: Callable[[], float] = lambda: math.inf
+
+
+class Renewals:
+    """What is in use has been tried, or was in use before; it is never changed, only replaced.
+
+    Times in seconds; `environ` as for providers.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        told: Told,
+        look_s: float = LOOK_S,
+        settle_s: float = SETTLE_S,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._settings = settings
+        self._told = told
+        self._look_s = look_s
+        self._settle_s = settle_s
+        self._environ = environ
+        self._log = RateLimited(get_logger())
+        self._asked = asyncio.Event()
+        self._watched: list[_Watched] = []
+
+    def add(self, renewable: Renewable) -> None:
+        """Watch its files from now on: to be called before it is made for the first time."""
+        paths = files(self._settings, renewable.prefixes)
+        if not paths:
+            return
+        side = renewable.side
+        if all(each.it.side != side for each in self._watched):
+            self._told.watched(side, lambda: self._first_expiry(side))
+        self._watched.append(_Watched(renewable, paths, _look_at(paths)))
+
+    def now(self) -> None:
+        """Make everything anew soon, whether or not a file seems to have changed: somebody says so (SIGHUP)."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Look, until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(self._look_s):
+                    await self._asked.wait()
+            except TimeoutError:
+                pass
+            asked = self._asked.is_set()
+            self._asked.clear()
+            for each in self._watched:
+                await self._look(each, asked=asked)
+            self._log.flush()
+
+    async def _look(self, each: _Watched, *, asked: bool) -> None:
+        seen = await asyncio.to_thread(_look_at, each.paths)
+        changed = seen != each.seen
+        if not changed and not asked and each.error is None:
+            return
+        if changed and not asked:
+            await asyncio.sleep(self._settle_s)
+        commit, error = await asyncio.to_thread(self._prepare, each.it)
+        if await asyncio.to_thread(_look_at, each.paths) != seen:
+            return  # it has changed meanwhile: the next look takes it
+        each.seen = seen
+        if error is not None:
+            if changed or asked or error != each.error:
+                self._failed(each, error)
+        elif commit is not None:
+            commit()
+            self._renewed(each.it)
+        each.error = error
+
+    def _prepare(self, it: Renewable) -> tuple[Commit | None, str | None]:
+        """In a thread: files may be slow, and a handshake takes milliseconds."""
+        try:
+            return it.prepare(reread(self._settings, it.prefixes, self._environ)), None
+        except StartError as error:
+            return None, str(error)
+
+    def _renewed(self, it: Renewable) -> None:
+        self._told.renewed(it.side)
+        expires_at = it.expires_at()
+        until = "" if math.isinf(expires_at) else datetime.fromtimestamp(expires_at, UTC).isoformat()
+        self._log.info("certificates and secrets renewed", of=it.what, **({"valid_until": until} if until else {}))
+
+    def _failed(self, each: _Watched, error: str) -> None:
+        self._told.failed(each.it.side)
+        self._log.error(
+            "certificates or secrets cannot be renewed: those in use stay",
+            of=each.it.what,
+            error=error,
+            files=each.paths,
+        )
+
+    def _first_expiry(self, side: str) -> float:
+        return min(each.it.expires_at() for each in self._watched if each.it.side == side)
+
+
+class _Watched:
+    __slots__ = ("error", "it", "paths", "seen")
+
+    def __init__(self, it: Renewable, paths: tuple[str, ...], seen: Seen) -> None:
+        self.it = it
+        self.paths = paths
+        self.seen = seen
+        """The files when it was last made, or was last tried to be."""
+        self.error: str | None = None
+
+
+def _look_at(paths: tuple[str, ...]) -> Seen:
+    """What tells a file from the one that stood there before; nothing, where it cannot be told."""
+    return tuple((os.path.realpath(path), _state(path)) for path in paths)
+
+
+def _state(path: str) -> tuple[int, ...]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

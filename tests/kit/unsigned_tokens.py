@@ -1,0 +1,59 @@
+"""A token endpoint in a thread: tokens that nobody has signed, as only a test's Kafka takes them.
+
+with unsigned_tokens(10) as endpoint:      # good for ten seconds
+    … endpoint.url …                       # endpoint.asked: the Authorization headers that came
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+from tests.kit.ports import LOOPBACK
+
+
+class _Endpoint(ThreadingHTTPServer):
+    def __init__(self, seconds: int) -> None:
+        super().__init__((LOOPBACK, 0), _Tokens)
+        self.seconds = seconds
+        self.asked: list[str] = []
+        self.given: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.server_port}/"
+
+
+class _Tokens(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        endpoint = self.server
+        assert isinstance(endpoint, _Endpoint)
+        now = int(time.time())
+        parts = ({"alg": "none"}, {"sub": "forebay", "iat": now, "exp": now + endpoint.seconds})
+        encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
+        token = ".".join([*encoded, ""])
+        endpoint.asked.append(self.headers.get("Authorization", ""))
+        endpoint.given.append(token)
+        body = json.dumps({"access_token": token, "expires_in": endpoint.seconds}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@contextmanager
+def unsigned_tokens(seconds: int) -> Iterator[_Endpoint]:
+    endpoint = _Endpoint(seconds)
+    Thread(target=endpoint.serve_forever, daemon=True).start()
+    try:
+        yield endpoint
+    finally:
+        endpoint.shutdown()
+        endpoint.server_close()

@@ -1,0 +1,72 @@
+"""Values that stand in files, read again: what has changed is taken, what cannot be used is said in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from forebay_proxy.config.rereading import files, reread
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.config.sources import Sources, load
+from forebay_proxy.errors import StartError
+from tests.kit.sasl import login_line
+
+ALL = ("",)
+
+
+def loaded(folder: Path, **changed: str) -> Settings:
+    (folder / "login").touch(mode=0o600)
+    (folder / "login").write_text(login_line("PLAIN", "canary-1"))
+    (folder / "all.properties").touch(mode=0o600)
+    (folder / "all.properties").write_text("key.password=canary-2\n")
+    given = {
+        "bootstrap.servers": "b:9092",
+        "listeners": "SSL://127.0.0.1:19092",
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.location": "/ca.pem",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": f"${{dir:{folder}:login}}",
+        "listener.name.ssl.ssl.keystore.location": "/own.pem",
+        "listener.name.ssl.ssl.key.password": f"${{file:{folder}/all.properties:key.password}}",
+        **changed,
+    }
+    return load(Sources(assignments=[f"{name}={value}" for name, value in given.items()]), ["adaptive"]).settings
+
+
+def test_files_of_a_part_are_its_own(tmp_path: Path) -> None:
+    settings = loaded(tmp_path)
+    assert files(settings, ("ssl.", "sasl.")) == ("/ca.pem", str(tmp_path / "login"))
+    assert files(settings, ("listener.name.ssl.ssl.",)) == ("/own.pem", str(tmp_path / "all.properties"))
+
+
+def test_what_has_changed_is_taken_where_it_is_asked_for(tmp_path: Path) -> None:
+    settings = loaded(tmp_path)
+    assert reread(settings, ALL, {}) == settings
+    (tmp_path / "login").write_text(login_line("PLAIN", "canary-3"))
+    (tmp_path / "all.properties").write_text("key.password=canary-4\n")
+    upstream = reread(settings, ("ssl.", "sasl."), {})
+    assert upstream.sasl_jaas_config.reveal() == login_line("PLAIN", "canary-3")
+    assert upstream.listener_name == settings.listener_name
+    both = reread(settings, ALL, {})
+    assert both.listener_name["ssl"].ssl_key_password.reveal() == "canary-4"
+    assert both.listener_name["ssl"].ssl_keystore_location == "/own.pem"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "why"),
+    [
+        ("login", "org.apache.kafka.common.security.plain.PlainLoginModule req", "sasl.jaas.config: "),
+        ("login", "", "sasl.jaas.config: is required"),
+        ("all.properties", "key.pass", "listener.name.ssl.ssl.key.password: refers to key.password in .*no such name"),
+    ],
+)
+def test_what_cannot_be_used_is_named_without_its_contents(tmp_path: Path, file: str, text: str, why: str) -> None:
+    settings = loaded(tmp_path)
+    (tmp_path / file).write_text(text)
+    with pytest.raises(StartError, match=why) as error:
+        reread(settings, ALL, {})
+    assert "canary" not in str(error.value)
+    (tmp_path / file).unlink()
+    with pytest.raises(StartError, match="cannot be read: No such file"):
+        reread(settings, ALL, {})

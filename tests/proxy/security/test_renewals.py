@@ -1,0 +1,152 @@
+"""Files that change: what is made of them is made anew, or stays as it was, and either is told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.errors import StartError
+from forebay_proxy.metrics.registry import MetricRegistry, decode, merge
+from forebay_proxy.metrics.traffic import RenewalMetrics
+from forebay_proxy.security.renewals import Renewable, Renewals
+from tests.kit.app import settings
+from tests.kit.event_loop import in_loop, turns, until
+
+PREFIXES = ("ssl.",)
+
+
+class Thing:
+    """Made of a file's text; `bad` in it cannot be used."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.text = ""
+        self.tries = 0
+        self.while_trying: Callable[[], None] = lambda: None
+
+    def prepare(self, _: Settings) -> Callable[[], None]:
+        self.tries += 1
+        text = self.path.read_text()
+        self.while_trying()
+        if "bad" in text:
+            raise StartError(f"ssl.truststore.location: {self.path} is bad")
+
+        def commit() -> None:
+            self.text = text
+
+        return commit
+
+
+@asynccontextmanager
+async def watching(
+    path: Path, settle_s: float = 0.0, look_s: float = 0.002
+) -> AsyncIterator[tuple[Thing, Renewals, MetricRegistry]]:
+    stats, thing = MetricRegistry(), Thing(path)
+    renewals = Renewals(settings((), 1, ssl_truststore_location=str(path)), RenewalMetrics(stats), look_s, settle_s)
+    renewals.add(Renewable("upstream", "brokers", PREFIXES, thing.prepare, lambda: 1e9))
+    task = asyncio.create_task(renewals.run())
+    try:
+        yield thing, renewals, stats
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+
+def count(stats: MetricRegistry, outcome: str) -> float:
+    return stats.value("forebay_security_reloads_total", side="upstream", outcome=outcome)
+
+
+@in_loop
+async def test_a_file_that_changes_is_taken_once(tmp_path: Path) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_text("one")
+    async with watching(path) as (thing, _, stats):
+        await turns()
+        assert thing.tries == 0
+        path.write_text("other")
+        await until(lambda: thing.text == "other")
+        tries = thing.tries
+        await asyncio.sleep(0.02)
+        assert (thing.tries, count(stats, "renewed"), count(stats, "failed")) == (tries, 1, 0)
+
+
+@in_loop
+async def test_a_folder_swapped_by_its_link_as_kubernetes_does(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "ca.pem").write_text(name)
+    (tmp_path / "..data").symlink_to("first")
+    (tmp_path / "ca.pem").symlink_to("..data/ca.pem")
+    async with watching(tmp_path / "ca.pem") as (thing, _, _stats):
+        (tmp_path / "..data_tmp").symlink_to("second")
+        os.replace(tmp_path / "..data_tmp", tmp_path / "..data")
+        await until(lambda: thing.text == "second")
+
+
+@in_loop
+async def test_a_bad_file_changes_nothing_is_told_once_and_tried_again(tmp_path: Path) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_text("one")
+    with structlog.testing.capture_logs() as logs:
+        async with watching(path) as (thing, _, stats):
+            path.write_text("good")
+            await until(lambda: thing.text == "good")
+            path.write_text("bad")
+            await until(lambda: thing.tries > 4)
+            assert (thing.text, count(stats, "failed")) == ("good", 1)
+            path.unlink()
+            path.write_text("better")
+            await until(lambda: thing.text == "better")
+    (line,) = [line for line in logs if line["log_level"] == "error"]
+    assert line["error"] == f"ssl.truststore.location: {path} is bad"
+
+
+@in_loop
+async def test_a_file_that_is_being_written_is_waited_for(tmp_path: Path) -> None:
+    """What was read while it changed counts for nothing, even if it could be used."""
+    path = tmp_path / "ca.pem"
+    path.write_text("one")
+    async with watching(path) as (thing, _, stats):
+
+        def go_on_writing() -> None:
+            if path.read_text() == "half":
+                path.write_text("whole")
+
+        thing.while_trying = go_on_writing
+        path.write_text("half")
+        await until(lambda: thing.text)
+        assert (thing.text, count(stats, "renewed")) == ("whole", 1)
+
+
+@in_loop
+async def test_who_asks_is_not_kept_waiting_for_a_look(tmp_path: Path) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_text("one")
+    async with watching(path, settle_s=3600, look_s=3600) as (thing, renewals, stats):
+        renewals.now()
+        await until(lambda: thing.text == "one")
+        path.write_text("two")
+        renewals.now()
+        await until(lambda: thing.text == "two")
+        assert count(stats, "renewed") == 2
+
+
+@in_loop
+async def test_of_several_workers_the_first_expiry_counts(tmp_path: Path) -> None:
+    def snapshot(expires_at: float) -> bytes:
+        stats = MetricRegistry()
+        renewals = Renewals(settings((), 1, ssl_truststore_location=str(tmp_path)), RenewalMetrics(stats))
+        for each in (expires_at + 5, expires_at):
+            renewals.add(Renewable("client", "x", PREFIXES, lambda _: lambda: None, partial(float, each)))
+        return stats.snapshot()
+
+    merged = merge(map(decode, (snapshot(1e9 + 3), snapshot(1e9))))
+    assert merged.gauges["forebay_certificate_expiry_timestamp_seconds", ("client",)] == 1e9
