@@ -230,7 +230,7 @@ def _ledger_row(journal: Journal) -> Callable[[int], None]:
         completion.add_topic("bench")
         run: RecordRun = completion.add_run(completion.add_partition(0), 30, moved=False, whole=True)
         run.partition = number % 7
-        entry.classified(found)
+        entry.classified(0, found)
         entry.appended(run, touched)
         run.base_offset = number * 30
         entry.answered(completion)

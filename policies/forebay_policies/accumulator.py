@@ -42,6 +42,8 @@ OnOpened = Callable[["PartitionQueue", ProducerBatch], None]
 OnReady = Callable[[int], None]
 
 _MAX_SKIPPED = 32
+_MOST_BATCHES = 256
+"""Of one Produce request: writing it, and reading its answer, takes the loop a few milliseconds. More costs no less."""
 """A request is sent once this many partitions did not fit: with thousands ready, searching on costs more than it gains.
 """
 
@@ -377,7 +379,8 @@ class Accumulator:
     ) -> list[tuple[PartitionQueue, ProducerBatch]]:
         """Take the batches for one Produce request of `group`: at most one per queue.
 
-        They hold at most `max_size` bytes of records; a batch larger than that goes alone. Queues take turns.
+        They hold at most `max_size` bytes of records; a batch larger than that goes alone. They are 256 at most. Queues
+        take turns.
         """
         drained: list[tuple[PartitionQueue, ProducerBatch]] = []
         size = 0
@@ -400,7 +403,7 @@ class Accumulator:
             batch.closed = True
             self._groups.discard(queue)
             drained.append((queue, batch))
-            if size >= max_size:
+            if size >= max_size or len(drained) >= _MOST_BATCHES:
                 break
         self._groups.had_its_turn(group)
         return drained

@@ -118,6 +118,7 @@ class App:
         eligibility = Eligibility(
             settings.topics_include, settings.topics_exclude, settings.client_ids_include, settings.client_ids_exclude
         )
+        turns = LoopTurns(monotonic, asyncio.get_running_loop().call_soon)
         self._handler = ProduceHandler(
             self._accumulator,
             BatchClassifier(
@@ -133,12 +134,12 @@ class App:
             self._deadlines,
             settings,
             stats,
+            turns,
             ledger,
         )
 
         # Clients.
         inbound_memory = InboundMemory(settings.queued_max_request_bytes, settings.socket_request_timeout_ms / 1000)
-        turns = LoopTurns(monotonic, asyncio.get_running_loop().call_soon)
         responses = ResponseMemory()
         departed = DepartedBrokers(settings.request_timeout_ms / 1000)
         metadata = MetadataHandler(cache, self._updater, departed, settings.request_timeout_ms / 1000, stats)

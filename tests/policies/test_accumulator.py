@@ -104,6 +104,17 @@ def test_what_does_not_fit_closes_the_batch_and_opens_the_next() -> None:
     assert [len(values) for values in bench.send_all(1)] == [2]
 
 
+def test_a_request_has_256_batches_at_most_and_the_others_are_next() -> None:
+    bench = Bench(partitions=1)
+    bench.lead(*[1] * 600)
+    for partition in range(600):
+        bench.put(partition, b"a")
+
+    drained = [bench.drain(1) for _ in range(4)]
+    assert [len(batches) for batches in drained] == [256, 256, 88, 0]
+    assert len({queue.index for batches in drained for queue, _ in batches}) == 600
+
+
 def test_each_new_batch_is_told_once_with_a_number_of_its_own() -> None:
     bench = Bench()
     bench.append(0, b"a")

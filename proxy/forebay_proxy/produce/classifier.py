@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from forebay_codecs import error_codes
 from forebay_codecs.message_set import open_message_set
@@ -67,6 +67,9 @@ class InspectedBatch:
         self.message_set = message_set
 
 
+ALL_SLOTS: Final = slice(0, None)
+
+
 class PassthroughBatch(NamedTuple):
     """A batch that goes on by itself: a part of the frame, or what a message set was turned into.
 
@@ -104,7 +107,9 @@ class Refused(NamedTuple):
 
 
 class ClassifiedRequest:
-    """`size` counts the uncompressed bytes of what is touched, `decompressed` those that came compressed.
+    """A request, or some slots of one.
+
+    `size` counts the uncompressed bytes of what is touched, `decompressed` those that came compressed.
 
     All stand in memory at once: a frame of 1 MiB has room for hundreds of batches that decompress to 64 MiB each. So
     they share one limit. `records` counts all that are in the request, as far as their batches say. `reasons` are those
@@ -184,10 +189,23 @@ class BatchClassifier:
         self._records_untouched.value += records
         return records
 
-    def classify(self, frame: bytes, inspected: list[InspectedBatch], *, count: bool = True) -> ClassifiedRequest:
-        """Open and check every batch that may be touched. `count`: for the metrics, once a request."""
+    def classify(
+        self,
+        frame: bytes,
+        inspected: list[InspectedBatch],
+        slots: slice = ALL_SLOTS,
+        decompressed: int = 0,
+        *,
+        count: bool = True,
+    ) -> ClassifiedRequest:
+        """Open and check those batches of the request at `slots` that may be touched.
+
+        `decompressed`: bytes that earlier slots came to. `count`: for the metrics, once a batch.
+        """
         out = ClassifiedRequest()
-        for slot, entry in enumerate(inspected):
+        out.decompressed = decompressed
+        entries = inspected[slots]
+        for slot, entry in enumerate(entries, slots.start):
             if entry.reason is not None and not entry.message_set:
                 out.reasons.append(entry.reason)
                 out.untouched.append(_as_it_came(slot, entry, frame))
@@ -197,9 +215,7 @@ class BatchClassifier:
                 if count:
                     self._batches[reason].value += 1
         if count and out.untouched:
-            out.records += self.count_untouched(
-                [entry for entry in inspected if entry.reason and not entry.message_set]
-            )
+            out.records += self.count_untouched([entry for entry in entries if entry.reason and not entry.message_set])
         return out
 
     def _place(self, out: ClassifiedRequest, slot: int, entry: InspectedBatch, frame: bytes, *, count: bool) -> Reason:

@@ -85,6 +85,7 @@ class ProduceCompletion:
         "_complete",
         "_on_done",
         "_topics",
+        "_when_told",
         "acks",
         "client",
         "client_correlation_id",
@@ -131,6 +132,7 @@ class ProduceCompletion:
         self.done = False
         self._topics: list[tuple[str, list[Fate]]] = []
         self._on_done: OnDone | None = on_done
+        self._when_told: Callable[[], None] | None = None
 
     def add_topic(self, name: str) -> None:
         """The topic of the partitions added next; topics are answered in this order."""
@@ -149,6 +151,14 @@ class ProduceCompletion:
         fate.runs += 1
         self.open_runs += 1
         return RecordRun(self, slot, record_count, moved=moved, whole=whole)
+
+    def when_told(self, told: Callable[[], None]) -> None:
+        """More runs are to be added: `told` is called once the fate of those that there are is known, unless the time
+        is up before."""
+        if self.open_runs == 1:
+            told()
+        else:
+            self._when_told = told
 
     def all_added(self) -> None:
         """Nothing is answered before: an early refusal must not answer alone."""
@@ -227,8 +237,12 @@ class ProduceCompletion:
 
     def _settle(self) -> None:
         self.open_runs -= 1
-        if not self.open_runs:
-            self._answer()
+        if self.open_runs <= 1:
+            if not self.open_runs:
+                self._answer()
+            elif self._when_told is not None:
+                told, self._when_told = self._when_told, None
+                told()
 
     def _answer(self) -> None:
         self.done = True
@@ -236,6 +250,7 @@ class ProduceCompletion:
         if self.acks != 0:
             topics = [(name, [fate.response(self.version) for fate in fates]) for name, fates in self._topics]
             frame = produce_response.encode(self.version, self.client_correlation_id, topics, self.throttle_time_ms)
+        self._when_told = None
         on_done, self._on_done = self._on_done, None  # whoever is told mostly holds this: no cycle is left to collect
         assert on_done is not None
         on_done(self, frame)

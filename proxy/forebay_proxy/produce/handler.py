@@ -4,8 +4,9 @@ In: one Produce frame of v0–v12. Out: False, where no batch of it may be touch
 it came. Else its records are in the accumulator sooner or later, and one completion answers:
     wanted topics known? → sort → memory? → append
 A request waits, and its connection with it, for the metadata of its topics and then for its share of memory
-(policies.memory_shares). Untouched batches beside touched ones go on in a request of their own on the client's own
-upstream connection.
+(policies.memory_shares). One of more than SLICE partitions is sorted and appended slice by slice, each with its own
+share of memory, and takes turns with other clients in between. Untouched batches beside touched ones go on in a request
+of their own on the client's own upstream connection.
 Where they are untouched because they could not be opened, the request waits until the client's earlier ones are
 answered, and its later ones wait for it: they would overtake each other on their two ways.
 Appending itself never waits: metadata is known and memory suffices when it begins.
@@ -25,6 +26,7 @@ from forebay_codecs.produce_request import ProduceRequest
 from forebay_policies.accumulator import Accumulator, TopicQueues
 from forebay_policies.buffer_pool import Waiter
 from forebay_policies.hold_reason import HoldReason
+from forebay_policies.loop_turns import LoopTurns
 from forebay_policies.memory_shares import MemoryRequest
 from forebay_policies.partitioner import Partitioner
 from forebay_policies.producer_batch import Lane, RecordRun
@@ -52,6 +54,9 @@ SHORTEST_WAIT = 1.0
 
 ACKS = (-1, 0, 1)
 
+SLICE: Final = 64
+"""Partitions that are sorted and appended at once, which takes a few milliseconds."""
+
 
 class ProduceHandler:
     """Sees to it that a request that it takes is answered exactly once, whatever becomes of its records.
@@ -69,9 +74,11 @@ class ProduceHandler:
         deadlines: Deadlines,
         settings: Settings,
         stats: MetricRegistry,
+        turns: LoopTurns,
         ledger: Ledger | None = None,
     ) -> None:
         self.accumulator = accumulator
+        self.turns = turns
         self.ledger = ledger
         self.classifier = classifier
         self.cluster = cluster
@@ -182,10 +189,12 @@ class PendingProduce:
     """One request between its arrival and its records' being in the accumulator."""
 
     __slots__ = (
+        "_appended",
         "_asked",
         "_charges",
         "_client",
         "_completion",
+        "_decompressed",
         "_entry",
         "_frame",
         "_handler",
@@ -196,6 +205,7 @@ class PendingProduce:
         "_overtakes",
         "_request",
         "_unknown",
+        "_untouched",
         "_waiter",
     )
 
@@ -220,6 +230,10 @@ class PendingProduce:
         self._waiter: Waiter | None = None
         self._charges: dict[int, int] = {}
         """By broker: memory that the client is charged with until it is answered."""
+        self._appended = 0
+        """How many of its partitions are behind it, SLICE at a time."""
+        self._decompressed = 0
+        self._untouched: list[PassthroughBatch] = []
         self._entry = handler.ledger.arrived(client, request, inspected) if handler.ledger is not None else None
         self._on_done = client.reserve(request.acks)
         self._completion = ProduceCompletion(
@@ -315,17 +329,34 @@ class PendingProduce:
         self._hold()
         # What lingers has the memory: it need not be full to leave, as in Kafka's producer.
         self._handler.accumulator.flush_all(monotonic())
+        if self._charges:  # its earlier slices may have all that the client may have
+            self._completion.when_told(self._go_on_soon)
+            return
         # Classified again then: what was opened now may be many times what the client sent, and counts in no pool.
         self._waiter = pool.wait(asked, lambda: self._append(self._classified(count=False)))
 
+    def _go_on_soon(self) -> None:
+        self._handler.loop.call_soon(self._earlier_told)
+
+    def _earlier_told(self) -> None:
+        if not self._completion.done:
+            self._uncharge()
+            self._take_memory(self._classified(count=False))
+
+    def _uncharge(self) -> None:
+        for node_id, size in self._charges.items():
+            self._handler.accumulator.pool.charge(self._completion.client, node_id, -size)
+        self._charges.clear()
+
     def _classified(self, *, count: bool) -> ClassifiedRequest:
-        return self._handler.classifier.classify(self._frame, self._inspected, count=count)
+        slots = slice(self._appended, self._appended + SLICE)
+        return self._handler.classifier.classify(self._frame, self._inspected, slots, self._decompressed, count=count)
 
     def _append(self, found: ClassifiedRequest) -> None:
         self._waiter = None
         handler, completion, entry = self._handler, self._completion, self._entry
         if entry is not None:
-            entry.classified(found)
+            entry.classified(self._appended, found)
         for refused in found.refused:
             completion.refuse(refused.slot, refused.error_code, refused.message)
         for touched in found.touched:
@@ -335,14 +366,25 @@ class PendingProduce:
                 run = self._append_batch(touched)
                 if entry is not None:
                     entry.appended(run, touched)
-        if found.untouched:
-            self._forward(found.untouched)
+        self._untouched += found.untouched
+        self._decompressed = found.decompressed
+        self._appended += SLICE
+        if self._appended < len(self._inspected):
+            self._hold()
+            handler.turns.wait(self)
+            return
+        if self._untouched:
+            self._forward(self._untouched)
+            self._untouched = []
         self._frame = b""  # the pool holds its records: until they are answered the frame would take as much again
-        for node_id, size in self._charges.items():
-            handler.accumulator.pool.charge(completion.client, node_id, size)
         completion.all_added()
         if not self._overtakes:
             self._release()
+
+    def turn(self) -> None:
+        """The next slice (loop_turns)."""
+        if not self._completion.done:
+            self._classify()
 
     def _append_batch(self, touched: RewritableBatch) -> RecordRun:
         handler = self._handler
@@ -351,7 +393,9 @@ class PendingProduce:
         run = handler.append(self._completion, touched)
         if pool.used > used:
             leader = handler.cluster.topics[touched.topic].queues.leader_of(run.partition)
-            self._charges[leader] = self._charges.get(leader, 0) + (pool.used - used) * pool.chunk_size
+            size = (pool.used - used) * pool.chunk_size
+            self._charges[leader] = self._charges.get(leader, 0) + size
+            pool.charge(self._completion.client, leader, size)
         return run
 
     def _forward(self, untouched: list[PassthroughBatch]) -> None:
@@ -405,8 +449,7 @@ class PendingProduce:
                 self._handler.updater.forget(name, self._topic_settled)
         if self._waiter is not None:
             self._handler.accumulator.pool.cancel(self._waiter)
-        for node_id, size in self._charges.items():
-            self._handler.accumulator.pool.charge(completion.client, node_id, -size)
+        self._uncharge()
         self._on_done(completion, frame)
         if completion.throttle_time_ms:
             self._client.throttled(completion.throttle_time_ms)

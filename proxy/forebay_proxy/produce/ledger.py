@@ -71,9 +71,9 @@ class Entry:
         self.received_us = ledger.now_us()
         self.slots = [_Slot(entry) for entry in inspected]
 
-    def classified(self, found: ClassifiedRequest) -> None:
-        """What was found in its batches."""
-        for slot, reason in zip(self.slots, found.reasons, strict=True):
+    def classified(self, first: int, found: ClassifiedRequest) -> None:
+        """What was found in its batches from slot `first` on."""
+        for slot, reason in zip(self.slots[first : first + len(found.reasons)], found.reasons, strict=True):
             slot.reason = reason.value
         for number, stamped in found.stamped.items():
             self.slots[number].stamped = stamped

@@ -19,6 +19,7 @@ from forebay_codecs import error_codes, produce_request, produce_response
 from forebay_codecs.errors import Malformed
 from forebay_policies.accumulator import Accumulator, PartitionQueue
 from forebay_policies.dispatch_groups import DispatchGroup
+from forebay_policies.loop_turns import SLICE_S
 from forebay_policies.producer_batch import ProducerBatch
 from forebay_policies.requests_in_flight import RequestsInFlight
 from forebay_proxy.brokers.cluster import Cluster, Node
@@ -105,8 +106,11 @@ class Sender:
             self._delivery.unreachable(self.node.id)
             self._pool.open()
             return
+        until = monotonic() + SLICE_S
         while self._send_round():
-            pass
+            if monotonic() >= until:
+                self.wake()  # the loop is others' too
+                break
 
     def _send_round(self) -> bool:
         """A request of each group that may send one, in turn. False: there was none."""

@@ -6,6 +6,7 @@ import asyncio
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -341,6 +342,23 @@ class TestLedger:
         old = old_produce(1, ("ponds", 0, messages([Record(None, b"a"), Record(b"k", b"b")], magic=0)))
         (row,), _ = await self._told(tmp_path, old)
         assert (row.version, row.stamped, row.records) == (0, 2, 2)
+
+    @in_loop
+    async def test_a_request_that_is_appended_in_slices_has_all_its_rows(self, tmp_path: Path) -> None:
+        kinds = [batch(keyed("k")), batch(null_key("n", "m")), batch([*keyed("k"), *null_key("n")])]
+        old = [messages([Record(None, b"a")] * count, magic=0) for count in (1, 2, 3)]
+        with patch("forebay_proxy.produce.handler.SLICE", 2):
+            rows, _ = await self._told(
+                tmp_path,
+                produce(1, *[("ponds", 1, records) for records in kinds]),
+                old_produce(2, *[("ponds", 0, records) for records in old]),
+            )
+        assert [(row.reason, row.records, len(row.parts)) for row in rows[:3]] == [
+            ("keyed", 1, 1),
+            ("null_key", 2, 1),
+            ("mixed", 2, 2),
+        ]
+        assert [(row.stamped, row.records, len(row.parts)) for row in rows[3:]] == [(1, 1, 1), (2, 2, 1), (3, 3, 1)]
 
     @in_loop
     async def test_parts_that_were_not_acknowledged_have_no_offset(self, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import ClassVar
 from unittest.mock import patch
@@ -555,5 +556,113 @@ class TestSharesOfMemory:
                 assert only(response).error_code == REQUEST_TIMED_OUT
             await until(lambda: forebay.count("forebay_buffer_memory_available_bytes") == 524_288)
             assert forebay.count("forebay_buffer_memory_waiters") == 0
+            assert not forebay.app._pool.shares.brokers
+            assert not forebay.app._pool.shares.clients
+
+
+class TestRequestsOfManyPartitions:
+    """Sorted and appended a few partitions at a time; in between others have their turn."""
+
+    PARTITIONS = 30
+
+    @pytest.fixture(autouse=True)
+    def slices(self) -> Iterator[None]:
+        with patch("forebay_proxy.produce.handler.SLICE", 4):
+            yield
+
+    def _request(self, number: int) -> bytes:
+        """Every third batch has no key, every third both kinds."""
+        kinds = (keyed, null_key, lambda value: [*keyed(value), *null_key(value)])
+        batches = [
+            ("ponds", partition, batch(kinds[partition % 3](f"{number}-{partition}")))
+            for partition in range(self.PARTITIONS)
+        ]
+        return produce(number, *batches)
+
+    @in_loop
+    async def test_every_record_is_appended_once_and_every_partition_answered(self) -> None:
+        topic = {"ponds": [0] * self.PARTITIONS}
+        async with FakeCluster(topic) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(*map(self._request, range(3)))
+            for answer in map(produced, await client.receives(0, 1, 2)):
+                assert list(answer) == [("ponds", partition) for partition in range(self.PARTITIONS)]
+                assert {told.error_code for told in answer.values()} == {NONE}
+            log = [value for partition in range(self.PARTITIONS) for value in cluster.values("ponds", partition)]
+            both = [f"{number}-{index}" for number in range(3) for index in range(2, self.PARTITIONS, 3)]
+            assert sorted(log) == sorted([f"{n}-{i}" for n in range(3) for i in range(self.PARTITIONS)] + both)
+            for partition in range(0, self.PARTITIONS, 3):
+                own = [value for value in cluster.values("ponds", partition) if value.endswith(f"-{partition}")]
+                assert own == [f"{number}-{partition}" for number in range(3)], "in the order in which they were sent"
+
+    @in_loop
+    async def test_others_are_served_in_between(self) -> None:
+        many = 400
+        async with FakeCluster({"ponds": [0] * many}) as cluster, running(cluster.bootstrap) as forebay:
+            large, small = await forebay.client(0), await forebay.client(0)
+            await warm(large, "ponds")
+            with patch("forebay_policies.loop_turns.SLICE_S", 0.0):  # a slice a turn of the loop
+                large.send(produce(1, *[("ponds", partition, batch(keyed("a"))) for partition in range(many)]))
+                await until(lambda: forebay.count("forebay_produce_requests_total", "client") == 2)
+                small.send(echo(2))
+                await cluster[0].receives(LIST_GROUPS)
+                assert forebay.count("forebay_records_total", "kept") < many
+            await small.receives(2)
+            await large.receives(1)
+
+    @in_loop
+    async def test_what_cannot_be_opened_goes_on_as_it_came_behind_the_others(self) -> None:
+        large = batch(keyed("b" * 5_000), GZIP)
+        topic = {"ponds": [0] * self.PARTITIONS}
+        async with FakeCluster(topic) as cluster, running(cluster.bootstrap, max_decompressed_bytes=1_000) as forebay:
+            client = await forebay.client(0)
+            batches = [
+                ("ponds", partition, large if partition in (9, 10, 22) else batch(keyed(f"{partition}")))
+                for partition in range(self.PARTITIONS)
+            ]
+            client.send(produce(1, *batches), produce(2, ("ponds", 9, batch(keyed("behind")))))
+            first, second = await client.receives(1, 2)
+            assert {told.error_code for told in (*produced(first).values(), only(second))} == {NONE}
+            assert cluster.values("ponds", 9) == ["b" * 5_000, "behind"]
+            for partition in range(self.PARTITIONS):
+                assert len(cluster.values("ponds", partition)) == 1 + (partition == 9)
+
+    @in_loop
+    async def test_each_slice_waits_for_its_own_memory(self) -> None:
+        topic = {"ponds": [0] * self.PARTITIONS}
+        async with (
+            FakeCluster(topic) as cluster,
+            running(cluster.bootstrap, buffer_memory=65_536, batch_max_size=16_384) as forebay,
+        ):
+            client = await forebay.client(0)
+            batches = [("ponds", index, batch(keyed(f"{index:02}" * 4_000))) for index in range(self.PARTITIONS)]
+            client.send(produce(1, *batches))
+            assert {told.error_code for told in produced((await client.receives(1))[0]).values()} == {NONE}
+            assert [cluster.values("ponds", index)[0][:2] for index in range(self.PARTITIONS)] == [
+                f"{index:02}" for index in range(self.PARTITIONS)
+            ]
+            assert forebay.count("forebay_buffer_memory_available_bytes") == 65_536
+            assert not forebay.app._pool.shares.clients
+
+    @in_loop
+    async def test_when_its_time_is_up_no_more_of_it_is_appended(self) -> None:
+        topic = {"ponds": [0] * self.PARTITIONS}
+        async with (
+            FakeCluster(topic) as cluster,
+            running(cluster.bootstrap, buffer_memory=65_536, batch_max_size=16_384) as forebay,
+        ):
+            cluster[0].holds(PRODUCE)
+            client = await forebay.client(0)
+            batches = [("ponds", index, batch(keyed(f"{index:02}" * 4_000))) for index in range(self.PARTITIONS)]
+            client.send(produce(1, *batches, timeout_ms=1))
+            away = await cluster[0].receives(PRODUCE)
+            (response,) = await client.receives(1)
+            assert {told.error_code for told in produced(response).values()} == {REQUEST_TIMED_OUT}
+            cluster[0].releases(PRODUCE)
+            away.answer()
+            client.send(produce(2, ("ponds", 0, batch(keyed("next")))))
+            await client.receives(2)
+            assert sum(len(cluster.values("ponds", index)) for index in range(self.PARTITIONS)) < 10
+            await until(lambda: forebay.count("forebay_buffer_memory_available_bytes") == 65_536)
             assert not forebay.app._pool.shares.brokers
             assert not forebay.app._pool.shares.clients
