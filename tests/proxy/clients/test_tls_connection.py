@@ -270,16 +270,20 @@ class TestRefused:
             await _wave(it, 100)
             gc.collect()
             before = _footprint()
-            for _ in range(20):
-                await _wave(it, 100)
-            gc.collect()
+            grown = []
+            for _ in range(2):  # what is left behind would grow both times, the allocator's reserves do once
+                memory = _footprint()["kilobytes"]
+                for _ in range(10):
+                    await _wave(it, 100)
+                gc.collect()
+                grown.append(_footprint()["kilobytes"] - memory)
             after = _footprint()
             assert sum(map(it.ended, ("failed", "not_tls", "timed_out", "client_left"))) == 2100
             assert it.forebay.count("forebay_tls_handshakes") == 0
             assert len(it.forebay.app._connections) == 0
             assert after["connections"] == before["connections"] == 0
             assert after["descriptors"] <= before["descriptors"] + 5
-            assert after["kilobytes"] <= before["kilobytes"] + 2_000
+            assert min(grown) <= 1_000
 
 
 async def _is_served(it: Secured, **how: Any) -> bool:
