@@ -1,7 +1,7 @@
 # make demo         what Forebay does, side by side, on a machine with only Python 3.11 or newer
 # make pipeline-demo    the demo's traffic with the journal on, then all jobs of the pipeline (Java 17 too)
-# make test         lint, unit tests pure and compiled, deploy checks, integration tests, faults (see .ci/toolchain)
-# make test-all     the same with nothing left out: whole matrices, every unit test compiled, coverage, all faults, fuzzing
+# make test         lint, unit tests pure or compiled, deploy checks, integration tests, faults (see .ci/toolchain)
+# make test-all     the same with nothing left out: whole matrices, every unit test pure and compiled, coverage, all faults, fuzzing
 # make lint | unit | coverage | compile-test | deploy-test | pipeline-test | integration | chaos-test    a part of it
 # make client-suites  clients' own test suites, directly and through Forebay (ten minutes; KafkaJS too where Node.js is)
 # make clean        remove what was built; distclean: downloads as well
@@ -44,6 +44,7 @@ pipeline-demo: $(VENV)/.dev kit
 
 STAGES := $(VENV)/.dev 'kit lint build/compiled/.done' unit compile-test deploy-test pipeline-test integration chaos-test
 
+test: export ONCE = 1
 test:
 	@.ci/toolchain $(PYTHON)
 	@$(PYTHON) .ci/stages $(MAKE) $(STAGES)
@@ -60,8 +61,9 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
+# With ONCE=1 without those that compile-test runs, too.
 unit: $(VENV)/.dev
-	$(PYTEST) $(TWO) $(UNIT)
+	$(PYTEST) $(TWO) $(UNIT) $(if $(ONCE),$$($(BIN)/python -m tests.kit.compiled --ignore))
 
 # Codecs and policies by their own tests: there it has a floor. They take twice as long under it and more, which is for
 # `make test-all`.

@@ -46,7 +46,7 @@ def test_hot_modules_are_compiled_where_asked_for_and_only_there(name: str) -> N
 
 
 def test_what_runs_over_the_compiled_modules_is_there() -> None:
-    names = {path.stem for path in compiled.test_files()}
+    names = {path.stem for path in (*compiled.of_hot_modules(), *compiled.of_the_whole_proxy())}
     assert {*compiled.WHOLE, "test_records", "test_accumulator", "test_client_connection"} <= names
 
 
