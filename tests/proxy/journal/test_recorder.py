@@ -6,7 +6,6 @@ import asyncio
 import time
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
@@ -29,6 +28,7 @@ from forebay_policies.journal_rows import (
 )
 from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.produce.handler import SLICE
 from tests.codecs.message_oracle import messages
 from tests.codecs.record_oracle import Record
 from tests.kit.app import Running, running
@@ -345,20 +345,24 @@ class TestLedger:
 
     @in_loop
     async def test_a_request_that_is_appended_in_slices_has_all_its_rows(self, tmp_path: Path) -> None:
-        kinds = [batch(keyed("k")), batch(null_key("n", "m")), batch([*keyed("k"), *null_key("n")])]
-        old = [messages([Record(None, b"a")] * count, magic=0) for count in (1, 2, 3)]
-        with patch("forebay_proxy.produce.handler.SLICE", 2):
-            rows, _ = await self._told(
-                tmp_path,
-                produce(1, *[("ponds", 1, records) for records in kinds]),
-                old_produce(2, *[("ponds", 0, records) for records in old]),
-            )
-        assert [(row.reason, row.records, len(row.parts)) for row in rows[:3]] == [
+        kinds = [batch(keyed("k")), batch(null_key("n", "m")), batch([*keyed("k"), *null_key("n")])] * SLICE
+        old = [messages([Record(None, b"a")] * count, magic=0) for count in (1, 2, 3)] * SLICE
+        rows, _ = await self._told(
+            tmp_path,
+            produce(1, *[("ponds", 1, records) for records in kinds]),
+            old_produce(2, *[("ponds", 0, records) for records in old]),
+        )
+        new, converted = rows[: len(kinds)], rows[len(kinds) :]
+        assert [(row.reason, row.records, len(row.parts)) for row in new] == [
             ("keyed", 1, 1),
             ("null_key", 2, 1),
             ("mixed", 2, 2),
-        ]
-        assert [(row.stamped, row.records, len(row.parts)) for row in rows[3:]] == [(1, 1, 1), (2, 2, 1), (3, 3, 1)]
+        ] * SLICE
+        assert [(row.stamped, row.records, len(row.parts)) for row in converted] == [
+            (1, 1, 1),
+            (2, 2, 1),
+            (3, 3, 1),
+        ] * SLICE
 
     @in_loop
     async def test_parts_that_were_not_acknowledged_have_no_offset(self, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import ClassVar
 from unittest.mock import patch
@@ -18,6 +17,7 @@ from forebay_codecs.error_codes import (
     REQUEST_TIMED_OUT,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from forebay_proxy.produce.handler import SLICE
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import FakeCluster
@@ -563,12 +563,7 @@ class TestSharesOfMemory:
 class TestRequestsOfManyPartitions:
     """Sorted and appended a few partitions at a time; in between others have their turn."""
 
-    PARTITIONS = 30
-
-    @pytest.fixture(autouse=True)
-    def slices(self) -> Iterator[None]:
-        with patch("forebay_proxy.produce.handler.SLICE", 4):
-            yield
+    PARTITIONS = 3 * SLICE + 6
 
     def _request(self, number: int) -> bytes:
         """Every third batch has no key, every third both kinds."""
@@ -597,12 +592,13 @@ class TestRequestsOfManyPartitions:
 
     @in_loop
     async def test_others_are_served_in_between(self) -> None:
-        many = 400
+        many = 60 * SLICE
         async with FakeCluster({"ponds": [0] * many}) as cluster, running(cluster.bootstrap) as forebay:
             large, small = await forebay.client(0), await forebay.client(0)
             await warm(large, "ponds")
             with patch("forebay_policies.loop_turns.SLICE_S", 0.0):  # a slice a turn of the loop
-                large.send(produce(1, *[("ponds", partition, batch(keyed("a"))) for partition in range(many)]))
+                records = batch(keyed("a"))
+                large.send(produce(1, *[("ponds", partition, records) for partition in range(many)]))
                 await until(lambda: forebay.count("forebay_produce_requests_total", "client") == 2)
                 small.send(echo(2))
                 await cluster[0].receives(LIST_GROUPS)
@@ -617,7 +613,7 @@ class TestRequestsOfManyPartitions:
         async with FakeCluster(topic) as cluster, running(cluster.bootstrap, max_decompressed_bytes=1_000) as forebay:
             client = await forebay.client(0)
             batches = [
-                ("ponds", partition, large if partition in (9, 10, 22) else batch(keyed(f"{partition}")))
+                ("ponds", partition, large if partition in (9, 70, 71, 150) else batch(keyed(f"{partition}")))
                 for partition in range(self.PARTITIONS)
             ]
             client.send(produce(1, *batches), produce(2, ("ponds", 9, batch(keyed("behind")))))
@@ -632,16 +628,16 @@ class TestRequestsOfManyPartitions:
         topic = {"ponds": [0] * self.PARTITIONS}
         async with (
             FakeCluster(topic) as cluster,
-            running(cluster.bootstrap, buffer_memory=65_536, batch_max_size=16_384) as forebay,
+            running(cluster.bootstrap, buffer_memory=2 << 20, batch_max_size=16_384) as forebay,
         ):
             client = await forebay.client(0)
-            batches = [("ponds", index, batch(keyed(f"{index:02}" * 4_000))) for index in range(self.PARTITIONS)]
+            batches = [("ponds", index, batch(keyed(f"{index:03}" * 4_000))) for index in range(self.PARTITIONS)]
             client.send(produce(1, *batches))
             assert {told.error_code for told in produced((await client.receives(1))[0]).values()} == {NONE}
-            assert [cluster.values("ponds", index)[0][:2] for index in range(self.PARTITIONS)] == [
-                f"{index:02}" for index in range(self.PARTITIONS)
+            assert [cluster.values("ponds", index)[0][:3] for index in range(self.PARTITIONS)] == [
+                f"{index:03}" for index in range(self.PARTITIONS)
             ]
-            assert forebay.count("forebay_buffer_memory_available_bytes") == 65_536
+            assert forebay.count("forebay_buffer_memory_available_bytes") == 2 << 20
             assert not forebay.app._pool.shares.clients
 
     @in_loop
@@ -649,11 +645,11 @@ class TestRequestsOfManyPartitions:
         topic = {"ponds": [0] * self.PARTITIONS}
         async with (
             FakeCluster(topic) as cluster,
-            running(cluster.bootstrap, buffer_memory=65_536, batch_max_size=16_384) as forebay,
+            running(cluster.bootstrap, buffer_memory=2 << 20, batch_max_size=16_384) as forebay,
         ):
             cluster[0].holds(PRODUCE)
             client = await forebay.client(0)
-            batches = [("ponds", index, batch(keyed(f"{index:02}" * 4_000))) for index in range(self.PARTITIONS)]
+            batches = [("ponds", index, batch(keyed(f"{index:03}" * 4_000))) for index in range(self.PARTITIONS)]
             client.send(produce(1, *batches, timeout_ms=1))
             away = await cluster[0].receives(PRODUCE)
             (response,) = await client.receives(1)
@@ -662,7 +658,7 @@ class TestRequestsOfManyPartitions:
             away.answer()
             client.send(produce(2, ("ponds", 0, batch(keyed("next")))))
             await client.receives(2)
-            assert sum(len(cluster.values("ponds", index)) for index in range(self.PARTITIONS)) < 10
-            await until(lambda: forebay.count("forebay_buffer_memory_available_bytes") == 65_536)
+            assert sum(len(cluster.values("ponds", index)) for index in range(self.PARTITIONS)) < 2 * SLICE
+            await until(lambda: forebay.count("forebay_buffer_memory_available_bytes") == 2 << 20)
             assert not forebay.app._pool.shares.brokers
             assert not forebay.app._pool.shares.clients
