@@ -93,10 +93,10 @@ client-suites: $(VENV)/.dev kit
 	FOREBAY_TEST_ALL=1 $(PYTEST) tests/integration/parity
 	$(BIN)/python -m tests.clients
 
-# The most telling faults, each once, and a random pair; with WHOLE=1 every fault and two pairs, a quarter of an hour and
-# more.
+# The most telling faults, each once, and a pair that is the same every time, as examples are for unit tests: it found
+# clients that cost others the loop. With WHOLE=1 every fault and two new pairs, a quarter of an hour and more.
 chaos-test: $(VENV)/.dev kit
-	$(PYTEST) tests/chaos
+	$(if $(WHOLE),,FOREBAY_TEST_SEED=$${FOREBAY_TEST_SEED:-736524}) $(PYTEST) tests/chaos
 
 # The seed is printed with every pair; FOREBAY_TEST_SEED=N draws the same pairs again.
 CHAOS_SECONDS ?= 1800
