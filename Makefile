@@ -21,7 +21,7 @@ INSTALL := install --no-compile -c constraints.txt --build-constraint constraint
 # looks for new ones.
 # WHOLE=1 takes what is marked `whole`, too.
 WHOLE ?=
-PYTEST = $(BIN)/python -m pytest -q -p tests.no_skips --hypothesis-profile=ci $(if $(WHOLE),,-m 'not whole')
+PYTEST = $(BIN)/python -m pytest -q -p tests.no_skips --hypothesis-profile=ci --durations=20 --durations-min=4 $(if $(WHOLE),,-m 'not whole')
 # Two at once, each with files and ports of its own; what is left of one's work the other takes over. Not for tests
 # before a real cluster or under faults: they need the machine for themselves.
 TWO := -n 2 --dist=worksteal
