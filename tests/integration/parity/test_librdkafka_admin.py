@@ -87,8 +87,7 @@ def test_topics(way: Way) -> Any:
     outcome.append(results(client.create_partitions([NewPartitions(topic, 3)])))
     outcome.append(len(until(lambda: describe(client, topic), lambda described: len(described) == 4)))
     outcome.append(results(client.delete_topics([topic], operation_timeout=SECONDS)))
-    until(lambda: describe(client, topic), lambda described: isinstance(described, str))
-    outcome.append(describe(client, topic))
+    outcome.append(until(lambda: describe(client, topic), lambda described: isinstance(described, str)))
     outcome.append(results(client.delete_topics([topic])))
     return outcome
 
