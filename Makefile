@@ -6,8 +6,10 @@
 # make client-suites  clients' own test suites, directly and through Forebay (ten minutes; KafkaJS too where Node.js is)
 # make clean        remove what was built; distclean: downloads as well
 # make chaos        faults on a real cluster, each by itself, then pairs for CHAOS_SECONDS=1800: docs/reliability.md
+# make exactly-once clients that send once, while brokers' answers get lost (RECORDS=1000000 each): docs/reliability.md
 # make fuzz         bad bytes to every decoder and to the whole proxy, for FUZZ_SECONDS=600
 # make bench        the tables of docs/performance.md, measured anew on this machine (about an hour)
+# make bench-short  each bench in seconds: whether it works, for `make test-all`
 # make bench-others fetches other proxies for bench f to compare with, and tries them (Shotover: nine minutes of CPU)
 # Another Python:   make PYTHON=python3.13 …
 
@@ -28,7 +30,7 @@ TWO := -n 2 --dist=worksteal
 UNIT := tests --ignore=tests/integration --ignore=tests/deploy --ignore=tests/chaos --ignore=tests/pipeline
 SOURCES := $(shell find codecs policies proxy pipeline -name '*.py') hatch_build.py pyproject.toml constraints.txt
 
-.PHONY: bench bench-others chaos fuzz demo pipeline-demo test test-all lint unit coverage compile-test deploy-test \
+.PHONY: bench bench-short bench-others chaos fuzz demo pipeline-demo test test-all lint unit coverage compile-test deploy-test \
     pipeline-test integration chaos-test kit clean distclean
 .PRECIOUS: %/.pip
 .DEFAULT_GOAL := test
@@ -53,7 +55,7 @@ test-all: export WHOLE = 1
 test-all: export FUZZ_SECONDS = 120
 test-all:
 	@.ci/toolchain $(PYTHON)
-	@$(PYTHON) .ci/stages $(MAKE) $(STAGES) coverage fuzz client-suites
+	@$(PYTHON) .ci/stages $(MAKE) $(STAGES) coverage fuzz client-suites bench-short
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check --quiet
@@ -104,9 +106,19 @@ chaos: export WHOLE = 1
 chaos: $(VENV)/.dev kit
 	FOREBAY_TEST_SECONDS=$(CHAOS_SECONDS) FOREBAY_TEST_KEEP=1 $(PYTEST) -s tests/chaos
 
+# Over the compiled modules, as users have them; half an hour.
+.PHONY: exactly-once
+RECORDS ?= 1000000
+exactly-once: $(VENV)/.dev kit build/compiled/.done
+	FOREBAY_REQUIRE_COMPILE=1 PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python -m tests.chaos.exactly_once $(RECORDS)
+
 # Over the compiled codecs, as users have them.
 bench: $(VENV)/.dev kit build/compiled/.done
 	FOREBAY_REQUIRE_COMPILE=1 PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python -m bench --keep $(BENCH)
+
+# Numbers of a few seconds say nothing: what is asked is that each has some.
+bench-short: $(VENV)/.dev kit build/compiled/.done
+	FOREBAY_REQUIRE_COMPILE=1 PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python -m bench --short $(BENCH)
 
 bench-others: $(VENV)/.dev kit
 	$(BIN)/python -m bench.others_setup

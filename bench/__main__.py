@@ -29,6 +29,7 @@ def main(names: Sequence[str], short: bool, kept: bool) -> None:
     modules = benchmarks()
     for name in names or modules:
         section: Section = importlib.import_module(modules[name]).run(short)
+        section.check()
         print(f"\n{section.markdown()}\n", flush=True)
         if kept:
             keep(section)

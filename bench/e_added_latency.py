@@ -8,6 +8,7 @@ an event loop is in the figures. What the relay adds is what two more processes'
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 from collections.abc import Sequence
 from time import perf_counter
@@ -36,17 +37,21 @@ CASES: Final[Sequence[tuple[Kind, int, int]]] = (
 class Line:
     """A connection that sends a frame and waits for its answer."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
         self._socket = socket.create_connection((LOOPBACK, port), 10)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=LOOPBACK)
 
     def ask(self, frame: bytes) -> float:
-        """Seconds."""
+        """Seconds. Raises OSError where no answer comes."""
         began = perf_counter()
         self._socket.sendall(frame)
-        answer = self._socket.recv(1 << 16)
-        while len(answer) < 4 + int.from_bytes(answer[:4], "big"):
-            answer += self._socket.recv(1 << 16)
+        answer = b""
+        while len(answer) < 4 or len(answer) < 4 + int.from_bytes(answer[:4], "big"):
+            if not (more := self._socket.recv(1 << 16)):
+                raise ConnectionError("the connection was closed before the answer")
+            answer += more
         return perf_counter() - began
 
     def close(self) -> None:

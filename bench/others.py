@@ -11,7 +11,8 @@ where it does not start, NotSetUp where it is not installed.
 
 What each of them is:
 - envoy: `tcp_proxy`, a listener for each broker. Bytes pass unread, so brokers must advertise Envoy's ports
-  themselves: pass them as `ports`. The least that a proxy in user space costs.
+  themselves: pass them as `ports`. The least that a proxy in user space costs. With `tls` on both sides: as Forebay it
+  speaks TLS 1.3 where the other side does (upstream, its own default is 1.2), and verifies the broker's name.
 - kroxylicious: a virtual cluster without filters, broker n on its own port. It frames requests, decodes what names
   brokers and passes Produce as it is. It decodes a connection's first requests and answers whatever they are, so
   these must be well-formed. A JVM: it needs WARM_UP to be compiled.
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.others_setup import ENVOY, KROXYLICIOUS, SHOTOVER
+from bench.wired import Tls
 from tests.kit.metadata import ask_metadata
 from tests.kit.paths import NotSetUp
 from tests.kit.ports import LOOPBACK, accepts, free_port, free_run
@@ -63,10 +65,12 @@ Start = Callable[[Mapping[int, int]], AbstractContextManager[OtherProxy]]
 
 
 @contextmanager
-def envoy(brokers: Mapping[int, int], ports: Mapping[int, int] | None = None) -> Iterator[OtherProxy]:
+def envoy(
+    brokers: Mapping[int, int], ports: Mapping[int, int] | None = None, tls: Tls | None = None
+) -> Iterator[OtherProxy]:
     listen = ports or {node: free_port() for node in brokers}
-    clusters = [_envoy_cluster(f"broker-{node}", port) for node, port in brokers.items()]
-    listeners = [_envoy_listener(f"broker-{node}", port) for node, port in listen.items()]
+    clusters = [_envoy_cluster(f"broker-{node}", port) | _envoy_upstream(tls) for node, port in brokers.items()]
+    listeners = [_envoy_listener(f"broker-{node}", port, tls) for node, port in listen.items()]
     settings = {"static_resources": {"listeners": listeners, "clusters": clusters}}
     with tempfile.TemporaryDirectory(prefix="envoy-") as folder:
         file = _write(folder, "envoy.json", settings)
@@ -138,13 +142,13 @@ def installed() -> dict[str, Start]:
     return {name: start for name, (program, start) in _PROXIES.items() if program.exists()}
 
 
-def _envoy_listener(name: str, port: int) -> dict[str, Any]:
+def _envoy_listener(name: str, port: int, tls: Tls | None) -> dict[str, Any]:
     proxy = {
         "@type": "type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy",
         "stat_prefix": name,
         "cluster": name,
     }
-    chain = {"filters": [{"name": "envoy.filters.network.tcp_proxy", "typed_config": proxy}]}
+    chain = {"filters": [{"name": "envoy.filters.network.tcp_proxy", "typed_config": proxy}]} | _envoy_downstream(tls)
     return {"name": name, "address": _envoy_address(port), "filter_chains": [chain]}
 
 
@@ -157,6 +161,30 @@ def _envoy_cluster(name: str, port: int) -> dict[str, Any]:
         "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": [endpoint]}]},
         "circuit_breakers": {"thresholds": [{"max_connections": _MANY_CONNECTIONS}]},
     }
+
+
+def _envoy_downstream(tls: Tls | None) -> dict[str, Any]:
+    if tls is None:
+        return {}
+    file = {"filename": tls.keystore}
+    return _envoy_tls("Downstream", {"tls_certificates": [{"certificate_chain": file, "private_key": file}]})
+
+
+def _envoy_upstream(tls: Tls | None) -> dict[str, Any]:
+    if tls is None:
+        return {}
+    name = {"san_type": "IP_ADDRESS", "matcher": {"exact": LOOPBACK}}
+    trusted = {"trusted_ca": {"filename": tls.authority}, "match_typed_subject_alt_names": [name]}
+    return _envoy_tls("Upstream", {"validation_context": trusted})
+
+
+def _envoy_tls(side: str, context: Mapping[str, Any]) -> dict[str, Any]:
+    versions = {"tls_minimum_protocol_version": "TLSv1_2", "tls_maximum_protocol_version": "TLSv1_3"}
+    settings = {
+        "@type": f"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.{side}TlsContext",
+        "common_tls_context": {"tls_params": versions, **context},
+    }
+    return {"transport_socket": {"name": "envoy.transport_sockets.tls", "typed_config": settings}}
 
 
 def _envoy_address(port: int) -> dict[str, Any]:

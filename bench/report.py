@@ -37,6 +37,15 @@ class Section:
     title: str
     parts: Sequence[str | Table]
 
+    def check(self) -> None:
+        """ValueError where it has no table, or one of no rows, or of rows that do not fit its head."""
+        tables = [part for part in self.parts if isinstance(part, Table)]
+        if not tables or not all(table.rows for table in tables):
+            raise ValueError(f"{self.name} has no result")
+        for table in tables:
+            if any(len(row) != len(table.head) for row in table.rows):
+                raise ValueError(f"{self.name} has rows that do not fit {table.head}")
+
     def markdown(self) -> str:
         parts = [part if isinstance(part, str) else part.markdown() for part in self.parts]
         return "\n\n".join([f"## {self.name}. {self.title}", *parts, f"_{machine()}_"])

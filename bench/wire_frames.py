@@ -31,6 +31,8 @@ as Produce v1 with messages of format v0."""
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 TOPIC: Final = "load"
 PARTITIONS: Final = 6
+WIDE: Final = "wide"
+"""A topic of as many partitions as a sink is told to have."""
 FRAMES: Final = 48
 """More than any load has under way on one connection, and whole turns of PARTITIONS."""
 

@@ -3,13 +3,15 @@
 `connections` to one port, each with `depth` requests under way: an answer is followed by the next request at once. With
 a `rate` requests are sent when they are due, by each connection in turn, unless all have `depth` under way.
 Frames are made beforehand (wire_frames); answers are read in place, in their order, and must not refuse anything.
-What happens in the first `warm_up` seconds is not counted; `pids` are the processes whose CPU time is.
+What happens in the first `warm_up` seconds is not counted; `pids` are the processes whose CPU time is. With `tls` the
+connections speak it, and believe every certificate: that would be the load's CPU, not the proxy's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 import subprocess
 import sys
 from collections import deque
@@ -41,6 +43,7 @@ class Load(msgspec.Struct, frozen=True):
     pids: tuple[int, ...] = ()
     rate: float = 0.0
     """Requests a second, of all connections together; 0: as fast as they are answered."""
+    tls: bool = False
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -130,9 +133,10 @@ async def run(load: Load) -> Outcome:
     count = _Count()
     ready = frames(load.kind, load.size, load.value_size)
     connections = []
+    context = believing() if load.tls else None
     for _ in range(load.connections):
         _, connection = await loop.create_connection(
-            lambda: _Connection(load, ready, count, ended), LOOPBACK, load.port
+            lambda: _Connection(load, ready, count, ended), LOOPBACK, load.port, ssl=context
         )
         connections.append(connection)
     if load.rate:
@@ -164,6 +168,13 @@ async def _paced(rate: float, connections: Sequence[_Connection]) -> None:
                 connection.send(1)
         sent = due
         await asyncio.sleep(_TICK_S)
+
+
+def believing() -> ssl.SSLContext:
+    """For a client that takes any certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 def percentile(ascending: Sequence[float], share: float) -> float:

@@ -1,8 +1,9 @@
-"""A broker that costs next to nothing: `python -m bench.wire_sink PORT [--stall]`, a process of its own.
+"""A broker that costs next to nothing: `python -m bench.wire_sink PORT [--stall] [--wide N] [--keystore PEM]`.
 
-It leads all partitions of TOPIC and answers at once: Produce with offset 0 for every partition, Fetch with as many
-bytes of records as it wants, ApiVersions and Metadata as tests.kit.fake_broker does, anything else with 4 zero bytes.
-`--stall`: Produce is taken and never answered.
+A process of its own. It leads all partitions of TOPIC, and N of WIDE, and answers at once: Produce with offset 0 for
+every partition, Fetch with as many bytes of records as it wants, ApiVersions and Metadata as tests.kit.fake_broker
+does, anything else with 4 zero bytes. `--stall`: Produce is taken and never answered. `--keystore`: TLS is spoken, with
+that certificate and key.
 Bytes are read into one buffer a connection and looked at in place; records are never looked at.
 """
 
@@ -11,12 +12,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import functools
+import ssl
 import struct
 from typing import Final, cast
 
 import uvloop
 
-from bench.wire_frames import PARTITIONS, TOPIC, fetch_answer
+from bench.wire_frames import PARTITIONS, TOPIC, WIDE, fetch_answer
 from forebay_codecs import error_codes, produce_request, produce_response
 from forebay_codecs.apis import API_VERSIONS, FETCH, METADATA, PRODUCE
 from forebay_codecs.produce_response import PartitionResponse
@@ -93,12 +95,16 @@ def _fetched(size: int) -> bytes:
     return fetch_answer(size)
 
 
-async def serve(port: int, stall: bool) -> None:
-    cluster = FakeCluster({TOPIC: [0] * PARTITIONS})
+async def serve(port: int, stall: bool, wide: int, keystore: str) -> None:
+    cluster = FakeCluster({TOPIC: [0] * PARTITIONS, **({WIDE: [0] * wide} if wide else {})})
     cluster.produce_versions = (0, produce_request.MAX_VERSION)
     cluster[0].port = port
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: SinkConnection(cluster, stall), LOOPBACK, port, backlog=4096)
+    context = None
+    if keystore:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(keystore)
+    server = await loop.create_server(lambda: SinkConnection(cluster, stall), LOOPBACK, port, backlog=4096, ssl=context)
     await server.serve_forever()
 
 
@@ -106,8 +112,10 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("port", type=int)
     parser.add_argument("--stall", action="store_true")
+    parser.add_argument("--wide", type=int, default=0)
+    parser.add_argument("--keystore", default="")
     arguments = parser.parse_args()
-    uvloop.run(serve(arguments.port, arguments.stall))
+    uvloop.run(serve(arguments.port, arguments.stall, arguments.wide, arguments.keystore))
 
 
 if __name__ == "__main__":

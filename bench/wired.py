@@ -2,6 +2,9 @@
 
 with sink() as broker, forebay(broker) as proxy:
     offer(Load(proxy.node_port(0), "produce", …, pids=(proxy.pid,)))
+
+with certificates() as tls, sink(tls=tls) as broker, forebay_with_tls(broker, tls, **tls.toward_brokers) as proxy:
+    offer(Load(proxy.tls_port + 1, "produce", …, tls=True))
 """
 
 from __future__ import annotations
@@ -11,18 +14,46 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from forebay_codecs import records
+from tests.kit.certificates import Authority
 from tests.kit.forebay import ForebayProcess
 from tests.kit.ports import LOOPBACK, accepts, free_port
 from tests.kit.server import Server
 
 
+class Tls(NamedTuple):
+    """PEM files: the authority's certificate, and what it signed for LOOPBACK, with its key (ECDSA, P-256)."""
+
+    authority: str
+    keystore: str
+
+    @property
+    def toward_brokers(self) -> dict[str, str]:
+        """Settings of a Forebay before a broker that has this certificate."""
+        return {"security.protocol": "SSL", "ssl.truststore.location": self.authority}
+
+    @property
+    def toward_clients(self) -> dict[str, str]:
+        """Settings of its listener with TLS."""
+        return {"ssl.keystore.location": self.keystore}
+
+
 @contextmanager
-def sink(stall: bool = False) -> Iterator[int]:
-    """A broker of wire_sink; its port."""
+def certificates() -> Iterator[Tls]:
+    """Made for this run."""
+    with tempfile.TemporaryDirectory(prefix="certificates-") as folder:
+        authority = Authority(Path(folder))
+        yield Tls(str(authority.pem), str(authority.issue("keystore", LOOPBACK)))
+
+
+@contextmanager
+def sink(stall: bool = False, wide: int = 0, tls: Tls | None = None) -> Iterator[int]:
+    """A broker of wire_sink, which may speak TLS; its port."""
     port = free_port()
-    with _listening("wire_sink", port, [str(port), *(["--stall"] if stall else [])]):
+    words = [str(port), "--wide", str(wide), *(["--stall"] if stall else [])]
+    with _listening("wire_sink", port, [*words, *(["--keystore", tls.keystore] if tls else [])]):
         yield port
 
 
@@ -48,6 +79,11 @@ def _listening(module: str, port: int, arguments: list[str]) -> Iterator[Server]
 def forebay(broker: int, **settings: str) -> ForebayProcess:
     """Before the broker at that port. It runs the modules that this interpreter runs: see `codecs`."""
     return ForebayProcess(f"{LOOPBACK}:{broker}", [0], settings=settings)
+
+
+def forebay_with_tls(broker: int, tls: Tls, **settings: str) -> ForebayProcess:
+    """The same with a second listener, that speaks TLS: broker 0 is on `tls_port` + 1."""
+    return ForebayProcess(f"{LOOPBACK}:{broker}", [0], settings=settings, tls=tls.toward_clients)
 
 
 def codecs() -> str:

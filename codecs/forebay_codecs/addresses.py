@@ -59,7 +59,7 @@ def rewrite_brokers(
         elements.raw(reader.data[rest : reader.pos])
     array = Writer()
     array.array(kept, flexible)
-    array.raw(elements.out)
+    array.raw(elements.getvalue())
     return array.getvalue()
 
 

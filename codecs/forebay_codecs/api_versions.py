@@ -99,7 +99,7 @@ def rewrite_api_versions(response: bytes, version: int) -> bytes:
     _skip_rest(reader, version)
     array = Writer()
     array.array(count, flexible)
-    array.raw(elements.out)
+    array.raw(elements.getvalue())
     return splice(response, start, end, array.getvalue())
 
 

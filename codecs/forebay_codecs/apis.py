@@ -144,8 +144,9 @@ _APIS: Final = (
     Api(SYNC_GROUP, "SyncGroup", 4),
     Api(15, "DescribeGroups", 5),
     Api(16, "ListGroups", 3),
-    # After SaslHandshake v0 the tokens follow raw, without request headers: such a stream has no frames to track.
-    Api(SASL_HANDSHAKE, "SaslHandshake", NEVER_FLEXIBLE, lowest=1, highest=1),
+    # After v0 tokens follow raw, without headers (header.may_be_request). librdkafka logs in only where v0 is offered,
+    # even by v1. Java up to 2.4 would take v2 for granted (KAFKA-9577).
+    Api(SASL_HANDSHAKE, "SaslHandshake", NEVER_FLEXIBLE, highest=1),
     Api(API_VERSIONS, "ApiVersions", 3, Treatment.LOCAL, highest=4),
     Api(19, "CreateTopics", 5, changes_topics=True),
     Api(20, "DeleteTopics", 4, changes_topics=True),

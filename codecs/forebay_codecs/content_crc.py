@@ -10,7 +10,7 @@ import zlib
 from typing import Final, NamedTuple
 
 from librt.strings import BytesWriter
-from mypy_extensions import i64
+from mypy_extensions import i64, u8
 
 from forebay_codecs.records import Cursor
 
@@ -66,7 +66,7 @@ def _copy_field(out: BytesWriter, cursor: Cursor) -> None:
 
 
 def _append_u32(out: BytesWriter, value: i64) -> None:
-    out.append(value >> 24 & 0xFF)
-    out.append(value >> 16 & 0xFF)
-    out.append(value >> 8 & 0xFF)
-    out.append(value & 0xFF)
+    out.append(u8(value >> 24 & 0xFF))
+    out.append(u8(value >> 16 & 0xFF))
+    out.append(u8(value >> 8 & 0xFF))
+    out.append(u8(value & 0xFF))

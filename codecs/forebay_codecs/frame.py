@@ -5,7 +5,7 @@ In: chunks as they arrive (`feed`). Out, one at a time from `next_event`:
     Frame  a collected frame, whole, without its size prefix.
     Run    bytes of a cut-through frame, as received, size prefix included; `last` with its final byte.
     None   nothing more until the next `feed`.
-Raises Malformed for a size below the head's or above the limit, before anything else of that frame is read.
+Raises Malformed for a size below `shortest` or above the limit, before anything else of that frame is read.
 
 It pulls rather than pushes, so that a connection that must wait simply stops asking.
 A collected frame is copied once, when it is whole; a cut-through frame is never copied.
@@ -35,7 +35,7 @@ class FrameTooLarge(Malformed):
 
 @final
 class Head:
-    """A frame begins. `size` excludes the prefix; `start` holds the first `head_size` bytes after it."""
+    """A frame begins. `size` excludes the prefix; `start` holds the first `head_size` bytes after it, or fewer."""
 
     __slots__ = ("size", "start")
 
@@ -80,13 +80,15 @@ Event = Head | Frame | Run
 class FrameSplitter:
     """Gives out every byte exactly once and in order, as frames of at most `max_size` bytes, collected or cut through.
 
-    Each Head shows the first `head_size` bytes of its frame; a shorter frame is Malformed. Sizes exclude the prefix.
+    Each Head shows the first `head_size` bytes of its frame, or all that there are. A frame of fewer bytes than
+    `shortest`, which is `head_size` until it is set, is Malformed. Sizes exclude the prefix.
     """
 
-    __slots__ = ("_chunks", "_collecting", "_head_size", "_left", "_max_size", "_pos", "buffered")
+    __slots__ = ("_chunks", "_collecting", "_head_size", "_left", "_max_size", "_pos", "buffered", "shortest")
 
     def __init__(self, head_size: int, max_size: int) -> None:
         self._head_size = head_size
+        self.shortest = head_size
         self._max_size = max_size
         self._chunks: deque[bytes] = deque()
         self._pos = 0
@@ -167,10 +169,12 @@ class FrameSplitter:
         if len(chunk) - pos < wanted:
             chunk, pos = self._peek(wanted), 0
         size = read_i32_be(chunk, pos)
-        if size < self._head_size:
+        if size < self.shortest:
             raise Malformed(f"a frame of {size} bytes")
         if size > self._max_size:
             raise FrameTooLarge(f"a frame of {size} bytes, at most {self._max_size} are taken")
+        if size < self._head_size:
+            wanted = _SIZE + size
         if self.buffered < wanted:
             return None
         self._left = _SIZE + size

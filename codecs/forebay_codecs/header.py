@@ -7,15 +7,16 @@ A response frame: size int32, correlation_id int32, tagged fields where flexible
 
 from __future__ import annotations
 
-import struct
+from librt.strings import read_i16_be, read_i32_be
 
 from forebay_codecs.errors import Malformed
 from forebay_codecs.primitives import Reader, Writer
 
-_PEEK = struct.Struct(">hhi")
-
 PEEK_SIZE = 8
 """Bytes of a request that `peek` needs, not counting the size prefix."""
+
+FIRST_PRINTABLE = 0x20
+"""Above every version of every API."""
 
 LONGEST_HEADER = PEEK_SIZE + 2 + 0x7FFF
 """Bytes of a request, not counting the size prefix, that contain the client id, however long it is."""
@@ -23,8 +24,18 @@ LONGEST_HEADER = PEEK_SIZE + 2 + 0x7FFF
 
 def peek(data: bytes, pos: int) -> tuple[int, int, int]:
     """(api_key, api_version, correlation_id) of the request that begins at `pos`; PEEK_SIZE bytes must be there."""
-    key, version, correlation_id = _PEEK.unpack_from(data, pos)
-    return key, version, correlation_id
+    return read_i16_be(data, pos), read_i16_be(data, pos + 2), read_i32_be(data, pos + 4)
+
+
+def may_be_request(start: bytes) -> bool:
+    """Whether a frame that begins with `start`, PEEK_SIZE bytes of it or fewer, is a request and no raw SASL token.
+
+    After SaslHandshake v0 tokens follow as frames without a header. Kafka's api keys and versions are small: a request
+    begins with 0 key 0 version. Tokens of SCRAM and OAUTHBEARER begin with a letter or 1, those of Kerberos with 0x60
+    or 5. One of PLAIN begins with 0, too: 0 user 0 password. It would be taken for a request if the user's name had one
+    character, and the password began with a control character.
+    """
+    return len(start) == PEEK_SIZE and start[0] == 0 and start[2] == 0 and start[3] < FIRST_PRINTABLE
 
 
 def peek_client_id(frame: bytes) -> str | None:

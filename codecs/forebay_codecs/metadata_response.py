@@ -105,4 +105,4 @@ def assemble(version: int, correlation_id: int, cluster: bytes, topics: list[byt
     if flexible:
         tail.tags()
     size = len(head.out) + sum(map(len, topics)) + len(tail.out)
-    return b"".join((size.to_bytes(4, "big"), head.out, *topics, tail.out))
+    return b"".join((size.to_bytes(4, "big"), head.getvalue(), *topics, tail.getvalue()))

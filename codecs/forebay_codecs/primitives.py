@@ -11,19 +11,26 @@ Types: https://kafka.apache.org/protocol.html#protocol_types
 
 from __future__ import annotations
 
-import struct
 from typing import Final, TypeAlias
 
-from librt.strings import read_i16_be, read_i32_be, read_i64_be
+from librt.strings import (
+    BytesWriter,
+    read_i16_be,
+    read_i32_be,
+    read_i64_be,
+    write_i16_be,
+    write_i32_be,
+    write_i64_be,
+)
+from mypy_extensions import i16 as int16
+from mypy_extensions import i32 as int32
+from mypy_extensions import i64 as int64
+from mypy_extensions import u8
 
 from forebay_codecs.errors import Malformed
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """Bytes on their way, cut but not copied."""
-
-_I16 = struct.Struct(">h")
-_I32 = struct.Struct(">i")
-_I64 = struct.Struct(">q")
 
 _LONGEST_STRING = 0x7FFF
 """In bytes. Kafka allows no longer ones in flexible versions either, so that every string fits an int16 size."""
@@ -161,59 +168,71 @@ class Writer:
     __slots__ = ("out",)
 
     def __init__(self) -> None:
-        self.out = bytearray()
+        self.out = BytesWriter()
 
     def getvalue(self) -> bytes:
         """A copy of all that was written."""
-        return bytes(self.out)
+        return self.out.getvalue()
 
-    def raw(self, data: Buffer) -> None:
+    def framed(self) -> bytes:
+        """What was written behind a first `i32(0)`, which becomes its size: a whole frame."""
+        out = self.out
+        size: int64 = len(out) - 4
+        for at in range(4):
+            out[at] = u8((size >> (24 - 8 * at)) & 0xFF)
+        return out.getvalue()
+
+    def raw(self, data: bytes) -> None:
         """Append bytes that are encoded already."""
-        self.out += data
+        self.out.write(data)
 
     def i8(self, value: int) -> None:
         """An INT8, of which only the low eight bits are kept."""
         self.out.append(value & 0xFF)
 
-    def i16(self, value: int) -> None:
-        """An INT16; struct.error beyond its range."""
-        self.out += _I16.pack(value)
+    def i16(self, value: int16) -> None:
+        """An INT16; OverflowError or ValueError beyond its range."""
+        write_i16_be(self.out, value)
 
-    def i32(self, value: int) -> None:
-        """An INT32; struct.error beyond its range."""
-        self.out += _I32.pack(value)
+    def i32(self, value: int32) -> None:
+        """An INT32; OverflowError or ValueError beyond its range."""
+        write_i32_be(self.out, value)
 
-    def i64(self, value: int) -> None:
-        """An INT64; struct.error beyond its range."""
-        self.out += _I64.pack(value)
+    def i64(self, value: int64) -> None:
+        """An INT64; OverflowError or ValueError beyond its range."""
+        write_i64_be(self.out, value)
 
     def boolean(self, value: bool) -> None:
         """A BOOLEAN: one byte, 0 or 1."""
         self.out.append(1 if value else 0)
 
-    def uvarint(self, value: int) -> None:
+    def uvarint(self, value: int64) -> None:
         """An UNSIGNED_VARINT: 300 → 0xAC 0x02."""
         while value > 0x7F:
-            self.out.append(value & 0x7F | 0x80)
+            self.out.append(u8(value & 0x7F | 0x80))
             value >>= 7
-        self.out.append(value)
+        self.out.append(u8(value))
 
     def nullable_string(self, value: str | None, flexible: bool) -> None:
         """A NULLABLE_STRING or COMPACT_NULLABLE_STRING."""
-        data = None if value is None else value.encode()
-        size = -1 if data is None else len(data)
+        if value is None:
+            if flexible:
+                self.out.append(0)
+            else:
+                self.i16(-1)
+            return
+        data = value.encode()
         if flexible:
-            self.uvarint(size + 1)
+            self.uvarint(len(data) + 1)
         else:
-            self.i16(size)
-        if data:
-            self.out += data
+            self.i16(len(data))
+        self.out.write(data)
 
     def client_id(self, value: str | None) -> None:
         """A client id as `Reader.client_id` returned it, in its original bytes."""
         data = b"" if value is None else value.encode(errors="surrogateescape")
         self.i16(-1 if value is None else len(data))
-        self.out += data
+        self.out.write(data)
 
     def string(self, value: str, flexible: bool) -> None:
         """A STRING or COMPACT_STRING."""
@@ -228,8 +247,11 @@ class Writer:
 
     def tags(self, fields: list[tuple[int, bytes]] | None = None) -> None:
         """A section of tagged fields, given as (tag, value) in ascending order of tags; empty by default."""
-        self.uvarint(len(fields) if fields else 0)
-        for tag, data in fields or ():
+        if fields is None:
+            self.out.append(0)
+            return
+        self.uvarint(len(fields))
+        for tag, data in fields:
             self.uvarint(tag)
             self.uvarint(len(data))
-            self.out += data
+            self.out.write(data)

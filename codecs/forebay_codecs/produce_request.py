@@ -58,9 +58,9 @@ def parse(frame: bytes) -> ProduceRequest:
     timeout_ms = reader.i32()
     topics = []
     entries = 0
-    for _ in range(reader.array(flexible)):
+    for _ in range(_array(reader, flexible=flexible)):
         name = reader.string(flexible)
-        count = reader.array(flexible)
+        count = _array(reader, flexible=flexible)
         entries += 1 + count
         if entries > MAX_ENTRIES:
             raise Malformed(f"more than {MAX_ENTRIES} topics and partitions in one request")
@@ -74,6 +74,14 @@ def parse(frame: bytes) -> ProduceRequest:
         topics.append((name, partitions))
     reader.skip_tags(flexible)
     return ProduceRequest(version, correlation_id, client_id, transactional_id, acks, timeout_ms, topics)
+
+
+def _array(reader: Reader, *, flexible: bool) -> int:
+    """The number of elements that follow. Null is Malformed: a broker closes the connection and takes nothing."""
+    count = reader.nullable_array(flexible)
+    if count < 0:
+        raise Malformed("null where an array must stand")
+    return count
 
 
 def peek_acks(frame: bytes) -> int | None:
@@ -122,7 +130,7 @@ def encode(
                 writer.uvarint(size + 1)
             else:
                 writer.i32(size)
-            out.append(writer.out)
+            out.append(writer.getvalue())
             total += len(writer.out) + size
             out.extend(buffers)
             writer = Writer()
@@ -132,8 +140,8 @@ def encode(
             writer.tags()
     if flexible:
         writer.tags()
-    if writer.out:
-        out.append(writer.out)
+    if len(writer.out):
+        out.append(writer.getvalue())
         total += len(writer.out)
     out.insert(0, total.to_bytes(4, "big"))
     return out

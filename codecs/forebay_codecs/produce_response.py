@@ -140,5 +140,4 @@ def encode(
         writer.i32(throttle_time_ms)
     if flexible:
         writer.tags()
-    writer.out[0:4] = (len(writer.out) - 4).to_bytes(4, "big")
-    return bytes(writer.out)
+    return writer.framed()

@@ -66,7 +66,8 @@ class BatchHeader:
     def __init__(self, data: bytes, start: int, end: int) -> None:
         self.start = start
         self.end = end
-        self.crc: int = int.from_bytes(data[start + CRC_START - 4 : start + CRC_START], "big")
+        signed: int = read_i32_be(data, start + CRC_START - 4)
+        self.crc = signed & 0xFFFFFFFF
         self.attributes: int = read_i16_be(data, start + 21)
         self.last_offset_delta: int = read_i32_be(data, start + 23)
         self.base_timestamp: int = read_i64_be(data, start + 27)

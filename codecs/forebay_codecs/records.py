@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from librt.strings import BytesWriter
-from mypy_extensions import i64
+from mypy_extensions import i64, u8
 
 from forebay_codecs.errors import Malformed
 
@@ -55,11 +55,24 @@ class Cursor:
         data = self.data
         pos: i64 = self.pos
         end: i64 = self.end
-        if pos < end:
-            first: i64 = data[pos]
-            if first < 0x80:
+        if pos < end:  # nearly all have one byte or two
+            low: i64 = data[pos]
+            if low < 0x80:
                 self.pos = pos + 1
-                return (first >> 1) ^ -(first & 1)
+                return (low >> 1) ^ -(low & 1)
+            if pos + 1 < end:
+                high: i64 = data[pos + 1]
+                if high < 0x80:
+                    self.pos = pos + 2
+                    both: i64 = (low & 0x7F) | (high << 7)
+                    return (both >> 1) ^ -(both & 1)
+        return self._longer(limit)
+
+    def _longer(self, limit: i64) -> i64:
+        """A varlong of any length."""
+        data = self.data
+        pos: i64 = self.pos
+        end: i64 = self.end
         if pos + limit < end:
             end = pos + limit
         shift: i64 = 0
@@ -70,10 +83,7 @@ class Cursor:
             # The tenth byte of a varlong carries one bit: more would not fit an int64.
             if shift == 63 and byte > 1:
                 raise Malformed("varlong out of range")
-            if shift < 63:
-                value |= (byte & 0x7F) << shift
-            elif byte == 1:
-                value |= -0x8000000000000000
+            value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 self.pos = pos
                 # A logical shift right of the 64 bits, then the zigzag's sign.
@@ -97,13 +107,13 @@ class Cursor:
 
 def _write_varlong(out: BytesWriter, value: i64) -> None:
     if 0 <= value < 64:
-        out.append(value << 1)
+        out.append(u8(value << 1))
         return
     bits: i64 = (value << 1) ^ (value >> 63)
     while bits < 0 or bits > 0x7F:
-        out.append((bits & 0x7F) | 0x80)
+        out.append(u8((bits & 0x7F) | 0x80))
         bits = (bits >> 7) & 0x01FFFFFFFFFFFFFF
-    out.append(bits)
+    out.append(u8(bits))
 
 
 def _varlong_size(value: i64) -> i64:
@@ -129,7 +139,7 @@ def append_record(
     size: i64 = 2 + _varlong_size(timestamp_delta) + _varlong_size(offset_delta)
     size += _varlong_size(key_size) + max(key_size, 0) + _varlong_size(value_size) + max(value_size, 0)
     _write_varlong(out, size)
-    out.append(0)
+    out.append(u8(0))
     _write_varlong(out, timestamp_delta)
     _write_varlong(out, offset_delta)
     _write_varlong(out, key_size)
@@ -138,7 +148,7 @@ def append_record(
     _write_varlong(out, value_size)
     if value_size > 0:
         out.write(data[value : value + value_size])
-    out.append(0)
+    out.append(u8(0))
 
 
 def scan(data: bytes, start: int, end: int, count: int) -> Scan:
@@ -218,7 +228,7 @@ def renumber(data: bytes, start: int, end: int, first_offset: int, timestamp_shi
         cursor.varint()
         rest: i64 = cursor.pos
         _write_varlong(out, 1 + _varlong_size(delta) + _varlong_size(offset) + (record_end - rest))
-        out.append(data[head])
+        out.append(u8(data[head]))
         _write_varlong(out, delta)
         _write_varlong(out, offset)
         out.write(data[rest:record_end])

@@ -15,10 +15,13 @@ Rules
    A client's records that stay on the partition leave in order too, even if their codecs, and so their lanes, differ;
    if it sends some with acks=all and others without, each of the two on its own.
 3. A batch that nobody waits for any more is dropped when its turn comes, not sent.
-4. A batch's memory is given back exactly once: when it is completed or dropped.
+4. A batch's memory is given back exactly once: when it is completed or dropped. If it may be appended by then, its
+   sequence is used up (idempotence.py).
 5. A partition changes between the two forms, one queue for all and one a client id, while nothing of it is in flight
    or waits out a backoff; until then nothing more of it leaves. So rule 2 holds across the change: what waits then
    goes over in its order, batches of several client ids in pieces.
+6. A batch that may be appended already (tainted) waits first in its queue, keeps its partition and its records, and
+   counts as in flight for rule 5.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ from typing import cast
 from forebay_codecs.record_batch import ClientBatch
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.dispatch_groups import DispatchGroup, DispatchGroups, GroupMember
+from forebay_policies.idempotence import ProducerIds, QueueSequence
+from forebay_policies.leader_move import LeaderMove
 from forebay_policies.memory_shares import MemoryShares
 from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 from forebay_policies.throttling import CLIENT_ID, Throttling
@@ -40,12 +45,13 @@ ALL_REPLICAS = -1
 
 OnOpened = Callable[["PartitionQueue", ProducerBatch], None]
 OnReady = Callable[[int], None]
+OnDeserted = Callable[["PartitionQueue", ProducerBatch, list[RecordRun]], None]
 
 _MAX_SKIPPED = 32
-_MOST_BATCHES = 256
-"""Of one Produce request: writing it, and reading its answer, takes the loop a few milliseconds. More costs no less."""
 """A request is sent once this many partitions did not fit: with thousands ready, searching on costs more than it gains.
 """
+_MOST_BATCHES = 256
+"""Of one Produce request: writing it, and reading its answer, takes the loop a few milliseconds. More costs no less."""
 
 
 class PartitionQueue(GroupMember):
@@ -61,11 +67,13 @@ class PartitionQueue(GroupMember):
         "held",
         "in_flight",
         "index",
+        "move",
         "open",
         "paused",
         "queued_bytes",
         "ready_at",
         "root",
+        "sequence",
         "topic",
         "turning",
     )
@@ -88,6 +96,9 @@ class PartitionQueue(GroupMember):
         """Of a root, by client id; None: all clients share it."""
         self.turning: bool = root is not None and root.turning
         """The partition is to have the other form as soon as nothing of it is in flight: until then nothing leaves."""
+        self.move: LeaderMove | None = None
+        """Of a root whose leader has changed lately."""
+        self.sequence = QueueSequence(topic.ids, (replicas is not None, root is not None, client_id))
         self.batches: deque[ProducerBatch] = deque()
         self.open: dict[Lane, ProducerBatch] = {}
         self.in_flight: ProducerBatch | None = None
@@ -103,6 +114,11 @@ class PartitionQueue(GroupMember):
         """Of a root: the queues that hold the partition's batches."""
         return [self] if self.clients is None else list(self.clients.values())
 
+    @property
+    def unsettled(self) -> bool:
+        """A batch is away, waits out a backoff, or may be appended already: nothing else may take its place."""
+        return self.in_flight is not None or self.paused or bool(self.batches and self.batches[0].tainted)
+
     def first_ready(self) -> ProducerBatch | None:
         """The first batch that may be sent, leaving aside who leads and what is in flight."""
         for batch in self.batches:
@@ -114,8 +130,9 @@ class PartitionQueue(GroupMember):
 class TopicQueues:
     """The partitions of one topic, as the accumulator and the partitioner see them (a TopicView)."""
 
-    def __init__(self, name: str, shares: MemoryShares, throttling: Throttling) -> None:
+    def __init__(self, name: str, shares: MemoryShares, throttling: Throttling, ids: ProducerIds) -> None:
         self.name = name
+        self.ids = ids
         self.partition_count = 0
         self.available: Sequence[int] = ()
         """Partitions whose leader can be reached, ascending."""
@@ -163,6 +180,16 @@ class TopicQueues:
             if self._throttling.by_client(queue.leader):
                 queue.clients = {}
         return queue if queue.clients is None else self._of_client(queue, queue.clients, client_id)
+
+    def too_late(self, index: int, acks: int, client: Hashable, node_id: int, now: float) -> bool:
+        """Whether records of `client`, which come by the port of broker `node_id`, are behind later ones of theirs."""
+        root = (self.acked_by_all if acks == ALL_REPLICAS else self.acked_by_leader).get(index)
+        if root is None or root.move is None:
+            return False
+        if root.move.over(now):
+            root.move = None
+            return False
+        return root.move.too_late(client, by_leader=node_id == root.leader)
 
     def _of_client(
         self, root: PartitionQueue, clients: dict[str | None, PartitionQueue], client_id: str | None
@@ -213,6 +240,10 @@ def _nobody_sends(leader: int) -> None:
     """Before anybody observes."""
 
 
+def _nobody_tells(queue: PartitionQueue, batch: ProducerBatch, runs: list[RecordRun]) -> None:
+    """Before anybody observes."""
+
+
 class Accumulator:
     """Keeps every appended record in exactly one batch until its fate is known; sends in the order of rules 1 and 2.
 
@@ -224,20 +255,24 @@ class Accumulator:
     ) -> None:
         self.pool = pool
         self.throttling = throttling if throttling is not None else Throttling()
+        self.ids = ProducerIds()
         self.topics: dict[str, TopicQueues] = {}
         self.in_flight_bytes = 0
         self._batch_size = batch_size
         self._batch_max_size = batch_max_size
         self._on_opened: OnOpened = _nobody_flushes
         self._on_ready: OnReady = _nobody_sends
+        self._on_deserted: OnDeserted = _nobody_tells
         self._numbers = 0
         self._groups = DispatchGroups()
 
-    def observe(self, *, opened: OnOpened, ready: OnReady) -> None:
+    def observe(self, *, opened: OnOpened, ready: OnReady, deserted: OnDeserted = _nobody_tells) -> None:
         """`opened` is told of each new batch, to schedule its flush; `ready`, each time a queue becomes ready,
-        of the leader whose sender must look."""
+        of the leader whose sender must look; `deserted`, of runs that are taken out of a batch since nobody waits for
+        them, or because it must not be sent again: their owners are to be told that the outcome is unknown."""
         self._on_opened = opened
         self._on_ready = ready
+        self._on_deserted = deserted
 
     # What goes in
 
@@ -245,14 +280,18 @@ class Accumulator:
         """The topic's queues, created at first use."""
         topic = self.topics.get(name)
         if topic is None:
-            topic = self.topics[name] = TopicQueues(name, self.pool.shares, self.throttling)
+            topic = self.topics[name] = TopicQueues(name, self.pool.shares, self.throttling, self.ids)
         return topic
 
     def forget(self, name: str) -> None:
         """Nothing of the topic waits, and nobody produces to it any more."""
-        for queue in self.topics.pop(name).queues():
+        topic = self.topics.pop(name)
+        for queue in topic.queues():
             self._groups.discard(queue)
             self._groups.leave(queue)
+            queue.sequence.forgotten()
+        for root in topic.roots():
+            root.sequence.forgotten()
 
     def has_room(self, queue: PartitionQueue, lane: Lane, batch: ClientBatch) -> bool:
         """Whether `batch` would join an open batch rather than open a new one."""
@@ -313,7 +352,7 @@ class Accumulator:
 
     def update_readiness(self, queue: PartitionQueue, now: float) -> None:
         """Announce the queue to its leader's sender if it has become ready; forget it if it no longer is."""
-        if queue.turning:
+        if queue.turning and not (queue.batches and queue.batches[0].tainted):
             self._turn(queue.root or queue, now)
         elif queue.first_ready() is None:
             queue.ready_at = None
@@ -343,6 +382,8 @@ class Accumulator:
             followed = topic.replicas_of(root.index) if root.replicas is not None else None
             if root.leader != leader or root.replicas != followed:
                 was = root.leader
+                if was != leader:
+                    root.move = LeaderMove(now)
                 root.leader = leader
                 root.replicas = followed
                 for queue in root.family():
@@ -397,6 +438,7 @@ class Accumulator:
                 continue
             size += batch.size
             self.take_out(queue, batch)
+            queue.sequence.assign(batch)
             queue.in_flight = batch
             self.in_flight_bytes += batch.size
             queue.ready_at = None
@@ -416,13 +458,28 @@ class Accumulator:
 
     def _next(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:
         """The queue's first ready batch that somebody waits for; those that nobody waits for are dropped."""
-        while (batch := queue.first_ready()) is not None and batch.abandoned:
-            self.take_out(queue, batch)
-            self._gone(queue, batch)
+        while (batch := queue.first_ready()) is not None and (batch.tries or batch.abandoned):
+            if batch.abandoned:
+                self.take_out(queue, batch)
+                self._gone(queue, batch)
+            elif deserted := batch.deserted:
+                self._desert(queue, batch, deserted)
+            else:
+                break
         if batch is None:
             self._groups.discard(queue)
             queue.ready_at = None
         return batch
+
+    def _desert(self, queue: PartitionQueue, batch: ProducerBatch, runs: list[RecordRun]) -> None:
+        """`runs` of a waiting batch must not be sent again, nor, if it cannot be cut, the others."""
+        if batch.tainted or len(runs) == len(batch.runs):
+            self.take_out(queue, batch)
+            self._on_deserted(queue, batch, batch.runs)
+            self._gone(queue, batch)
+        else:
+            self._on_deserted(queue, batch, runs)
+            self._cut(queue, batch, [run for run in batch.runs if run not in runs])
 
     def take_out(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Remove a waiting batch from its queue; its memory and its load stay counted."""
@@ -431,6 +488,8 @@ class Accumulator:
             del queue.open[batch.lane]
 
     def _gone(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        if batch.producer_id >= 0:
+            queue.sequence.bump(batch)  # whoever knows its fate has taken the sequence from it
         queue.topic.add_load(queue, -batch.size, -batch.held)
         batch.release()
 
@@ -475,6 +534,7 @@ class Accumulator:
 
     def move(self, batch: ProducerBatch, source: PartitionQueue, target: PartitionQueue, now: float) -> None:
         """Move a whole batch of a movable lane, waiting or just come back, to another partition of the topic."""
+        assert not batch.tainted, "it may be appended"
         if source.in_flight is batch:
             self.clear_in_flight(source, batch)
         else:
@@ -510,12 +570,12 @@ class Accumulator:
                     if len(done) == len(batch.runs):
                         self.take_out(queue, batch)
                         self._gone(queue, batch)
-                    elif done:
-                        self._cut(queue, batch)
+                    elif done and not batch.tainted:
+                        self._cut(queue, batch, [run for run in batch.runs if not run.owner.done])
                 self.update_readiness(queue, now)
 
-    def _cut(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        rest = batch.without_done(self.next_number())
+    def _cut(self, queue: PartitionQueue, batch: ProducerBatch, runs: list[RecordRun]) -> None:
+        rest = batch.of(self.next_number(), runs)
         queue.batches[queue.batches.index(batch)] = rest
         if queue.open.get(batch.lane) is batch:
             del queue.open[batch.lane]
@@ -547,7 +607,7 @@ class Accumulator:
         for queue in root.family():
             queue.turning = turning
             self._groups.discard(queue)
-            if not turning:
+            if not turning or (queue.batches and queue.batches[0].tainted):
                 self.update_readiness(queue, now)
         if turning:
             self._turn(root, now)
@@ -556,7 +616,7 @@ class Accumulator:
         """Give the partition its other form, if nothing of it is in flight or waits out a backoff."""
         family = root.family()
         for queue in family:
-            if queue.in_flight is not None or queue.paused:
+            if queue.unsettled:
                 return
         waiting: list[ProducerBatch] = []
         for queue in family:
@@ -569,6 +629,8 @@ class Accumulator:
             queue.turning = False
             self._groups.discard(queue)
             self._groups.leave(queue)
+            if queue is not root:
+                queue.sequence.forgotten()
         root.turning = False
         root.clients = {} if root.clients is None else None
         self._admit(root, waiting, now)
@@ -600,6 +662,7 @@ class Accumulator:
             if not queue.batches and queue.in_flight is None and not queue.paused:
                 self._groups.discard(queue)
                 self._groups.leave(queue)
+                queue.sequence.forgotten()
                 del clients[client_id]
 
     @property

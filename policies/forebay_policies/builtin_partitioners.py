@@ -65,19 +65,27 @@ class AdaptivePartitioner(UniformPartitioner):
         # Only loaded partitions are listed; all others weigh `full`.
         queues = self._queues(available, loads)
         closed = shut(topic, loads, self._availability_timeout_s, now)
-        full = 1 + max((queue for position, queue in queues if available[position] not in closed), default=0)
-        weights = [(position, 0 if available[position] in closed else full - queue) for position, queue in queues]
-        total = full * (len(available) - len(weights)) + sum(weight for _, weight in weights)
+        full = 1
+        for position, queue in queues:
+            if queue >= full and available[position] not in closed:
+                full = queue + 1
+        total = full * len(available)
+        weights = []
+        for position, queue in queues:
+            weight = 0 if available[position] in closed else full - queue
+            weights.append((position, weight))
+            total += weight - full
         return available[_drawn(self._rng.randrange(total), full, weights)]
 
     def _queues(self, available: Sequence[int], loads: Mapping[int, int]) -> list[tuple[int, int]]:
         """(position in `available`, queue length) of each loaded partition that is available, ascending."""
         size = self._batch_size
-        return [
-            (position, -(-load // size))
-            for partition, load in sorted(loads.items())
-            if (position := position_of(available, partition)) >= 0
-        ]
+        queues = []
+        for partition, load in sorted(loads.items()):
+            position = position_of(available, partition)
+            if position >= 0:
+                queues.append((position, -(-load // size)))
+        return queues
 
 
 def _drawn(number: int, full: int, weights: list[tuple[int, int]]) -> int:

@@ -38,14 +38,18 @@ TRANSACTIONAL: Final = 0x10
 
 
 @enum.unique
-class Reason(enum.Enum):
-    """Why a batch is treated as it is. The values appear in metrics and in the journal, so they never change."""
+class Reason(enum.StrEnum):
+    """Why a batch is treated as it is. The values appear in metrics and in the journal, so they never change.
+
+    Strings, because they hash without a call into Python: they are looked up for every batch.
+    """
 
     # untouched
     TRANSACTIONAL = "transactional"
     IDEMPOTENT = "idempotent"
     TOPIC_EXCLUDED = "topic_excluded"
     CLIENT_EXCLUDED = "client_excluded"
+    OWN_LOGIN = "own_login"
     INTERNAL_TOPIC = "internal_topic"
     UNKNOWN_ATTRIBUTES = "unknown_attributes"
     NO_METADATA = "no_metadata"

@@ -28,13 +28,13 @@ class Client(Protocol):
 
 
 class LoopTurns:
-    """Everybody in line gets a turn, in order of arrival.
+    """Everybody in line gets a turn, in order of arrival, also behind one whose turn fails.
 
     `clock` counts seconds; `call_soon` calls a function in the loop's next turn.
     """
 
     def __init__(self, clock: Callable[[], float], call_soon: Callable[[Callable[[], None]], object]) -> None:
-        self.clock = clock
+        self._clock = clock
         self._call_soon = call_soon
         self._line: deque[Client] = deque()
         self._called = False
@@ -53,10 +53,12 @@ class LoopTurns:
             self._call_soon(self._next)
 
     def _next(self) -> None:
-        until = self.clock() + SLICE_S
-        for _ in range(len(self._line)):
-            self._line.popleft().turn()
-            if self.clock() >= until:
-                break
-        self._called = False
-        self._call()
+        until = self._clock() + SLICE_S
+        try:
+            for _ in range(len(self._line)):
+                self._line.popleft().turn()
+                if self._clock() >= until:
+                    break
+        finally:
+            self._called = False
+            self._call()

@@ -1,9 +1,10 @@
 """One record batch on its way to one partition: who owns which of its records, and the memory that holds them.
 
 In: checked client batches (codecs.record_batch.ClientBatch). Out: the buffers of a v2 record batch.
-The first run is kept as it came, header included: if it stays alone, it is sent byte for byte (*adopted*). A second
-run turns the batch into a merged one: its records are appended with offset and timestamp deltas renumbered, and a
-header is written at drain. The first run's records need no change either way, since it sets the base timestamp.
+The first run is kept as it came, header included: if it stays alone, it is sent so (*adopted*), with no more than a
+producer id and a sequence written into the header. A second run turns the batch into a merged one: its records are
+appended with offset and timestamp deltas renumbered, and a header is written at drain. The first run's records need no
+change either way, since it sets the base timestamp.
 
 Memory (KIP-782) grows by chained chunks of `batch.initial.size` and is never copied; the batch is ready at `batch.size`
 and keeps growing up to `batch.max.size` until it is drained:
@@ -17,7 +18,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from forebay_codecs import compression, records
 from forebay_codecs.record_batch import ClientBatch
-from forebay_codecs.record_batch_builder import build_header
+from forebay_codecs.record_batch_builder import (
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    build_header,
+    with_producer,
+)
 from forebay_policies.journal_rows import FlushReason
 
 if TYPE_CHECKING:
@@ -46,6 +53,10 @@ class Owner(Protocol):
     @property
     def done(self) -> bool:
         """The request has been answered already, because its timeout has passed."""
+
+    @property
+    def left(self) -> bool:
+        """Its client's connection has ended: nobody hears what becomes of its records."""
 
     @property
     def client(self) -> Hashable:
@@ -101,6 +112,7 @@ class ProducerBatch:
     __slots__ = (
         "_came_header",
         "_pool",
+        "base_sequence",
         "base_timestamp",
         "chunks",
         "clients",
@@ -113,6 +125,8 @@ class ProducerBatch:
         "number",
         "opened_at",
         "partition",
+        "producer_epoch",
+        "producer_id",
         "ready_size",
         "record_count",
         "runs",
@@ -120,6 +134,7 @@ class ProducerBatch:
         "sent_at",
         "sent_to",
         "size",
+        "tainted",
         "tries",
     )
 
@@ -147,6 +162,12 @@ class ProducerBatch:
         self.closed = False
         """Takes no more records."""
         self.tries = 0
+        self.producer_id = NO_PRODUCER_ID
+        """What it is sent under (idempotence.py), while it is away and while it is tainted; NO_PRODUCER_ID: nothing."""
+        self.producer_epoch = NO_EPOCH
+        self.base_sequence = NO_SEQUENCE
+        self.tainted = False
+        """What became of an earlier attempt is not known: it stays on its partition, whole, under the same numbers."""
         self.sent_at = now
         self.sent_to = -1
         """The broker's node id, once sent; `load` is what its partition had queued and in flight then, this too."""
@@ -161,7 +182,7 @@ class ProducerBatch:
 
     @property
     def as_it_came(self) -> bool:
-        """It holds a single client batch and will be sent byte for byte as that came."""
+        """It holds a single client batch, which it will be sent as: with another producer id and sequence at most."""
         return self._came_header != b""
 
     @property
@@ -177,6 +198,31 @@ class ProducerBatch:
     def abandoned(self) -> bool:
         """Nobody waits for any of its records any more."""
         return all(run.owner.done for run in self.runs)
+
+    @property
+    def timeouts_ms(self) -> tuple[int, int]:
+        """The shortest and the longest time for which its owners wait; those that are done wait for nothing."""
+        shortest = longest = -1
+        for run in self.runs:
+            owner = run.owner
+            if not owner.done:
+                timeout_ms = owner.timeout_ms
+                if timeout_ms > longest:
+                    longest = timeout_ms
+                if shortest < 0 or timeout_ms < shortest:
+                    shortest = timeout_ms
+        return shortest, longest
+
+    @property
+    def deserted(self) -> list[RecordRun]:
+        """Of a batch of kept records that was sent before: the runs that must not be sent again.
+
+        Their client has its answer, or has left. It may be sending later records elsewhere, behind which these would
+        end up. A first attempt still leaves: the client did send them.
+        """
+        if not self.tries or self.lane.movable:
+            return []
+        return [run for run in self.runs if run.owner.done or run.owner.left]
 
     def has_room(self, batch: ClientBatch) -> bool:
         """Whether `batch` may be appended."""
@@ -266,16 +312,37 @@ class ProducerBatch:
     def encode(self) -> tuple[int, list[bytes | memoryview]]:
         """(size, buffers) of the v2 record batch to send. The buffers live until `release`."""
         body: list[bytes | memoryview] = list(self.buffers())
+        producer_id, epoch, sequence = self.producer_id, self.producer_epoch, self.base_sequence
         if self._came_header:
-            return len(self._came_header) + self.size, [self._came_header, *body]
+            header = self._came_header
+            if producer_id >= 0:
+                header = with_producer(header, body, producer_id, epoch, sequence)
+            return len(header) + self.size, [header, *body]
         size = self.size
         codec = self.lane.codec
         if codec != compression.NONE:
             packed = compression.compress(codec, b"".join(body))
             body = [packed]
             size = len(packed)
-        header = build_header(body, size, self.record_count, codec, self.base_timestamp, self.max_timestamp)
+        header = build_header(
+            body,
+            size,
+            self.record_count,
+            codec,
+            self.base_timestamp,
+            self.max_timestamp,
+            producer_id,
+            epoch,
+            sequence,
+        )
         return len(header) + size, [header, *body]
+
+    def unsequence(self) -> None:
+        """It is sent under no numbers any more: the next attempt gets new ones."""
+        self.producer_id = NO_PRODUCER_ID
+        self.producer_epoch = NO_EPOCH
+        self.base_sequence = NO_SEQUENCE
+        self.tainted = False
 
     def sent(self, node_id: int, load: int, now: float) -> None:
         """It leaves for its broker; `load` is what its partition has queued and in flight, this included."""
@@ -300,13 +367,13 @@ class ProducerBatch:
         first = self._piece(numbers[0], section, self.runs[:middle], now)
         return first, self._piece(numbers[1], section, self.runs[middle:], now)
 
-    def without_done(self, number: int) -> ProducerBatch:
-        """The batch without the runs whose owners are done, of which there are some, but not only those.
+    def of(self, number: int, runs: list[RecordRun]) -> ProducerBatch:
+        """The batch with these of its runs only, of which there are some, in their order.
 
         It holds its own memory; this one keeps its own.
         """
         section = b"".join(self.buffers())
-        rest = self._piece(number, section, [run for run in self.runs if not run.owner.done], self.opened_at)
+        rest = self._piece(number, section, runs, self.opened_at)
         rest.tries = self.tries
         return rest
 

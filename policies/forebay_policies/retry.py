@@ -1,7 +1,9 @@
 """What the proxy may send again, and what must go back to the client.
 
-The rule: what is known not to have been appended is the proxy's to retry; what may have been appended goes to the
-client as a retriable error, since a proxy must not add duplicates that the client did not ask for.
+The rule: what is known not to have been appended is the proxy's to retry. What may have been appended is sent again
+only under the same sequence (idempotence.py), so that the broker knows it if it has it; without one it goes to the
+client as a retriable error, since a proxy must not add duplicates that the client did not ask for. *Tainted* is a batch
+of which an earlier attempt may have been appended: then a refusal of this attempt proves nothing of that one.
 
 NOT_LEADER_OR_FOLLOWER is no proof by itself: with acks=all, a leader demoted while waiting for followers answers with
 it, too, after it has appended. Such an answer carries the base offset that the records got; a refusal carries −1. So an
@@ -24,6 +26,14 @@ class Verdict(enum.Enum):
     ACKNOWLEDGED = "acknowledged"
     RETRY = "retry"
     """Not appended; another leader, or the same one later, will take it."""
+    RETRY_SAME = "retry same"
+    """Perhaps appended: the same records to the same partition under the same sequence."""
+    RESEQUENCE = "resequence"
+    """Not appended, because the broker expects other sequences: again, in a new epoch."""
+    RENEW = "renew"
+    """Not appended, because the broker knows a later epoch: again, under a new producer id."""
+    PLAIN = "plain"
+    """Not appended, because of its sequence: again without."""
     SPLIT = "split"
     """Refused as a whole, though only some of its records may be at fault: try smaller batches."""
     UNKNOWN = "unknown"
@@ -51,14 +61,54 @@ _REFUSED_WHOLE: Final = frozenset(
         codes.INVALID_RECORD,
     }
 )
+_PERHAPS_APPENDED: Final = frozenset(
+    {
+        codes.REQUEST_TIMED_OUT,
+        codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        codes.KAFKA_STORAGE_ERROR,
+        codes.UNKNOWN_SERVER_ERROR,
+    }
+)
+_NO_SEQUENCES: Final = frozenset({codes.CLUSTER_AUTHORIZATION_FAILED, codes.UNSUPPORTED_FOR_MESSAGE_FORMAT})
+"""Brokers before 2.8 check the permission with every request; topics in an old message format have no sequences."""
 
 
-def judge(error_code: int, base_offset: int, runs: int) -> Verdict:
-    """The verdict on a batch of `runs` runs that a broker answered with `error_code` and `base_offset` (−1: none)."""
+def judge(error_code: int, base_offset: int, runs: int, *, sequenced: bool = False, tainted: bool = False) -> Verdict:
+    """The verdict on a batch of `runs` runs that a broker answered with `error_code` and `base_offset` (−1: none).
+
+    `sequenced`: it was sent under a producer id and a sequence. Only then it can be `tainted`.
+    """
     if error_code == codes.NONE:
         return Verdict.ACKNOWLEDGED
+    if sequenced:
+        return _judge_sequenced(error_code, base_offset, runs, tainted=tainted)
     if error_code in _MOVED:
         return Verdict.RETRY if base_offset < 0 else Verdict.UNKNOWN
+    if base_offset < 0 and runs > 1 and error_code in _REFUSED_WHOLE:
+        return Verdict.SPLIT
+    return Verdict.ANSWER
+
+
+def _judge_sequenced(error_code: int, base_offset: int, runs: int, *, tainted: bool) -> Verdict:
+    """The table of docs/design.md."""
+    if error_code in _PERHAPS_APPENDED or (error_code in _MOVED and base_offset >= 0):
+        return Verdict.RETRY_SAME
+    if error_code in _MOVED or error_code == codes.NOT_ENOUGH_REPLICAS:
+        return Verdict.RETRY_SAME if tainted else Verdict.RETRY
+    if error_code == codes.DUPLICATE_SEQUENCE_NUMBER:
+        # Of a first attempt it is not true: nothing was sent under that sequence. To send it again is safe, then.
+        return Verdict.ACKNOWLEDGED if tainted else Verdict.RESEQUENCE
+    if error_code == codes.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        # Nor has an earlier attempt been appended: it would be the last batch that the broker has of this producer.
+        return Verdict.RESEQUENCE
+    if tainted:
+        return Verdict.UNKNOWN
+    if error_code == codes.UNKNOWN_PRODUCER_ID:
+        return Verdict.RESEQUENCE
+    if error_code == codes.INVALID_PRODUCER_EPOCH:
+        return Verdict.RENEW
+    if error_code in _NO_SEQUENCES:
+        return Verdict.PLAIN
     if base_offset < 0 and runs > 1 and error_code in _REFUSED_WHOLE:
         return Verdict.SPLIT
     return Verdict.ANSWER

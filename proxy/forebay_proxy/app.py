@@ -26,10 +26,12 @@ from forebay_policies.response_memory import ResponseMemory
 from forebay_policies.throttling import Throttling
 from forebay_policies.uniform_partitioner import UniformPartitioner
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
+from forebay_proxy.brokers.broker_probe import BrokerProbe
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
+from forebay_proxy.brokers.producer_id_requests import ProducerIdRequests
 from forebay_proxy.brokers.reachability import Reachability
 from forebay_proxy.clients.client_listeners import ClientListeners
 from forebay_proxy.clients.connection_context import ConnectionContext
@@ -52,6 +54,7 @@ from forebay_proxy.produce.deadlines import Deadlines
 from forebay_proxy.produce.delivery import Delivery
 from forebay_proxy.produce.dispatcher import Dispatcher
 from forebay_proxy.produce.handler import ProduceHandler
+from forebay_proxy.produce.idempotent_sample import IdempotentSample
 from forebay_proxy.produce.journal_topic import JournalTopic
 from forebay_proxy.produce.ledger import Ledger
 from forebay_proxy.produce.topic_partitioners import TopicPartitioners
@@ -96,6 +99,12 @@ class App:
         cache = MetadataCache(ages, settings.metadata_max_topics, settings.metadata_refresh_group_size, rng)
         self._updater = MetadataUpdater(self._cluster, cache, connector, settings, stats, rng, self._journal)
         addresses = BrokerAddresses(self._cluster, settings.bootstrap_servers, rng)
+        self._probe = BrokerProbe(addresses, connector, settings, rng) if settings.only_passes_logins else None
+        self._producer_ids = (
+            ProducerIdRequests(self._accumulator.ids, addresses, connector, settings, stats, rng)
+            if settings.enable_idempotence and not settings.only_passes_logins
+            else None
+        )
         self._versions = BrokerVersions(addresses.of, connector, self._log)
         reachability = Reachability(self._cluster, cache, self._updater, self._versions)
 
@@ -114,7 +123,7 @@ class App:
         self._dispatcher = Dispatcher(
             settings, stats, self._accumulator, self._cluster, self._updater, delivery, reachability, connector, rng
         )
-        self._deadlines = Deadlines(stats, self._accumulator)
+        self._deadlines = Deadlines(stats, self._accumulator.throttling, self._accumulator.drop_done)
         eligibility = Eligibility(
             settings.topics_include, settings.topics_exclude, settings.client_ids_include, settings.client_ids_exclude
         )
@@ -135,6 +144,7 @@ class App:
             settings,
             stats,
             turns,
+            IdempotentSample(self._cluster.has_choice, stats, rng),
             ledger,
         )
 
@@ -171,7 +181,7 @@ class App:
                 _admin_address(settings),
             )
 
-        with_tls = any(listener.protocol != "PLAINTEXT" for listener in settings.client_listeners)
+        with_tls = any(listener.uses_tls for listener in settings.client_listeners)
         most = raise_limit(settings.max_connections, MAX_PENDING if with_tls else 0)
         self._connections = ConnectionRegistry(
             settings,
@@ -180,6 +190,7 @@ class App:
             responses,
             metrics,
             self._log,
+            rng,
         )
         handshakes = Handshakes(HandshakeMetrics(stats), most)
         self._listeners = ClientListeners(
@@ -199,8 +210,14 @@ class App:
             self._journal.start(self._journal_sink(), partial(gauge_row, self._journal, self._stats))
         await self._listeners.open()
         loop = asyncio.get_running_loop()
-        parts = (self._updater, self._dispatcher, self._connections, self._renewals)
-        self._tasks = [loop.create_task(part.run()) for part in parts]
+        parts = (
+            self._probe or self._updater,
+            self._producer_ids,
+            self._dispatcher,
+            self._connections,
+            self._renewals,
+        )
+        self._tasks = [loop.create_task(part.run()) for part in parts if part is not None]
         for task in self._tasks:
             task.add_done_callback(self._task_ended)
 
@@ -235,6 +252,8 @@ class App:
             return "draining"
         if self._failed:
             return self._failed
+        if self._probe is not None:
+            return None if self._probe.answered else "no broker has answered yet"
         if self._cluster.updated_at is None:
             return "no broker has told its metadata yet"
         return None

@@ -13,7 +13,7 @@ from kafka.errors import KafkaError  # type: ignore[import-untyped]
 
 from tests.chaos.fault import ALL_SPARED, BROKERS, WITHOUT_BROKERS, Fault, Place
 from tests.chaos.stage import PARTITIONS, RECOVERY_SECONDS, Stage
-from tests.chaos.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 _MOVE_EVERY_SECONDS = 0.7
 PREFERRED = 0

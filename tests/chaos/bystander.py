@@ -43,7 +43,7 @@ THROUGH: Final = "forebay"
 _REQUEST_TIMEOUT: Final = 30.0
 _RETRY_BACKOFF: Final = 0.1
 _NEWCOMER_EVERY: Final = 20
-_UNDER_WAY_SECONDS: Final = 30
+_UNDER_WAY_SECONDS: Final = 60
 _NO_ERROR: Final = 0
 
 

@@ -60,8 +60,7 @@ class Fault:
     `around` is what the stage must be like for it, from before the load until after all checks. `spares` are the nodes
     of brokers that it does not touch, nor the network before them, nor all of Forebay; `posts` are more bystanders
     than those that are there in every fault. `target` is what must hold of their latencies, directly and through
-    Forebay; a fault in which it does not hold yet says in `missed` why: the table shows it instead of a failure. So it
-    is with `leaves`: what Forebay still holds after the fault that it should not. Forebay is started anew then.
+    Forebay.
     """
 
     name: str
@@ -73,8 +72,6 @@ class Fault:
     spares: tuple[int, ...] = ()
     posts: Callable[[Stage], Sequence[Post]] = no_more
     target: Callable[[Latency, Latency], bool] = worst
-    missed: str = ""
-    leaves: str = ""
 
     def __str__(self) -> str:
         return self.name

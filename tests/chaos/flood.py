@@ -19,9 +19,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from forebay_codecs.error_codes import NONE
 from tests.codecs.record_writer import Record
 from tests.kit.ports import LOOPBACK
-from tests.kit.wire import batch, produce
+from tests.kit.wire import Response, batch, produce, produced
 
 _IN_FLIGHT = 5
 _BACKOFF_SECONDS = 0.1
@@ -29,7 +30,7 @@ _BACKOFF_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What each client of a flood sends: one record with a key a request; `rate` of them a second, 0: no limit."""
+    """What each client of a flood sends: a record with a key to each partition; `rate` times a second (0: no limit)."""
 
     port: int
     topic: str
@@ -37,6 +38,7 @@ class Flow:
     acks: int = 1
     rate: float = 0.0
     client_id: str = "flood"
+    partitions: int = 1
 
 
 @contextmanager
@@ -53,9 +55,24 @@ def flood(flow: Flow, clients: int) -> Iterator[None]:
             thread.join()
 
 
+def is_taken(flow: Flow) -> bool:
+    """One request: whether brokers have taken each of its records."""
+    never = threading.Event()
+    with socket.create_connection((LOOPBACK, flow.port), 1) as connection:
+        _write(connection, _frame(flow, 0), never)
+        answer = _read_answer(connection, never)
+    told = produced(Response(1, answer[4:])).values()
+    return len(told) == flow.partitions and all(partition.error_code == NONE for partition in told)
+
+
+def _frame(flow: Flow, number: int) -> bytes:
+    records = batch([Record(f"key-{number}".encode(), os.urandom(flow.size), (), int(time.time() * 1000))])
+    batches = [(flow.topic, partition, records) for partition in range(flow.partitions)]
+    return produce(1, *batches, acks=flow.acks, client_id=flow.client_id)
+
+
 def _send(flow: Flow, number: int, over: threading.Event) -> None:
-    record = Record(f"key-{number}".encode(), os.urandom(flow.size), (), int(time.time() * 1000))
-    frame = produce(1, (flow.topic, 0, batch([record])), acks=flow.acks, client_id=flow.client_id)
+    frame = _frame(flow, number)
     while not over.is_set():
         with suppress(OSError), socket.create_connection((LOOPBACK, flow.port), 1) as connection:
             _pour(connection, frame, flow.rate, over)
@@ -82,7 +99,7 @@ def _write(connection: socket.socket, frame: bytes, over: threading.Event) -> No
             rest = rest[connection.send(rest) :]
 
 
-def _read_answer(connection: socket.socket, over: threading.Event) -> None:
+def _read_answer(connection: socket.socket, over: threading.Event) -> bytes:
     answer = b""
     while not over.is_set() and (len(answer) < 4 or len(answer) < 4 + int.from_bytes(answer[:4], "big")):
         wanted = 4 - len(answer) if len(answer) < 4 else 4 + int.from_bytes(answer[:4], "big") - len(answer)
@@ -91,3 +108,4 @@ def _read_answer(connection: socket.socket, over: threading.Event) -> None:
             if not more:
                 raise ConnectionResetError
             answer += more
+    return answer

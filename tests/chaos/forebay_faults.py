@@ -12,8 +12,8 @@ from pathlib import Path
 from tests.chaos.fault import FOREBAY, Fault, Place
 from tests.chaos.footprint import Footprint
 from tests.chaos.stage import RECOVERY_SECONDS, Stage
-from tests.chaos.waiting import wait_until
 from tests.kit.forebay import ForebayProcess
+from tests.kit.waiting import wait_until
 
 RESTARTS = "forebay_worker_restarts_total"
 

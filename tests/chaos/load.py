@@ -121,9 +121,9 @@ def impatient(jvms: Mapping[str, JavaClient]) -> Sequence[Loader]:
     quick = {"reconnect.backoff.max.ms": "500", "max.block.ms": "10000"}
     slower = {**quick, "delivery.timeout.ms": "20000"}
     return (
-        _java(jvms["1.1.1"], {**quick, "retries": "0", "request.timeout.ms": "2000"}),
-        _java(jvms["2.8.2"], {**slower, "request.timeout.ms": "3000", "max.in.flight.requests.per.connection": "1"}),
-        _java(jvms["4.3.1"], {**slower, "request.timeout.ms": "6000"}, idempotence=True),
+        java(jvms["1.1.1"], {**quick, "retries": "0", "request.timeout.ms": "2000"}),
+        java(jvms["2.8.2"], {**slower, "request.timeout.ms": "3000", "max.in.flight.requests.per.connection": "1"}),
+        java(jvms["4.3.1"], {**slower, "request.timeout.ms": "6000"}, idempotence=True),
         confluent(),
         kafka_python(),
     )
@@ -133,15 +133,17 @@ def patient(jvms: Mapping[str, JavaClient]) -> Sequence[Loader]:
     """The same with the timeouts that each has by default: 30 s a request, 120 s a record (librdkafka: 300 s)."""
     once = {"message.send.max.retries": "0", "max.in.flight.requests.per.connection": "1"}
     return (
-        _java(jvms["1.1.1"], {"retries": "0"}),
-        _java(jvms["2.8.2"], {"max.in.flight.requests.per.connection": "1"}),
-        _java(jvms["4.3.1"], {}, idempotence=True),
+        java(jvms["1.1.1"], {"retries": "0"}),
+        java(jvms["2.8.2"], {"max.in.flight.requests.per.connection": "1"}),
+        java(jvms["4.3.1"], {}, idempotence=True),
         Loader("confluent", _confluent, once, Promise(ordered=True, offsets=False)),
         Loader("kafka-python", _kafka_python, {}, Promise(ordered=True, offsets=False)),
     )
 
 
-def _java(jvm: JavaClient, props: Mapping[str, str], idempotence: bool = False) -> Loader:
+def java(jvm: JavaClient, props: Mapping[str, str], idempotence: bool = False) -> Loader:
+    """A Java client of any version, with settings of its own."""
+
     def produce(bootstrap: str, tally: Tally, stop: Stop) -> None:
         for line in jvm.produce_live(bootstrap, tally.spec, stop.file, MAX_SECONDS):
             if "error" in line:

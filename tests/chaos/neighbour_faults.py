@@ -10,13 +10,16 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
+
 from tests.chaos.broker_faults import killed, stopped
-from tests.chaos.bystander import DIRECT, THROUGH, Post
+from tests.chaos.bystander import DIRECT, THROUGH, Post, Way
 from tests.chaos.fault import ALL_SPARED, BROKERS, CLIENTS, Fault, Place, median
-from tests.chaos.flood import Flow, flood
-from tests.chaos.stage import Stage
+from tests.chaos.flood import Flow, flood, is_taken
+from tests.chaos.stage import RECOVERY_SECONDS, Stage
 from tests.kit.ports import LOOPBACK
 from tests.kit.quotas import client_quota
+from tests.kit.waiting import wait_until
 from tests.kit.wire import echo, metadata
 
 FENCED_SECONDS = 12.0
@@ -27,6 +30,10 @@ _LARGE = 900_000
 """Bytes of a record; 16 clients with five each have twice `buffer.memory` to send."""
 
 _WIDE_PARTITIONS = 200
+_WIDER_PARTITIONS = 10_000
+_AT_ONCE = 2_000
+"""Partitions. Kafka makes fewer than 10,000 of a topic at a time."""
+_MADE_SECONDS = 600
 _ASKED_BYTES = 120_000
 _ASKERS = 10
 
@@ -34,9 +41,6 @@ _QUOTA = 60_000
 _HONEST = 6
 _HONEST_SIZE, _HONEST_RATE = 4_000, 10
 """40 KB/s."""
-_AS_WITHOUT = "as without quotas: the load takes the CPU"
-"""Nobody is throttled for others any more (tests/integration/test_quotas.py), but in "none", too, half of the
-records of bystanders wait for longer where Forebay shares two cores with the load, the brokers and much else."""
 
 
 @contextmanager
@@ -83,6 +87,34 @@ def _asking_and_not_reading(stage: Stage, topic: str) -> Iterator[None]:
             client = stack.enter_context(socket.create_connection((LOOPBACK, port), 0.2))
             with suppress(OSError):  # it is not read any more
                 client.sendall(asked * (_ASKED_BYTES // len(asked)))
+        yield
+
+
+@contextmanager
+def _wider_topic(stage: Stage) -> Iterator[None]:
+    """Of broker 0, which has written to each of its partitions."""
+    wide, directly = (_wide_requests(stage, way) for way in (THROUGH, DIRECT))
+    replicas = [[0]] * _AT_ONCE
+    stage.cluster.create_topic(wide.topic, assignment=replicas)
+    for count in range(2 * _AT_ONCE, _WIDER_PARTITIONS + 1, _AT_ONCE):
+        more = NewPartitions(wide.topic, count, replica_assignment=replicas)
+        stage.admin.create_partitions([more])[wide.topic].result(RECOVERY_SECONDS)
+    for flow in (directly, wide):
+        wait_until(lambda: is_taken(flow), _MADE_SECONDS, "each partition of the topic takes records")  # noqa: B023
+    try:
+        yield
+    finally:
+        stage.delete_topic(wide.topic)
+
+
+def _wide_requests(stage: Stage, way: Way = THROUGH) -> Flow:
+    return Flow(stage.port(way, 0), "wider", size=100, partitions=_WIDER_PARTITIONS)
+
+
+@contextmanager
+def _asked_of_all_partitions(stage: Stage, topic: str) -> Iterator[None]:
+    """Request upon request, five at a time."""
+    with flood(_wide_requests(stage), clients=1):
         yield
 
 
@@ -154,6 +186,14 @@ NEIGHBOUR_FAULTS = (
         spares=ALL_SPARED,
     ),
     Fault(
+        f"requests of {_WIDER_PARTITIONS:,} partitions",
+        _CLIENTS,
+        _asked_of_all_partitions,
+        10.0,
+        around=_wider_topic,
+        spares=(1, 2),
+    ),
+    Fault(
         "quotas, each client below its own",
         _CLIENTS,
         _quota_for_all,
@@ -161,7 +201,6 @@ NEIGHBOUR_FAULTS = (
         spares=(0,),
         posts=_under_quota,
         target=median,
-        missed=_AS_WITHOUT,
     ),
     Fault(
         "quotas, one client far above its own",
@@ -171,7 +210,6 @@ NEIGHBOUR_FAULTS = (
         spares=(0,),
         posts=_under_quota,
         target=median,
-        missed=_AS_WITHOUT,
     ),
     Fault("one client throttled beside others", _CLIENTS, _one_throttled, 8.0, spares=ALL_SPARED),
 )
@@ -179,6 +217,7 @@ LONG = frozenset(
     {
         "a partition leaderless under a flood of large records",
         "10 clients ask without end and never read",
+        "requests of 10,000 partitions",  # before a broker that costs nothing: test_many_partitions.py
         "quotas, one client far above its own",
         "one client throttled beside others",
     }

@@ -69,11 +69,11 @@ def _row(name: str, results: Sequence[Result]) -> tuple[object, ...]:
 
 
 def _bystander(spared: Sequence[Spared]) -> str:
-    """The run in which bystanders waited longest through Forebay, and why that is beyond the target, if it may be."""
+    """The run in which bystanders waited longest through Forebay."""
     if not spared:
         return "–"
     one = max(spared, key=lambda it: it.through.worst)
-    return f"{_latency(one.direct)} / {_latency(one.through)}" + (f" ({one.missed})" if one.missed else "")
+    return f"{_latency(one.direct)} / {_latency(one.through)}"
 
 
 def _latency(found: Latency) -> str:

@@ -28,7 +28,6 @@ from tests.chaos.bystander import THROUGH, Bystanders, Post, Way
 from tests.chaos.footprint import Footprint, footprint
 from tests.chaos.load import Clients, Load, Loader, impatient, patient
 from tests.chaos.reconcile import PROBE
-from tests.chaos.waiting import wait_until
 from tests.kit.forebay import ForebayProcess
 from tests.kit.java import JavaClient
 from tests.kit.kafka import KafkaCluster
@@ -37,6 +36,7 @@ from tests.kit.ports import free_port
 from tests.kit.spec import ConsumedRecord
 from tests.kit.topic_log import TopicLog
 from tests.kit.toxiproxy import ToxiproxyServer
+from tests.kit.waiting import wait_until
 
 CLIENTS_SIDE = "127.0.0.2"
 PARTITIONS = 6

@@ -16,8 +16,8 @@ from tests.chaos.faults import FAULTS, LIKE_ANOTHER, pair
 from tests.chaos.run import run
 from tests.chaos.seed import SEED
 from tests.chaos.stage import SHORT, Stage
-from tests.chaos.waiting import wait_until
 from tests.kit.ports import LOOPBACK
+from tests.kit.waiting import wait_until
 
 TIMEOUTS = SHORT
 PAIRS = 2 if os.environ.get("WHOLE") else 1
@@ -30,7 +30,7 @@ def test_what_forebay_holds_is_seen(stage: Stage) -> None:
     with ExitStack() as stack:
         for _ in range(10):
             stack.enter_context(socket.create_connection((LOOPBACK, stage.forebay.port), 5))
-        wait_until(lambda: stage.footprint().client_connections == 10, 10, "the connections are seen")
+        wait_until(lambda: stage.footprint().client_connections == 10, 30, "the connections are seen")
         assert set(stage.footprint().beyond(stage.settled)) >= {"client_connections", "file_descriptors"}
     stage.wait_until_settled()
 
@@ -39,7 +39,7 @@ def test_what_bystanders_wait_is_seen(stage: Stage) -> None:
     with stage.bystanders() as bystanders:
         begun = monotonic()
         with toxic(stage, [stage.broker_hops[0]], "latency", latency=1000):
-            wait_until(lambda: monotonic() > begun + 1.5, 3, "a record or two have waited")
+            wait_until(lambda: monotonic() > begun + 1.5, 30, "a record or two have waited")
         waits = bystanders.stop()
     for way in (DIRECT, THROUGH):
         assert waits.latency(way, {0}, begun, monotonic()).worst >= 1

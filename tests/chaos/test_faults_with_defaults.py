@@ -14,6 +14,7 @@ from tests.chaos.stage import DEFAULTS, Stage
 TIMEOUTS = DEFAULTS
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "fault",
     [pytest.param(it, id=it.name, marks=[pytest.mark.whole] if it.name in LONG else []) for it in NEIGHBOUR_FAULTS],

@@ -19,7 +19,7 @@ from tests.chaos.load import Load, confluent, kafka_python
 from tests.chaos.reconcile import reconcile
 from tests.chaos.stage import PARTITIONS, RECOVERY_SECONDS, Stage
 from tests.chaos.tally import Promise
-from tests.chaos.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 _SETTLED_SECONDS = 1.0
 """An acknowledgement of the old topic's may still have been under way this long after the new one's birth."""

@@ -16,6 +16,7 @@ class Nobody:
     client = "nobody"
     client_id = "nobody"
     done = False
+    left = False
     timeout_ms = 0
 
     def acknowledged(self, run: RecordRun, base_offset: int, log_append_time: int, log_start_offset: int) -> None: ...

@@ -70,7 +70,7 @@ def test_cuts_ranges_and_hides_the_rest(version: int) -> None:
         PRODUCE: (0, 12),
         METADATA: (0, 13),
         8: (2, 10),
-        SASL_HANDSHAKE: (1, 1),
+        SASL_HANDSHAKE: (0, 1),
         API_VERSIONS: (0, 4),
     }
     assert rewritten == encode_response(sample(version, offered))

@@ -232,3 +232,30 @@ def test_chunks_of_a_byte_take_little_more_memory_than_they_hold() -> None:
     assert taken < 2 * size
     splitter.feed(stream[-2:])
     assert splitter.next_event() == Frame(stream[4:])
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_frames_shorter_than_the_head_where_they_may_be(*, collects: bool) -> None:
+    frames = [b"", b"a", b"7 bytes", b"8 bytes.", b"more than 8"]
+    for step in (1, 5, 100):
+        splitter = FrameSplitter(HEAD, LIMIT)
+        splitter.shortest = 0
+        stream = b"".join(map(framed, frames))
+        chunks = [stream[at : at + step] for at in range(0, len(stream), step)]
+        found = list(events(splitter, chunks, lambda _: collects))
+        assert [event for event in found if isinstance(event, Head)] == [
+            Head(len(each), each[:HEAD]) for each in frames
+        ]
+        if collects:
+            assert [event.data for event in found if isinstance(event, Frame)] == frames
+        else:
+            assert b"".join(event.data for event in found if isinstance(event, Run)) == stream
+        assert splitter.between_frames
+        splitter.feed((-1).to_bytes(4, "big", signed=True))
+        with pytest.raises(Malformed):
+            splitter.next_event()
+        splitter.clear()
+        splitter.shortest = HEAD
+        splitter.feed(framed(b"7 bytes"))
+        with pytest.raises(Malformed):
+            splitter.next_event()

@@ -9,7 +9,7 @@ import pytest
 
 from forebay_codecs.addresses import Translate
 from forebay_codecs.api_versions import parse_api_versions, rewrite_api_versions
-from forebay_codecs.apis import API_VERSIONS, APIS, FETCH, PRODUCE, SASL_HANDSHAKE, Treatment
+from forebay_codecs.apis import API_VERSIONS, APIS, FETCH, PRODUCE, Treatment
 from forebay_codecs.metadata import NO_TOPIC_ID, Partition, parse_metadata_response
 from tests.codecs.hardening import refuses_cuts_keeps_tails
 from tests.codecs.translation import Listeners, identity, nowhere
@@ -87,7 +87,7 @@ def test_api_versions_of_kafka_4_3(version: int) -> None:
     brokers = parse_api_versions(data, version)
     offered = parse_api_versions(rewrite_api_versions(data, version), version)
     assert brokers[PRODUCE] == (0, 13)
-    cut = {PRODUCE: (0, 12), SASL_HANDSHAKE: (1, 1)}
+    cut = {PRODUCE: (0, 12)}
     assert offered == {key: offer for key, offer in brokers.items() if key in APIS} | cut
     assert offered[FETCH] == (4, 18)
     # Whatever follows the array is relayed.

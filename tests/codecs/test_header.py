@@ -6,11 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forebay_codecs import sasl
+from forebay_codecs.apis import APIS
 from forebay_codecs.errors import Malformed
 from forebay_codecs.header import (
     LONGEST_HEADER,
     PEEK_SIZE,
     begin_request,
+    may_be_request,
     peek,
     peek_client_id,
     printable,
@@ -32,6 +35,34 @@ def test_peek_reads_what_was_written_wherever_it_begins(
     data = before + begin_request(api_key, version, correlation_id, "client").getvalue()
     assert peek(data, len(before)) == (api_key, version, correlation_id)
     assert peek(data[: len(before) + PEEK_SIZE], len(before)) == (api_key, version, correlation_id)
+
+
+@given(st.sampled_from(sorted(APIS)), st.integers(0, 31), INT32, st.none() | st.text(max_size=20))
+def test_a_request_is_taken_for_none_of_the_tokens(
+    api_key: int, version: int, correlation_id: int, client_id: str | None
+) -> None:
+    assert may_be_request(begin_request(api_key, version, correlation_id, client_id).getvalue()[:PEEK_SIZE])
+
+
+PRINTED = st.text(st.characters(min_codepoint=0x20, blacklist_categories=["Cs"]), min_size=1, max_size=20)
+
+
+@given(PRINTED, PRINTED)
+def test_a_token_is_taken_for_no_request(user: str, password: str) -> None:
+    tokens = [
+        sasl.plain(user, password),
+        b"authzid" + sasl.plain(user, password),
+        f"n,,n={user},r=nonce".encode(),
+        f"n,a={user},n={user},r=nonce".encode(),
+        b"c=biws,r=nonce,p=proof",
+        b"n,,\x01auth=Bearer token\x01\x01",
+        b"\x01",
+        b"",
+        bytes.fromhex("6082034d06092a864886f71201020201"),  # Kerberos: a first token, then RFC 4121's Wrap
+        bytes.fromhex("050404ff000c000000000000"),
+        bytes.fromhex("6030060628"),
+    ]
+    assert [token for token in tokens if may_be_request(token[:PEEK_SIZE])] == []
 
 
 @pytest.mark.parametrize("client_id", [None, "", "client", "zähler", "till-\udce4"])

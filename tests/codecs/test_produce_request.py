@@ -212,8 +212,23 @@ def test_lying_lengths_are_malformed_and_take_no_memory(frame: bytes) -> None:
 
 def test_the_heads_of_the_liars_are_right() -> None:
     assert parse(HEAD_3 + struct.pack(">i", 0)) == (3, 1, None, None, 1, 0, [])
-    assert parse(HEAD_3 + struct.pack(">i", -1)).topics == []  # null counts as none
     assert parse(HEAD_9 + b"\x01\x00") == (9, 1, None, None, 1, 0, [])
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        HEAD_3 + struct.pack(">i", -1),
+        HEAD_3 + struct.pack(">ih1si", 1, 1, b"t", -1),
+        HEAD_9 + b"\x00",
+        HEAD_9 + b"\x02" + b"\x02t" + b"\x00",
+    ],
+    ids=["topics", "partitions", "topics, flexible", "partitions, flexible"],
+)
+def test_null_is_no_array(frame: bytes) -> None:
+    """Of a request with one, brokers take no record of any partition and close the connection."""
+    with pytest.raises(Malformed, match="null"):
+        parse(frame)
 
 
 @settings(deadline=None, max_examples=300)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from forebay_codecs.compression import LZ4, NONE, SNAPPY, ZSTD
 from forebay_codecs.record_batch import ClientBatch, open_batch, read_header, split_by_key
-from forebay_codecs.record_batch_builder import build_header
+from forebay_codecs.record_batch_builder import build_header, with_producer
 from tests.codecs.merging import encoded, merged
 from tests.codecs.record_oracle import (
     CODECS,
@@ -58,6 +58,20 @@ def test_the_header_that_others_write() -> None:
     whole = encode_batch(records)
     section = whole[61:]
     assert build_header([section], len(section), 2, NONE, NOW, NOW + 7) == whole[:61]
+
+
+@pytest.mark.parametrize("codec", [NONE, LZ4])
+def test_a_producer_id_and_a_sequence_stand_in_the_header_and_under_its_checksum(codec: int) -> None:
+    numbers = (1 << 40, 32767, 2**31 - 1)
+    records = [Record(b"k", b"v", (), NOW), Record(None, b"w", (("h", b"x"),), NOW + 7)]
+    whole = encode_batch(records, codec)
+    section = whole[61:]
+    made = build_header([section], len(section), 2, codec, NOW, NOW + 7, *numbers)
+    assert with_producer(whole[:61], [section[:3], section[3:]], *numbers) == made
+    found = decode_batch(made + section)
+    assert (found.producer_id, found.producer_epoch, found.base_sequence) == numbers
+    assert found.records == records
+    assert made[:17] + made[21:43] + made[57:] == whole[:17] + whole[21:43] + whole[57:61]
 
 
 @pytest.mark.parametrize("piece", [1, 7, 1000])

@@ -19,9 +19,9 @@ def documents(path: Path) -> list[Any]:
     return list(yaml.safe_load_all(path.read_text()))
 
 
-def sidecar(kind: str) -> Any:
-    """The one object of `kind` in the sidecar manifest."""
-    (found,) = (each for each in documents(DEPLOY / "kubernetes" / "sidecar.yaml") if each["kind"] == kind)
+def sidecar(kind: str, manifest: str = "sidecar.yaml") -> Any:
+    """The one object of `kind` in a sidecar manifest."""
+    (found,) = (each for each in documents(DEPLOY / "kubernetes" / manifest) if each["kind"] == kind)
     return found
 
 

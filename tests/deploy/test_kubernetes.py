@@ -1,4 +1,4 @@
-"""The sidecar manifest: valid in the oldest and newest Kubernetes, and its parts fit each other."""
+"""The sidecar manifests: valid in the oldest and newest Kubernetes, and the parts of the plain one fit each other."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ def kubeconform(path: Path, version: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.parametrize("manifest", sorted(MANIFEST.parent.glob("*.yaml")), ids=lambda path: path.name)
 @pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
-def test_the_manifest_is_valid(version: str) -> None:
-    answer = kubeconform(MANIFEST, version)
+def test_the_manifest_is_valid(version: str, manifest: Path) -> None:
+    answer = kubeconform(manifest, version)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "Valid: 2, Invalid: 0, Errors: 0, Skipped: 0" in answer.stdout
 

@@ -136,7 +136,8 @@ class Connection(asyncio.Protocol):
         if version < 3 and not own:
             size = max(0, int.from_bytes(frame[8:10], "big", signed=True))
             return b"\0\0\0\0old" if any(frame[10 + size : 12 + size]) else b""
-        request = read(message("produce", version, "ProduceRequest"), frame) if 3 <= version <= 12 else None
+        known = message("produce", version, "ProduceRequest") if 3 <= version <= 12 else None
+        request = known and read(known, frame, ends=own, as_brokers=not own)
         if request is None:
             if own:
                 self._brokers.wrong.append(f"a Produce request that is not one: {frame.hex()}")

@@ -37,11 +37,18 @@ class _Selector(selectors.DefaultSelector):
 AnyProtocol = asyncio.Protocol | asyncio.BufferedProtocol
 
 
+class _NoSocket:
+    def fileno(self) -> int:
+        raise OSError("nothing of the system is behind it")
+
+    def setsockopt(self, level: int, option: int, value: int) -> None: ...
+
+
 class MemoryTransport(asyncio.Transport):
     """One end of a connection: delivers in order what its peer wrote, in a later turn, unless reading is paused."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, protocol: AnyProtocol) -> None:
-        super().__init__({"sockname": ("127.0.0.1", 9092), "peername": ("127.0.0.1", 40_000)})
+        super().__init__({"sockname": ("127.0.0.1", 9092), "peername": ("127.0.0.1", 40_000), "socket": _NoSocket()})
         self._loop = loop
         self._protocol = protocol
         self._peer: MemoryTransport | None = None

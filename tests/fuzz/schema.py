@@ -20,9 +20,10 @@ Message = dict[str, Any]
 class _Cursor:
     """Reads forward through a message. ValueError at its end."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, text_errors: str = "strict") -> None:
         self.data = data
         self.at = 0
+        self.text_errors = text_errors
 
     def take(self, size: int) -> bytes:
         if not 0 <= size <= len(self.data) - self.at:
@@ -78,7 +79,7 @@ def _scalar(kind: str, *, nullable: bool, flexible: bool) -> _Read:
         if size == -1 and not nullable:
             raise ValueError("null where a value must stand")
         found = cursor.take(size) if size >= 0 else None
-        return found.decode() if found is not None and kind == "string" else found
+        return found.decode(errors=cursor.text_errors) if found is not None and kind == "string" else found
 
     return sized
 
@@ -128,7 +129,7 @@ def _struct(cls: Any) -> _Read:
                 value = cursor.take(cursor.unsigned_varint())
                 if tag in tagged:
                     name, read = tagged[tag]
-                    inner = _Cursor(value)
+                    inner = _Cursor(value, cursor.text_errors)
                     found[name] = read(inner)
                     if inner.at != len(value):
                         raise ValueError("bytes behind a tagged field")
@@ -139,12 +140,15 @@ def _struct(cls: Any) -> _Read:
     return struct
 
 
-def read(cls: Any, data: bytes) -> Message | None:
-    """A whole message, its header under "header"; None where the bytes are not one."""
-    cursor = _Cursor(data)
+def read(cls: Any, data: bytes, *, ends: bool = True, as_brokers: bool = False) -> Message | None:
+    """A message, its header under "header"; None where the bytes are not one. `ends`: nothing may be behind it.
+
+    `as_brokers`: text need not be UTF-8, as Java reads it: what is not becomes U+FFFD.
+    """
+    cursor = _Cursor(data, "replace" if as_brokers else "strict")
     try:
         header = _struct(cls.__header_schema__)(cursor)
         body: Message = _struct(cls)(cursor)
     except ValueError:
         return None
-    return body | {"header": header} if cursor.at == len(data) else None
+    return body | {"header": header} if cursor.at == len(data) or not ends else None

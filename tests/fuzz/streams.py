@@ -82,6 +82,7 @@ def clients() -> tuple[bytes, ...]:
         *[request(FETCH, version, 40 + version, b"\0" * 20) for version in (4, 16, 18)],
         *[request(key, 1, 60 + key, b"\0") for key in (FIND_COORDINATOR, DESCRIBE_CLUSTER, SHARE_FETCH)],
         request(SASL_HANDSHAKE, 1, 70, b"\0\5PLAIN"),
+        request(SASL_HANDSHAKE, 0, 71, b"\0\5PLAIN") + framed(b"\0user\0password"),
         *[echo(80 + size % 7, bytes(size)) for size in (0, 1, 5000)],
     ]
     alone = [bytes([number % 256]) + frame for number, frame in enumerate(fine)]

@@ -257,7 +257,9 @@ def _produce_request(frame: bytes) -> Any:
     if version < RECORD_BATCHES_FROM:  # as v3, which has a transactional id behind the client id
         at = 10 + max(0, int.from_bytes(frame[8:10], "big", signed=True))
         frame = frame[:2] + b"\0\3" + frame[4:at] + b"\xff\xff" + frame[at:]
-    request = read(message("produce", max(version, RECORD_BATCHES_FROM), "ProduceRequest"), frame)
+    # Bytes that are left over are ignored, as brokers do.
+    known = message("produce", max(version, RECORD_BATCHES_FROM), "ProduceRequest")
+    request = read(known, frame, ends=False, as_brokers=True)
     return request and request | {"version": version}
 
 

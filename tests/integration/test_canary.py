@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from tests.kit.kafka import KafkaCluster
 from tests.kit.ports import LOOPBACK
 from tests.kit.sasl import PASSWORD, Secured
 from tests.kit.unsigned_tokens import unsigned_tokens
+from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -102,12 +102,6 @@ def command_lines(forebay: ForebayProcess) -> str:
     return "".join(Path(f"/proc/{process}/cmdline").read_text() for process in (str(forebay.pid), *children))
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, what
-
-
 def produce(bootstrap: str, props: Mapping[str, str | bool]) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, **props})
     for number in range(50):
@@ -176,7 +170,7 @@ def break_files(stage: Stage, forebay: ForebayProcess, mechanism: str) -> None:
 
 
 def wait_for(forebay: ForebayProcess, told: str, lines: int, what: str) -> None:
-    until(lambda: forebay.log.read_text().count(told) >= lines, f"{what}: not {told!r}")
+    wait_until(lambda: forebay.log.read_text().count(told) >= lines, SECONDS, f"{what}: {told!r}")
 
 
 def test_what_keeps_it_from_starting_is_said_without_secrets(stage: Stage, tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def owned(member: Consumer) -> int:
 def poll_until(members: Sequence[Consumer], enough: Callable[[list[ConsumedRecord]], bool]) -> list[ConsumedRecord]:
     """Polls the members in turn until there is enough."""
     records: list[ConsumedRecord] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not enough(records):
         assert time.monotonic() < deadline, f"only {len(records)} records, owned {list(map(owned, members))}"
         for member in members:

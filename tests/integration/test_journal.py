@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +16,7 @@ from pyspark.sql import functions as F
 from forebay_pipeline.cli import main
 from forebay_pipeline.compact import await_compacted, compact
 from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal.brokers import Brokers
 from forebay_pipeline.journal.source import JournalPlace, of_kind, read_rows, torn
 from forebay_pipeline.partitions.summary import Summary
 from forebay_policies.journal_rows import BatchRow, GaugeRow, LedgerRow, MetadataRow
@@ -27,6 +26,7 @@ from tests.kit.java import JavaClient
 from tests.kit.journal import decoded, of
 from tests.kit.ports import LOOPBACK, free_port
 from tests.kit.spec import ProduceSpec
+from tests.kit.waiting import wait_until
 from tests.pipeline import rows as make
 
 pytestmark = pytest.mark.integration
@@ -41,13 +41,6 @@ def produce(bootstrap: str, topic: str) -> None:
         assert result.stats["acknowledged"] == COUNT
     finally:
         client.close()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def check(spark: SparkSession, place: JournalPlace, topic: str) -> None:
@@ -68,7 +61,7 @@ def check(spark: SparkSession, place: JournalPlace, topic: str) -> None:
 
 def job(place: JournalPlace, name: str, *words: str) -> str:
     """What a job says of a journal in a topic."""
-    where = ["--journal-topic", str(place.topic), "--bootstrap-servers", str(place.bootstrap_servers)]
+    where = ["--journal-topic", str(place.topic), "--bootstrap-servers", str(place.brokers)]
     # The session of the tests is shared, and its number of shuffles stays what it is.
     few = ["--conf", "spark.sql.shuffle.partitions=2"]
     done = CliRunner().invoke(main, [name, *where, *few, *words], prog_name="forebay-pipeline")
@@ -92,7 +85,7 @@ def in_topic(route: Route) -> InTopic:
     with ForebayProcess(route.cluster.bootstrap, route.cluster.nodes, settings=settings) as forebay:
         produce(forebay.bootstrap, topic)
         assert forebay.metrics()["forebay_journal_rows_dropped_total"] == 0
-    return InTopic(JournalPlace(topic=journal, bootstrap_servers=route.cluster.internal), topic)
+    return InTopic(JournalPlace(topic=journal, brokers=Brokers(route.cluster.internal)), topic)
 
 
 def test_files(spark: SparkSession, route: Route, tmp_path: Path) -> None:
@@ -113,7 +106,11 @@ def test_what_a_killed_process_left_is_closed_by_the_next(spark: SparkSession, r
     first = ForebayProcess(route.cluster.bootstrap, route.cluster.nodes, settings=settings).start()
     produce(first.bootstrap, topic)
     (unfinished,) = tmp_path.glob(".*.inprogress")
-    wait_until(lambda: sum(row.records for row in of(BatchRow, decoded(unfinished.read_bytes()))) == COUNT)
+    wait_until(
+        lambda: sum(row.records for row in of(BatchRow, decoded(unfinished.read_bytes()))) == COUNT,
+        60,
+        "every record has a row",
+    )
     first.kill()
     with unfinished.open("ab") as file:
         file.write(b'{"kind":"batch","time_us":17')
@@ -152,7 +149,7 @@ def test_so_do_the_others(spark: SparkSession, in_topic: InTopic, tmp_path: Path
 def test_rows_that_expired_before_they_were_read(spark: SparkSession, route: Route, tmp_path: Path) -> None:
     journal = "journal-expired"
     route.cluster.create_topic(journal, 1)
-    place = JournalPlace(topic=journal, bootstrap_servers=route.cluster.internal)
+    place = JournalPlace(topic=journal, brokers=Brokers(route.cluster.internal))
     output = str(tmp_path / "parquet")
     with Producer({"bootstrap.servers": route.cluster.internal}) as producer:
         for first in (0, 10):
@@ -173,6 +170,6 @@ def test_rows_that_expired_before_they_were_read(spark: SparkSession, route: Rou
 
 def test_a_topic_or_brokers_that_are_not_there(spark: SparkSession, route: Route) -> None:
     with pytest.raises(CannotRun, match="There is no topic nothing at "):
-        read_rows(spark, JournalPlace(topic="nothing", bootstrap_servers=route.cluster.internal))
+        read_rows(spark, JournalPlace(topic="nothing", brokers=Brokers(route.cluster.internal)))
     with pytest.raises(CannotRun, match=f"No broker answers at {LOOPBACK}:"):
-        read_rows(spark, JournalPlace(topic="nothing", bootstrap_servers=f"{LOOPBACK}:{free_port()}"))
+        read_rows(spark, JournalPlace(topic="nothing", brokers=Brokers(f"{LOOPBACK}:{free_port()}")))

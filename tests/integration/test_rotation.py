@@ -10,20 +10,19 @@ import random
 import signal
 import socket
 import ssl
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from threading import Event, Thread
 
 import pytest
-from confluent_kafka import Producer
 
 from forebay_proxy.security import pem
+from tests.integration.load import Load, values
 from tests.kit.certificates import Authority
 from tests.kit.forebay import ForebayProcess
 from tests.kit.kafka import KafkaCluster
 from tests.kit.ports import LOOPBACK
 from tests.kit.topic_log import TopicLog
+from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -116,93 +115,32 @@ def shown(forebay: ForebayProcess, context: ssl.SSLContext) -> bytes:
         return found
 
 
-class Load:
-    """Handshakes without end; producers that come and go; and one that stays, whose records are merged."""
+class TlsLoad(Load):
+    """And handshakes without end."""
 
     def __init__(self, stage: Stage, forebay: ForebayProcess, topic: str) -> None:
+        props = {"security.protocol": "SSL", "ssl.ca.location": str(stage.both)}
+        super().__init__(forebay.tls_bootstrap, topic, props, [self._shake])
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self.context.load_verify_locations(stage.both)
         self.handshakes = 0
-        self.sent: list[str] = []
-        self.failures: list[str] = []
-        self._props = {
-            "bootstrap.servers": forebay.tls_bootstrap,
-            "security.protocol": "SSL",
-            "ssl.ca.location": str(stage.both),
-            "linger.ms": 0,
-            "message.timeout.ms": SECONDS * 1000,
-        }
         self._forebay = forebay
-        self._topic = topic
-        self._stop = Event()
-        self._threads = [Thread(target=self._until_told, args=(work,)) for work in (self._shake, self._come_and_go)]
-        self._threads.append(Thread(target=self._stay))
-
-    def __enter__(self) -> Load:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _until_told(self, work: Callable[[], None]) -> None:
-        while not self._stop.is_set():
-            try:
-                work()
-            except OSError as error:
-                self.failures.append(str(error))
 
     def _shake(self) -> None:
         shown(self._forebay, self.context)
         self.handshakes += 1
-
-    def _come_and_go(self) -> None:
-        """Idempotent: its records go on a connection of its own to the broker."""
-        producer = Producer({**self._props, "enable.idempotence": True})
-        for _ in range(3):
-            self._send(producer, b"k")
-        self._flush(producer)
-
-    def _stay(self) -> None:
-        producer = Producer(self._props)
-        while not self._stop.wait(0.01):  # the load's pace
-            self._send(producer, None)
-        self._flush(producer)
-
-    def _send(self, producer: Producer, key: bytes | None) -> None:
-        number = str(len(self.sent)) if key is None else f"own-{id(producer)}-{time.monotonic_ns()}"
-        self.sent.append(number)
-        producer.produce(self._topic, number, key, on_delivery=self._told)
-        producer.poll(0)
-
-    def _told(self, error: object, _: object) -> None:
-        if error is not None:
-            self.failures.append(str(error))
-
-    def _flush(self, producer: Producer) -> None:
-        if producer.flush(SECONDS):
-            self.failures.append("not all records were acknowledged")
 
 
 def reloads(forebay: ForebayProcess, side: str, outcome: str) -> float:
     return forebay.metrics()[f'forebay_security_reloads_total{{outcome="{outcome}",side="{side}"}}']
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, what
-
-
-def rotate(stage: Stage, forebay: ForebayProcess, load: Load, kind: str, workers: int) -> None:
+def rotate(stage: Stage, forebay: ForebayProcess, load: TlsLoad, kind: str, workers: int) -> None:
     before = shown(forebay, load.context)
     sides = {(side, outcome): reloads(forebay, side, outcome) for side, outcome in OUTCOMES}
     told = stage.change(kind)
     os.kill(forebay.pid, signal.SIGHUP)
-    until(lambda: reloads(forebay, *told) >= sides[told] + workers, f"{kind}: not {told[1]}")
+    wait_until(lambda: reloads(forebay, *told) >= sides[told] + workers, SECONDS, f"{kind}: {told[1]}")
     now = shown(forebay, load.context)
     if told == ("client", "renewed"):
         assert now == stage.leaf(), kind
@@ -222,14 +160,13 @@ def test_nothing_is_noticed_of_certificates_that_change(stage: Stage, times: int
     stage.reset()
     with stage.forebay(workers) as forebay, TopicLog(stage.cluster.internal) as log:
         since = log.ends(topic)
-        with Load(stage, forebay, topic) as load:
+        with TlsLoad(stage, forebay, topic) as load:
             for number in range(times):
                 rotate(stage, forebay, load, KINDS[number % len(KINDS)], workers)
                 assert load.failures == []
         assert load.failures == []
         assert load.handshakes > times
-        found = [record.value.decode() for record in log.read(topic, since, at_least=len(load.sent)) if record.value]
-        assert sorted(found) == sorted(load.sent)
+        assert values(log.read(topic, since, at_least=len(load.sent))) == sorted(load.sent)
         metrics = forebay.metrics()
         assert metrics['forebay_tls_handshakes_total{result="failed"}'] == 0
         assert all(

@@ -39,6 +39,7 @@ class AncientProgram:
             "acks": _ACKS[spec.acks],
             "codec": _CODECS.index(spec.compression),
             "linger_ms": spec.linger_ms,
+            "props": dict(spec.props),
             "records": [{"key": _text(spec.key(seq)), "value": _text(spec.value(seq))} for seq in range(spec.count)],
         }
         ended = subprocess.run(

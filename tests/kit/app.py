@@ -3,7 +3,8 @@
     async with running(cluster.bootstrap, linger_ms=60_000) as forebay:
         client = await forebay.client(node=0)
 
-Pauses between tries are short, so that tests are; all else is as by default unless told.
+Pauses between tries are short, so that tests are, and batches leave without sequences, for tests that are not about
+them; all else is as by default unless told.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ QUICK = {
     "retry_backoff_max_ms": 20,
     "reconnect_backoff_ms": 5,
     "reconnect_backoff_max_ms": 20,
+    "enable_idempotence": False,
 }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import ssl
+import subprocess
 from pathlib import Path
 
 import trustme
@@ -59,6 +60,20 @@ class Authority:
         if version is not None:
             context.minimum_version = context.maximum_version = version
         return context
+
+    def java_props(self) -> dict[str, str]:
+        """For a Java client of any age that trusts this authority. The older ones read JKS only."""
+        store = self._folder / "truststore.jks"
+        if not store.exists():
+            words = ["-storepass", "changeit", "-noprompt", "-alias", "ca", "-storetype", "JKS"]
+            files = ["-keystore", str(store), "-file", str(self.pem)]
+            subprocess.run(["keytool", "-importcert", *words, *files], check=True, capture_output=True, timeout=60)
+        return {
+            "security.protocol": "SSL",
+            "ssl.truststore.location": str(store),
+            "ssl.truststore.password": "changeit",
+            "ssl.endpoint.identification.algorithm": "HTTPS",
+        }
 
     def broker_settings(self, keystore: Path, *, client_auth: str = "none") -> dict[str, str]:
         """Of a Kafka cluster whose CLIENT listener speaks TLS and has this certificate."""

@@ -19,7 +19,9 @@ _ESTABLISHED = "01"
 
 
 class ConnectionWatch:
-    """While it is entered, samples who is connected to `ports`; `strangers` are those who are not in `allowed`.
+    """While it is entered, samples who connects to `ports`; `strangers` are those who are not in `allowed`.
+
+    Connections that stood before are other tests': a client in this process is gone only when it is collected.
 
     A stranger is its command line, to be read in a failed assertion.
     """
@@ -27,12 +29,13 @@ class ConnectionWatch:
     def __init__(self, ports: Iterable[int], allowed: Iterable[int]) -> None:
         self._ports = frozenset(ports)
         self._allowed = frozenset(allowed)
+        self._before: set[str] = set()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.strangers: set[str] = set()
 
     def sample(self) -> None:
-        sockets = _sockets_to(self._ports)
+        sockets = _sockets_to(self._ports) - self._before
         if sockets:
             for pid in _owners(sockets):
                 if not self._allowed.intersection(_with_ancestors(pid)):
@@ -43,6 +46,7 @@ class ConnectionWatch:
             self.sample()
 
     def __enter__(self) -> Self:
+        self._before = _sockets_to(self._ports)
         self._thread.start()
         return self
 

@@ -10,6 +10,11 @@ What is not held is answered at once: ApiVersions, Metadata, FindCoordinator and
 is, Produce with the next offset of each partition (and `log` grows), every other API by an echo of its body. A broker
 closes the connection on a request that it cannot read, and on acks=0 records that it refuses. It
 can also close its connections, stop reading them, and leave its port.
+
+With `cluster.idempotent` brokers give out producer ids, and know batches by their sequences, as Kafka does.
+
+With `cluster.exchange` a connection is to log in first, as in Kafka: before that a broker takes ApiVersions, once, and
+SaslHandshake, and closes it on anything else.
 """
 
 from __future__ import annotations
@@ -24,9 +29,19 @@ from typing import Self, cast
 from crc32c import crc32c
 
 from forebay_codecs import error_codes, produce_request, produce_response
-from forebay_codecs.apis import API_VERSIONS, APIS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, PRODUCE
+from forebay_codecs.apis import (
+    API_VERSIONS,
+    APIS,
+    DESCRIBE_CLUSTER,
+    FIND_COORDINATOR,
+    METADATA,
+    PRODUCE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+)
 from forebay_codecs.errors import Malformed
 from forebay_codecs.header import peek
+from forebay_codecs.init_producer_id import API_KEY as INIT_PRODUCER_ID
 from forebay_codecs.metadata import NO_TOPIC_ID, Broker, Partition, Topic
 from forebay_codecs.metadata_request import MetadataRequest, parse_metadata_request
 from forebay_codecs.metadata_response import assemble, encode_cluster, encode_topic
@@ -37,6 +52,7 @@ from forebay_proxy.config.settings import HostPort
 from tests.codecs.record_oracle import Record, decode_batch
 from tests.kit.event_loop import soon
 from tests.kit.ports import LOOPBACK, free_port
+from tests.kit.producer_states import Numbers, ProducerStates, numbers_of
 from tests.kit.wire import framed
 
 
@@ -68,6 +84,12 @@ class Asked:
             if (name, index) == (topic, partition)
         ]
         return decode_batch(self.frame[start:end]).records
+
+    @property
+    def numbers(self) -> Numbers:
+        """Producer id, epoch and sequence of its only batch."""
+        ((_, ((_, start, end),)),) = self.produce.topics
+        return numbers_of(self.frame[start:end])
 
     @property
     def partitions(self) -> list[tuple[str, int]]:
@@ -114,12 +136,26 @@ class Asked:
         elif self.body[:2] != b"\0\0":  # acks
             self.respond(bytes(4))
 
+    def carry_out(self) -> None:
+        """Append Produce's records, and say nothing of it."""
+        for name, partitions in self.produce.topics:
+            for index, start, end in partitions:
+                self._appended(name, index, start, end)
+
     def _appended(self, name: str, index: int, start: int, end: int) -> PartitionResponse:
         records = self.frame[start:end]
         if int.from_bytes(records[17:21], "big") != crc32c(records[21:]):
             return PartitionResponse(index, error_codes.CORRUPT_MESSAGE, -1, -1, -1, [], "checksum")
-        log = self.connection.broker.cluster.log.setdefault((name, index), [])
+        cluster = self.connection.broker.cluster
+        log = cluster.log.setdefault((name, index), [])
         offset = len(log)
+        if cluster.idempotent:
+            states, numbers = cluster.states.setdefault((name, index), ProducerStates()), numbers_of(records)
+            known = states.check(numbers)
+            if known.error_code or known.offset >= 0:
+                newest = int.from_bytes(records[35:43], "big", signed=True)
+                return PartitionResponse(index, known.error_code, known.offset, newest, 0, [], None)
+            states.appended(numbers, offset)
         log += decode_batch(records).records
         return PartitionResponse(index, error_codes.NONE, offset, -1, 0, [], None)
 
@@ -131,9 +167,50 @@ class Asked:
         self.connection.close()
 
 
+Exchange = Sequence[tuple[bytes, bytes | None]]
+"""The tokens of a login: the client's, and what the broker answers; None: nothing."""
+
+
+class _Login:
+    """One connection's: what its broker takes next."""
+
+    def __init__(self, exchange: Exchange | None) -> None:
+        self._left = list(exchange or ())
+        self._takes: set[int] | None = None if exchange is None else {API_VERSIONS, SASL_HANDSHAKE}
+        """API keys; None: all, it is logged in. Nothing: tokens."""
+
+    @property
+    def by_tokens(self) -> bool:
+        return self._takes == set()
+
+    def takes(self, frame: bytes) -> bool:
+        if self._takes is None:
+            return True
+        key, version, _ = peek(frame, 0)
+        if key not in self._takes:
+            return False
+        if key == API_VERSIONS:
+            self._takes = {SASL_HANDSHAKE}
+        elif key == SASL_HANDSHAKE:
+            self._takes = {SASL_AUTHENTICATE} if version else set()
+        else:
+            self._takes = None
+        return True
+
+    def answer(self, token: bytes) -> bytes | None:
+        """Raises Malformed where it is not the next one."""
+        if token != self._left[0][0]:
+            raise Malformed("a wrong token")
+        _, answer = self._left.pop(0)
+        if not self._left:
+            self._takes = None
+        return answer
+
+
 class BrokerConnection(asyncio.Protocol):
     def __init__(self, broker: FakeBroker) -> None:
         self.broker = broker
+        self._login = _Login(broker.cluster.exchange)
         self._buffer = bytearray()
         self._transport: asyncio.Transport | None = None
         self._busy = False
@@ -157,8 +234,23 @@ class BrokerConnection(asyncio.Protocol):
                 return
             frame = bytes(self._buffer[4:end])
             del self._buffer[:end]
-            self._busy = True
-            self.broker.asked(Asked(self, frame))
+            if self._login.by_tokens:
+                self._token(frame)
+            elif self._login.takes(frame):
+                self._busy = True
+                self.broker.asked(Asked(self, frame))
+            else:
+                self.close()
+                return
+
+    def _token(self, token: bytes) -> None:
+        try:
+            answer = self._login.answer(token)
+        except Malformed:
+            self.close()
+            return
+        if answer is not None:
+            self.write(framed(answer))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.broker.connections.remove(self)
@@ -299,8 +391,16 @@ class FakeCluster:
         """Unknown topics are created where a Metadata request allows it, each with one partition on node 0."""
         self.log: dict[tuple[str, int], list[Record]] = {}
         self.produce_versions = (3, 8)
+        self.idempotent = False
+        self.hidden: set[int] = set()
+        """API keys that brokers do not know."""
+        self.id_errors: list[int] = []
+        """What the next requests for a producer id are answered with."""
+        self.states: dict[tuple[str, int], ProducerStates] = {}
+        self._last_id = 99
         self.metadata_versions = (0, 4)
         self.tls: ssl.SSLContext | None = None
+        self.exchange: Exchange | None = None
         self.brokers = {node_id: FakeBroker(self, node_id) for node_id in range(nodes)}
 
     def __getitem__(self, node_id: int) -> FakeBroker:
@@ -338,7 +438,11 @@ class FakeCluster:
             FIND_COORDINATOR: self._find_coordinator,
             DESCRIBE_CLUSTER: self._describe_cluster,
         }
+        if self.idempotent:
+            makers[INIT_PRODUCER_ID] = self._init_producer_id
         maker = makers.get(asked.api_key)
+        if maker is None and self.exchange is not None:
+            maker = {SASL_HANDSHAKE: _handshake_taken, SASL_AUTHENTICATE: _login_taken}.get(asked.api_key)
         return maker(asked) if maker is not None else asked.body
 
     def _api_versions(self, asked: Asked) -> bytes:
@@ -348,6 +452,7 @@ class FakeCluster:
             API_VERSIONS: (0, 3),
         }
         ranges[99] = (0, 1)  # of a newer Kafka
+        ranges = {key: range_ for key, range_ in ranges.items() if key not in self.hidden}
         flexible = asked.version >= 3
         writer = Writer()
         writer.i16(error_codes.NONE)
@@ -411,6 +516,19 @@ class FakeCluster:
         writer.i32(self.brokers[0].port)
         return writer.getvalue()
 
+    def _init_producer_id(self, asked: Asked) -> bytes:
+        """v2 and newer, behind the tagged fields of its header."""
+        error_code = self.id_errors.pop(0) if self.id_errors else error_codes.NONE
+        self._last_id += not error_code
+        writer = Writer()
+        writer.tags()
+        writer.i32(0)
+        writer.i16(error_code)
+        writer.i64(-1 if error_code else self._last_id)
+        writer.i16(-1 if error_code else 0)
+        writer.tags()
+        return writer.getvalue()
+
     def _describe_cluster(self, asked: Asked) -> bytes:
         """v0, behind the tagged fields of its header."""
         writer = Writer()
@@ -430,3 +548,15 @@ class FakeCluster:
         writer.i32(0)
         writer.tags()
         return writer.getvalue()
+
+
+def _handshake_taken(asked: Asked) -> bytes:
+    """No error, and one mechanism."""
+    return b"\0\0" + b"\0\0\0\1" + b"\0\5PLAIN"
+
+
+def _login_taken(asked: Asked) -> bytes:
+    """No error, no message, no bytes, for ever."""
+    if asked.version == 2:
+        return b"\0" + b"\0\0" + b"\0" + b"\1" + bytes(8) + b"\0"
+    return b"\0\0" + b"\xff\xff" + bytes(4) + (bytes(8) if asked.version else b"")

@@ -28,6 +28,7 @@ class FakeOwner:
         self.client_id: str | None = "client"
         self.timeout_ms = timeout_ms
         self.done = False
+        self.left = False
         self.told: list[tuple[object, ...]] = []
 
     def acknowledged(self, run: RecordRun, base_offset: int, log_append_time: int, log_start_offset: int) -> None:

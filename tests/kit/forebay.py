@@ -22,7 +22,10 @@ from typing import Any, Self
 from tests.kit.ports import LOOPBACK, free_port, free_run
 from tests.kit.server import Server
 
-START_SECONDS = 20
+START_SECONDS = 60
+_ANSWER_SECONDS = 30
+_TRIED_SEVERAL_TIMES = 3
+"""Lines that tell of it: at the first try, the second, the fourth."""
 
 
 class ForebayProcess:
@@ -37,12 +40,17 @@ class ForebayProcess:
         options: Iterable[str] = (),
         env: Mapping[str, str] | None = None,
         tls: Mapping[str, str] | None = None,
+        protocols: tuple[str, str] = ("PLAINTEXT", "SSL"),
     ) -> None:
-        """`tls`: settings of a listener with TLS beside the first, behind its brokers' ports (`tls_bootstrap`)."""
+        """`tls`: settings of a listener with TLS beside the first, behind its brokers' ports (`tls_bootstrap`).
+
+        `protocols`: of the first, and of that one.
+        """
         self.nodes = sorted(nodes)
         self.port = free_run(2 * (2 + self.nodes[-1]))
         self.tls_port = self.port + 2 + self.nodes[-1]
         self._tls = tls
+        self._protocols = protocols
         self.admin_port = free_port()
         self._upstream = bootstrap_servers
         self._settings = dict(settings or {})
@@ -81,28 +89,43 @@ class ForebayProcess:
         sets = [word for name, value in self._settings.items() for word in ("--set", f"{name}={value}")]
         listen = ["--listen", self.bootstrap]
         if self._tls is not None:
-            both = f"listeners=PLAINTEXT://{self.bootstrap},SSL://{self.tls_bootstrap}"
-            told = [f"listener.name.ssl.{name}={value}" for name, value in self._tls.items()]
+            first, second = self._protocols
+            both = f"listeners={first}://{self.bootstrap},{second}://{self.tls_bootstrap}"
+            told = [f"listener.name.{second.lower()}.{name}={value}" for name, value in self._tls.items()]
             listen = [word for assignment in (both, *told) for word in ("--set", assignment)]
         listen += ["--admin", f"{LOOPBACK}:{self.admin_port}"]
         run = [sys.executable, "-m", "forebay_proxy.commands.cli", "run", "--bootstrap-servers", self._upstream]
         return [*run, *listen, *sets, *self._options]
 
-    def start(self) -> Self:
+    def start(self, seconds: float = START_SECONDS) -> Self:
+        """Raises ServerFailed where it is not ready within `seconds`."""
         self._server = Server("forebay", self.command(), self.log, self._env)
-        self._server.wait_until(self.ready, START_SECONDS)
+        self._server.wait_until(self.ready, seconds)
         return self
+
+    def fails_to_start(self) -> str:
+        """Its log, once it has asked brokers several times in vain and is not ready. It is gone then."""
+        self._server = Server("forebay", self.command(), self.log, self._env)
+        try:
+            self._server.wait_until(self._has_tried, START_SECONDS)
+            assert not self.ready()
+        finally:
+            self.kill()
+        return self.log.read_text()
+
+    def _has_tried(self) -> bool:
+        return self.log.read_text().count("metadata refresh failed") >= _TRIED_SEVERAL_TIMES
 
     def ready(self) -> bool:
         try:
-            self.get("/readyz")
+            self.get("/readyz", 5)
         except OSError:  # refused, reset, or an answer that is not 200
             return False
         return True
 
-    def get(self, path: str) -> str:
+    def get(self, path: str, seconds: float = _ANSWER_SECONDS) -> str:
         """The admin endpoint's answer; an answer that is not 200 raises urllib.error.HTTPError, an OSError."""
-        with urllib.request.urlopen(f"http://{LOOPBACK}:{self.admin_port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{self.admin_port}{path}", timeout=seconds) as answer:
             body: bytes = answer.read()
         return body.decode()
 

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -22,7 +24,12 @@ from tests.kit.ports import LOOPBACK
 _LIMIT = 1 << 26
 
 Look = Callable[[bytes], Awaitable[None]]
-"""Called with each frame, without its size, before it is passed on: which it is when this returns."""
+"""Called with each frame, without its size, before it is passed on: which it is when this returns. ConnectionError
+closes the connection instead, Silence lets nothing pass in this direction any more."""
+
+
+class Silence(Exception):
+    """The other side is to hear nothing, until it leaves by itself."""
 
 
 class FrameRelay:
@@ -98,6 +105,39 @@ class HeldBroker(FrameRelay):
         return request, response
 
 
+class ForgetfulBroker(FrameRelay):
+    """Drops every `every`th response to a Produce request, after the broker has carried the request out.
+
+    Instead the connection is closed; of every `silent`th one that is dropped nothing is heard any more, until the
+    other side closes it. `dropped` counts them.
+    """
+
+    def __init__(self, port: int, target: int, every: int, silent: int) -> None:
+        super().__init__(port, target)
+        self.dropped = 0
+        self._answers = 0
+        self._every = every
+        self._silent = silent
+
+    def _looks(self) -> tuple[Look, Look]:
+        asked: deque[int] = deque()  # brokers answer in order
+
+        async def request(frame: bytes) -> None:
+            asked.append(int.from_bytes(frame[:2], "big"))
+
+        async def response(frame: bytes) -> None:
+            if asked.popleft() != PRODUCE:
+                return
+            self._answers += 1
+            if self._answers % self._every == 0:
+                self.dropped += 1
+                if self.dropped % self._silent == 0:
+                    raise Silence
+                raise ConnectionResetError("dropped")
+
+        return request, response
+
+
 async def _pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter, look: Look) -> None:
     try:
         while True:
@@ -106,6 +146,10 @@ async def _pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter, l
             await look(frame)
             target.write(size + frame)
             await target.drain()
+    except Silence:
+        with suppress(ConnectionError):
+            while await source.read(_LIMIT):
+                pass
     except (asyncio.IncompleteReadError, ConnectionError):
         pass
     finally:

@@ -28,7 +28,7 @@ _FLAGS = [
     "-Xshare:auto",
 ]
 _LOG_LEVEL = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-_ANSWER_SECONDS = 90
+_ANSWER_SECONDS = 200
 
 
 class JavaClient:
@@ -69,7 +69,7 @@ class JavaClient:
         Killed after `seconds`.
         """
         arguments = {**self._produce_arguments(bootstrap, spec), "until": until, "live": "true"}
-        return self._lines("Produce", arguments, seconds)
+        return self._lines(self._PRODUCES, arguments, seconds)
 
     def consume(
         self, bootstrap: str, topic: str, group: str, count: int, read_committed: bool = False

@@ -35,7 +35,7 @@ from tests.kit.server import Server, ServerFailed
 
 # Serial collector and the first compiler only: three brokers share two cores with the proxy and the clients.
 JVM_FLAGS = ["-Xmx400m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
-START_SECONDS = 60
+START_SECONDS = 180
 CLUSTER_ID = "Zm9yZWJheS1raXQtMDAwMA"
 
 _SETTINGS = {
@@ -133,6 +133,12 @@ class KafkaCluster:
         command = _kafka_command(self.version, self._folder, archive, self._properties(node))
         self._servers[node] = Server(f"Kafka {self.version} node {node}", command, self.log(node))
 
+    def change(self, settings: Mapping[str, str]) -> None:
+        """Settings over those given before, for nodes that start from now on."""
+        self._settings |= settings
+        for node in self.nodes:
+            _write_properties(self._properties(node), self._node_settings(node))
+
     def kill(self, node: int) -> None:
         self._servers[node].kill()
 
@@ -177,7 +183,7 @@ class KafkaCluster:
         )
         admin.create_topics([topic], operation_timeout=30)[name].result(60)
         for node in self.nodes:
-            self._servers[node].wait_until(lambda node=node: self._leads(node, name, len(replicas)), 30)  # type: ignore[misc]
+            self._servers[node].wait_until(lambda node=node: self._leads(node, name, len(replicas)), START_SECONDS)  # type: ignore[misc]
 
     def _knows_all(self, node: int) -> bool:
         known = ask_metadata(self.internal_ports[node])

@@ -8,7 +8,7 @@ from forebay_codecs.metadata import Metadata, parse_metadata_response
 from forebay_codecs.metadata_request import encode_metadata_request
 from tests.kit.ports import LOOPBACK
 
-_SECONDS = 5
+_SECONDS = 20
 
 
 def ask_metadata(port: int, *topics: str, version: int = 9) -> Metadata | None:

@@ -29,6 +29,7 @@ def main() -> None:
         compression_type=CODECS[wanted["codec"]],
         linger_ms=wanted["linger_ms"],
         retries=3,
+        **wanted["props"],
     )
     sent = [
         producer.send(wanted["topic"], key=_bytes(each["key"]), value=_bytes(each["value"]))

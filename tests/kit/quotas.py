@@ -16,7 +16,7 @@ from tests.kit.ports import LOOPBACK
 from tests.kit.wire import request
 
 _ALTER_CLIENT_QUOTAS = 49
-_SECONDS = 10
+_SECONDS = 30
 
 
 @contextmanager

@@ -54,7 +54,7 @@ class Server:
                 raise self.failed(f"was not ready within {seconds} s")
             time.sleep(_POLL_SECONDS)
 
-    def terminate(self, seconds: float = 20) -> int:
+    def terminate(self, seconds: float = 60) -> int:
         """SIGTERM, then the exit code; one that does not end in time is killed and raises."""
         if self.running():
             self.process.send_signal(signal.SIGTERM)

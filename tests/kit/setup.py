@@ -1,8 +1,8 @@
 """`python -m tests.kit.setup`: fetches all that the integration tests need into `.cache/`.
 
-In: a machine with Java 17, Maven, Go and, for kcat and Chromium, either themselves or Debian's apt. Out: the tree that
-`paths.py` describes. What the machine lacks is named at once, in one message, with exit code 1, before anything is
-fetched. A step that is done left a stamp with its inputs and is not done again until they change.
+In: a machine with Java 17, Maven, Go and, for kcat, HAProxy and Chromium, either themselves or Debian's apt. Out: the
+tree that `paths.py` describes. What the machine lacks is named at once, in one message, with exit code 1, before
+anything is fetched. A step that is done left a stamp with its inputs and is not done again until they change.
 
 Plan: Maven (one reactor, a module for each set of jars), Go and apt run side by side; then javac over the jars; then
 each broker runs once to leave its class-data archive.
@@ -74,7 +74,7 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
     try:
         with ThreadPoolExecutor() as pool:
-            work = (fetch_jars, install_go_programs, build_sarama, fetch_kafka_python, fetch_debian_programs)
+            work = (fetch_jars, install_go_programs, build_go_clients, fetch_kafka_python, fetch_debian_programs)
             steps = [pool.submit(each) for each in work]
             for step in steps:
                 step.result()
@@ -201,15 +201,15 @@ def install_go_programs() -> None:
         step(name, package, work)
 
 
-def build_sarama() -> None:
-    """The kit's own program around a Sarama that speaks Produce v0 to v2."""
-    folder = GO_SOURCES / "ancient"
-    inputs = "".join((folder / name).read_text() for name in ("go.mod", "go.sum", "main.go"))
+def build_go_clients() -> None:
+    """The kit's own programs: around a Sarama that speaks Produce v0 to v2, and around clients of today."""
+    for name, folder in (("sarama-produce", GO_SOURCES / "ancient"), ("go-clients", GO_SOURCES / "newest")):
+        sources = [folder / "go.mod", folder / "go.sum", *sorted(folder.glob("*.go"))]
 
-    def work() -> None:
-        run(["go", "build", "-o", str(BIN / "sarama-produce"), "."], cwd=folder)
+        def work(name: str = name, folder: Path = folder) -> None:
+            run(["go", "build", "-o", str(BIN / name), "."], cwd=folder)
 
-    step("sarama-produce", inputs, work)
+        step(name, "".join(source.read_text() for source in sources), work)
 
 
 def fetch_kafka_python() -> None:
@@ -233,6 +233,7 @@ class Debian(NamedTuple):
 # The page of the pipeline's report is looked at in Chromium; this is all of it but what a desktop needs.
 DEBIAN_PROGRAMS = {
     "kcat": Debian("kcat", "usr/bin/kcat", "the client built on librdkafka"),
+    "haproxy": Debian("haproxy", "usr/sbin/haproxy", "the balancer"),
     "chromium": Debian("chromium-headless-shell", "usr/lib/chromium/chromium-headless-shell", "the browser"),
 }
 

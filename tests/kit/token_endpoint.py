@@ -3,11 +3,13 @@
     async with TokenEndpoint() as endpoint:
         … endpoint.url …
 
-It gives `token` to CLIENT_ID with CLIENT_SECRET, and answers `status` instead if that is not 200.
+It gives `token` to CLIENT_ID with CLIENT_SECRET, and answers `status` instead if that is not 200. With `tls` it speaks
+HTTPS.
 """
 
 from __future__ import annotations
 
+import ssl
 from base64 import b64decode
 from types import TracebackType
 from typing import Any, Self
@@ -22,7 +24,8 @@ CLIENT_ID, CLIENT_SECRET = "forebay", "canary-5ec7"
 class TokenEndpoint:
     """`asked` has the form of each request."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.status = 200
         self.expires_in: float | None = 3_600
         self.body: bytes | None = None
@@ -32,7 +35,7 @@ class TokenEndpoint:
 
     @property
     def url(self) -> str:
-        return f"http://{LOOPBACK}:{self._port}/token"
+        return f"http{'s' if self._tls else ''}://{LOOPBACK}:{self._port}/token"
 
     async def _answer(self, request: web.Request) -> web.Response:
         self.asked.append(dict(await request.post()))
@@ -49,7 +52,7 @@ class TokenEndpoint:
         app.router.add_post("/token", self._answer)
         self._runner = web.AppRunner(app)
         await self._runner.setup()
-        await web.TCPSite(self._runner, LOOPBACK, self._port).start()
+        await web.TCPSite(self._runner, LOOPBACK, self._port, ssl_context=self._tls).start()
         return self
 
     async def __aexit__(

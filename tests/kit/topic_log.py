@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from tests.kit.python_clients import librdkafka_record
 from tests.kit.spec import ClientFailed, ConsumedRecord
 
-_SECONDS = 30
+_SECONDS = 60
 
 Ends = Mapping[int, int]
 

@@ -39,7 +39,7 @@ class ToxiproxyServer:
         log = Path(tempfile.mkdtemp(prefix="toxiproxy-")) / "toxiproxy.log"
         command = [str(program("toxiproxy-server")), "-host", LOOPBACK, "-port", str(self.port)]
         self._server = Server("toxiproxy", command, log)
-        self._server.wait_until(lambda: accepts(self.port), 10)
+        self._server.wait_until(lambda: accepts(self.port), 30)
         self._api.update_api_consumer(LOOPBACK, self.port)
         return self
 

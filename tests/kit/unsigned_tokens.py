@@ -2,12 +2,15 @@
 
 with unsigned_tokens(10) as endpoint:      # good for ten seconds
     … endpoint.url …                       # endpoint.asked: the Authorization headers that came
+
+Whoever asks gets one, unless `endpoint.secrets` says which clients' secrets count. With `tls` it speaks HTTPS.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import ssl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,26 +21,35 @@ from tests.kit.ports import LOOPBACK
 
 
 class _Endpoint(ThreadingHTTPServer):
-    def __init__(self, seconds: int) -> None:
+    def __init__(self, seconds: int, tls: ssl.SSLContext | None) -> None:
         super().__init__((LOOPBACK, 0), _Tokens)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_side=True)
+        self._scheme = "http" if tls is None else "https"
         self.seconds = seconds
+        self.secrets: set[str] | None = None
         self.asked: list[str] = []
         self.given: list[str] = []
 
     @property
     def url(self) -> str:
-        return f"http://{LOOPBACK}:{self.server_port}/"
+        return f"{self._scheme}://{LOOPBACK}:{self.server_port}/"
 
 
 class _Tokens(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         endpoint = self.server
         assert isinstance(endpoint, _Endpoint)
+        login = self.headers.get("Authorization", "")
+        endpoint.asked.append(login)
+        secret = base64.b64decode(login.removeprefix("Basic ")).decode().partition(":")[2]
+        if endpoint.secrets is not None and secret not in endpoint.secrets:
+            self.send_error(401)
+            return
         now = int(time.time())
         parts = ({"alg": "none"}, {"sub": "forebay", "iat": now, "exp": now + endpoint.seconds})
         encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
         token = ".".join([*encoded, ""])
-        endpoint.asked.append(self.headers.get("Authorization", ""))
         endpoint.given.append(token)
         body = json.dumps({"access_token": token, "expires_in": endpoint.seconds}).encode()
         self.send_response(200)
@@ -49,8 +61,8 @@ class _Tokens(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def unsigned_tokens(seconds: int) -> Iterator[_Endpoint]:
-    endpoint = _Endpoint(seconds)
+def unsigned_tokens(seconds: int, tls: ssl.SSLContext | None = None) -> Iterator[_Endpoint]:
+    endpoint = _Endpoint(seconds, tls)
     Thread(target=endpoint.serve_forever, daemon=True).start()
     try:
         yield endpoint

@@ -140,6 +140,7 @@ class FakeOwner:
         self.client = client if client is not None else self
         self.client_id: str | None = client_id
         self.done = False
+        self.left = False
         self.timeout_ms = timeout_ms
         self.told: list[tuple[RecordRun, int, int]] = []
         """(run, error code, offset of the run's first record)."""

@@ -167,6 +167,7 @@ def test_the_values_of_the_reasons_are_stable() -> None:
         "idempotent",
         "topic_excluded",
         "client_excluded",
+        "own_login",
         "internal_topic",
         "unknown_attributes",
         "no_metadata",

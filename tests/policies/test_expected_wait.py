@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from copy import deepcopy
 from random import Random
 
 import pytest
@@ -249,17 +248,19 @@ def test_a_shunned_partition_becomes_likelier_with_time_and_choices_together() -
     """Only partition 1 is measured any more. At first 0 has a share of (2 / 500)²; at last it is credited with 2 ms."""
     topic = FakeTopic(2)
 
-    def share_after(seconds: float, choices: int) -> float:
+    def choice_after(seconds: float, choices: int, share: float) -> int:
         pointed = Pointed()
         partitioner = expected_wait(pointed, min_share=0, waits={0: 0.5, 1: 0.002})
         for number in range(choices):
             partitioner.partition(topic, 1, seconds * number / choices)
             partitioner.on_acknowledged(1, 0.002)
+        pointed.fraction = share
+        return partitioner.partition(topic, 1, seconds)
+
+    def share_after(seconds: float, choices: int) -> float:
         share = 1.0
         for step in range(1, 13):  # partition 0's numbers come first: their end is searched for
-            pointed.fraction = share
-            chosen = deepcopy(partitioner).partition(topic, 1, seconds)
-            share += (1 if chosen == 0 else -1) / 2**step
+            share += (1 if choice_after(seconds, choices, share) == 0 else -1) / 2**step
         return share
 
     assert share_after(0.0, 400) < 0.001

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from forebay_policies.loop_turns import SLICE_S, LoopTurns
 
 
@@ -91,6 +93,23 @@ def test_one_whose_request_takes_longer_than_a_slice_goes_on() -> None:
         pass
     assert (slow.left, quick.left) == (0, 0)
     assert stage.log == ["slow", "quick", "slow", "slow"]
+
+
+def test_one_whose_turn_fails_holds_up_nobody() -> None:
+    stage = Stage()
+
+    class Broken:
+        def turn(self) -> None:
+            raise RuntimeError("a fault of ours")
+
+    before, behind = stage.hasty("before", 3), Broken()
+    stage.turns.wait(behind)
+    last = stage.hasty("last", 3)
+    with pytest.raises(RuntimeError):  # which the loop logs
+        stage.loop.turn()
+    while stage.loop.turn():
+        pass
+    assert (before.left, last.left, len(stage.turns)) == (0, 0, 0)
 
 
 def test_the_loop_is_asked_for_one_turn_at_a_time_and_for_none_by_an_empty_line() -> None:

@@ -67,6 +67,37 @@ def test_everything_else_is_the_clients_to_know(runs: int) -> None:
     assert {judge(code, NOT_APPENDED, runs) for code in others} == {Verdict.ANSWER}
 
 
+SAME, AGAIN, NEW, TOLD = Verdict.RETRY_SAME, Verdict.RETRY, Verdict.RESEQUENCE, Verdict.UNKNOWN
+
+TABLE = [
+    # answer, with an offset, parts: the verdict on a first attempt, and on one after an attempt of unknown outcome
+    ([codes.NONE], False, 1, Verdict.ACKNOWLEDGED, Verdict.ACKNOWLEDGED),
+    ([codes.DUPLICATE_SEQUENCE_NUMBER], False, 1, NEW, Verdict.ACKNOWLEDGED),
+    ([codes.REQUEST_TIMED_OUT, codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND], False, 2, SAME, SAME),
+    ([codes.KAFKA_STORAGE_ERROR, codes.UNKNOWN_SERVER_ERROR], False, 2, SAME, SAME),
+    (NOT_LEADER, True, 2, SAME, SAME),
+    (NOT_LEADER, False, 2, AGAIN, SAME),
+    ([codes.NOT_ENOUGH_REPLICAS], False, 2, AGAIN, SAME),
+    (REFUSED_WHOLE, False, 2, Verdict.SPLIT, TOLD),
+    (REFUSED_WHOLE, False, 1, Verdict.ANSWER, TOLD),
+    ([codes.TOPIC_AUTHORIZATION_FAILED, codes.INVALID_TOPIC_EXCEPTION], False, 2, Verdict.ANSWER, TOLD),
+    ([codes.OUT_OF_ORDER_SEQUENCE_NUMBER], False, 2, NEW, NEW),
+    ([codes.UNKNOWN_PRODUCER_ID], False, 2, NEW, TOLD),
+    ([codes.INVALID_PRODUCER_EPOCH], False, 2, Verdict.RENEW, TOLD),
+    ([codes.CLUSTER_AUTHORIZATION_FAILED, codes.UNSUPPORTED_FOR_MESSAGE_FORMAT], False, 2, Verdict.PLAIN, TOLD),
+]
+
+
+@pytest.mark.parametrize(("answers", "with_offset", "runs", "first", "tainted"), TABLE)
+def test_the_table_of_batches_with_sequences(
+    answers: list[int], with_offset: bool, runs: int, first: Verdict, tainted: Verdict
+) -> None:
+    for code in answers:
+        offset = 7 if with_offset else NOT_APPENDED
+        assert judge(code, offset, runs, sequenced=True) is first
+        assert judge(code, offset, runs, sequenced=True, tainted=True) is tainted
+
+
 class Middle:
     """Every draw is the middle of its range."""
 

@@ -60,15 +60,15 @@ def command(
 
     Each must be in its topic once, unchanged and in order. Exit codes: 0 clean, 1 findings, 2 it could not run.
     """
-    if place.bootstrap_servers is None:
+    if place.brokers is None:
         raise click.UsageError("audit requires --bootstrap-servers: it reads the topics themselves")
     if state_path is not None and span.last is None:
         span = checked_span(span.first, int((time.time() - settle) * 1_000_000))
     state = read_state(state_path, list(topics)) if state_path is not None else None
     wanted = Wanted(span, topics, state)
-    brokers = KafkaTopics(place.bootstrap_servers)
+    topics_now = KafkaTopics(place.brokers)
     session = spark("audit", kafka=True)
-    result, state = audit(session, read_rows(session, place, wanted.around), brokers, wanted)
+    result, state = audit(session, read_rows(session, place, wanted.around), topics_now, wanted)
     click.echo(as_text(result, terminal_width()))
     if output is not None:
         write(output, msgspec.json.encode(result))

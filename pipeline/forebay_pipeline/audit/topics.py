@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from forebay_pipeline.audit.ranges import Ends, Range, TopicNow
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal import brokers
+from forebay_pipeline.journal.brokers import Asked, Brokers, reason
 
 RECORD_COLUMNS: Final = "topic string, partition int, offset bigint, key binary, value binary"
 
@@ -38,13 +38,13 @@ class Topics(Protocol):
 class KafkaTopics:
     """Topics in a cluster. Asks the brokers directly, not through the proxy."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
-        self._bootstrap_servers = bootstrap_servers
-        self._admin = brokers.admin(bootstrap_servers)
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._asked = Asked(brokers)
 
     def now(self, names: Collection[str]) -> dict[str, TopicNow]:
         """A TopicNow for each of the topics that exists. Raises CannotRun without answers."""
-        known = brokers.topics(self._admin, self._bootstrap_servers)
+        known = self._asked.topics()
         found = {name: sorted(known[name].partitions) for name in names if name in known}
         partitions = [TopicPartition(name, partition) for name, numbers in found.items() for partition in numbers]
         earliest = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
@@ -60,7 +60,7 @@ class KafkaTopics:
     def _offsets(self, partitions: Sequence[TopicPartition], which: OffsetSpec) -> dict[tuple[str, int], int]:
         if not partitions:
             return {}
-        asked = self._admin.list_offsets(dict.fromkeys(partitions, which), request_timeout=_ANSWER_S)
+        asked = self._asked.admin.list_offsets(dict.fromkeys(partitions, which), request_timeout=_ANSWER_S)
         return {
             (each.topic, each.partition): _answer(offset, f"{each.topic}-{each.partition}").offset
             for each, offset in asked.items()
@@ -70,7 +70,7 @@ class KafkaTopics:
         if not names:
             return set()
         resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
-        asked = self._admin.describe_configs(resources, request_timeout=_ANSWER_S)
+        asked = self._asked.admin.describe_configs(resources, request_timeout=_ANSWER_S)
         return {
             resource.name
             for resource, settings in asked.items()
@@ -83,7 +83,7 @@ class KafkaTopics:
         if not wanted:
             return spark.createDataFrame([], RECORD_COLUMNS)
         options = {
-            "kafka.bootstrap.servers": self._bootstrap_servers,
+            **self._brokers.for_spark(),
             "assign": _by_topic(wanted, lambda topic: [each.partition for each in topic]),
             "startingOffsets": _by_topic(wanted, lambda topic: {str(each.partition): each.first for each in topic}),
             "endingOffsets": _by_topic(wanted, lambda topic: {str(each.partition): each.end for each in topic}),
@@ -105,4 +105,4 @@ def _answer(future: Future[Any], what: str) -> Any:
     try:
         return future.result(_ANSWER_S)
     except (KafkaException, TimeoutError) as error:
-        raise CannotRun(f"The brokers gave no answer about {what}: {brokers.reason(error)}.") from error
+        raise CannotRun(f"The brokers gave no answer about {what}: {reason(error)}.") from error

@@ -19,6 +19,8 @@ from pyspark.sql import SparkSession
 
 from forebay_pipeline.errors import COULD_NOT_RUN, CannotRun
 from forebay_pipeline.jobs.session import first_line, open_session
+from forebay_pipeline.journal.brokers import Brokers
+from forebay_pipeline.journal.security import read_security
 from forebay_pipeline.journal.source import JournalPlace, Span
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -53,8 +55,13 @@ class _Instant(click.ParamType[int]):
 
 
 def journal_flags(command: F) -> F:
-    """Adds --journal, --journal-topic and --bootstrap-servers, unchecked: `journal_place` checks them."""
+    """Adds --journal, --journal-topic and how brokers are reached, unchecked: `journal_place` checks them."""
     for option in (
+        click.option(
+            "--command-config",
+            metavar="FILE",
+            help="How to reach the brokers, in Kafka's property names: security.protocol, ssl.*, sasl.*.",
+        ),
         click.option("--bootstrap-servers", metavar="HOST:PORT,…", help="Brokers to connect to."),
         click.option("--journal-topic", metavar="TOPIC", help="Topic that holds the journal (journal.topic)."),
         click.option("--journal", metavar="FOLDER", help="The proxy's journal.dir, or the output of `compact`."),
@@ -67,19 +74,35 @@ def journal_options(command: Callable[..., T]) -> Callable[..., T]:
     """Adds the same options, passed to the job as one checked argument: `place`, a JournalPlace."""
 
     @functools.wraps(command)
-    def gathered(journal: str | None, journal_topic: str | None, bootstrap_servers: str | None, **others: Any) -> T:
-        return command(place=journal_place(journal, journal_topic, bootstrap_servers), **others)
+    def gathered(
+        journal: str | None,
+        journal_topic: str | None,
+        bootstrap_servers: str | None,
+        command_config: str | None,
+        **others: Any,
+    ) -> T:
+        return command(place=journal_place(journal, journal_topic, bootstrap_servers, command_config), **others)
 
     return journal_flags(gathered)
 
 
-def journal_place(journal: str | None, journal_topic: str | None, bootstrap_servers: str | None) -> JournalPlace:
-    """Where the journal is. Raises click.UsageError unless the options name exactly one place."""
+def journal_place(
+    journal: str | None, journal_topic: str | None, bootstrap_servers: str | None, command_config: str | None
+) -> JournalPlace:
+    """Where the journal is. Raises click.UsageError unless the options name exactly one place, and for a bad file."""
     if (journal is None) == (journal_topic is None):
         raise click.UsageError("give either --journal or --journal-topic")
     if journal_topic is not None and bootstrap_servers is None:
         raise click.UsageError("--journal-topic requires --bootstrap-servers")
-    return JournalPlace(journal, journal_topic, bootstrap_servers)
+    if bootstrap_servers is None:
+        if command_config is not None:
+            raise click.UsageError("--command-config requires --bootstrap-servers")
+        return JournalPlace(journal)
+    try:
+        security = read_security(command_config)
+    except CannotRun as error:
+        raise click.UsageError(str(error)) from None
+    return JournalPlace(journal, journal_topic, Brokers(bootstrap_servers, security))
 
 
 def span_options(command: Callable[..., T]) -> Callable[..., T]:

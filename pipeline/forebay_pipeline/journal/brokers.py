@@ -3,27 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, TopicMetadata  # type: ignore[attr-defined]
 
 from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal.security import PLAINTEXT, Security
 
 CONNECT_S: Final = 10
 
 
-def admin(bootstrap_servers: str) -> AdminClient:
-    """A client that does not log: its exceptions say the same."""
-    return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+@dataclass(frozen=True)
+class Brokers:
+    """Where brokers are, which is its text, and how they are reached."""
+
+    bootstrap_servers: str
+    security: Security = PLAINTEXT
+
+    def __str__(self) -> str:
+        return self.bootstrap_servers
+
+    def for_spark(self) -> dict[str, str]:
+        """Options of Spark's Kafka source."""
+        return {
+            "kafka.bootstrap.servers": self.bootstrap_servers,
+            **{f"kafka.{name}": value for name, value in self.security.java.items()},
+        }
 
 
-def topics(client: AdminClient, bootstrap_servers: str) -> Mapping[str, TopicMetadata]:
-    """All topics by name: asking for a single one may create it. Raises CannotRun if no broker answers."""
-    try:
-        return client.list_topics(timeout=CONNECT_S).topics
-    except KafkaException as error:
-        raise CannotRun(f"No broker answers at {bootstrap_servers}: {reason(error)}.") from error
+class Asked:
+    """Brokers that are asked. `admin` is the client for it; it does not log, its exceptions say the same."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._why: str | None = None
+        self.admin = AdminClient(
+            {
+                **brokers.security.librdkafka,
+                "bootstrap.servers": brokers.bootstrap_servers,
+                "log_level": 0,
+                "error_cb": self._failed,  # type: ignore[dict-item]
+            }
+        )
+
+    def _failed(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._why = error.str()
+
+    def topics(self) -> Mapping[str, TopicMetadata]:
+        """All topics by name: asking for a single one may create it. Raises CannotRun if no broker answers."""
+        try:
+            return self.admin.list_topics(timeout=CONNECT_S).topics
+        except KafkaException as error:
+            self.admin.poll(0)  # tells of errors on the way
+            raise CannotRun(f"No broker answers at {self._brokers}: {self._why or reason(error)}.") from error
 
 
 def reason(error: BaseException) -> str:

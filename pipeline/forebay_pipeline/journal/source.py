@@ -26,7 +26,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal import brokers
+from forebay_pipeline.journal.brokers import Asked, Brokers
 from forebay_pipeline.journal.schema import ARROW_SCHEMA, KIND, SPARK_SCHEMA, columns_of, kind_of
 from forebay_policies.journal_rows import FILE_SUFFIX, ROWS
 
@@ -66,11 +66,14 @@ ALL_TIME: Final = Span()
 
 
 class JournalPlace(NamedTuple):
-    """Where a journal is: either `folder` (the proxy's journal.dir, or the output of `compact`), or `topic`."""
+    """Where a journal is: either `folder` (the proxy's journal.dir, or the output of `compact`), or `topic`.
+
+    `brokers`: those of the topic; with a folder, those that the audit asks.
+    """
 
     folder: str | None = None
     topic: str | None = None
-    bootstrap_servers: str | None = None
+    brokers: Brokers | None = None
 
     @property
     def in_kafka(self) -> bool:
@@ -78,7 +81,7 @@ class JournalPlace(NamedTuple):
         return self.topic is not None
 
     def __str__(self) -> str:
-        return self.folder or f"topic {self.topic} at {self.bootstrap_servers}"
+        return self.folder or f"topic {self.topic} at {self.brokers}"
 
 
 def read_rows(spark: SparkSession, place: JournalPlace, span: Span = ALL_TIME) -> DataFrame:
@@ -166,11 +169,11 @@ def _parquet(spark: SparkSession, folder: str) -> DataFrame:
 
 def _kafka(place: JournalPlace) -> dict[str, str]:
     assert place.topic is not None
-    assert place.bootstrap_servers is not None
-    if place.topic not in brokers.topics(brokers.admin(place.bootstrap_servers), place.bootstrap_servers):
-        raise CannotRun(f"There is no topic {place.topic} at {place.bootstrap_servers}.")
+    assert place.brokers is not None
+    if place.topic not in Asked(place.brokers).topics():
+        raise CannotRun(f"There is no topic {place.topic} at {place.brokers}.")
     return {
-        "kafka.bootstrap.servers": place.bootstrap_servers,
+        **place.brokers.for_spark(),
         "subscribe": place.topic,
         "startingOffsets": "earliest",
         "kafka.default.api.timeout.ms": "20000",

@@ -262,7 +262,7 @@ def _of_load(given: dict[str, Any], plan: Plan) -> ReplayReport:
 
 
 def _of_journal(given: dict[str, Any], plan: Plan) -> ReplayReport:
-    place = journal_place(given["journal"], given["journal_topic"], given["bootstrap_servers"])
+    place = journal_place(given["journal"], given["journal_topic"], given["bootstrap_servers"], given["command_config"])
     span = given["span"]
     try:
         return replay_journal(read_rows(given["spark"]("replay", kafka=place.in_kafka), place, span), plan)

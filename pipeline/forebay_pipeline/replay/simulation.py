@@ -132,7 +132,7 @@ class Outcome:
 class _Client:
     """The owner of one request's parts (producer_batch.Owner): answers the request with the last of them."""
 
-    __slots__ = ("_request", "_simulation", "charges", "client", "client_id", "done", "open_runs", "timeout_ms")
+    __slots__ = ("_request", "_simulation", "charges", "client", "client_id", "done", "left", "open_runs", "timeout_ms")
 
     def __init__(self, request: Request, simulation: Simulation) -> None:
         self._request = request
@@ -142,6 +142,7 @@ class _Client:
         self.charges: list[tuple[int, int]] = []
         """(broker, bytes of memory) that the client is charged with until it is answered."""
         self.done = False
+        self.left = False
         self.timeout_ms = 0
         self.open_runs = len(request.runs)
 

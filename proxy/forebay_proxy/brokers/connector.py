@@ -31,7 +31,7 @@ from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.security.authenticator import AuthenticationFailed, Authenticator, Call
 from forebay_proxy.security.renewals import Renewable
-from forebay_proxy.security.tls import TlsContext, TlsSettings, client_context
+from forebay_proxy.security.tls import TlsContext, brokers_context
 
 _ASK_FIRST: Final = (3, 0)
 """Versions of ApiVersions: every broker knows the last one."""
@@ -52,11 +52,12 @@ class Connector:
         self._stats = stats
         self._setup_s = settings.socket_connection_setup_timeout_ms / 1000
         self._request_timeout = settings.request_timeout_ms / 1000
-        self._context = _context(settings)
         self._rng = rng or Random()
-        self._authenticator = Authenticator(settings) if settings.uses_sasl else None
         self._backoff_s = settings.reconnect_backoff_ms / 1000, settings.reconnect_backoff_max_ms / 1000
-        self._refusals = Refusals(*self._backoff_s, self._rng)
+        self._context: TlsContext | None
+        self._authenticator: Authenticator | None
+        self._refusals: Refusals
+        self._prepare(settings)()
         self._refused = stats.counter("forebay_errors_total", side="upstream", kind="authentication")
 
     @property
@@ -65,8 +66,8 @@ class Connector:
         return Renewable("upstream", "connections to brokers", ("ssl.", "sasl."), self._prepare, self._expires_at)
 
     def _prepare(self, settings: Settings) -> Callable[[], None]:
-        context = _context(settings)
-        authenticator = Authenticator(settings) if settings.uses_sasl else None
+        context = brokers_context(settings) if settings.uses_tls else None
+        authenticator = Authenticator(settings) if settings.logs_in else None
 
         def commit() -> None:
             self._context = context
@@ -105,12 +106,15 @@ class Connector:
             raise
         return connection, session
 
-    async def connect(self, host: str, port: int, protocol: asyncio.BaseProtocol) -> Session | None:
+    async def connect(
+        self, host: str, port: int, protocol: asyncio.BaseProtocol, *, logs_in: bool = True
+    ) -> Session | None:
         """Connect a client's own `protocol`; its session where we log in, which the protocol must see renewed.
 
-        Raises OSError, UnicodeError for a name that cannot be one, or Malformed.
+        `logs_in`: where we have a login. Otherwise the client's is the first byte that the broker sees. Raises OSError,
+        UnicodeError for a name that cannot be one, or Malformed.
         """
-        if self._authenticator is None:
+        if self._authenticator is None or not logs_in:
             await dial(host, port, self._setup_s, lambda: protocol, self._context)
             return None
         connection, session = await self._open(host, port, CLIENT_ID)
@@ -148,21 +152,6 @@ class Connector:
             log.error(
                 "broker refuses Forebay's login", host=broker.host, port=broker.port, mechanism=mechanism, error=why
             )
-
-
-def _context(settings: Settings) -> TlsContext | None:
-    if not settings.uses_tls:
-        return None
-    stores = TlsSettings(
-        settings.ssl_enabled_protocols,
-        settings.ssl_truststore_location,
-        settings.ssl_truststore_certificates,
-        settings.ssl_keystore_location,
-        settings.ssl_keystore_certificate_chain,
-        settings.ssl_keystore_key,
-        settings.ssl_key_password,
-    )
-    return client_context(stores, verify_name=settings.ssl_endpoint_identification_algorithm == "https")
 
 
 def _authenticate_version(connection: UpstreamConnection) -> int:

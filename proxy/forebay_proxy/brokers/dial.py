@@ -12,9 +12,13 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
+from forebay_proxy.brokers.keepalive import keep_alive
 from forebay_proxy.security.tls import SHUTDOWN_S, explain
+
+_LEFT: Final = "TLS: the other side has left in the middle of the handshake"
+"""Such an error comes without a text."""
 
 
 async def dial(
@@ -40,12 +44,13 @@ async def dial(
     for address in dict.fromkeys(entry[4][0] for entry in found):
         try:
             async with asyncio.timeout(setup_s):
-                await loop.create_connection(make, str(address), port, **secured)
+                transport, _ = await loop.create_connection(make, str(address), port, **secured)
+            keep_alive(transport.get_extra_info("socket"))
             return
         except TimeoutError:
             error = TimeoutError(f"{host}:{port} ({address}) did not answer within {setup_s:g} s")
         except ssl.SSLError as failure:
             error = ConnectionError(f"{host}:{port} ({address}): {explain(failure)}")
         except OSError as failure:
-            error = failure
+            error = failure if str(failure) else ConnectionError(f"{host}:{port} ({address}): {_LEFT}")
     raise error

@@ -7,7 +7,7 @@ from typing import Final
 
 from forebay_policies.metadata_cache import MetadataCache
 from forebay_proxy.brokers.broker_versions import BrokerVersions
-from forebay_proxy.brokers.cluster import Cluster, Node
+from forebay_proxy.brokers.cluster import NEVER_LOST, Cluster, Node
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 
 LOST_AGAIN_S: Final = 1.0
@@ -34,6 +34,12 @@ class Reachability:
         self._cache.invalidate_node(node.id, now)
         names = [name for name, state in self._cluster.topics.items() if node.id in state.nodes]
         self._updater.invalidate(names, "connection")
+
+    def reached(self, node_id: int | None) -> None:
+        """A client's own connection stands."""
+        node = self._cluster.nodes.get(node_id) if node_id is not None else None
+        if node is not None:
+            node.lost_at = NEVER_LOST
 
     def not_reached(self, node_id: int | None) -> None:
         """A client's own connection could not be opened. Says so of the broker, unless that was just said."""

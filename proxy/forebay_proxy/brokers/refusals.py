@@ -41,7 +41,7 @@ class Refusals:
         tries = last.tries + 1 if last is not None else 1
         pause = retry.backoff(tries - 1, self._first_s, self._most_s, self._rng)
         self._refused[broker] = Refusal(now + pause, tries, why)
-        return last is None or last.why != why
+        return last is None or _reason(last.why) != _reason(why)
 
     def accepted(self, broker: HostPort) -> bool:
         """It took us. True where it had refused before."""
@@ -51,3 +51,8 @@ class Refusals:
         """Drop brokers that nobody has tried for so long: addresses come and go."""
         for broker in [broker for broker, refusal in self._refused.items() if now - refusal.until > after_s]:
             del self._refused[broker]
+
+
+def _reason(why: str) -> str:
+    """Without what tells a session's renewal from its beginning in Kafka's words: sessions end and begin in turn."""
+    return why.replace("re-authentication", "authentication")

@@ -2,7 +2,8 @@
 
 In: request frames with an upstream correlation id. Out: each response, whole, to the request's callback; None to every
 callback that is still waiting when the connection ends, because the request may have been carried out or not.
-With a session (SASL), what is sent while it is renewed is held until the broker has taken the login.
+With a session (SASL), whoever sends looks first whether it is to be renewed, and waits for that: what was not written
+is not lost where a broker does not renew it.
 A broker answers in the order of the requests. One that does not is broken: UpstreamProtocolError in the log, and the
 connection is closed. A request that is not answered within `request.timeout.ms` closes it too.
 """
@@ -50,8 +51,6 @@ class UpstreamConnection(asyncio.Protocol):
         self._joins = False
         self._session: Session | None = None
         self._renew_at = NEVER
-        self._held: list[tuple[Callable[[int], Buffers], OnAnswer]] = []
-        """What was to be sent while the session is renewed."""
         self._renewal: asyncio.Task[None] | None = None
         self._why = ""
         self._sent = stats.counter("forebay_request_bytes_total", side="upstream")
@@ -63,7 +62,7 @@ class UpstreamConnection(asyncio.Protocol):
     @property
     def in_flight(self) -> int:
         """Requests sent and not answered."""
-        return len(self._pending) + len(self._held)
+        return len(self._pending)
 
     @property
     def closed(self) -> bool:
@@ -72,14 +71,6 @@ class UpstreamConnection(asyncio.Protocol):
 
     def send(self, build: Callable[[int], Buffers], on_answer: OnAnswer) -> None:
         """Write the frame that `build` makes for an upstream correlation id. The connection must be open."""
-        if self._session is None or monotonic() < self._renew_at:
-            self._write(build, on_answer)
-            return
-        self._held.append((build, on_answer))
-        if self._renewal is None:
-            self._renewal = self._loop.create_task(self._renew())
-
-    def _write(self, build: Callable[[int], Buffers], on_answer: OnAnswer) -> None:
         assert self._transport is not None
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         buffers = list(build(self._correlation_id))
@@ -90,18 +81,17 @@ class UpstreamConnection(asyncio.Protocol):
             self._timer = self._loop.call_later(self._request_timeout, self._check)
 
     async def call(self, build: Callable[[int], bytes]) -> bytes:
-        """Send a request made without its size prefix and wait for the response. Raises ConnectionError."""
-        return await self._call(build, self.send)
+        """Send a request made without its size prefix and wait for the response, once the session is renewed.
 
-    async def _call_at_once(self, build: Callable[[int], bytes]) -> bytes:
-        """As `call`, also while the session is renewed."""
-        return await self._call(build, self._write)
+        Raises ConnectionError.
+        """
+        if self.must_renew:
+            await self.renew()
+        return await self._call(build)
 
-    async def _call(
-        self, build: Callable[[int], bytes], send: Callable[[Callable[[int], Buffers], OnAnswer], None]
-    ) -> bytes:
+    async def _call(self, build: Callable[[int], bytes]) -> bytes:
         if self.closed:
-            raise ConnectionError(f"the connection to {self.name} is closed")
+            raise ConnectionError(f"the connection to {self.name} is closed{self._why}")
         answer: asyncio.Future[bytes | None] = self._loop.create_future()
 
         def frame(correlation_id: int) -> Buffers:
@@ -112,7 +102,7 @@ class UpstreamConnection(asyncio.Protocol):
             if not answer.done():
                 answer.set_result(response)
 
-        send(frame, answered)
+        self.send(frame, answered)
         response = await answer
         if response is None:
             raise ConnectionError(f"the connection to {self.name} was lost{self._why}")
@@ -122,29 +112,37 @@ class UpstreamConnection(asyncio.Protocol):
 
     async def log_in(self, session: Session) -> None:
         """Begin it; from now on it is renewed when that is due. Raises OSError where the broker refuses."""
-        await session.renew(self._call_at_once)
+        await session.renew(self._call)
         self._session = session
         self._renew_at = session.due
 
+    @property
+    def must_renew(self) -> bool:
+        """Whether the session is to be renewed before the next request."""
+        return monotonic() >= self._renew_at
+
+    async def renew(self) -> None:
+        """Renew the session, once for all who ask. Where the broker does not renew it, the connection is closed."""
+        if self._renewal is None:
+            self._renewal = self._loop.create_task(self._renew())
+        await asyncio.shield(self._renewal)
+
     async def _renew(self) -> None:
-        """What was written before is still answered, what is held follows: order is kept, and nothing is lost."""
+        """What was written before is still answered."""
         assert self._session is not None
         renewed = False
         try:
-            await self._session.renew(self._call_at_once)
-            renewed = not self.closed
+            await self._session.renew(self._call)
+            renewed = True
         except (OSError, Malformed) as error:
             log.warning("broker does not renew a session", broker=self.name, error=str(error))
+            self._why = f": {error}"
         finally:
             if not renewed:
                 self.close()
-        if not renewed:
-            return
-        self._renewal = None
-        self._renew_at = self._session.due
-        held, self._held = self._held, []
-        for build, on_answer in held:
-            self._write(build, on_answer)
+        if renewed:
+            self._renewal = None
+            self._renew_at = self._session.due
 
     def hand_over(self, protocol: asyncio.BaseProtocol) -> None:
         """Give the connection to a `protocol` that begins where this one ends. Nothing may be awaited on it."""
@@ -215,8 +213,5 @@ class UpstreamConnection(asyncio.Protocol):
             self._lost.value += 1
         for _, _, on_answer in pending:
             on_answer(None)
-        held, self._held = self._held, []
-        for unsent in held:
-            unsent[1](None)
         if self.on_closed is not None:
             self.on_closed()

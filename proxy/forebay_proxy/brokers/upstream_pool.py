@@ -3,7 +3,8 @@
 Kafka answers one request of a connection before it reads the next, so a second one would wait for the first, and for
 whatever that waits for; and it reads no connection for as long as it throttles what came on it. So each connection
 carries one request at a time, and requests of one client id only.
-In: take and give back. Out: connections that carry nothing, or None while one is opened.
+In: take and give back. Out: connections that carry nothing and whose session (SASL) need not be renewed, or None while
+one is opened or renewed.
 Connections for one client id are opened one after the other. A broker that is down is tried by one attempt at a time;
 it counts as unreachable only while no connection to it is left.
 """
@@ -69,6 +70,7 @@ class UpstreamPool:
         settings: Settings,
         stats: MetricRegistry,
         rng: Random,
+        max_connections: int = MAX_CONNECTIONS,
     ) -> None:
         self._node = node
         self._user = user
@@ -84,7 +86,9 @@ class UpstreamPool:
         self._free: dict[str | None, list[UpstreamConnection]] = {}
         """By client id, those that are idle, in the same order; there may be none."""
         self._opening: dict[str | None, asyncio.Task[None]] = {}
+        self._renewing: set[asyncio.Task[None]] = set()
         self._tries = 0
+        self._max_connections = max_connections
         self._closed = False
 
     @property
@@ -98,10 +102,21 @@ class UpstreamPool:
         while free:
             connection = free.pop()
             del self._idle[connection]
-            if not connection.closed:
+            if connection.closed:
+                continue
+            if not connection.must_renew:
                 return connection
+            renewing = self._loop.create_task(self._renew(connection))
+            self._renewing.add(renewing)
+            renewing.add_done_callback(self._renewing.discard)
         self.open(client_id)
         return None
+
+    async def _renew(self, connection: UpstreamConnection) -> None:
+        """It carries nothing meanwhile: where the broker does not take the login, no request is lost with it."""
+        await connection.renew()
+        self.give_back(connection, monotonic())
+        self._user.wake()
 
     def give_back(self, connection: UpstreamConnection, now: float) -> None:
         """Its request was answered, or was not sent."""
@@ -115,7 +130,7 @@ class UpstreamPool:
             return
         if len(self._opening) >= (OPENING if self._connections else 1):
             return  # whoever opens one wakes the user
-        if len(self._connections) + len(self._opening) < MAX_CONNECTIONS or self._make_room(client_id):
+        if len(self._connections) + len(self._opening) < self._max_connections or self._make_room(client_id):
             self._opening[client_id] = self._loop.create_task(self._open(client_id))
 
     async def _open(self, client_id: str | None) -> None:

@@ -49,12 +49,25 @@ class AnsweredClient:
         self._upstream = upstream
         self._release = release
         self._departed = departed
-        self._node_id = node_id
+        self.node_id = node_id
         self._loop = asyncio.get_running_loop()
         self._producing = 0
         """Produce requests that have been reserved a place and are not answered."""
         self._when_alone: Callable[[], None] | None = None
         self._throttled_until = 0.0
+
+    @property
+    def own_login(self) -> bool:
+        return self._upstream.own_login
+
+    @property
+    def producing(self) -> bool:
+        """Records of it, with or without acks, whose fate is not known."""
+        return self._producing > 0
+
+    @property
+    def left(self) -> bool:
+        return self._state.over
 
     def hold(self, why: HoldReason) -> None:
         self._life.hold(why)
@@ -85,10 +98,13 @@ class AnsweredClient:
     def produced(self, records: int) -> None:
         self._who.produced(records)
 
+    def idempotent_null_keys(self, records: int) -> None:
+        self._who.idempotent_null_keys(records)
+
     def reserve(self, acks: int) -> OnDone:
         self._producing += 1
-        if self._node_id is not None:
-            self._departed.waits(self._node_id)
+        if self.node_id is not None:
+            self._departed.waits(self.node_id)
         if acks == 0:
             return self._done_without_response
         slot = self._orderer.open()
@@ -126,8 +142,8 @@ class AnsweredClient:
 
     def _one_produced(self) -> None:
         self._producing -= 1
-        if self._node_id is not None:
-            self._departed.answered(self._node_id)
+        if self.node_id is not None:
+            self._departed.answered(self.node_id)
         if self._producing == 1 and self._when_alone is not None:
             self._loop.call_soon(self._when_alone)
             self._when_alone = None

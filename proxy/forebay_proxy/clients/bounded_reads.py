@@ -29,7 +29,8 @@ class BoundedReads(asyncio.BufferedProtocol):
     # asyncio.BufferedProtocol
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return _BUFFER[: self.room()]
+        room = self.room()
+        return _BUFFER if room >= READ else _BUFFER[:room]
 
     def buffer_updated(self, nbytes: int) -> None:
         self.data_received(bytes(_BUFFER[:nbytes]))

@@ -6,6 +6,8 @@
                                 ├ ApiVersions → answered here                        │
                                 └ refused     → the connection ends                  ┘
 
+After SaslHandshake v0 frames without a header follow, SASL tokens, which are cut through until a request comes again.
+
 Requests are taken one after the other, and none while the connection is held. So a client never has more under way than
 it may, and order is kept. What cannot be read here, and a broker might, goes on as it came. Its life, and every way in
 which it ends, stands in connection_state.
@@ -14,13 +16,14 @@ which it ends, stands in connection_state.
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from time import monotonic
 from typing import Final, Protocol, cast
 
-from forebay_codecs.apis import Api
+from forebay_codecs.apis import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
 from forebay_codecs.errors import Malformed
 from forebay_codecs.frame import Frame, FrameSplitter, FrameTooLarge, Head
-from forebay_codecs.header import LONGEST_HEADER, PEEK_SIZE, peek
+from forebay_codecs.header import LONGEST_HEADER, PEEK_SIZE, may_be_request, peek
 from forebay_policies.hold_reason import HoldReason
 from forebay_policies.loop_turns import SLICE_S
 from forebay_proxy.clients.answered_client import AnsweredClient
@@ -47,6 +50,10 @@ FOR_GOOD: Final = frozenset(
 """What holds a client that is gone for ever: its answers are not read, its request does not go on."""
 
 
+OF_ANY_BROKER: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS, METADATA})
+"""APIs that any broker answers alike."""
+
+
 class ConnectionLimits(Protocol):
     """Who may be connected."""
 
@@ -68,12 +75,17 @@ class ClientConnection(BoundedReads):
         self._limits = limits
         self.node_id = node_id
         self.last_active = monotonic()
+        self.retires_at = inf
+        """When it has been there long enough; the registry's clock."""
+        self._retiring = False
         self.received = 0
         self.host = self.peer = ""
         self._loop = asyncio.get_running_loop()
         self._splitter = FrameSplitter(PEEK_SIZE, shared.max_request)
         self._api: Api | None = None
         self._route = Route.REFUSED
+        self._tokens = False  # until the next request
+        self._stood_in_for = node_id is not None and shared.gateway.stands_in(node_id)
         self._arriving = False  # the inbound memory knows of a request that is not whole
         self._writer = ResponseWriter(shared.metrics, self._written)
         self.orderer = ResponseOrderer(self._writer.write)
@@ -163,6 +175,13 @@ class ClientConnection(BoundedReads):
     # Each request by its route
 
     def _begin(self, head: Head) -> None:
+        if self._tokens:
+            if not may_be_request(head.start):
+                self._cut_through()
+                self._upstream.expect_token(head.start)
+                return
+            self._tokens = False
+            self._splitter.shortest = PEEK_SIZE
         key, version, correlation_id = peek(head.start, 0)
         self._route, self._api = route(key, version)
         api = self._api
@@ -172,16 +191,25 @@ class ClientConnection(BoundedReads):
         if self._route is Route.REFUSED:
             self._life.end(Cause.UNSUPPORTED_VERSION, client=self.peer, api=api.name, version=version)
             return
+        if self._stood_in_for and key not in OF_ANY_BROKER:
+            self._life.end(Cause.BROKER_UNKNOWN, client=self.peer, node=self.node_id)
+            return
         self._shared.metrics.request(api.name)
         self._who.begins(key, version)
-        if self._route is Route.METADATA and self._upstream.authenticating:
+        if self._route is Route.METADATA and self._upstream.own_login:
             self._route = Route.OPAQUE  # what a client may know of is the broker's to say
         if self._route is Route.OPAQUE:
-            self._splitter.cut_through()
-            self._state.passing = True
+            self._cut_through()
             self._upstream.expect(api, version, correlation_id)
+            if key == SASL_HANDSHAKE and version == 0:
+                self._tokens = True
+                self._splitter.shortest = 0
         else:
             self._splitter.collect()
+
+    def _cut_through(self) -> None:
+        self._splitter.cut_through()
+        self._state.passing = True
 
     def _pass_on(self, data: bytes | memoryview, *, last: bool) -> None:
         if not self._who.known:
@@ -216,6 +244,8 @@ class ClientConnection(BoundedReads):
         """Responses have left: there may be room for more requests, or it was the last."""
         self._upstream.adjust_reading()
         if self._state.taking:
+            if self._retiring:
+                self.retire()
             return
         under_way = len(self.orderer)
         room = under_way < self._shared.max_in_flight and self.orderer.held < MAX_UNSENT
@@ -307,6 +337,20 @@ class ClientConnection(BoundedReads):
     def has_upstream(self) -> bool:
         """Whether it has a connection to a broker, or one is being made."""
         return self._upstream.is_open
+
+    @property
+    def settled(self) -> bool:
+        """All that it has sent was taken, is answered, and its records' fate is known, those without acks too."""
+        transport = self._life.transport
+        if not self._state.taking or transport is None or len(self.orderer) or self._client.producing:
+            return False
+        return self._splitter.between_frames and not unread(transport)
+
+    def retire(self) -> None:
+        """Close as soon as it is `settled`."""
+        self._retiring = True
+        if self.settled:
+            self._life.end(Cause.TOO_OLD)
 
     def leaving_for(self, now: float) -> float:
         """Seconds since it was to be closed on this side: answers, or what was written, are still on their way."""

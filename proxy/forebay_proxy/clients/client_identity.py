@@ -55,6 +55,11 @@ class ClientIdentity:
         if self._seen is not None:
             self._seen.records += records
 
+    def idempotent_null_keys(self, records: int) -> None:
+        """About so many of its records have no key and could move, if it were not idempotent."""
+        if self._seen is not None:
+            self._seen.idempotent_null_keys += records
+
     def too_old(self, api: Api, version: int, peer: str) -> None:
         """A broker closed it for a version that it does not take. One line for each client, API and version."""
         if self._seen is not None and self._metrics.too_old(self._seen, api.key, version):

@@ -1,7 +1,7 @@
 """All listeners for clients of one process: what each needs to serve whoever comes by it.
 
-    accepted ┬ PLAINTEXT ─────────────────────▶ registry → ClientConnection, with the gateway of its listener
-             └ SSL → TlsConnection → handshake ─┘
+    accepted ┬ without TLS ────────────────────────▶ registry → ClientConnection, with the gateway of its listener
+             └ with TLS → TlsConnection → handshake ─┘
 
 In: what all client connections share. Out: ports that accept, until `close`.
 """
@@ -57,12 +57,15 @@ class ClientListeners:
         doors = [self._on_client(*each) for each in zip(self._listeners, self._contexts, strict=True)]
         for listener, on_client in zip(self._listeners, doors, strict=True):
             listener.open_bootstrap(on_client)
+            if self._settings.only_passes_logins:  # else brokers tell of themselves before a client comes
+                for node_id in listener.settings.node_ports:
+                    listener.open_node(node_id)
         for listener in self._listeners:
             await listener.ready()
 
     def _on_client(self, listener: Listener, context: ConnectionContext) -> OnClient:
         admit = partial(self._connections.accepted, partial(ClientConnection, context))
-        if listener.settings.protocol == "PLAINTEXT":
+        if not listener.settings.uses_tls:
             return admit
         name, prefixes = listener.settings.name, (listener.settings.setting("ssl."),)
         nothing_yet = TlsContext(ssl.PROTOCOL_TLS_SERVER)
@@ -104,7 +107,11 @@ def tls_settings(listener: ClientListener) -> TlsSettings:
     return TlsSettings(
         enabled_protocols=told.ssl_enabled_protocols,
         truststore_location=told.ssl_truststore_location,
+        truststore_certificates=told.ssl_truststore_certificates,
         keystore_location=told.ssl_keystore_location,
+        keystore_certificate_chain=told.ssl_keystore_certificate_chain,
+        keystore_key=told.ssl_keystore_key,
         key_password=told.ssl_key_password,
+        cipher_suites=told.ssl_cipher_suites,
         prefix=listener.setting(""),
     )

@@ -4,7 +4,7 @@ In: bytes of requests to pass on, and for each that will be answered what is exp
 OpaqueConnection, of which there is one at a time. While it is being made, and while the broker takes no more, the
 client is held.
 
-    closed by the broker while nothing was awaited   the next request opens another; a client that has logged in ends
+    closed by the broker while nothing was awaited   the next request opens another; a client that logs in itself ends
     closed by the broker otherwise, or unreachable   the client's connection ends, as if there were no proxy
 """
 
@@ -33,6 +33,8 @@ class Brokers(Protocol):
     """What the client's side asks of the gateway."""
 
     responses: ResponseMemory
+    own_logins: bool
+    """Clients log in at brokers by themselves: nothing is asked for them by anybody else."""
 
     def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int] | None:
         """(host, port) where the client finds that broker; None: nowhere."""
@@ -56,7 +58,7 @@ class Brokers(Protocol):
 class ClientUpstream:
     """What is passed on reaches the broker in the order in which it was given, and nothing of it twice.
 
-    `authenticating`   the client has begun to log in: the broker knows it by name
+    `own_login`        the client logs in at the broker by itself, or will: nothing of it goes elsewhere
     `corked`           bytes gather until `flush`, so that requests which came together leave together
     `advertised_host`  as what host the client finds brokers
     """
@@ -70,7 +72,7 @@ class ClientUpstream:
         node_id: int | None,
     ) -> None:
         self.orderer = orderer
-        self.authenticating = False
+        self.own_login = gateway.own_logins
         self.corked = False
         self.advertised_host = ""
         self._life = life
@@ -100,8 +102,12 @@ class ClientUpstream:
         """A request follows whose response goes to the client."""
         if api.key == SASL_HANDSHAKE:
             # From here on the broker knows the client by name: its records must not mix with those of others.
-            self.authenticating = True
+            self.own_login = True
         self._next().expect(Expected(api, version, correlation_id, self.orderer.open()))
+
+    def expect_token(self, start: bytes) -> None:
+        """A SASL token without a header follows, which begins so."""
+        self._opened().sent_token(start)
 
     def expect_none(self) -> None:
         """A Produce request with acks=0 follows."""
@@ -181,7 +187,7 @@ class ClientUpstream:
 
     def leave_if_idle(self) -> None:
         """Close the connection, if nothing is under way on it."""
-        if self._opaque is not None and not self._opaque.awaited and not self.authenticating:
+        if self._opaque is not None and not self._opaque.awaited and not self.own_login:
             self._opaque.close()
 
     def close(self) -> None:
@@ -214,7 +220,7 @@ class ClientUpstream:
             self._who.too_old(awaited.api, awaited.version, peer)
 
     def upstream_left(self) -> None:
-        if self.authenticating:
+        if self.own_login:
             self._life.end(Cause.LOGIN_LOST)
 
     def upstream_malformed(self, error: Malformed) -> None:

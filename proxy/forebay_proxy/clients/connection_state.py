@@ -56,6 +56,7 @@ class Cause(enum.Enum):
     # Its broker
     RECORDS_REFUSED = "records without acks refused"
     NO_ANSWER = "no answer"
+    BROKER_UNKNOWN = "broker unknown"
     BROKER_UNREACHABLE = "broker unreachable"
     BROKER_LOST = "broker lost"
     LOGIN_LOST = "login lost"
@@ -64,6 +65,7 @@ class Cause(enum.Enum):
     NOT_ADMITTED = "not admitted"
     TOLD_TO_CLOSE = "told to close"
     TOLD_TO_ABORT = "told to abort"
+    TOO_OLD = "too old"
 
 
 class Ending(NamedTuple):
@@ -105,6 +107,8 @@ ENDINGS: Final[dict[Cause, Ending]] = {
     Cause.RECORDS_REFUSED: Ending(Phase.LEAVING, "acks=0 records refused, closing the client"),
     # ApiVersions or Metadata that no broker answers in time.
     Cause.NO_ANSWER: Ending(Phase.CLOSING),
+    # Another broker stands in for it, which may say where it is, and nothing else.
+    Cause.BROKER_UNKNOWN: Ending(Phase.LEAVING, "a client must come again to reach its broker", RateLimited.info),
     Cause.BROKER_UNREACHABLE: Ending(
         Phase.CLOSING, "no connection to the broker for a client", metric=TrafficMetrics.connect_failed
     ),
@@ -121,6 +125,8 @@ ENDINGS: Final[dict[Cause, Ending]] = {
     Cause.NOT_ADMITTED: Ending(Phase.CLOSING),
     # Idle, in another's way (the registry logs it), or the last step of a drain.
     Cause.TOLD_TO_CLOSE: Ending(Phase.CLOSING),
+    # Beyond connections.max.age.ms, at a moment when nothing is owed.
+    Cause.TOO_OLD: Ending(Phase.CLOSING),
     # LEAVING or CLOSING for longer than request.timeout.ms, or the proxy stops without a drain.
     Cause.TOLD_TO_ABORT: Ending(Phase.ABORTED),
 }

@@ -2,7 +2,9 @@
 
 In: connections as they are accepted, the clock. Out: the ones beyond `max.connections` or `max.connections.per.ip` are
 closed at once; idle ones after `connections.max.idle.ms`, and before where others want their place; those whose
-requests do not go on, or who do not take their responses, when their memory says so.
+requests do not go on, or who do not take their responses, when their memory says so; those older than
+`connections.max.age.ms`, give or take JITTER, in the first pause of theirs, or GRACE of it later at the first moment at
+which nothing is owed to them: a client without retries whose request is on its way just then sees it fail.
 
 Where all places are taken, the connection that has been idle for longest makes room, if it was idle for GIVES_WAY_S:
 its client opens a new one when it has something to say, as it would anyway. So whoever opens connections and leaves
@@ -14,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from random import Random
 from time import monotonic
 from typing import Final
 
@@ -27,6 +30,10 @@ from forebay_proxy.metrics.traffic import TrafficMetrics
 SWEEP_EVERY: Final = 10
 """Ticks between two sweeps for idle connections."""
 GIVES_WAY_S: Final = 10.0
+JITTER: Final = 0.1
+GRACE: Final = 0.1
+PAUSE_S: Final = 0.5
+"""A client that has sent nothing for so long, and is owed nothing, hardly has a request on its way."""
 
 
 class ConnectionRegistry:
@@ -40,12 +47,15 @@ class ConnectionRegistry:
         response_memory: ResponseMemory,
         metrics: TrafficMetrics,
         log: RateLimited,
+        rng: Random,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.most = most
         self._empty = asyncio.Event()
         self._per_ip = settings.max_connections_per_ip
         self._idle = settings.connections_max_idle_ms / 1000
+        self._age = settings.connections_max_age_ms / 1000
+        self._rng = rng
         self._upstream_idle = settings.upstream_max_idle_ms / 1000
         self._request_timeout = settings.request_timeout_ms / 1000
         self._inbound_memory = inbound_memory
@@ -72,6 +82,8 @@ class ConnectionRegistry:
             return _Closing()
         connection = make(self, node_id)
         self._all.add(connection)
+        if self._age >= 0:
+            connection.retires_at = self._clock() + self._age * self._rng.uniform(1 - JITTER, 1 + JITTER)
         return connection
 
     def admits(self, connection: ClientConnection) -> bool:
@@ -113,6 +125,7 @@ class ConnectionRegistry:
             ticks += 1
             self._inbound_memory.tick(self._clock())
             self._response_memory.tick()
+            self.retire(self._clock())
             if ticks % SWEEP_EVERY == 0:
                 self._log.flush()
                 self.sweep(self._clock())
@@ -131,6 +144,17 @@ class ConnectionRegistry:
                 connection.close()
             elif idle > self._upstream_idle:
                 connection.leave_idle_broker()
+
+    def retire(self, now: float) -> None:
+        """Close those that have been there for long enough."""
+        if self._age < 0:
+            return
+        for connection in self:
+            if now < connection.retires_at:
+                continue
+            pause = now - connection.last_active >= PAUSE_S and connection.settled
+            if pause or now >= connection.retires_at + self._age * GRACE:
+                connection.retire()
 
     def _make_room(self, now: float) -> bool:
         """Close the connection that has been idle for longest. All are sorted at most once a second."""

@@ -48,6 +48,7 @@ class Gateway:
     ) -> None:
         self.responses = responses
         """What is gathered of brokers' responses, for all clients."""
+        self.own_logins = listener.settings.uses_sasl
         self._cluster = cluster
         self._cache = cache
         self._updater = updater
@@ -56,7 +57,7 @@ class Gateway:
         self._reachability = reachability
         self._listener = listener
         self._connector = connector
-        self._advertised_host = listener.settings.advertised_host
+        self._told = listener.settings
         cluster.on_node(self._node_changed)
 
     def _node_changed(self, node: Node) -> None:
@@ -68,13 +69,13 @@ class Gateway:
     def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int] | None:
         """(host, port) of the broker's listener, bound by now; None: it cannot be bound, so the broker is not named.
 
-        `advertised_host` is the address that the client connected to; `advertised.host` comes before it.
+        `advertised_host` is the address that the client connected to; what the listener advertises comes before it.
         """
         self._cluster.learn(node_id, host, port, monotonic())
         node_port = self._listener.port(node_id)
         if node_port is None or not self._listener.open_node(node_id):
             return None
-        return self._advertised_host or advertised_host, node_port
+        return self._told.advertised(node_id, advertised_host, node_port)
 
     def any_node(self) -> int | None:
         """A broker for a bootstrap connection, for as long as it lasts; None where none is known yet.
@@ -83,17 +84,27 @@ class Gateway:
         """
         return self._addresses.any_node()
 
+    def stands_in(self, node_id: int) -> bool:
+        """Whether nobody has told yet where that broker is. Any other may tell a client that logs in."""
+        return self.own_logins and node_id not in self._cluster.nodes
+
     async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> Session | None:
         """Connect `protocol` to a broker (None: to any), logged in where Forebay logs in; then its session.
 
-        Raises OSError where none can be reached.
+        Never for clients that log in themselves: whoever they are, they are not Forebay. Raises OSError where none can
+        be reached.
         """
+        if node_id is not None and self.stands_in(node_id):
+            node_id = None
         error: OSError = ConnectionError("the broker is no longer known")
         for host, port in self._addresses.of(node_id):
             try:
-                return await self._connector.connect(host, port, protocol)
+                session = await self._connector.connect(host, port, protocol, logs_in=not self.own_logins)
             except OSError as failure:  # TimeoutError is one
                 error = failure
+            else:
+                self._reachability.reached(node_id)
+                return session
         if not isinstance(error, AuthenticationFailed):
             self._reachability.not_reached(node_id)
         raise error

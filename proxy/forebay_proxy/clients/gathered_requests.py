@@ -1,6 +1,6 @@
 """Requests that were gathered whole: each is answered here, or goes to the client's broker as it came.
 
-frame ┬ ApiVersions → answered here
+frame ┬ ApiVersions → answered here, or upstream for a client with a login of its own
       ├ Metadata    → metadata handler ┐
       ├ Produce     → produce handler  ┴ not theirs, or not to be read here → upstream
 """
@@ -43,6 +43,10 @@ class GatheredRequests:
     def take(self, frame: bytes, api: Api, route: Route, peer: str) -> None:
         """`frame` without its size, of an API that goes by `route`; `peer` is the client's address, for the log."""
         _, version, correlation_id = peek(frame, 0)
+        if route is Route.API_VERSIONS and self._upstream.own_login and api.supports(version):
+            # In front of a login its broker expects it on this very connection, at most once.
+            self._forward(frame, api, version, correlation_id, acks_0=False)
+            return
         if route is Route.API_VERSIONS:
             admin = self._shared.admin if self._who.is_own_command else None
             answer = self._client.reserve_answer()
@@ -61,8 +65,6 @@ class GatheredRequests:
         return self._shared.metadata.handle(self._client, frame, metadata_request.parse_metadata_request(frame))
 
     def _produce(self, frame: bytes) -> bool:
-        if self._upstream.authenticating:
-            return False
         request = produce_request.parse(frame)
         # Acks that there are not: the broker's to refuse, if it knows the version.
         unheard_of = request.acks not in ACKS and request.version >= produce_request.RECORD_BATCHES_FROM

@@ -7,7 +7,9 @@ in each turn of the loop; `give_up` of those that take too long or stand in othe
        └───────────────┴─── 10 s ──────────────────┘
 
 A connection costs CPU time only once it has said something, so whoever opens connections and is silent takes nobody's
-turn. One that has begun and does not go on makes room for those that wait after GIVES_WAY_S.
+turn. One that has begun and does not go on makes room for those that wait after GIVES_WAY_S. Where all places are taken
+a silent one of that age gives way to one that comes, and nobody who waits for a turn does: else of many that come at
+once those whose turn is next would lose it, come again, and take it from the next.
 """
 
 from __future__ import annotations
@@ -48,6 +50,8 @@ class Handshakes:
         self._loop = asyncio.get_running_loop()
         self._pending: dict[Handshake, float] = {}
         """All, with when they came; the oldest first, as in the others."""
+        self._silent: dict[Handshake, float] = {}
+        """Those of them that have said nothing, with the same."""
         self._waiting: dict[Handshake, None] = {}
         """Those that have said something first, and have not begun."""
         self._going_on: dict[Handshake, None] = {}
@@ -61,22 +65,23 @@ class Handshakes:
         return len(self._pending)
 
     def came(self, handshake: Handshake) -> bool:
-        """One more. False: there are too many, and none that is old enough to give way, or this is closed."""
+        """One more. False: there are too many, and none that is silent and old enough, or this is closed."""
         now = monotonic()
         if self._closed:
             return False
         if len(self._pending) >= self._max_pending:
-            oldest, since = next(iter(self._pending.items()))
-            if now - since < GIVES_WAY_S:
+            oldest, since = next(iter(self._silent.items()), (None, now))
+            if oldest is None or now - since < GIVES_WAY_S:
                 self._metrics.ended("refused")
                 return False
             oldest.give_up("refused")
-        self._pending[handshake] = now
+        self._pending[handshake] = self._silent[handshake] = now
         self._set_timer(now)
         return True
 
     def arrived(self, handshake: Handshake) -> None:
         """It has something to step on."""
+        self._silent.pop(handshake, None)
         if handshake in self._under_way:
             self._going_on[handshake] = None
         else:
@@ -87,7 +92,7 @@ class Handshakes:
         """It takes no more steps; `result` is one of catalog.HANDSHAKE_RESULTS. Does nothing the second time."""
         if self._pending.pop(handshake, None) is None:
             return
-        for each in (self._waiting, self._going_on, self._under_way):
+        for each in (self._silent, self._waiting, self._going_on, self._under_way):
             each.pop(handshake, None)
         self._metrics.ended(result)
         if self._waiting:

@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable
 from functools import partial
 
+from forebay_proxy.brokers.keepalive import keep_alive
 from forebay_proxy.clients.listener_ports import ListenerPorts
 from forebay_proxy.config.listeners import ClientListener
 from forebay_proxy.errors import StartError
@@ -95,6 +96,7 @@ class Listener:
         listening = socket.socket(family, kind, protocol)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            keep_alive(listening)
             if self._shared:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             listening.bind(address)

@@ -4,7 +4,8 @@
 
 The same in every worker and after every restart, since clients remember addresses: a port depends on settings and the
 node id only, never on who came first. So a port that is named in the settings, of whichever listener, is nobody
-else's, and what is counted up from P ends before the next listener's port.
+else's, and what is counted up from P ends before the next listener's port. Nor is one a broker's that clients are told
+for another (advertised.node.ports): they would take the two for one.
 
 Example, listeners on 9092 and 9192: brokers 0 to 98 of the first are on 9093 to 9191, and broker 99 needs node.ports.
 """
@@ -30,7 +31,11 @@ class ListenerPorts:
     def of(self, listener: ClientListener, node_id: int) -> int | None:
         """The port of a broker on one of the listeners; None: none is free for it."""
         if node_id in listener.node_ports:
-            return listener.node_ports[node_id]
-        port = listener.port + 1 + node_id
-        counted_up = listener.port < port < self._ends[listener.port]
-        return port if counted_up and port not in self._named else None
+            port = listener.node_ports[node_id]
+        else:
+            port = listener.port + 1 + node_id
+            counted_up = listener.port < port < self._ends[listener.port]
+            if not counted_up or port in self._named:
+                return None
+        translated = listener.told.advertised_node_ports
+        return port if node_id in translated or port not in translated.values() else None

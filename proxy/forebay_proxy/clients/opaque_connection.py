@@ -8,6 +8,7 @@ Requests keep the client's correlation ids, since nobody else speaks on this con
 Opened when the first such request comes: a client that only produces costs its broker no connection. A broker that
 closes it while nothing is awaited has found it idle: that is no failure. One that closes it while something is awaited
 takes the client's connection with it, as if there were no proxy.
+After SaslHandshake v0 a broker's frames are SASL tokens, without a header, until it answers the client's next request.
 Where Forebay logs in at brokers, it does so again between two requests when the session is about to end (KIP-368): what
 the client sends meanwhile waits.
 """
@@ -17,16 +18,18 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import monotonic
 from typing import Final, Protocol, cast
 
+from forebay_codecs.api_versions import rewrite_api_versions
 from forebay_codecs.apis import (
+    API_VERSIONS,
     APIS,
     FETCH,
     JOIN_GROUP,
     PRODUCE,
     SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
     SHARE_FETCH,
     SYNC_GROUP,
     Api,
@@ -52,28 +55,62 @@ OWN_CORRELATION_ID: Final = 0
 """Of what we say ourselves: whoever waits for it gets the next response."""
 
 _AUTHENTICATE: Final = APIS[SASL_AUTHENTICATE]
+_HANDSHAKE: Final = APIS[SASL_HANDSHAKE]
+
+CORRELATION_ID_SIZE: Final = 4
+
+KERBEROS: Final = (b"\x60", b"\x05")
+"""What its tokens begin with (RFC 2743, RFC 4121). No other mechanism leaves a client's last token unanswered."""
+
+_REWRITE: Final = Treatment.REWRITE
+_LOCAL: Final = Treatment.LOCAL
+_STREAM: Final = Treatment.STREAM
+"""Members of an enum are looked up anew wherever they are named."""
 
 LONG_WAITS: Final = frozenset({FETCH, JOIN_GROUP, SYNC_GROUP, SHARE_FETCH})
 """APIs whose answer may wait for new records, or for other members of a group."""
 
 
-@dataclass(slots=True)
 class Expected:
-    """What becomes of the next response: into `slot`, treated as its API wants, or whole to `capture`."""
+    """What becomes of the next response: into `slot`, treated as its API wants, or whole to `capture`.
 
-    api: Api
-    version: int
-    client_correlation_id: int
-    slot: Slot | None = None
-    capture: Callable[[bytes | None], None] | None = None
-    behind: int = 0
-    """How many acks=0 requests went out before it: its response shows that they were not refused."""
+    `behind`: how many acks=0 requests went out before it: its response shows that they were not refused.
+    `closes`: its last byte is the slot's last. `gathered`: its response is taken whole, not passed on as it comes.
+    """
 
-    @property
-    def gathered(self) -> bool:
-        """Its response is taken whole, not passed on as it comes."""
-        treatment = self.api.response_treatment(self.version)
-        return self.capture is not None or treatment in (Treatment.REWRITE, Treatment.LOCAL)
+    __slots__ = (
+        "api",
+        "behind",
+        "capture",
+        "client_correlation_id",
+        "closes",
+        "gathered",
+        "slot",
+        "streamed",
+        "version",
+    )
+
+    def __init__(
+        self,
+        api: Api,
+        version: int,
+        client_correlation_id: int,
+        slot: Slot | None = None,
+        capture: Callable[[bytes | None], None] | None = None,
+        behind: int = 0,
+        *,
+        closes: bool = True,
+    ) -> None:
+        self.api = api
+        self.version = version
+        self.client_correlation_id = client_correlation_id
+        self.slot = slot
+        self.capture = capture
+        self.behind = behind
+        self.closes = closes
+        treatment = api.response_treatment(version)
+        self.gathered = capture is not None or treatment is _REWRITE or treatment is _LOCAL
+        self.streamed = treatment is _STREAM
 
 
 class Owner(Protocol):
@@ -115,14 +152,18 @@ class OpaqueConnection(BoundedReads):
 
     def __init__(self, client: Owner, memory: ResponseMemory) -> None:
         self._client = client
+        self._orderer = client.orderer
         self._memory = memory
         self._transport: asyncio.Transport | None = None
         self._waiting: list[Buffer] = []
         self._expected: deque[Expected] = deque()
-        self._splitter = FrameSplitter(4, MAX_RESPONSE)
+        self._splitter = FrameSplitter(CORRELATION_ID_SIZE, MAX_RESPONSE)
         self._current: Expected | None = None
         self._filter: ResponseFilter | None = None
         self._prefix_left = 0
+        self._tokens = False  # until the next response
+        self._owed_tokens: deque[Slot] = deque()
+        """Where a broker's tokens go that it is to send before it answers any request."""
         self._reading = True
         self._received = 0
         self._to_gather = 0
@@ -167,6 +208,14 @@ class OpaqueConnection(BoundedReads):
             self._expected.append(expected)
         else:
             self._announced.append(expected)
+
+    def sent_token(self, start: bytes) -> None:
+        """A token of the client follows, which begins so.
+
+        The broker's goes out before the answer to whatever the client asks next, also where that is Forebay's own.
+        """
+        if not start.startswith(KERBEROS):
+            self._owed_tokens.append(self._orderer.open())
 
     def sent_unacknowledged(self) -> None:
         """A Produce request with acks=0 follows, which has no response."""
@@ -241,7 +290,8 @@ class OpaqueConnection(BoundedReads):
     def responses_left(self, *, client_slow: bool) -> None:
         """Responses were written to the client, which reads them or does not (`client_slow`)."""
         self.client_slow = client_slow
-        self._untaken = min(self._untaken, self._client.unsent)
+        if self._untaken:
+            self._untaken = min(self._untaken, self._client.unsent)
         self.adjust_reading()
 
     def adjust_reading(self) -> None:
@@ -254,7 +304,7 @@ class OpaqueConnection(BoundedReads):
         self._read_or_not()
 
     def _may_read(self) -> bool:
-        waits_here = self._client.orderer.held + self._splitter.gathered
+        waits_here = self._orderer.held + self._splitter.gathered
         return not self.closed and not self.client_slow and (waits_here < MAX_HELD or self._is_next())
 
     def _read_or_not(self) -> None:
@@ -282,10 +332,15 @@ class OpaqueConnection(BoundedReads):
 
     def _is_next(self) -> bool:
         """Whether the next response need not wait for others: it goes out at once, or not to the client."""
-        if self._current is None and not self._expected:
+        if self._current is not None:
+            slot = self._current.slot
+        elif self._tokens and self._owed_tokens:
+            slot = self._owed_tokens[0]
+        elif self._expected:
+            slot = self._expected[0].slot
+        else:
             return True
-        slot = (self._current or self._expected[0]).slot
-        return slot is None or self._client.orderer.is_next(slot)
+        return slot is None or self._orderer.is_next(slot)
 
     def close(self) -> None:
         """Close once what was written has gone out: acks=0 records of a client that has left are still to be sent."""
@@ -363,6 +418,14 @@ class OpaqueConnection(BoundedReads):
     # One response
 
     def _begin(self, head: Head) -> None:
+        if self._tokens:
+            if not self._is_response(head):
+                self._pass_token()
+                return
+            if self._owed_tokens:  # brokers' tokens may hold what clients chose: it must not be read as an answer
+                raise Malformed("a token that looks like a response")
+            self._tokens = False
+            self._splitter.shortest = CORRELATION_ID_SIZE
         if not self._expected:
             raise Malformed("a response to no request")
         expected = self._current = self._expected.popleft()
@@ -373,10 +436,30 @@ class OpaqueConnection(BoundedReads):
             self._splitter.collect()
             return
         self._splitter.cut_through()
-        if expected.api.response_treatment(expected.version) is Treatment.STREAM:
+        if expected.streamed:
             assert expected.api.filter is not None
             self._filter = expected.api.filter(expected.version, head.size, self._client.translate)
             self._prefix_left = 4
+
+    def _is_response(self, head: Head) -> bool:
+        """To the next request, and no token."""
+        if not self._expected or len(head.start) < CORRELATION_ID_SIZE:
+            return False
+        return int.from_bytes(head.start, "big", signed=True) == self._expected[0].client_correlation_id
+
+    def _pass_token(self) -> None:
+        """Where it is owed; a Kerberos one before the answer to what the client has asked already, which it is not."""
+        waits = bool(self._expected) and not self._owed_tokens
+        if self._owed_tokens:
+            slot = self._owed_tokens.popleft()
+        elif waits:
+            if self._expected[0].slot is None:
+                raise Malformed("a token that nobody waits for")
+            slot = self._expected[0].slot
+        else:
+            slot = self._orderer.open()
+        self._current = Expected(_HANDSHAKE, 0, 0, slot, closes=not waits)
+        self._splitter.cut_through()
 
     def _whole(self, response: bytes) -> None:
         expected = self._current
@@ -387,14 +470,19 @@ class OpaqueConnection(BoundedReads):
             expected.capture(response)
         else:
             assert expected.slot is not None
-            rewrite = expected.api.rewrite
-            told = rewrite(response, expected.version, self._client.translate) if rewrite is not None else response
+            told = self._rewritten(response, expected)
             if len(told) > MAX_HELD:
                 self._untaken += len(told)
-            self._client.orderer.write(expected.slot, len(told).to_bytes(4, "big"), last=False)
-            self._client.orderer.write(expected.slot, told, last=True)
+            self._orderer.write(expected.slot, len(told).to_bytes(4, "big"), last=False)
+            self._orderer.write(expected.slot, told, last=True)
         if expected.api.key == PRODUCE:
             self._client.produce_answered(response, expected.version)
+
+    def _rewritten(self, response: bytes, expected: Expected) -> bytes:
+        if expected.api.key == API_VERSIONS:
+            return rewrite_api_versions(response, expected.version)
+        rewrite = expected.api.rewrite
+        return rewrite(response, expected.version, self._client.translate) if rewrite is not None else response
 
     def _pass(self, run: Run) -> None:
         expected = self._current
@@ -404,8 +492,11 @@ class OpaqueConnection(BoundedReads):
             self._current = None
             if expected.api.changes_topics:
                 self._client.topics_changed()
+            elif expected.api.key == SASL_HANDSHAKE and expected.version == 0:
+                self._tokens = True
+                self._splitter.shortest = 0
         if self._filter is None:
-            self._client.orderer.write(expected.slot, run.data, last=run.last)
+            self._orderer.write(expected.slot, run.data, last=run.last and expected.closes)
             return
         prefix = min(self._prefix_left, len(run.data))
         self._prefix_left -= prefix
@@ -414,7 +505,7 @@ class OpaqueConnection(BoundedReads):
             pieces += self._filter.feed(run.data, prefix, len(run.data))
         if run.last:
             self._filter = None
-            self._client.orderer.write(expected.slot, b"".join(pieces), last=True)
+            self._orderer.write(expected.slot, b"".join(pieces), last=True)
         else:
             for piece in pieces:
-                self._client.orderer.write(expected.slot, piece, last=False)
+                self._orderer.write(expected.slot, piece, last=False)

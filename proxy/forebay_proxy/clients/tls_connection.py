@@ -111,7 +111,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         assert self._transport is not None
         self._door.handshakes.ended(self, "established")
         above = self._make()
-        above.connection_made(self._transport)
+        above.connection_made(cast(asyncio.Transport, self._transport))  # as much of one as it needs
         if isinstance(above, BoundedReads):  # else there is no place for it, and it closes
             self._above = above
             self._give(plaintext)

@@ -18,30 +18,39 @@ SMALL: Final = 4096
 """Pieces below this are joined, since each that is written makes a record, which costs as much as a kilobyte does."""
 
 
-class TlsTransport(asyncio.Transport):
-    """As the transport beneath, but for what is written, which is enciphered, and for `close`, which says farewell."""
+class TlsTransport:
+    """As the transport beneath, but for what is written, which is enciphered, and for `close`, which says farewell.
+
+    It has of asyncio.Transport what client connections use, and is none: that class reserves room in its instances,
+    which a compiled class would write over.
+    """
 
     def __init__(self, beneath: asyncio.Transport, session: TlsSession) -> None:
-        super().__init__()
         self._beneath = beneath
         self._session = session
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Of the connection beneath."""
         return self._beneath.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
+        """Whether nothing is taken any more."""
         return self._beneath.is_closing()
 
     def get_write_buffer_size(self) -> int:
+        """Bytes of ciphertext that have not gone out."""
         return self._beneath.get_write_buffer_size()
 
     def pause_reading(self) -> None:
+        """Nothing is received until `resume_reading`."""
         self._beneath.pause_reading()
 
     def resume_reading(self) -> None:
+        """It is received again."""
         self._beneath.resume_reading()
 
     def write(self, data: Buffer) -> None:
+        """As a record or several of its own."""
         self.writelines((data,))
 
     def writelines(self, list_of_data: Iterable[Buffer]) -> None:
@@ -81,4 +90,5 @@ class TlsTransport(asyncio.Transport):
             self._beneath.close()
 
     def abort(self) -> None:
+        """Close at once, without a farewell."""
         self._beneath.abort()

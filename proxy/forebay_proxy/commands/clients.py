@@ -11,7 +11,8 @@ import http.client
 import io
 import socket
 import ssl
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -58,7 +59,8 @@ def discover(servers: Sequence[HostPort], config: CommandConfig) -> str:
             failures.append(f"{server}: {error}")
             continue
         if admin is None:
-            raise ClientsError(f"{server} is not Forebay: it names no admin endpoint")
+            also = "or a listener of it where clients log in themselves: name the endpoint with --url"
+            raise ClientsError(f"{server} names no admin endpoint: it is not Forebay, {also}")
         if not admin:
             raise ClientsError(f"{server} has no admin endpoint: start Forebay with --admin HOST:PORT")
         scheme = "https" if admin.startswith("https://") else "http"
@@ -146,10 +148,9 @@ def as_table(rows: list[Row], width: int | None) -> str:
         numbers = column in ("open", "records/s")
         table.add_column(column, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
-        software = " ".join(filter(None, (row["software_name"], row["software_version"]))) or "?"
         cells = (
             row["client_id"] or "?",
-            software,
+            _software(row),
             row["address"],
             f"{row['connections']:,}",
             f"{row['records_per_second']:,}",
@@ -159,7 +160,21 @@ def as_table(rows: list[Row], width: int | None) -> str:
         )
         table.add_row(*map(Text, cells))
     lost = sum(not row["survives_kafka_4"] for row in rows)
-    return f"{table_text(table, width)}\n{len(rows)} clients, {lost} of them too old for Kafka 4."
+    counts = f"{len(rows)} clients, {lost} of them too old for Kafka 4."
+    return "\n".join([table_text(table, width), counts, *_idempotent(rows)])
+
+
+def _idempotent(rows: list[Row]) -> Iterator[str]:
+    """What idempotent clients keep from being moved, by software, the most first."""
+    records: Counter[str] = Counter()
+    for row in rows:
+        records[_software(row)] += row.get("idempotent_null_key_records", 0)  # an older Forebay tells of none
+    if found := [f"{software} {count:,}" for software, count in records.most_common() if count]:
+        yield f"Records without a key left untouched since their client is idempotent, about: {', '.join(found)}."
+
+
+def _software(row: Row) -> str:
+    return " ".join(filter(None, (row["software_name"], row["software_version"]))) or "?"
 
 
 def _range(counts: dict[str, int]) -> str:

@@ -16,12 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from forebay_proxy.commands.text_output import json_text, table_text, wrapped
-from forebay_proxy.config.kinds import ListenerAddress, ListenerAddresses
+from forebay_proxy.config.kinds import ListenerAddresses
 from forebay_proxy.config.reference import LISTENER_REFERENCES, LISTENER_TOPIC, REFERENCES, TOPICS, Reference
 from forebay_proxy.config.secret import Secret
-from forebay_proxy.config.settings import ALIASES, HostPort
+from forebay_proxy.config.settings import ALIASES
 from forebay_proxy.config.sources import DEFAULT_ORIGIN, Loaded
-from forebay_proxy.config.values import LISTENER_SETTINGS, SETTINGS, Setting, find, of_listener, render
+from forebay_proxy.config.values import ADDRESSES, LISTENER_SETTINGS, SETTINGS, Setting, find, of_listener, render
 
 WIDE: Final = 140
 """Columns from which a table is easier to read than a list."""
@@ -194,7 +194,7 @@ def toml_value(value: object) -> str:
         return render(value)
     if isinstance(value, int | float):
         return str(value)
-    if isinstance(value, tuple) and not isinstance(value, HostPort | ListenerAddress):
+    if isinstance(value, tuple) and not isinstance(value, ADDRESSES):
         return "[" + ", ".join(map(toml_value, value)) + "]"
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {toml_value(element)}" for key, element in value.items()) + " }"
@@ -204,7 +204,7 @@ def toml_value(value: object) -> str:
 
 def _plain(value: object) -> object:
     """What JSON has a form for: addresses as host:port, as they are written; of secrets, whether there is one."""
-    if isinstance(value, HostPort | ListenerAddress):
+    if isinstance(value, ADDRESSES):
         return str(value)
     if isinstance(value, Secret):
         return render(value)

@@ -9,6 +9,7 @@ from msgspec import Meta
 from forebay_proxy.config.secret import Secret
 
 MAX_PORT: Final = 65_535
+NODE: Final = "$(node)"
 
 NodePorts = dict[int, int]
 Host = Annotated[str, Meta(extra={"allowed": "a host name or address without a port, or empty"})]
@@ -16,10 +17,13 @@ PemFile = Annotated[str, Meta(extra={"allowed": "a file in PEM form, or empty"})
 Pem = Annotated[str, Meta(extra={"allowed": "text in PEM form, or empty"})]
 SecretPem = Annotated[Secret, Meta(extra={"allowed": "text in PEM form, or empty"})]
 
-SecurityProtocol = Literal["PLAINTEXT", "SSL"]
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 ProtocolMap = dict[str, SecurityProtocol]
 TlsVersion = Literal["TLSv1.2", "TLSv1.3"]
 TlsVersions = tuple[TlsVersion, ...]
+CipherSuites = Annotated[
+    tuple[str, ...], Meta(extra={"allowed": "Java's names, as TLS_AES_256_GCM_SHA384; several are separated by commas"})
+]
 
 
 class ListenerAddress(NamedTuple):
@@ -36,6 +40,20 @@ class ListenerAddress(NamedTuple):
 
 
 ListenerAddresses = tuple[ListenerAddress, ...]
+
+
+class BrokerAddress(NamedTuple):
+    """Where clients are told brokers to be; `host` has NODE in place of the node id, and stands without brackets."""
+
+    host: str
+    port: int
+
+    def of(self, node_id: int) -> tuple[str, int]:
+        """b$(node).forebay, node 3 → b3.forebay."""
+        return self.host.replace(NODE, str(node_id)), self.port
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def about(description: str) -> Meta:

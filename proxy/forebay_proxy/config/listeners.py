@@ -18,11 +18,15 @@ import msgspec
 
 from forebay_proxy.config.kinds import (
     MAX_PORT,
+    BrokerAddress,
+    CipherSuites,
     Host,
     ListenerAddress,
     NodePorts,
+    Pem,
     PemFile,
     ProtocolMap,
+    SecretPem,
     SecurityProtocol,
     TlsVersions,
     about,
@@ -39,6 +43,12 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted)
     """What one listener may be told, as `listener.name.<name>.<setting>`, the name in lower case."""
 
     advertised_host: Annotated[Host, about("Host that clients of this listener are told; empty: advertised.host.")] = ""
+    advertised_address: Annotated[
+        BrokerAddress | None, about("Address of broker n for its clients, with $(node) for n; empty: host and port.")
+    ] = None
+    advertised_node_ports: Annotated[
+        NodePorts, about("Ports that its clients are told, where they differ from those that it listens on.")
+    ] = {}
     node_ports: Annotated[NodePorts, about("Ports of brokers that are not on its port + 1 + node id.")] = {}
     ssl_client_auth: Annotated[
         ClientAuth, about("Whether clients must show a certificate; requested: they may, and it must be valid.")
@@ -46,14 +56,20 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted)
     ssl_keystore_location: Annotated[
         PemFile, about("PEM file with the listener's private key and its certificate chain.")
     ] = ""
+    ssl_keystore_certificate_chain: Annotated[
+        Pem, about("The certificate and its chain as text, instead of a file.")
+    ] = ""
+    ssl_keystore_key: Annotated[SecretPem, about("The key of ssl.keystore.certificate.chain.")] = Secret("")
     ssl_key_password: Annotated[Secret, about("Password of the private key, if it is encrypted.")] = Secret("")
     ssl_truststore_location: Annotated[
         PemFile, about("PEM file with the authorities that may have signed clients' certificates.")
     ] = ""
+    ssl_truststore_certificates: Annotated[Pem, about("The same as text, instead of a file.")] = ""
     ssl_enabled_protocols: Annotated[TlsVersions, about("Versions of TLS that clients may speak.")] = (
         "TLSv1.2",
         "TLSv1.3",
     )
+    ssl_cipher_suites: Annotated[CipherSuites, about("Cipher suites, the best first; empty: OpenSSL's choice.")] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +83,25 @@ class ClientListener:
     advertised_host: str
     node_ports: NodePorts
     told: ListenerSettings
+
+    def advertised(self, node_id: int, reached: str, port: int) -> tuple[str, int]:
+        """As what (host, port) a broker is told to a client that `reached` that address; its own port here is `port`.
+
+        No two brokers with a port of their own are told the same (listener_ports).
+        """
+        if self.told.advertised_address is not None:
+            return self.told.advertised_address.of(node_id)
+        return self.advertised_host or reached, self.told.advertised_node_ports.get(node_id, port)
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether clients speak TLS."""
+        return self.protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether clients log in, each as itself, at brokers."""
+        return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
     def setting(self, name: str) -> str:
         """The full name of one of its settings."""
@@ -110,12 +145,26 @@ def conflicts(
 
 def _tls_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
     told = listener.told
-    if listener.protocol != "SSL":
+    if not listener.uses_tls:
         if told.ssl_client_auth != "none":
-            yield listener.setting("ssl.client.auth"), f"needs the security protocol SSL, {listener.name} has PLAINTEXT"
+            message = f"needs the security protocol SSL or SASL_SSL, {listener.name} has {listener.protocol}"
+            yield listener.setting("ssl.client.auth"), message
         return
-    if not told.ssl_keystore_location:
+    yield from _store_conflicts(listener)
+    if not (told.ssl_keystore_location or told.ssl_keystore_certificate_chain):
         yield listener.setting("ssl.keystore.location"), "is required: a listener with TLS needs a key and certificate"
-    if told.ssl_client_auth != "none" and not told.ssl_truststore_location:
+    if told.ssl_client_auth != "none" and not (told.ssl_truststore_location or told.ssl_truststore_certificates):
         message = f"is required with ssl.client.auth={told.ssl_client_auth}: no authority is trusted by default"
         yield listener.setting("ssl.truststore.location"), message
+
+
+def _store_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
+    told = listener.told
+    for text, location in (
+        ("ssl.truststore.certificates", "ssl.truststore.location"),
+        ("ssl.keystore.certificate.chain", "ssl.keystore.location"),
+    ):
+        if getattr(told, text.replace(".", "_")) and getattr(told, location.replace(".", "_")):
+            yield listener.setting(text), f"cannot be set together with {location}"
+    if bool(told.ssl_keystore_certificate_chain) != bool(told.ssl_keystore_key):
+        yield listener.setting("ssl.keystore.key"), "and ssl.keystore.certificate.chain need each other"

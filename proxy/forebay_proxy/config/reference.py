@@ -39,6 +39,11 @@ _SECRET: Final = (
     "A secret: refer to it as ${file:path:key} (a name in a .properties file), ${dir:path:key} (a file in a folder) or "
     "${env:VARIABLE}. It is never shown."
 )
+_SUITES: Final = (
+    "Java's names, of TLS 1.2 and 1.3; a version without a suite here is not spoken. Python before 3.15 cannot choose "
+    "among those of TLS 1.3: name all of them or none."
+)
+_SUITES_EXAMPLE: Final = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"
 _RETRY: Final = "Pauses are spread by up to 20 % at random, so that they do not coincide."
 
 TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
@@ -64,9 +69,10 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "PLAINTEXT://0.0.0.0:19092,SSL://0.0.0.0:19192",
         ),
         "listener.security.protocol.map": Reference(
-            "Written NAME:PLAINTEXT or NAME:SSL. A map of your own replaces the default. SASL_SSL and SASL_PLAINTEXT "
-            "are not supported yet.",
-            _broker("default with SASL_PLAINTEXT and SASL_SSL"),
+            "Clients of a SASL_PLAINTEXT or SASL_SSL listener log in at the brokers, each as itself, by any mechanism "
+            "that these have; nothing of theirs is merged or answered from a cache, and security.protocol must be one "
+            "of the two as well. A map of your own replaces the default.",
+            _broker(),
             "INTERNAL:PLAINTEXT,EXTERNAL:SSL",
         ),
         "advertised.host": Reference(
@@ -74,6 +80,20 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "the one that Forebay sees. listener.name.<name>.advertised.host comes before it.",
             "none; like advertised.listeners of a broker",
             "kafka.example.org",
+        ),
+        "advertised.address": Reference(
+            "For balancers with an address or name for each broker, all on one port: $(node) is the node id, and "
+            "b3.forebay:9092 must lead to the port of broker 3 here. Instead of advertised.host. With listeners, each "
+            "has its own: listener.name.<name>.advertised.address. See docs/balancers.md.",
+            "none; like advertised.listeners of a broker",
+            "b$(node).forebay:9092",
+        ),
+        "advertised.node.ports": Reference(
+            "For balancers and address translation that change ports. A broker that is not named is told with the port "
+            "that it has here; where that is another's in this list, it is hidden from clients. With listeners, each "
+            "has its own: listener.name.<name>.advertised.node.ports.",
+            "none; like advertised.listeners of a broker",
+            "1:31001,2:31002",
         ),
         "node.ports": Reference(
             "For large node ids, and for ports that are taken. Clients must be able to reach these ports, too. With "
@@ -241,6 +261,14 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "request.timeout.ms. A client's own timeout counts if it is shorter.",
             _producer(),
         ),
+        "enable.idempotence": Reference(
+            "A batch whose answer is lost is then sent again until the client's time is up; the broker knows it by its "
+            "sequence numbers and does not append it twice. Holds for every acks, which stay the client's. Batches of "
+            "clients that are idempotent themselves pass untouched. Where brokers give out no producer id, batches "
+            "leave without: before Kafka 2.8 Forebay's user needs IDEMPOTENT_WRITE on the cluster, since then WRITE on "
+            "any topic. New, and off until it has been through longer tests.",
+            _producer("there it is on, and needs acks=all"),
+        ),
         "retry.backoff.ms": Reference(f"For batches that a broker refused for the moment. {_RETRY}", _producer()),
         "retry.backoff.max.ms": Reference("Limits what retry.backoff.ms doubles to.", _producer()),
         "reconnect.backoff.ms": Reference(f"Counts for each broker by itself. {_RETRY}", _producer()),
@@ -264,6 +292,14 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "Clients close idle connections after 540000 by default, and so before Forebay does. A connection with a "
             "request in progress is not idle.",
             _broker(),
+        ),
+        "connections.max.age.ms": Reference(
+            "Lets a balancer spread clients anew when Forebays were added or replaced: they come again at once. 10 % "
+            "sooner or later at random, so that not all come together; then in a client's next pause, or after another "
+            "10 % as soon as all is answered. A producer without retries that sends without a pause may see one "
+            "request fail.",
+            NO_COUNTERPART,
+            "600000",
         ),
         "socket.request.timeout.ms": Reference(
             "Progress is 4 KiB/s: a slow line may take hours for a large request, a stalled client is closed.",
@@ -308,8 +344,8 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
     "Security toward brokers": {
         "security.protocol": Reference(
             "Every connection to a broker is made in this way: those of senders, those of clients, and those for "
-            "metadata. Clients' side of Forebay is not touched by it. With SASL Forebay logs in for all clients: "
-            "see upstream.identity.shared.",
+            "metadata. Clients' side of Forebay is not touched by it. With SASL Forebay logs in for all clients (see "
+            "upstream.identity.shared) but those of SASL listeners, which log in themselves.",
             _client(),
             "SSL",
         ),
@@ -336,8 +372,10 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             _client(),
         ),
         "ssl.enabled.protocols": Reference("Older ones are not safe and not offered.", _client(), "TLSv1.3"),
+        "ssl.cipher.suites": Reference(_SUITES, _client("default Java's choice"), _SUITES_EXAMPLE),
         "sasl.mechanism": Reference(
-            "With PLAIN the password itself goes to the broker: use it with SASL_SSL only.",
+            "Needed with SASL, unless all listeners are SASL_PLAINTEXT or SASL_SSL: then Forebay needs no login. With "
+            "PLAIN the password itself goes to the broker: use it with SASL_SSL only.",
             _client("default GSSAPI, which is not supported"),
             "SCRAM-SHA-512",
         ),
@@ -348,7 +386,8 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "${env:KAFKA}",
         ),
         "sasl.oauthbearer.token.endpoint.url": Reference(
-            "Tokens are asked for by client credentials, and again before they expire.",
+            "Tokens are asked for by client credentials, and again before they expire. Its certificate must be signed "
+            "by one of the system's, or by those of the option ssl.truststore.location in sasl.jaas.config.",
             _client(),
             "https://login.example.org/oauth2/token",
         ),
@@ -383,6 +422,17 @@ LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
         "none; like advertised.listeners of a broker",
         "kafka.example.org",
     ),
+    "advertised.address": Reference(
+        "For balancers with an address or name for each broker, all on one port: $(node) is the node id. Instead of "
+        "advertised.host; clients of SSL listeners check the name against the certificate.",
+        "none; like advertised.listeners of a broker",
+        "b$(node).kafka.example.org:9093",
+    ),
+    "advertised.node.ports": Reference(
+        "For balancers and address translation that change ports.",
+        "none; like advertised.listeners of a broker",
+        "1:31001,2:31002",
+    ),
     "node.ports": Reference(
         "For large node ids, and for ports that are taken. Clients must be able to reach these ports, too.",
         NO_COUNTERPART,
@@ -395,16 +445,22 @@ LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
         "required",
     ),
     "ssl.keystore.location": Reference(
-        "Required for SSL. One file with the private key and the certificate chain, as brokers take it with "
-        "ssl.keystore.type=PEM; nobody else may be able to read it. A JKS or PKCS12 file is refused with the command "
-        "that converts it.",
+        "It, or ssl.keystore.certificate.chain, is required for SSL. One file with private key and certificate chain, "
+        "as brokers take it with ssl.keystore.type=PEM; nobody else may read it. A JKS or PKCS12 file is refused with "
+        "the command that converts it.",
         _broker("always PEM"),
         "/etc/forebay/tls/keystore.pem",
     ),
+    "ssl.keystore.certificate.chain": Reference("Needs ssl.keystore.key.", _broker(), "${env:KAFKA}"),
+    "ssl.keystore.key": Reference(f"In PKCS8 form. {_SECRET}", _broker(), "${env:KAFKA}"),
     "ssl.key.password": Reference(_SECRET, _broker(), "${file:/etc/forebay/tls/secrets.properties:key.password}"),
     "ssl.truststore.location": Reference(
         "Nobody is trusted without it.", _broker("always PEM, and no default"), "/etc/forebay/tls/clients-ca.pem"
     ),
+    "ssl.truststore.certificates": Reference(
+        "Usually a reference, such as ${file:path:key}.", _broker("no default"), "${env:KAFKA}"
+    ),
     "ssl.enabled.protocols": Reference("Older versions are not offered at all.", _broker(), "TLSv1.3"),
+    "ssl.cipher.suites": Reference(_SUITES, _broker("default Java's choice"), _SUITES_EXAMPLE),
 }
 """What follows listener.name.<name>. → its reference, in the order of ListenerSettings."""

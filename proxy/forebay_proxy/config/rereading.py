@@ -7,11 +7,11 @@ cannot be used raises StartError, one line for a person that names the setting a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from forebay_proxy.config import providers
+from forebay_proxy.config import jaas, providers
 from forebay_proxy.config.security import security_conflicts
 from forebay_proxy.config.settings import Settings, conflicts
 from forebay_proxy.config.values import SETTINGS, find, listener_setting
@@ -56,16 +56,22 @@ def _value(name: str, text: str, environ: Mapping[str, str]) -> object:
 
 def files(settings: Settings, prefixes: tuple[str, ...]) -> tuple[str, ...]:
     """Every file that a setting under one of the prefixes names or refers to, each once."""
-    found = [text for name, text in _locations(settings).items() if text and name.startswith(prefixes)]
+    found = [path for name, path in _locations(settings) if path and name.startswith(prefixes)]
     for name, text in settings.references.items():
         if name.startswith(prefixes):
             found += providers.files(text)
     return tuple(dict.fromkeys(found))
 
 
-def _locations(settings: Settings) -> dict[str, str]:
-    found = {name: getattr(settings, each.attribute) for name, each in SETTINGS.items() if name.endswith(".location")}
+def _locations(settings: Settings) -> Iterator[tuple[str, str]]:
+    """(setting, path) of every store; the path may be empty."""
+    for name, each in SETTINGS.items():
+        if name.endswith(".location"):
+            yield name, getattr(settings, each.attribute)
     for listener in settings.client_listeners:
         for setting in ("ssl.keystore.location", "ssl.truststore.location"):
-            found[listener.setting(setting)] = getattr(listener.told, setting.replace(".", "_"))
-    return found
+            yield listener.setting(setting), getattr(listener.told, setting.replace(".", "_"))
+    if settings.uses_sasl and settings.sasl_jaas_config:
+        for name, option in jaas.parse(settings.sasl_jaas_config).options.items():
+            if name.startswith("ssl.") and name.endswith(".location"):
+                yield "sasl.jaas.config", option.reveal()

@@ -17,9 +17,9 @@ def security_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     """(setting, what is wrong with it) for each contradiction."""
     yield from _tls_conflicts(settings)
     yield from _admin_conflicts(settings)
-    if settings.uses_sasl:
-        yield from _sasl_conflicts(settings)
-    open_to_others = not all(is_loopback(listener.host) for listener in settings.client_listeners)
+    yield from _login_conflicts(settings)
+    # Who comes by the others is Forebay to the brokers; who logs in is himself.
+    open_to_others = not all(is_loopback(each.host) or each.uses_sasl for each in settings.client_listeners)
     if settings.lends_identity and not settings.upstream_identity_shared and open_to_others:
         yield (
             "listeners" if settings.listeners else "listen",
@@ -56,10 +56,26 @@ def _tls_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "ssl.keystore.key", "and ssl.keystore.certificate.chain need each other"
 
 
+def _login_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
+    listeners = settings.client_listeners
+    if not settings.uses_sasl:
+        for listener in listeners:
+            if listener.uses_sasl:
+                message = f"must be SASL_PLAINTEXT or SASL_SSL: clients of {listener.name} log in at the brokers"
+                yield "security.protocol", message
+                return
+    elif settings.logs_in or settings.sasl_jaas_config or not all(each.uses_sasl for each in listeners):
+        yield from _sasl_conflicts(settings)
+    elif settings.journal_topic:
+        yield "sasl.mechanism", "is required with journal.topic: Forebay writes to it itself"
+
+
 def _sasl_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     mechanism = settings.sasl_mechanism
     if mechanism not in jaas.MECHANISMS:
-        yield "sasl.mechanism", f"must be {', '.join(jaas.MECHANISMS[:-1])} or {jaas.MECHANISMS[-1]}"
+        known = f"must be {', '.join(jaas.MECHANISMS[:-1])} or {jaas.MECHANISMS[-1]}"
+        unless = "" if mechanism else "; it may be empty where all listeners are SASL_PLAINTEXT or SASL_SSL"
+        yield "sasl.mechanism", known + unless
         return
     options: Mapping[str, Secret] = {}
     if settings.sasl_jaas_config:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple, get_args
 
 import msgspec
 from msgspec import Meta
@@ -19,6 +19,8 @@ from msgspec import Meta
 from forebay_proxy.config import listeners as client_listeners
 from forebay_proxy.config.kinds import (
     MAX_PORT,
+    BrokerAddress,
+    CipherSuites,
     Host,
     ListenerAddress,
     ListenerAddresses,
@@ -27,6 +29,7 @@ from forebay_proxy.config.kinds import (
     PemFile,
     ProtocolMap,
     SecretPem,
+    SecurityProtocol,
     TlsVersions,
     about,
     dotted,
@@ -36,6 +39,9 @@ from forebay_proxy.config.secret import Secret
 
 INT_MAX: Final = 2**31 - 1
 """Kafka's INT. It also bounds times that are LONG in Kafka: 24 days are enough, and asyncio's timers can take them."""
+
+SHORTEST_AGE_MS: Final = 1000
+"""Connections that live for less cost more than what they carry."""
 
 # By default, software that chooses partitions for null-key records itself is left alone. These have ids of their own:
 #   Kafka Connect's source tasks, and so MirrorMaker 2's MirrorSourceConnector: connector-producer-<connector>-<task>;
@@ -75,7 +81,7 @@ Partitioner = Annotated[
 ]
 Folder = Annotated[str, Meta(extra={"allowed": "a folder that can be written to, or empty"})]
 Mechanism = Annotated[
-    str, Meta(extra={"allowed": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; empty without SASL"})
+    str, Meta(extra={"allowed": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; empty: no login"})
 ]
 Url = Annotated[str, Meta(extra={"allowed": "a URL that begins with https:// or http://, or empty"})]
 Topic = Annotated[str, Meta(extra={"allowed": "the name of a topic, or empty"})]
@@ -102,11 +108,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     listeners: Annotated[
         ListenerAddresses, about("Instead of listen: several listeners by name, each with ports for all brokers.")
     ] = ()
-    # Kafka's has SASL_PLAINTEXT and SASL_SSL, too.
     listener_security_protocol_map: Annotated[
-        ProtocolMap, about("Which listeners speak TLS: SSL; the others are PLAINTEXT.")
-    ] = msgspec.field(default_factory=lambda: ProtocolMap(PLAINTEXT="PLAINTEXT", SSL="SSL"))
+        ProtocolMap, about("How clients speak to each listener: with TLS, with a login of their own.")
+    ] = msgspec.field(default_factory=lambda: {protocol: protocol for protocol in get_args(SecurityProtocol)})
     advertised_host: Annotated[Host, about("Host that clients are told; empty: the address they connected to.")] = ""
+    advertised_address: Annotated[
+        BrokerAddress | None, about("Address of broker n for clients, with $(node) for n; empty: host and port.")
+    ] = None
+    advertised_node_ports: Annotated[
+        NodePorts, about("Ports that clients are told, where they differ from those that Forebay listens on.")
+    ] = {}
     node_ports: Annotated[NodePorts, about("Ports of brokers that are not on listen's port + 1 + node id.")] = {}
     listener_name: dict[str, ListenerSettings] = {}
     """By name in lower case: what stands as `listener.name.<name>.<setting>`. It is no setting by itself."""
@@ -203,6 +214,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     delivery_timeout_ms: Annotated[
         PositiveMs, about("Time for a record from arrival to acknowledgement, including retries.")
     ] = 120_000
+    enable_idempotence: Annotated[
+        bool, about("Send merged records under a producer id, so that lost answers cost neither records nor copies.")
+    ] = False
     retry_backoff_ms: Annotated[Ms, about("Pause before the first retry; doubles with each.")] = 100
     retry_backoff_max_ms: Annotated[Ms, about("Longest pause before a retry.")] = 1000
     reconnect_backoff_ms: Annotated[Ms, about("Pause before reconnecting to a broker; doubles with each try.")] = 50
@@ -235,6 +249,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
         Meta(ge=-1, le=INT_MAX, extra=MILLISECONDS),
         about("Close clients idle for this long, and broker connections after 9/10 of it; -1: never."),
     ] = 600_000
+    # Kafka has none.
+    connections_max_age_ms: Annotated[
+        int,
+        Meta(ge=-1, le=INT_MAX, extra=MILLISECONDS),
+        about("Close clients connected for this long, when nothing is owed to them; -1: never."),
+    ] = -1
     # Kafka has none. What comes slower than 4 KiB/s has stalled; a line that is merely slow may take hours.
     socket_request_timeout_ms: Annotated[
         PositiveMs, about("Close clients whose request makes no progress for this long.")
@@ -282,9 +302,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     ] = 10_737_418_240
 
     # Security toward brokers
-    security_protocol: Annotated[
-        Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"], about("How brokers are spoken to.")
-    ] = "PLAINTEXT"
+    security_protocol: Annotated[SecurityProtocol, about("How brokers are spoken to.")] = "PLAINTEXT"
     ssl_truststore_location: Annotated[
         PemFile, about("Certificates that brokers' are signed with; empty: the system's.")
     ] = ""
@@ -303,7 +321,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
         about("https: a broker's certificate must be valid for its host; empty: for anything."),
     ] = "https"
     ssl_enabled_protocols: Annotated[TlsVersions, about("Versions of TLS.")] = ("TLSv1.2", "TLSv1.3")
-    sasl_mechanism: Annotated[Mechanism, about("How Forebay logs in at brokers; needed with SASL.")] = ""
+    ssl_cipher_suites: Annotated[CipherSuites, about("Cipher suites, the best first; empty: OpenSSL's choice.")] = ()
+    sasl_mechanism: Annotated[Mechanism, about("How Forebay itself logs in at brokers; empty: it does not.")] = ""
     sasl_jaas_config: Annotated[Secret, about("As whom Forebay logs in at brokers: Java's line for it.")] = Secret("")
     sasl_oauthbearer_token_endpoint_url: Annotated[Url, about("OAUTHBEARER: where tokens are given out.")] = ""
     sasl_oauthbearer_client_credentials_client_id: Annotated[str, about("OAUTHBEARER: as whom they are asked for.")] = (
@@ -321,7 +340,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     def lends_identity(self) -> bool:
         """Whether brokers know whoever uses Forebay by a name that is Forebay's own."""
         own_certificate = bool(self.ssl_keystore_location or self.ssl_keystore_certificate_chain)
-        return self.uses_sasl or (self.uses_tls and own_certificate)
+        return self.logs_in or (self.security_protocol == "SSL" and own_certificate)
 
     @property
     def uses_tls(self) -> bool:
@@ -330,8 +349,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
 
     @property
     def uses_sasl(self) -> bool:
-        """Whether Forebay logs in at brokers."""
+        """Whether brokers want a login: Forebay's, or that of each client of a SASL listener."""
         return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+    @property
+    def logs_in(self) -> bool:
+        """Whether Forebay has a login of its own at brokers."""
+        return self.uses_sasl and bool(self.sasl_mechanism)
+
+    @property
+    def only_passes_logins(self) -> bool:
+        """Whether Forebay has no login where brokers want one: it sees of them what its clients are told."""
+        return self.uses_sasl and not self.sasl_mechanism
 
     @property
     def client_listeners(self) -> tuple[ClientListener, ...]:
@@ -342,7 +371,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
         if self.listen is None:
             return ()
         short = [ListenerAddress(DEFAULT_NAME, *self.listen)]
-        told = {DEFAULT_NAME.lower(): ListenerSettings(node_ports=self.node_ports)}
+        own = ListenerSettings(
+            advertised_address=self.advertised_address,
+            advertised_node_ports=self.advertised_node_ports,
+            node_ports=self.node_ports,
+        )
+        told = {DEFAULT_NAME.lower(): own}
         return client_listeners.resolve(short, {DEFAULT_NAME: "PLAINTEXT"}, told, self.advertised_host)
 
     @property
@@ -377,6 +411,8 @@ def conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     patience = max(0, settings.linger_ms) + settings.request_timeout_ms
     if settings.delivery_timeout_ms < patience:
         yield "delivery.timeout.ms", f"must be at least linger.ms + request.timeout.ms = {patience}"
+    if 0 <= settings.connections_max_age_ms < SHORTEST_AGE_MS:
+        yield "connections.max.age.ms", f"must be -1 or at least {SHORTEST_AGE_MS}"
     if settings.advertised_host and not is_host(settings.advertised_host):
         yield "advertised.host", "must be a host name or address without a port"
 
@@ -418,8 +454,9 @@ def _listener_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     if settings.listeners:
         if settings.listen is not None:
             yield "listen", "cannot be set together with listeners"
-        if settings.node_ports:
-            yield "node.ports", "is for listen; with listeners, each has its own: listener.name.<name>.node.ports"
+        for name in ("node.ports", "advertised.address", "advertised.node.ports"):
+            if getattr(settings, name.replace(".", "_")):
+                yield name, f"is for listen; with listeners, each has its own: listener.name.<name>.{name}"
         yield from client_listeners.conflicts(
             listeners, settings.listener_security_protocol_map, settings.listener_name
         )
@@ -429,6 +466,23 @@ def _listener_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
         host = listener.told.advertised_host
         if host and not is_host(host):
             yield listener.setting("advertised.host"), "must be a host name or address without a port"
+        yield from _advertised_conflicts(settings, listener)
+
+
+def _advertised_conflicts(settings: Settings, listener: ClientListener) -> Iterator[tuple[str, str]]:
+    told = listener.told
+    host = told.advertised_host if settings.listeners else settings.advertised_host
+    for name, value in (("advertised.host", host), ("advertised.node.ports", told.advertised_node_ports)):
+        if value and told.advertised_address is not None:
+            yield _own(settings, listener, "advertised.address"), f"cannot be set together with {name}"
+    ports = told.advertised_node_ports
+    if len(set(ports.values())) < len(ports):
+        yield _own(settings, listener, "advertised.node.ports"), "has two brokers on one port"
+
+
+def _own(settings: Settings, listener: ClientListener, name: str) -> str:
+    """The full name of a setting that the listener has for itself."""
+    return listener.setting(name) if settings.listeners else name
 
 
 def _port_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -446,7 +500,7 @@ def _port_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
             yield "listeners", f"port {listener.port} of {listener.name} is taken by {users[listener.port]}"
         users.setdefault(listener.port, listener.name if settings.listeners else "listen")
     for listener in settings.client_listeners:
-        setting = listener.setting("node.ports") if settings.listeners else "node.ports"
+        setting = _own(settings, listener, "node.ports")
         for node_id, port in listener.node_ports.items():
             if port in users:
                 yield setting, f"port {port} of node {node_id} is taken by {users[port]}"

@@ -20,6 +20,8 @@ from msgspec import Meta
 
 from forebay_proxy.config.kinds import (
     MAX_PORT,
+    NODE,
+    BrokerAddress,
     ListenerAddress,
     ListenerAddresses,
     NodePorts,
@@ -257,6 +259,15 @@ def _maybe_host_port(written: object) -> HostPort | None:
     return None if written == "" else _host_port(written)
 
 
+def _maybe_broker_address(written: object) -> BrokerAddress | None:
+    if written == "":
+        return None
+    text = _text(written)
+    port = _host_port(text.replace(NODE, "0")).port
+    host = text.rpartition(":")[0]
+    return BrokerAddress(host.removeprefix("[").removesuffix("]"), port) if NODE in host else _refuse(written)
+
+
 _HOST_PORT_ALLOWED: Final = f"host:port with a port from 1 to {MAX_PORT}"
 _PARSERS: Final[list[tuple[object, _Parser]]] = [
     (int, _Parser(_number, "a whole number", "number")),
@@ -266,6 +277,10 @@ _PARSERS: Final[list[tuple[object, _Parser]]] = [
     (Secret, _Parser(_secret, "text", "text")),
     (HostPort, _Parser(_host_port, _HOST_PORT_ALLOWED, "host:port")),
     (HostPort | None, _Parser(_maybe_host_port, f"{_HOST_PORT_ALLOWED}, or empty", "host:port")),
+    (
+        BrokerAddress | None,
+        _Parser(_maybe_broker_address, f"host:port with {NODE} in the host, or empty", f"host{NODE}:port"),
+    ),
     (Servers, _Parser(_servers, f"{_HOST_PORT_ALLOWED}; several are separated by commas", "host:port,…")),
     (Patterns, _Parser(_patterns, "patterns with * ? [a-z]; several are separated by commas", "pattern,…")),
     (NodePorts, _Parser(_node_ports, "node id:port; several are separated by commas", "id:port,…")),
@@ -275,10 +290,18 @@ _PARSERS: Final[list[tuple[object, _Parser]]] = [
     ),
     (
         ProtocolMap,
-        _Parser(_protocol_map, "NAME:PLAINTEXT or NAME:SSL; several are separated by commas", "NAME:protocol,…"),
+        _Parser(
+            _protocol_map,
+            "NAME:PLAINTEXT, NAME:SSL, NAME:SASL_PLAINTEXT or NAME:SASL_SSL; several are separated by commas",
+            "NAME:protocol,…",
+        ),
     ),
     (TlsVersions, _Parser(_tls_versions, "TLSv1.2 and TLSv1.3, or one of them", "TLSv1.2,TLSv1.3")),
 ]
+
+
+ADDRESSES: Final = (HostPort, ListenerAddress, BrokerAddress)
+"""Types of values that are tuples, and written as their text."""
 
 
 def render(value: object) -> str:
@@ -289,7 +312,7 @@ def render(value: object) -> str:
         return HIDDEN if value else ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, HostPort | ListenerAddress):
+    if isinstance(value, ADDRESSES):
         return str(value)
     if isinstance(value, dict):
         return ",".join(f"{key}:{render(element)}" for key, element in value.items())

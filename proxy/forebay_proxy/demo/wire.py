@@ -48,7 +48,7 @@ def _record(value: bytes) -> bytes:
     body.uvarint(0)
     record = Writer()
     record.uvarint(2 * len(body.out))
-    record.raw(body.out)
+    record.raw(body.getvalue())
     return record.getvalue()
 
 

@@ -83,21 +83,16 @@ class Admin:
         runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await runner.setup()
         # Probes and scrapes lose nothing, so the proxy does not wait for them when it exits.
-        tls = self._entrance(settings)
-        site = web.TCPSite(runner, address.host, address.port, reuse_address=True, ssl_context=tls)
+        entrance = self._access.context
+        if entrance is not None:  # the port stays open with it; each handshake goes on with what is in use by then
+            entrance.sni_callback = self._hand_over
+        site = web.TCPSite(runner, address.host, address.port, reuse_address=True, ssl_context=entrance)
         try:
             await site.start()
         except OSError as error:
             await runner.cleanup()
             raise StartError(f"admin = {address}: cannot listen: {error.strerror or error}") from error
         self._runner = runner
-
-    def _entrance(self, settings: Settings) -> ssl.SSLContext | None:
-        """What the port is opened with; each handshake goes on with the context that is in use by then."""
-        entrance = AdminAccess(settings).context
-        if entrance is not None:
-            entrance.sni_callback = self._hand_over
-        return entrance
 
     def _hand_over(self, connection: ssl.SSLObject, name: str | None, entrance: ssl.SSLContext) -> None:
         if self._in_use.context is not None:

@@ -27,7 +27,8 @@ ERROR_KINDS: Final = (
     "timeout",  # no answer in time
     "metadata",  # a refresh failed
     "answered",  # a broker's error, returned to the client
-    "outcome_unknown",  # the connection was lost after a batch was written
+    "outcome_unknown",  # a batch may be appended, and is not sent again
+    "idempotence",  # no broker gave out a producer id
     "expired",  # not acknowledged before the client's or the delivery timeout
     "partitioner",  # a custom partitioner failed
     "too_old",  # a request version that the broker no longer supports
@@ -39,6 +40,8 @@ RETRY_REASONS: Final = (
     "unreachable",  # the same, because their broker could not be reached
     "backoff",  # to the same partition after a pause
     "split",  # in halves, because the broker refused the batch as a whole
+    "outcome_unknown",  # under the same sequence: the broker may have it already
+    "resequenced",  # under another sequence, because the broker did not take it
 )
 METADATA_CAUSES: Final = ("new_topic", "max_age", "error", "connection", "client")
 FRAME_REASONS: Final = (
@@ -167,6 +170,11 @@ _ALL: Final = (
         {"fate": ("moved", "kept", "untouched")},
     ),
     Metric(
+        "forebay_idempotent_null_key_records_total",
+        "counter",
+        "Untouched records without a key that could move if their clients were not idempotent; from 1 % of batches.",
+    ),
+    Metric(
         "forebay_partitioner_choices_total",
         "counter",
         "Choices made by the partitioner.",
@@ -211,6 +219,17 @@ _ALL: Final = (
     # Trouble
     Metric("forebay_errors_total", "counter", "Errors, by side and kind.", {"side": SIDES, "kind": ERROR_KINDS}),
     Metric("forebay_retries_total", "counter", "Batches sent again, by reason.", {"reason": RETRY_REASONS}),
+    # Idempotence
+    Metric(
+        "forebay_producer_ids",
+        "gauge",
+        "Producer ids in use, two per worker or more; 0: batches leave without, and are not sent again.",
+    ),
+    Metric(
+        "forebay_producer_epoch_bumps_total",
+        "counter",
+        "Times a partition's producer epoch was raised: a batch was given up that may be appended, or refused.",
+    ),
     # Quotas
     Metric("forebay_throttled_requests_total", "counter", "Produce requests whose answer named a throttle time."),
     Metric(

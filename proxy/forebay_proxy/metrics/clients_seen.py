@@ -33,7 +33,8 @@ class SeenClient(msgspec.Struct, array_like=True):
     """One client on one or several workers.
 
     `connections` are open now; `rate` is in records/s over the last window; `last_seen` in seconds since 1970;
-    `requests` counts by api_key << 16 | version.
+    `requests` counts by api_key << 16 | version; `idempotent_null_keys` are records without a key that pass untouched
+    because the client is idempotent, estimated.
     """
 
     client_id: str | None
@@ -45,6 +46,7 @@ class SeenClient(msgspec.Struct, array_like=True):
     rate: float = 0.0
     last_seen: float = 0.0
     requests: dict[int, int] = {}
+    idempotent_null_keys: int = 0
 
     @property
     def identity(self) -> Identity:
@@ -65,6 +67,7 @@ class SeenClient(msgspec.Struct, array_like=True):
         self.connections += other.connections
         self.records += other.records
         self.rate += other.rate
+        self.idempotent_null_keys += other.idempotent_null_keys
         self.last_seen = max(self.last_seen, other.last_seen)
         for key, count in other.requests.items():
             self.requests[key] = self.requests.get(key, 0) + count
@@ -189,6 +192,7 @@ def rows(clients: Iterable[SeenClient]) -> list[dict[str, Any]]:
                 "connections": client.connections,
                 "records": client.records,
                 "records_per_second": round(client.rate, 1),
+                "idempotent_null_key_records": client.idempotent_null_keys,
                 "last_seen": round(client.last_seen, 3),
                 "requests": {
                     APIS[key].name: {str(version): count for version, count in counts.items()}

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -29,76 +28,13 @@ import msgspec
 from forebay_proxy.metrics import clients_seen
 from forebay_proxy.metrics.catalog import METRICS, Metric
 from forebay_proxy.metrics.clients_seen import ClientsSeen, SeenClient
+from forebay_proxy.metrics.instruments import Counter, Histogram
 
 WINDOW_S: Final = 30.0
 
 LabelValues = tuple[str, ...]
 Key = tuple[str, LabelValues]
 """A metric's name and the values of its labels, in the order of the catalog."""
-
-
-class Counter:
-    """A number that only grows: `counter.value += n`."""
-
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value = 0
-
-
-class Histogram:
-    """Counts observations by fixed buckets, since the start and over the last window.
-
-    `bounds` are the buckets' upper bounds, ascending; all `now` are seconds of one clock.
-    """
-
-    __slots__ = (
-        "_before",
-        "_before_at",
-        "_bounds",
-        "_mark",
-        "_mark_at",
-        "_max_before",
-        "counts",
-        "max",
-        "sum",
-    )
-
-    def __init__(self, bounds: tuple[float, ...], now: float) -> None:
-        self._bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        """Observations per bucket, not cumulated; the last is for those beyond all bounds."""
-        self.sum = 0.0
-        self.max = -math.inf
-        self._max_before = -math.inf
-        # The counts when the previous window began, and when this one did.
-        self._before, self._before_at = list(self.counts), now
-        self._mark, self._mark_at = list(self.counts), now
-
-    def observe(self, value: float) -> None:
-        """Count a value, in the unit of the bounds. One that equals a bound counts in that bound's bucket."""
-        self.counts[bisect_left(self._bounds, value)] += 1
-        self.sum += value
-        if value > self.max:
-            self.max = value
-
-    def turn(self, now: float) -> None:
-        """Begin a new window."""
-        self._before, self._before_at = self._mark, self._mark_at
-        self._mark, self._mark_at = list(self.counts), now
-        self._max_before, self.max = self.max, -math.inf
-
-    def data(self, now: float) -> HistogramData:
-        """A copy of its present state."""
-        recent = [count - before for count, before in zip(self.counts, self._before, strict=True)]
-        seconds = now - self._before_at
-        return HistogramData(
-            counts=list(self.counts),
-            sum=self.sum,
-            recent=recent,
-            recent_max=max(self.max, self._max_before, 0.0),
-            rate=sum(recent) / seconds if seconds > 0 else 0.0,
-        )
 
 
 class HistogramData(msgspec.Struct, array_like=True):
@@ -109,6 +45,19 @@ class HistogramData(msgspec.Struct, array_like=True):
     recent: list[int]
     recent_max: float
     rate: float
+
+    @classmethod
+    def of(cls, histogram: Histogram, now: float) -> HistogramData:
+        """A copy of its present state."""
+        recent = [count - before for count, before in zip(histogram.counts, histogram.before, strict=True)]
+        seconds = now - histogram.before_at
+        return cls(
+            counts=list(histogram.counts),
+            sum=histogram.sum,
+            recent=recent,
+            recent_max=max(histogram.max, histogram.max_before, 0.0),
+            rate=sum(recent) / seconds if seconds > 0 else 0.0,
+        )
 
     def add(self, other: HistogramData) -> None:
         """Add another worker's observations; the buckets are the same."""
@@ -205,7 +154,7 @@ class MetricRegistry:
             counters={key: counter.value for key, counter in self._counters.items()}
             | {key: read() for key, read in self._counters_elsewhere.items()},
             gauges={key: float(sum(read() for read in reads)) for key, reads in self._gauges.items()},
-            histograms={key: histogram.data(now) for key, histogram in self._histograms.items()},
+            histograms={key: HistogramData.of(histogram, now) for key, histogram in self._histograms.items()},
             clients=self.clients.snapshot(now),
         )
 

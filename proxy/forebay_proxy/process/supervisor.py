@@ -13,8 +13,9 @@ Exit codes: lifecycle.py.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ import uvloop
 
 from forebay_policies.retry import backoff
 from forebay_proxy import __version__
+from forebay_proxy.config.advertised import KUBERNETES, may_strand
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.logs import get_logger
@@ -53,7 +55,19 @@ def run(settings: Settings, app: str = APP) -> int:
 
     Raises StartError for what a person must fix.
     """
+    _tell_of_addresses(settings)
     return uvloop.run(run_alone(settings, app) if settings.workers == 1 else run_many(settings, app))
+
+
+def _tell_of_addresses(settings: Settings) -> None:
+    """Once, whatever the number of workers."""
+    if found := [listener.name for listener in may_strand(settings, os.environ)]:
+        log = get_logger()
+        (log.warning if KUBERNETES in os.environ else log.info)(
+            "clients are told the address at which they reach this host, and most never ask for another: behind a "
+            "balancer set advertised.host or advertised.address",
+            listeners=found,
+        )
 
 
 async def run_alone(settings: Settings, app_path: str) -> int:
@@ -72,31 +86,33 @@ async def run_alone(settings: Settings, app_path: str) -> int:
         return stop.unready() or app.ready()
 
     admin = Admin(metrics, clients, unready, app.unhealthy)
-    renewals = Renewals(settings, RenewalMetrics(stats))
-
-    def reload() -> None:
-        app.reload()
-        renewals.now()
-
-    stop.listen(reload)
-    return await _with_admin(admin, settings, renewals, serve(app, stats, stop, settings.shutdown_timeout_ms / 1000))
+    serving = serve(app, stats, stop, settings.shutdown_timeout_ms / 1000)
+    return await _with_admin(admin, settings, stats, stop, app.reload, serving)
 
 
 async def run_many(settings: Settings, app_path: str) -> int:
     """`run` with this process as the supervisor of `settings.workers` others."""
     supervisor = Supervisor(settings, app_path)
     admin = Admin(supervisor.metrics, supervisor.clients, supervisor.unready, supervisor.unhealthy)
-    renewals = Renewals(settings, RenewalMetrics(supervisor.stats))
+    return await _with_admin(admin, settings, supervisor.stats, supervisor.stop, supervisor.reload, supervisor.run())
+
+
+async def _with_admin(
+    admin: Admin,
+    settings: Settings,
+    stats: MetricRegistry,
+    stop: Stop,
+    reload_served: Callable[[], None],
+    serving: Coroutine[Any, Any, int],
+) -> int:
+    """`serving`, with the process's signals handled and the admin endpoint open. SIGHUP renews both."""
+    renewals = Renewals(settings, RenewalMetrics(stats))
 
     def reload() -> None:
-        supervisor.reload()
+        reload_served()
         renewals.now()
 
-    supervisor.stop.listen(reload)
-    return await _with_admin(admin, settings, renewals, supervisor.run())
-
-
-async def _with_admin(admin: Admin, settings: Settings, renewals: Renewals, serving: Coroutine[Any, Any, int]) -> int:
+    stop.listen(reload)
     renewing = asyncio.create_task(renewals.run())
     try:
         if settings.admin is not None:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from forebay_codecs import error_codes
 from forebay_codecs.message_set import open_message_set
-from forebay_codecs.produce_request import RECORD_BATCHES_FROM, ProduceRequest
+from forebay_codecs.produce_request import RECORD_BATCHES_FROM, PartitionRecords, ProduceRequest
 from forebay_codecs.record_batch import BadBatch, BatchHeader, ClientBatch, open_batch, read_header, split_by_key
 from forebay_codecs.record_batch_builder import encode_batch
 from forebay_policies.eligibility import Eligibility, Reason, header_reason, key_reason
@@ -160,12 +160,23 @@ class BatchClassifier:
         self._stamped = stats.counter("forebay_records_stamped_total")
         self._now_ms = now_ms
 
-    def inspect(self, frame: bytes, request: ProduceRequest) -> list[InspectedBatch]:
-        """The request's batches in their order; those without a reason may be touched."""
-        whole = self._request_reason(request)
+    def inspect(
+        self,
+        frame: bytes,
+        request: ProduceRequest,
+        topics: list[tuple[str, list[PartitionRecords]]],
+        *,
+        own_login: bool = False,
+    ) -> list[InspectedBatch]:
+        """The batches of `topics`, which are the request's or some of them, in their order.
+
+        Those without a reason may be touched. `own_login`: of a client that logs in at its broker by itself: they mix
+        with nobody's.
+        """
+        whole = Reason.OWN_LOGIN if own_login else self._request_reason(request)
         old = request.version < RECORD_BATCHES_FROM
         found = []
-        for name, partitions in request.topics:
+        for name, partitions in topics:
             topic_reason = whole or self._eligibility.topic(name, internal=self._is_internal(name))
             if len(name) > LONGEST_NAME:
                 topic_reason = topic_reason or Reason.NO_METADATA

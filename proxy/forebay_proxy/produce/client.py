@@ -18,8 +18,20 @@ class Client(Protocol):
         """Where the client is."""
 
     @property
+    def node_id(self) -> int | None:
+        """The broker by whose port it has come; None: by the bootstrap port."""
+
+    @property
     def number(self) -> int:
         """Of the connection, within this process."""
+
+    @property
+    def left(self) -> bool:
+        """The connection has ended."""
+
+    @property
+    def own_login(self) -> bool:
+        """It logs in at its broker by itself: what it sends is its own, and mixes with nobody's."""
 
     def reserve(self, acks: int) -> OnDone:
         """Keep the response's place (none for acks=0). Called with the response frame, once."""
@@ -35,6 +47,9 @@ class Client(Protocol):
 
     def produced(self, records: int) -> None:
         """It has sent so many records."""
+
+    def idempotent_null_keys(self, records: int) -> None:
+        """About so many of its records could move, if it were not idempotent (idempotent_sample)."""
 
     def when_alone(self, ready: Callable[[], None]) -> None:
         """Call `ready` once a single Produce request of the connection is unanswered: the one that asks."""

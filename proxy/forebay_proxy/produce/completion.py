@@ -13,6 +13,7 @@ of a partition wins.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import Final, Protocol
 
 from forebay_codecs import error_codes, produce_response
 from forebay_codecs.old_error_codes import known_to
@@ -25,8 +26,19 @@ UNKNOWN_OFFSET = -1
 HIGHEST_OFFSET = 1 << 62
 """Beyond any log. With a place in a batch added, what is admitted stays an int64."""
 
+ANSWERED_AT_ONCE: Final = 512
+"""Partitions whose answers are put together at once, which takes a millisecond."""
+
 RecordErrors = list[tuple[int, str | None]]
 OnDone = Callable[["ProduceCompletion", bytes | None], None]
+
+
+class Sender(Protocol):
+    """Whoever waits for the response."""
+
+    @property
+    def left(self) -> bool:
+        """It waits no more: its connection has ended."""
 
 
 class Fate:
@@ -62,11 +74,14 @@ class Fate:
 
     def response(self, version: int) -> PartitionResponse:
         """In terms of a client that speaks Produce `version`."""
-        failed = self.error_code != error_codes.NONE
-        belied = self.perhaps_appended and retry.refusal(self.error_code)
+        error_code = self.error_code
+        failed = error_code != error_codes.NONE
+        if failed:
+            belied = self.perhaps_appended and retry.refusal(error_code)
+            error_code = known_to(version, error_codes.REQUEST_TIMED_OUT if belied else error_code)
         return PartitionResponse(
             self.partition,
-            known_to(version, error_codes.REQUEST_TIMED_OUT if belied else self.error_code),
+            error_code,
             UNKNOWN_OFFSET if self.scattered or failed else self.base_offset,
             self.log_append_time,
             self.log_start_offset,
@@ -78,12 +93,15 @@ class Fate:
 class ProduceCompletion:
     """Answers exactly once, when every run of records is told of or the time is up.
 
-    `on_done` gets this and the response frame, which is None for acks=0.
+    `on_done` gets this and the response frame, which is None for acks=0, and where there are more than ANSWERED_AT_ONCE
+    partitions: then `answer_some` is to be called until it has the frame.
     """
 
     __slots__ = (
+        "_answers",
         "_complete",
         "_on_done",
+        "_sender",
         "_topics",
         "_when_told",
         "acks",
@@ -110,7 +128,9 @@ class ProduceCompletion:
         on_done: OnDone,
         client: Hashable = None,
         client_id: str | None = CLIENT_ID,
+        sender: Sender | None = None,
     ) -> None:
+        self._sender = sender
         self.client = client
         """Who sent the request; records of one client keep their order within a partition."""
         self.client_id = client_id
@@ -128,11 +148,17 @@ class ProduceCompletion:
         self.open_runs = 1
         """One more than the runs whose fate is open, until `all_added`."""
         self._complete = False
+        self._answers: list[PartitionResponse] = []
         self.throttle_time_ms = 0
         self.done = False
         self._topics: list[tuple[str, list[Fate]]] = []
         self._on_done: OnDone | None = on_done
         self._when_told: Callable[[], None] | None = None
+
+    @property
+    def left(self) -> bool:
+        """Nobody hears the answer: the connection that it is for has ended."""
+        return self._sender is not None and self._sender.left
 
     def add_topic(self, name: str) -> None:
         """The topic of the partitions added next; topics are answered in this order."""
@@ -229,6 +255,20 @@ class ProduceCompletion:
                 self._refuse(fate, error_codes.REQUEST_TIMED_OUT, "not acknowledged in time", [])
         self._answer()
 
+    def answer_some(self) -> bytes | None:
+        """Put together the next answers of a request that is done; the frame, once all are."""
+        answers, fates = self._answers, self.fates
+        begin = len(answers)
+        answers += [fate.response(self.version) for fate in fates[begin : begin + ANSWERED_AT_ONCE]]
+        if len(answers) < len(fates):
+            return None
+        topics = []
+        begin = 0
+        for name, told in self._topics:
+            topics.append((name, answers[begin : begin + len(told)]))
+            begin += len(told)
+        return produce_response.encode(self.version, self.client_correlation_id, topics, self.throttle_time_ms)
+
     def _refuse(self, fate: Fate, error_code: int, message: str | None, record_errors: RecordErrors) -> None:
         if fate.error_code == error_codes.NONE:
             fate.error_code = error_code
@@ -247,7 +287,7 @@ class ProduceCompletion:
     def _answer(self) -> None:
         self.done = True
         frame = None
-        if self.acks != 0:
+        if self.acks != 0 and len(self.fates) <= ANSWERED_AT_ONCE:
             topics = [(name, [fate.response(self.version) for fate in fates]) for name, fates in self._topics]
             frame = produce_response.encode(self.version, self.client_correlation_id, topics, self.throttle_time_ms)
         self._when_told = None

@@ -8,9 +8,10 @@ The live ones are looked through a few times a second, which costs less than a t
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from time import monotonic
 
-from forebay_policies.accumulator import Accumulator
+from forebay_policies.throttling import Throttling
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.completion import ProduceCompletion
@@ -21,13 +22,16 @@ INTERVAL = 0.25
 
 
 class Deadlines:
-    """Guarantees that no request waits longer than its deadline. What the expired ones held is freed right away."""
+    """Guarantees that no request waits longer than its deadline.
 
-    def __init__(self, stats: MetricRegistry, accumulator: Accumulator) -> None:
+    `expired` is told the time after some have ended: what they held is to be freed right away.
+    """
+
+    def __init__(self, stats: MetricRegistry, throttling: Throttling, expired: Callable[[float], None]) -> None:
         self._live: dict[ProduceCompletion, None] = {}
         self._loop = asyncio.get_running_loop()
-        self._accumulator = accumulator
-        self._throttling = accumulator.throttling
+        self._throttling = throttling
+        self._on_expired = expired
         self._expired = stats.counter("forebay_errors_total", side="internal", kind="expired")
         self._timer: asyncio.TimerHandle | None = None
 
@@ -37,7 +41,10 @@ class Deadlines:
     def add(self, completion: ProduceCompletion) -> None:
         """Watch `completion` until it is removed."""
         self._live[completion] = None
-        if self._timer is None:
+        self._look_again()
+
+    def _look_again(self) -> None:
+        if self._live and self._timer is None:
             self._timer = self._loop.call_later(INTERVAL, self._sweep)
 
     def remove(self, completion: ProduceCompletion) -> None:
@@ -55,9 +62,8 @@ class Deadlines:
         if due:
             self._expired.value += len(due)
             log.warning("produce requests not acknowledged in time", requests=len(due))
-            self._accumulator.drop_done(now)
-        if self._live and self._timer is None:  # a client that was just answered may have sent more
-            self._timer = self._loop.call_later(INTERVAL, self._sweep)
+            self._on_expired(now)
+        self._look_again()  # unless a client that was just answered has sent more, which did so already
 
     def _postponed(self, completion: ProduceCompletion, now: float) -> bool:
         """Put its deadline off by the time for which its client was throttled since it came. False: it is due all the

@@ -18,7 +18,7 @@ from forebay_codecs.produce_response import PartitionResponse
 from forebay_policies import retry
 from forebay_policies.accumulator import Accumulator, PartitionQueue
 from forebay_policies.journal_rows import BatchFate
-from forebay_policies.producer_batch import ProducerBatch
+from forebay_policies.producer_batch import ProducerBatch, RecordRun
 from forebay_policies.retry import Verdict
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.journal.recorder import Journal
@@ -30,6 +30,10 @@ log = RateLimited(get_logger())
 _FATES: Final[Mapping[Verdict, BatchFate]] = {
     Verdict.ACKNOWLEDGED: "acknowledged",
     Verdict.RETRY: "retried",
+    Verdict.RETRY_SAME: "retried",
+    Verdict.RESEQUENCE: "retried",
+    Verdict.RENEW: "retried",
+    Verdict.PLAIN: "retried",
     Verdict.SPLIT: "split",
     Verdict.UNKNOWN: "unknown",
     Verdict.ANSWER: "refused",
@@ -62,7 +66,7 @@ class Delivery:
         self._latency = stats.histogram("forebay_produce_latency_ms")
         self._retries = {
             reason: stats.counter("forebay_retries_total", reason=reason)
-            for reason in ("repartitioned", "backoff", "split", "unreachable")
+            for reason in ("repartitioned", "backoff", "split", "unreachable", "outcome_unknown", "resequenced")
         }
         self._broker_errors = stats.counter("forebay_errors_total", side="upstream", kind="answered")
         self._unknown = stats.counter("forebay_errors_total", side="upstream", kind="outcome_unknown")
@@ -70,7 +74,13 @@ class Delivery:
 
     def answered(self, queue: PartitionQueue, batch: ProducerBatch, response: PartitionResponse) -> None:
         """The leader answered `batch`: it is acknowledged, tried again, split or failed, as `retry.judge` says."""
-        verdict = retry.judge(response.error_code, response.base_offset, len(batch.runs))
+        verdict = retry.judge(
+            response.error_code,
+            response.base_offset,
+            len(batch.runs),
+            sequenced=batch.producer_id >= 0,
+            tainted=batch.tainted,
+        )
         now = monotonic()
         if self._journal is not None:
             self._journal.batch(queue, batch, now, _FATES[verdict], response.error_code, response.base_offset)
@@ -78,20 +88,33 @@ class Delivery:
             seconds = now - batch.opened_at
             self._latency.observe(seconds * 1000)
             self._acknowledge(batch, response)
+            queue.sequence.acknowledged(batch)
             self._finish(queue, batch, now)
             if not batch.tries:  # else it tells of what failed before
                 self._acknowledged(queue, seconds)
         elif verdict is Verdict.RETRY:
+            queue.sequence.given_back(batch)
             self._retry(queue, batch, response, now)
+        elif verdict is Verdict.RETRY_SAME:
+            self._retry_same(queue, batch, response.current_leader, now)
+        elif verdict is Verdict.RESEQUENCE or verdict is Verdict.RENEW or verdict is Verdict.PLAIN:
+            self._resequence(queue, batch, verdict, response, now)
         elif verdict is Verdict.UNKNOWN:
             self._unknown.value += 1
-            self._leader_changed(queue.topic.name, queue.index, response.current_leader)
-            self.fail(queue, batch, error_codes.REQUEST_TIMED_OUT, "the leader changed before all replicas had it")
+            if response.error_code == error_codes.INVALID_PRODUCER_EPOCH:
+                queue.sequence.renew()
+            why = "the outcome of an earlier attempt is not known"
+            if not batch.tainted:
+                self._leader_changed(queue.topic.name, queue.index, response.current_leader)
+                why = "the leader changed before all replicas had it"
+            self.fail(queue, batch, error_codes.REQUEST_TIMED_OUT, why)
         elif verdict is Verdict.SPLIT:
+            queue.sequence.given_back(batch)
             self._retries["split"].value += 1
             numbers = self._accumulator.next_number(), self._accumulator.next_number()
             self._accumulator.replace(queue, batch, batch.halves(numbers, now), now)
         else:
+            queue.sequence.given_back(batch)
             self._broker_errors.value += 1
             self.fail(queue, batch, response.error_code, response.error_message, response.record_errors)
 
@@ -113,11 +136,17 @@ class Delivery:
         self._finish(queue, batch, monotonic())
 
     def lost(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """The connection ended after the batch was written: it may be appended. Another attempt is the client's."""
-        self._unknown.value += 1
+        """The connection ended after the batch was written: it may be appended. Under its sequence it is sent again;
+        without one, another attempt is the client's."""
+        again = batch.producer_id >= 0
+        now = monotonic()
         if self._journal is not None:
             code = error_codes.REQUEST_TIMED_OUT
-            self._journal.batch(queue, batch, monotonic(), "unknown", code, -1)
+            self._journal.batch(queue, batch, now, "retried" if again else "unknown", code, -1)
+        if again:
+            self._retry_same(queue, batch, None, now)
+            return
+        self._unknown.value += 1
         self.fail(
             queue, batch, error_codes.REQUEST_TIMED_OUT, "the connection to the broker was lost before it answered"
         )
@@ -126,7 +155,7 @@ class Delivery:
         """Nothing was written to this broker: what may go elsewhere goes at once, the rest waits."""
         now = monotonic()
         for queue in self._accumulator.ready_queues(node_id):
-            for batch in [batch for batch in queue.batches if batch.lane.movable and batch.ready]:
+            for batch in [b for b in queue.batches if b.lane.movable and b.ready and not b.tainted]:
                 if not self._move(queue, batch, now):
                     break
                 self._retries["unreachable"].value += 1
@@ -137,12 +166,26 @@ class Delivery:
             while queue.batches:
                 batch = queue.batches[0]
                 self._accumulator.take_out(queue, batch)
-                self.fail(
-                    queue, batch, error_codes.UNKNOWN_TOPIC_OR_PARTITION, "the topic or partition no longer exists"
-                )
+                # Some clients take the former for a refusal and send again.
+                code = error_codes.REQUEST_TIMED_OUT if batch.tainted else error_codes.UNKNOWN_TOPIC_OR_PARTITION
+                self.fail(queue, batch, code, "the topic or partition no longer exists")
+
+    def deserted(self, queue: PartitionQueue, batch: ProducerBatch, runs: Iterable[RecordRun]) -> None:
+        """These runs of `batch` are not sent again: whoever still waits for them is told, in the loop's next turn."""
+        self._unknown.value += 1
+        self._loop.call_soon(self._tell_unknown, list(runs))
+
+    def _tell_unknown(self, runs: Iterable[RecordRun]) -> None:
+        for run in runs:
+            try:
+                run.owner.failed(run, error_codes.REQUEST_TIMED_OUT, "it is not known what became of them", [])
+            except Exception as error:
+                _not_told(error)
 
     def _acknowledge(self, batch: ProducerBatch, response: PartitionResponse) -> None:
         offset, time, start = response.base_offset, response.log_append_time, response.log_start_offset
+        if batch.tainted and time == batch.max_timestamp:
+            time = -1  # what brokers answer to a duplicate, also where records keep the client's time
         for run in batch.runs:
             try:
                 run.owner.acknowledged(run, offset, time, start)
@@ -166,9 +209,59 @@ class Delivery:
             self._retries["repartitioned"].value += 1
             return
         self._retries["backoff"].value += 1
+        self._back_off(queue, batch, batch.tries - 1, now)
+
+    def _retry_same(
+        self, queue: PartitionQueue, batch: ProducerBatch, leader: tuple[int, int] | None, now: float
+    ) -> None:
+        """It may be appended: its sequence goes with it, and nothing of the queue leaves before it. At once the first
+        time, since most connections are lost by themselves."""
+        log.info(
+            "outcome of a batch not known, sent again",
+            topic=queue.topic.name,
+            partition=queue.index,
+            tries=batch.tries + 1,
+        )
+        self._retries["outcome_unknown"].value += 1
+        self._leader_changed(queue.topic.name, queue.index, leader)
+        batch.tainted = True
+        self._again(queue, batch, now)
+
+    def _resequence(
+        self, queue: PartitionQueue, batch: ProducerBatch, verdict: Verdict, response: PartitionResponse, now: float
+    ) -> None:
+        """It is not appended, for reasons of its sequence: again under another one, or none."""
+        log.warning(
+            "sequence not taken by the broker",
+            topic=queue.topic.name,
+            partition=queue.index,
+            error_code=response.error_code,
+        )
+        self._retries["resequenced"].value += 1
+        if verdict is Verdict.RESEQUENCE:
+            queue.sequence.bump(batch)
+        else:
+            queue.sequence.given_back(batch)
+            if verdict is Verdict.RENEW:
+                queue.sequence.renew()
+            elif response.error_code == error_codes.CLUSTER_AUTHORIZATION_FAILED:
+                queue.sequence.disable()
+            else:
+                queue.sequence.plain = True
+        self._again(queue, batch, now)
+
+    def _again(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> None:
+        batch.tries += 1
+        if batch.tries > 1:
+            self._back_off(queue, batch, batch.tries - 2, now)
+        else:
+            self._accumulator.clear_in_flight(queue, batch)
+            self._accumulator.send_back(queue, (batch,), now, paused=False)
+
+    def _back_off(self, queue: PartitionQueue, batch: ProducerBatch, doublings: int, now: float) -> None:
         self._accumulator.clear_in_flight(queue, batch)
         self._accumulator.send_back(queue, (batch,), now, paused=True)
-        pause = retry.backoff(batch.tries - 1, self._backoff, self._backoff_max, self._rng)
+        pause = retry.backoff(doublings, self._backoff, self._backoff_max, self._rng)
         self._loop.call_later(pause, self._resume, queue)
 
     def _resume(self, queue: PartitionQueue) -> None:

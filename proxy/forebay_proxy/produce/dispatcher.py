@@ -66,7 +66,7 @@ class Dispatcher:
         self._closed = False
         self._grant_scheduled = False
         self._next_grant = 0.0
-        accumulator.observe(opened=self._batch_opened, ready=self._partition_ready)
+        accumulator.observe(opened=self._batch_opened, ready=self._partition_ready, deserted=delivery.deserted)
         cluster.on_node(self._node_changed)
         cluster.on_partitions_gone(delivery.gone)
         pool = accumulator.pool

@@ -4,9 +4,9 @@ In: one Produce frame of v0–v12. Out: False, where no batch of it may be touch
 it came. Else its records are in the accumulator sooner or later, and one completion answers:
     wanted topics known? → sort → memory? → append
 A request waits, and its connection with it, for the metadata of its topics and then for its share of memory
-(policies.memory_shares). One of more than SLICE partitions is sorted and appended slice by slice, each with its own
-share of memory, and takes turns with other clients in between. Untouched batches beside touched ones go on in a request
-of their own on the client's own upstream connection.
+(policies.memory_shares). One of many partitions takes turns with other clients: INSPECTED_AT_ONCE headers are looked
+at, SLICE partitions sorted and appended with their own share of memory, ANSWERED_AT_ONCE answers put together.
+Untouched batches beside touched ones go on in a request of their own on the client's own upstream connection.
 Where they are untouched because they could not be opened, the request waits until the client's earlier ones are
 answered, and its later ones wait for it: they would overtake each other on their two ways.
 Appending itself never waits: metadata is known and memory suffices when it begins.
@@ -22,8 +22,8 @@ from typing import Final
 from forebay_codecs import error_codes, produce_request, produce_response
 from forebay_codecs.errors import Malformed
 from forebay_codecs.primitives import Buffer
-from forebay_codecs.produce_request import ProduceRequest
-from forebay_policies.accumulator import Accumulator, TopicQueues
+from forebay_codecs.produce_request import PartitionRecords, ProduceRequest
+from forebay_policies.accumulator import Accumulator, PartitionQueue, TopicQueues
 from forebay_policies.buffer_pool import Waiter
 from forebay_policies.hold_reason import HoldReason
 from forebay_policies.loop_turns import LoopTurns
@@ -44,6 +44,7 @@ from forebay_proxy.produce.classifier import (
 from forebay_proxy.produce.client import Client
 from forebay_proxy.produce.completion import ProduceCompletion
 from forebay_proxy.produce.deadlines import Deadlines
+from forebay_proxy.produce.idempotent_sample import IdempotentSample
 from forebay_proxy.produce.ledger import Ledger
 
 PARTITION_TRIES: Final = 2
@@ -56,6 +57,11 @@ ACKS = (-1, 0, 1)
 
 SLICE: Final = 64
 """Partitions that are sorted and appended at once, which takes a few milliseconds."""
+
+INSPECTED_AT_ONCE: Final = 512
+"""Partitions whose batches' headers are looked at at once, which takes a millisecond."""
+
+_Topics = list[tuple[str, list[PartitionRecords]]]
 
 
 class ProduceHandler:
@@ -75,10 +81,12 @@ class ProduceHandler:
         settings: Settings,
         stats: MetricRegistry,
         turns: LoopTurns,
+        sample: IdempotentSample,
         ledger: Ledger | None = None,
     ) -> None:
         self.accumulator = accumulator
         self.turns = turns
+        self.sample = sample
         self.ledger = ledger
         self.classifier = classifier
         self.cluster = cluster
@@ -97,14 +105,22 @@ class ProduceHandler:
     def handle(self, client: Client, frame: bytes, request: ProduceRequest) -> bool:
         """Take a request, which `frame` holds without its size. False: nothing of it is touched; forward the frame."""
         self._requests.value += 1
-        inspected = self.classifier.inspect(frame, request)
-        old = request.version < produce_request.RECORD_BATCHES_FROM
-        if not old and all(entry.reason is not None for entry in inspected):
+        inspected: list[InspectedBatch] = []
+        pieces = _pieces(request.topics)
+        touched = request.version < produce_request.RECORD_BATCHES_FROM
+        while pieces:
+            found = self.classifier.inspect(frame, request, pieces.pop(), own_login=client.own_login)
+            inspected += found
+            touched = touched or any(entry.reason is None for entry in found)
+            if touched and self.ledger is None:  # which notes all partitions when they come
+                break
+        if not touched:
             client.produced(self.classifier.count_untouched(inspected))
+            self.sample.passed(client, frame, inspected)
             if self.ledger is not None:
                 self.ledger.passed_on(client, request, inspected)
             return False
-        pending = PendingProduce(self, client, frame, request, inspected)
+        pending = PendingProduce(self, client, frame, request, inspected, pieces)
         if request.acks in ACKS:
             pending.proceed()
         else:
@@ -160,14 +176,15 @@ class ProduceHandler:
         if touched.movable:
             size = len(batch.section)
             partition = partitioner.partition(topic, size, now)
-            if not self.accumulator.has_room(
-                topic.queue(partition, lane.acks, client_id), lane, batch
-            ) and partitioner.on_new_batch(topic, partition):
-                partition = partitioner.partition(topic, size, now)
-            partition = self._with_room(topic, partition, completion, size)
-        elif not self.accumulator.has_room(topic.queue(partition, lane.acks, client_id), lane, batch):
-            partitioner.on_new_batch(topic, partition)
-        queue = topic.queue(partition, lane.acks, client_id)
+            queue = topic.queue(partition, lane.acks, client_id)
+            if not self.accumulator.has_room(queue, lane, batch) and partitioner.on_new_batch(topic, partition):
+                queue = topic.queue(partitioner.partition(topic, size, now), lane.acks, client_id)
+            queue = self._with_room(topic, queue, completion, size)
+            partition = queue.index
+        else:
+            queue = topic.queue(partition, lane.acks, client_id)
+            if not self.accumulator.has_room(queue, lane, batch):
+                partitioner.on_new_batch(topic, partition)
         moved = partition != touched.partition
         run = completion.add_run(touched.slot, batch.record_count, moved=moved, whole=touched.whole)
         run.partition = partition
@@ -175,14 +192,16 @@ class ProduceHandler:
         self.accumulator.append(queue, lane, run, batch, now)
         return run
 
-    def _with_room(self, topic: TopicQueues, partition: int, completion: ProduceCompletion, size: int) -> int:
-        """`partition`, or another one where its share of the memory is used up, as it is while its broker hangs."""
+    def _with_room(
+        self, topic: TopicQueues, queue: PartitionQueue, completion: ProduceCompletion, size: int
+    ) -> PartitionQueue:
+        """`queue`, or another partition's where its share of the memory is used up, as it is while its broker hangs."""
         pool = self.accumulator.pool
         size = pool.whole_chunks(size)
-        if pool.plenty(size) or pool.has_room(topic.queue(partition, completion.acks, completion.client_id), size):
-            return partition
+        if pool.plenty(size) or pool.has_room(queue, size):
+            return queue
         other = pool.roomiest(topic, size)
-        return other if other >= 0 else partition
+        return topic.queue(other, completion.acks, completion.client_id) if other >= 0 else queue
 
 
 class PendingProduce:
@@ -199,11 +218,14 @@ class PendingProduce:
         "_frame",
         "_handler",
         "_held",
+        "_in_line",
         "_inspected",
         "_missing",
         "_on_done",
         "_overtakes",
+        "_pieces",
         "_request",
+        "_to_answer",
         "_unknown",
         "_untouched",
         "_waiter",
@@ -216,13 +238,18 @@ class PendingProduce:
         frame: bytes,
         request: ProduceRequest,
         inspected: list[InspectedBatch],
+        pieces: list[_Topics],
     ) -> None:
         self._handler = handler
         self._client = client
         self._frame = frame
         self._request = request
         self._inspected = inspected
+        self._pieces = pieces
+        """What is to be inspected yet, the last first."""
         self._held = False
+        self._in_line = False
+        self._to_answer = False  # it is done, and told when all answers are put together
         self._overtakes = False
         self._missing: set[str] = set()
         self._unknown = 0
@@ -245,6 +272,7 @@ class PendingProduce:
             self._done,
             (client.host, request.client_id),
             request.client_id,
+            client,
         )
         if handler.throttling.active:
             self._completion.paused = handler.throttling.pause(request.client_id, monotonic())
@@ -255,8 +283,12 @@ class PendingProduce:
         handler.deadlines.add(self._completion)
 
     def proceed(self) -> None:
-        """Go on, once the topics that are not known have been asked for."""
+        """Go on, once all of it is inspected and the topics that are not known have been asked for."""
         handler = self._handler
+        if self._pieces:
+            self._hold()
+            self._wait_for_turn()
+            return
         for entry in self._inspected:
             if entry.reason is None and handler.unknown(entry.topic, entry.partition):
                 self._missing.add(entry.topic)
@@ -265,6 +297,15 @@ class PendingProduce:
             return
         self._hold()
         self._ask()
+
+    def _inspect_some(self) -> None:
+        """The next piece; behind the last what comes then."""
+        classifier, own_login = self._handler.classifier, self._client.own_login
+        self._inspected += classifier.inspect(self._frame, self._request, self._pieces.pop(), own_login=own_login)
+        if self._pieces or not self._asked:
+            self.proceed()
+        else:
+            self._classify()
 
     def _ask(self) -> None:
         """A topic that is known, but not with that many partitions, may have been given more: a broker is asked."""
@@ -287,7 +328,7 @@ class PendingProduce:
 
     def refuse(self, error_code: int, message: str) -> None:
         """All of it, before anything else."""
-        for slot in range(len(self._inspected)):
+        for slot in range(len(self._completion.fates)):
             self._completion.refuse(slot, error_code, message)
         self._completion.all_added()
 
@@ -299,8 +340,9 @@ class PendingProduce:
             self._ask()  # the answer may have been on its way before the partition was there
         else:
             # Looked at anew: only now is it known which topics are internal.
-            self._inspected = self._handler.classifier.inspect(self._frame, self._request)
-            self._classify()
+            self._inspected = []
+            self._pieces = _pieces(self._request.topics)
+            self._inspect_some()
 
     def _classify(self) -> None:
         found = self._classified(count=True)
@@ -359,9 +401,13 @@ class PendingProduce:
             entry.classified(self._appended, found)
         for refused in found.refused:
             completion.refuse(refused.slot, refused.error_code, refused.message)
+        late = -1
         for touched in found.touched:
             if handler.unknown(touched.topic, touched.partition):
                 completion.refuse(touched.slot, *handler.refusal(touched.topic))
+            elif touched.slot == late or self._too_late(touched):
+                late = touched.slot  # both halves of a batch that is split by key
+                completion.refuse(late, error_codes.NOT_LEADER_OR_FOLLOWER, "the client's later records came first")
             else:
                 run = self._append_batch(touched)
                 if entry is not None:
@@ -371,7 +417,7 @@ class PendingProduce:
         self._appended += SLICE
         if self._appended < len(self._inspected):
             self._hold()
-            handler.turns.wait(self)
+            self._wait_for_turn()
             return
         if self._untouched:
             self._forward(self._untouched)
@@ -381,10 +427,29 @@ class PendingProduce:
         if not self._overtakes:
             self._release()
 
+    def _wait_for_turn(self) -> None:
+        if not self._in_line:
+            self._in_line = True
+            self._handler.turns.wait(self)
+
     def turn(self) -> None:
-        """The next slice (loop_turns)."""
-        if not self._completion.done:
+        """The next part of what there is to do (loop_turns)."""
+        self._in_line = False
+        if self._completion.done:
+            if self._to_answer:
+                self._answer_some()
+        elif self._pieces:
+            self._inspect_some()
+        else:
             self._classify()
+
+    def _too_late(self, touched: RewritableBatch) -> bool:
+        """Whether records that keep their order have been overtaken by later ones of the client."""
+        node_id, completion = self._client.node_id, self._completion
+        if touched.movable or node_id is None:
+            return False
+        queues = self._handler.cluster.topics[touched.topic].queues
+        return queues.too_late(touched.partition, completion.acks, completion.client, node_id, monotonic())
 
     def _append_batch(self, touched: RewritableBatch) -> RecordRun:
         handler = self._handler
@@ -450,6 +515,22 @@ class PendingProduce:
         if self._waiter is not None:
             self._handler.accumulator.pool.cancel(self._waiter)
         self._uncharge()
+        if frame is None and completion.acks != 0:
+            self._to_answer = True
+            self._answer_some()
+        else:
+            self._tell(frame)
+
+    def _answer_some(self) -> None:
+        frame = self._completion.answer_some()
+        if frame is None:
+            self._wait_for_turn()
+        else:
+            self._to_answer = False
+            self._tell(frame)
+
+    def _tell(self, frame: bytes | None) -> None:
+        completion = self._completion
         self._on_done(completion, frame)
         if completion.throttle_time_ms:
             self._client.throttled(completion.throttle_time_ms)
@@ -470,3 +551,27 @@ class PendingProduce:
         if self._held:
             self._held = False
             self._client.release(HoldReason.PENDING_REQUEST)
+
+
+def _pieces(topics: _Topics) -> list[_Topics]:
+    """The same partitions in the same order, INSPECTED_AT_ONCE in each, but the last piece first."""
+    if sum([len(partitions) for _, partitions in topics]) <= INSPECTED_AT_ONCE:
+        return [topics]
+    pieces: list[_Topics] = []
+    piece: _Topics = []
+    room = INSPECTED_AT_ONCE
+    for name, partitions in topics:
+        begin = 0
+        while begin < len(partitions):
+            part = partitions[begin : begin + room]
+            piece.append((name, part))
+            begin += len(part)
+            room -= len(part)
+            if not room:
+                pieces.append(piece)
+                piece = []
+                room = INSPECTED_AT_ONCE
+    if piece:
+        pieces.append(piece)
+    pieces.reverse()
+    return pieces

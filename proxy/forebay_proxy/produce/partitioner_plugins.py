@@ -20,8 +20,8 @@ from forebay_policies.partitioner import (
     PartitionerFactory,
     PartitionerOptions,
     TopicView,
-    WithDefault,
 )
+from forebay_policies.with_default import WithDefault
 
 GROUP: Final = "forebay.partitioners"
 DEFAULT: Final = "adaptive"

@@ -30,10 +30,18 @@ from forebay_proxy.config.settings import Settings
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.delivery import Delivery
+from forebay_proxy.produce.handler import SHORTEST_WAIT
 
 log = get_logger()
 
 Drained = list[tuple[PartitionQueue, ProducerBatch]]
+
+TRIES: Final = 3
+"""A request that may be sent again is given up after this part of the shortest time that a client waits there: the last
+attempt must still be answered before the client has given up. 30 s → 10 s."""
+
+WATCH_S: Final = 0.1
+"""Between two looks for requests to be given up."""
 
 TIMER_S: Final = 0.002
 """uvloop's timers count whole milliseconds: one that came a moment before a throttle time is over would wake nobody."""
@@ -75,6 +83,9 @@ class Sender:
         self._max_size = settings.max_request_size
         self._requests = stats.counter("forebay_produce_requests_total", side="upstream")
         self._request_timeout_ms = settings.request_timeout_ms
+        self._watched: dict[_Request, float] = {}
+        """Requests that are not answered, and when to give them up, by `monotonic`."""
+        self._watching: asyncio.TimerHandle | None = None
         self._throttled_requests = stats.counter("forebay_throttled_requests_total")
 
     @property
@@ -155,13 +166,31 @@ class Sender:
         """Its connection is free again, if it still stands."""
         if not request.done:
             request.done = True
+            self._watched.pop(request, None)
             self._away.done(request.group)
             self._pool.give_back(request.connection, monotonic())
+
+    def _watch(self, request: _Request, until: float) -> None:
+        self._watched[request] = until
+        if self._watching is None:
+            self._watching = self._loop.call_later(WATCH_S, self._give_up)
+
+    def _give_up(self) -> None:
+        """End the connections on which an answer is due: what was sent on them is sent again on another one."""
+        self._watching = None
+        now = monotonic()
+        for request in [request for request, until in self._watched.items() if until <= now]:
+            log.info("broker takes its time, sending again", broker=request.connection.name)
+            request.connection.close()
+        if self._watched:
+            self._watching = self._loop.call_later(WATCH_S, self._give_up)
 
     def _write(self, request: _Request) -> None:
         connection, now = request.connection, request.sent_at
         topics: dict[str, list[tuple[int, int, list[bytes | memoryview]]]] = {}
         timeout_ms = 0
+        patience_ms = self._request_timeout_ms * TRIES
+        may_retry = True
         sent: Drained = []
         for queue, batch in request.drained:
             self._flushed(batch, now)
@@ -174,7 +203,10 @@ class Sender:
                 continue
             sent.append((queue, batch))
             topics.setdefault(queue.topic.name, []).append((queue.index, size, buffers))
-            timeout_ms = max(timeout_ms, max(run.owner.timeout_ms for run in batch.runs))
+            shortest, longest = batch.timeouts_ms
+            timeout_ms = max(timeout_ms, longest)
+            patience_ms = min(patience_ms, shortest)
+            may_retry = may_retry and batch.producer_id >= 0
         if not sent:
             self._done(request)
             return
@@ -186,6 +218,8 @@ class Sender:
         acks = acks or 1
         timeout_ms = min(timeout_ms, self._request_timeout_ms)
         self._requests.value += 1
+        if may_retry:  # else whoever is told sooner is told "unknown"
+            self._watch(request, now + max(SHORTEST_WAIT, patience_ms / 1000) / TRIES)
         connection.send(
             lambda upstream_correlation_id: produce_request.encode(
                 version, upstream_correlation_id, client_id, acks, timeout_ms, list(topics.items())
@@ -271,6 +305,8 @@ class Sender:
     def close(self) -> None:
         """Send nothing more."""
         self._closed = True
+        if self._watching is not None:
+            self._watching.cancel()
         self._pool.close()
 
 

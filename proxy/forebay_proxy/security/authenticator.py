@@ -18,7 +18,7 @@ from forebay_codecs.errors import Malformed
 from forebay_proxy.config import jaas
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import Settings
-from forebay_proxy.security.oauth import ClientCredentials, TokenSource
+from forebay_proxy.security.oauth import ClientCredentials, TokenSource, endpoint_context
 
 CLIENT_ID: Final = "forebay"
 MAX_SALTED: Final = 16
@@ -34,7 +34,10 @@ class AuthenticationFailed(ConnectionError):
 
 
 class Authenticator:
-    """Each exchange begins anew, with a nonce of its own; slow hashing is done once a salt, beside the event loop."""
+    """Each exchange begins anew, with a nonce of its own; slow hashing is done once a salt, beside the event loop.
+
+    Raises StartError where certificates for the token endpoint cannot be used.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.mechanism = settings.sasl_mechanism
@@ -46,12 +49,15 @@ class Authenticator:
         self._salted: dict[scram.Challenge, bytes] = {}
         client_id = settings.sasl_oauthbearer_client_credentials_client_id
         self._client_id = client_id or options.get("clientId", nothing).reveal()
+        url = settings.sasl_oauthbearer_token_endpoint_url
+        asks_by_tls = self.mechanism == "OAUTHBEARER" and url.startswith("https://")
         self._tokens = TokenSource(
             ClientCredentials(
-                settings.sasl_oauthbearer_token_endpoint_url,
+                url,
                 self._client_id,
                 settings.sasl_oauthbearer_client_credentials_client_secret or options.get("clientSecret", nothing),
                 settings.sasl_oauthbearer_scope or options.get("scope", nothing).reveal(),
+                endpoint_context(options) if asks_by_tls else None,
             )
         )
 

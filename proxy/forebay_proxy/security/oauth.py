@@ -2,12 +2,16 @@
 
 In: where to ask, and who asks. Out: a token that is still good for a while; whoever asks meanwhile gets the same one.
 What goes wrong is raised as OSError, in one line that holds neither the secret nor the token.
+
+The endpoint is no broker: whose certificate it may have, the options `ssl.…` of `sasl.jaas.config` say, as in Kafka.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final
@@ -16,6 +20,10 @@ import aiohttp
 import msgspec
 
 from forebay_proxy.config.secret import Secret
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.config.values import SETTINGS
+from forebay_proxy.errors import StartError
+from forebay_proxy.security.tls import brokers_context, explain
 
 MAX_ANSWER: Final = 1 << 20
 TIMEOUT_S: Final = 10.0
@@ -30,12 +38,33 @@ class _Answer(msgspec.Struct):
 
 @dataclass(frozen=True)
 class ClientCredentials:
-    """`url` is the token endpoint's; `scope` may be empty."""
+    """`url` is the token endpoint's; `scope` may be empty. `context`: for TLS with it; None: the url has none."""
 
     url: str
     client_id: str
     client_secret: Secret
     scope: str = ""
+    context: ssl.SSLContext | None = None
+
+
+def endpoint_context(options: Mapping[str, Secret]) -> ssl.SSLContext:
+    """For a token endpoint, by the options of `sasl.jaas.config`. Without any: the system's certificates.
+
+    The host is always verified. Raises StartError.
+    """
+    told: dict[str, object] = {}
+    for name, value in options.items():
+        if name.startswith("ssl.") and (setting := SETTINGS.get(name)) is not None:
+            try:
+                told[setting.attribute] = setting.parse(value.reveal())
+            except ValueError:
+                raise StartError(f"sasl.jaas.config: its option {name} must be {setting.allowed}") from None
+    try:
+        context = brokers_context(Settings(bootstrap_servers=(), **told))  # type: ignore[arg-type]
+    except StartError as error:
+        raise StartError(f"sasl.jaas.config: its option {error}") from None
+    context.check_hostname = True
+    return context
 
 
 class TokenSource:
@@ -68,14 +97,18 @@ class TokenSource:
             async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(TIMEOUT_S)) as session:
                 login = b64encode(f"{told.client_id}:{told.client_secret.reveal()}".encode()).decode()
                 headers = {"Authorization": f"Basic {login}"}
-                async with session.post(told.url, data=form, headers=headers, allow_redirects=False) as response:
+                tls = told.context or True
+                asking = session.post(told.url, data=form, headers=headers, allow_redirects=False, ssl=tls)
+                async with asking as response:
                     if response.status != 200:
                         raise ConnectionError(f"the token endpoint {told.url} answered {response.status}")
                     body = await response.content.read(MAX_ANSWER)
         except TimeoutError:
             raise TimeoutError(f"the token endpoint {told.url} did not answer within {TIMEOUT_S:g} s") from None
         except aiohttp.ClientError as error:
-            raise ConnectionError(f"the token endpoint {told.url} cannot be asked: {error}") from None
+            cause = error.__cause__
+            why = explain(cause) if isinstance(cause, ssl.SSLError) else str(error)
+            raise ConnectionError(f"the token endpoint {told.url} cannot be asked: {why}") from None
         try:
             return msgspec.json.decode(body, type=_Answer)
         except msgspec.DecodeError:

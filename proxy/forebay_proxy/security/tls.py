@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from forebay_proxy.config.secret import Secret
+from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
-from forebay_proxy.security import pem
+from forebay_proxy.security import cipher_suites, pem
 from forebay_proxy.security.expiry import first_expiry
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -28,7 +29,7 @@ SHUTDOWN_S: Final = 1.0
 class TlsSettings:
     """Settings of one side; `prefix` stands before their names (`listener.name.external.`). Empty text: not set.
 
-    The stores are given by path or as PEM text; `enabled_protocols` are keys of VERSIONS.
+    The stores are given by path or as PEM text; `enabled_protocols` are keys of VERSIONS, `cipher_suites` Java's names.
     """
 
     enabled_protocols: tuple[str, ...]
@@ -38,6 +39,7 @@ class TlsSettings:
     keystore_certificate_chain: str = ""
     keystore_key: Secret = Secret("")  # noqa: RUF009  (it does not change)
     key_password: Secret = Secret("")  # noqa: RUF009
+    cipher_suites: tuple[str, ...] = ()
     prefix: str = ""
 
     @property
@@ -66,6 +68,21 @@ def client_context(tls: TlsSettings, *, verify_name: bool) -> TlsContext:
     return context
 
 
+def brokers_context(settings: Settings) -> TlsContext:
+    """For connections to brokers, as Kafka's client settings `ssl.…` have it."""
+    stores = TlsSettings(
+        settings.ssl_enabled_protocols,
+        settings.ssl_truststore_location,
+        settings.ssl_truststore_certificates,
+        settings.ssl_keystore_location,
+        settings.ssl_keystore_certificate_chain,
+        settings.ssl_keystore_key,
+        settings.ssl_key_password,
+        settings.ssl_cipher_suites,
+    )
+    return client_context(stores, verify_name=settings.ssl_endpoint_identification_algorithm == "https")
+
+
 def server_context(tls: TlsSettings, client_auth: str) -> TlsContext:
     """For connections that we accept. `client_auth`: none, requested (a bad one is refused) or required."""
     context = _context(ssl.PROTOCOL_TLS_SERVER, tls)
@@ -85,6 +102,7 @@ def _context(protocol: ssl._SSLMethod, tls: TlsSettings) -> TlsContext:
     context = TlsContext(protocol)
     versions = sorted(VERSIONS[name] for name in tls.enabled_protocols)
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
+    cipher_suites.choose(context, f"{tls.prefix}ssl.cipher.suites", tls.cipher_suites)
     return context
 
 
@@ -113,14 +131,17 @@ def _present(context: TlsContext, tls: TlsSettings) -> None:
         setting = f"{tls.prefix}ssl.keystore.certificate.chain"
         text = pem.certificates(setting, tls.keystore_certificate_chain)
         text += pem.private_key(f"{tls.prefix}ssl.keystore.key", tls.keystore_key.reveal())
-    trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serves = context.protocol is ssl.PROTOCOL_TLS_SERVER
+    trial = context if serves else ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        for each in (trial, context):
+        for each in {trial, context}:
             _load(each, text, tls.key_password)
         _shake_hands(trial)
         context.expires_at = first_expiry(text)
     except (ssl.SSLError, ValueError) as error:
-        if tls.key_password or "ENCRYPTED" not in text:
+        if isinstance(error, ssl.SSLError) and error.reason == "NO_SHARED_CIPHER":
+            setting, why = f"{tls.prefix}ssl.cipher.suites", "none of them is for the certificate's kind of key"
+        elif tls.key_password or "ENCRYPTED" not in text:
             why = f"the certificate and its key do not work together: {_words(error)}"
         else:
             why = f"the key is encrypted: set {tls.prefix}ssl.key.password"

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.integration.parity.way import Way
 
-SECONDS = 30
+SECONDS = 90
 """How long a scenario waits for what is certain to come. The clients' own timeouts are those that users have."""
 
 

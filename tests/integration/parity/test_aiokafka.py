@@ -22,7 +22,7 @@ from tests.integration.parity.way import Way, again, both_ways, error_name
 
 pytestmark = pytest.mark.integration
 
-SECONDS = 30
+SECONDS = 90
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")
 
 

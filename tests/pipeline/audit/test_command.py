@@ -27,7 +27,7 @@ def run(*words: str | Path) -> Result:
 def world(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """Its topics are those that the command finds at any brokers."""
     world = World(spark, tmp_path / "journal")
-    monkeypatch.setattr(audit, "KafkaTopics", lambda bootstrap_servers: world)
+    monkeypatch.setattr(audit, "KafkaTopics", lambda brokers: world)
     return world
 
 

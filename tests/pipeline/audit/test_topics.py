@@ -15,6 +15,7 @@ from forebay_pipeline.audit.ranges import Ends, TopicNow
 from forebay_pipeline.audit.topics import KafkaTopics
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal import brokers
+from forebay_pipeline.journal.brokers import Brokers
 
 
 class _Named:
@@ -60,25 +61,25 @@ def _futures(asked: Iterable[Any], answer: Callable[[Any], Any]) -> dict[Any, Fu
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
     admin = Admin()
-    monkeypatch.setattr(brokers, "admin", lambda bootstrap_servers: admin)
+    monkeypatch.setattr(brokers, "AdminClient", lambda settings: admin)
     return admin
 
 
 def test_topics_that_exist_are_told(admin: Admin) -> None:
-    assert KafkaTopics("a:1").now(["a", "b", "gone"]) == {
+    assert KafkaTopics(Brokers("a:1")).now(["a", "b", "gone"]) == {
         "a": TopicNow({0: Ends(2, 7), 1: Ends(12, 17)}),
         "b": TopicNow({0: Ends(2, 7)}, compacted=True),
     }
-    assert KafkaTopics("a:1").now(["gone"]) == {}
+    assert KafkaTopics(Brokers("a:1")).now(["gone"]) == {}
 
 
 def test_an_answer_that_does_not_come_is_one_sentence(admin: Admin) -> None:
     admin.fails = True
     with pytest.raises(CannotRun) as wrong:
-        KafkaTopics("a:1").now(["b"])
+        KafkaTopics(Brokers("a:1")).now(["b"])
     assert str(wrong.value) == "The brokers gave no answer about b-0: Timed out."
 
 
 def test_without_ranges_nothing_is_read(admin: Admin, spark: SparkSession) -> None:
-    records = KafkaTopics("a:1").records(spark, [])
+    records = KafkaTopics(Brokers("a:1")).records(spark, [])
     assert (records.columns, records.count()) == (["topic", "partition", "offset", "key", "value"], 0)

@@ -13,6 +13,7 @@ from py4j.protocol import Py4JError
 from forebay_pipeline.errors import CLEAN, COULD_NOT_RUN, CannotRun
 from forebay_pipeline.jobs import options
 from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options, span_options
+from forebay_pipeline.journal.brokers import Brokers
 from forebay_pipeline.journal.source import JournalPlace, Span
 
 
@@ -32,8 +33,9 @@ def given(*words: str) -> tuple[JournalPlace, Span] | Result:
 
 def test_a_journal_is_in_a_folder_or_a_topic() -> None:
     assert given("--journal", "here") == (JournalPlace("here"), Span())
-    assert given("--journal", "here", "--bootstrap-servers", "a:1") == (JournalPlace("here", None, "a:1"), Span())
-    assert given("--journal-topic", "j", "--bootstrap-servers", "a:1") == (JournalPlace(None, "j", "a:1"), Span())
+    at, brokers = ("--bootstrap-servers", "a:1"), Brokers("a:1")
+    assert given("--journal", "here", *at) == (JournalPlace("here", None, brokers), Span())
+    assert given("--journal-topic", "j", *at) == (JournalPlace(None, "j", brokers), Span())
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,8 @@ def test_times_are_utc_unless_they_say_otherwise(text: str, seconds: float) -> N
         ([], "give either --journal or --journal-topic"),
         (["--journal", "here", "--journal-topic", "j"], "give either --journal or --journal-topic"),
         (["--journal-topic", "j"], "--journal-topic requires --bootstrap-servers"),
+        (["--journal", "here", "--command-config", "c"], "--command-config requires --bootstrap-servers"),
+        (["--journal", "here", "--bootstrap-servers", "a:1", "--command-config", "/no"], "/no: cannot be read: No"),
         (["--journal", "here", "--from", "soon"], "'soon' is not a time like 2026-11-21T14:00"),
         (["--journal", "here", "--from", "2026-01-02", "--to", "2026-01-02"], "--from must be before --to"),
     ],

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal.brokers import CONNECT_S, reason, topics
+from forebay_pipeline.journal import brokers
+from forebay_pipeline.journal.brokers import CONNECT_S, Asked, Brokers, reason
+from forebay_pipeline.journal.security import Security
+
+REFUSED = KafkaError(KafkaError._AUTHENTICATION, "The password is wrong")
+ALL_DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
+NO_ANSWER = KafkaException(KafkaError(KafkaError._TRANSPORT, "Broker transport failure"))
 
 
 class Metadata:
@@ -20,11 +26,19 @@ class Metadata:
 
 
 class Client:
-    """Answers with what it is given."""
+    """Answers with what it is given; `on_the_way`: what it tells when it is polled."""
 
-    def __init__(self, answer: Metadata | KafkaException) -> None:
+    def __init__(self, answer: Metadata | KafkaException, *on_the_way: KafkaError) -> None:
         self._answer = answer
+        self._on_the_way = on_the_way
+        self._tell: Callable[[KafkaError], None] | None = None
+        self.settings: dict[str, Any] = {}
         self.timeouts: list[float] = []
+
+    def __call__(self, settings: dict[str, Any]) -> Client:
+        self._tell = settings.pop("error_cb")
+        self.settings = settings
+        return self
 
     def list_topics(self, timeout: float) -> Metadata:
         self.timeouts.append(timeout)
@@ -32,19 +46,46 @@ class Client:
             raise self._answer
         return self._answer
 
+    def poll(self, timeout: float) -> None:
+        assert self._tell is not None
+        for error in self._on_the_way:
+            self._tell(error)
 
-def test_all_topics_are_asked_for_and_not_for_ever() -> None:
-    found = Metadata()
-    client = Client(found)
-    assert topics(cast(AdminClient, client), "a:1") == found.topics
+
+def asked(monkeypatch: pytest.MonkeyPatch, client: Client, security: Security) -> Asked:
+    monkeypatch.setattr(brokers, "AdminClient", client)
+    return Asked(Brokers("a:1", security))
+
+
+def test_all_topics_are_asked_for_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client(found := Metadata())
+    assert asked(monkeypatch, client, Security()).topics() == found.topics
     assert client.timeouts == [CONNECT_S]
+    assert client.settings == {"bootstrap.servers": "a:1", "log_level": 0}
 
 
-def test_no_answer_is_one_sentence() -> None:
-    client = Client(KafkaException(KafkaError(KafkaError._TRANSPORT, "Connection refused")))
+def test_each_client_is_told_how_brokers_are_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    security = Security({"sasl.password": "p"}, {"sasl.jaas.config": "j"})
+    client = Client(Metadata())
+    asked(monkeypatch, client, security)
+    assert client.settings["sasl.password"] == "p"
+    cluster = Brokers("a:1", security)
+    assert cluster.for_spark() == {"kafka.bootstrap.servers": "a:1", "kafka.sasl.jaas.config": "j"}
+    assert (str(cluster), "jaas" in repr(cluster)) == ("a:1", False)
+
+
+@pytest.mark.parametrize(
+    ("on_the_way", "why"),
+    [
+        ([], "Broker transport failure"),
+        ([REFUSED, ALL_DOWN], "The password is wrong"),
+        ([ALL_DOWN], "Broker transport failure"),
+    ],
+)
+def test_no_answer_is_one_sentence(monkeypatch: pytest.MonkeyPatch, on_the_way: list[KafkaError], why: str) -> None:
     with pytest.raises(CannotRun) as wrong:
-        topics(cast(AdminClient, client), "a:1")
-    assert str(wrong.value) == "No broker answers at a:1: Connection refused."
+        asked(monkeypatch, Client(NO_ANSWER, *on_the_way), Security()).topics()
+    assert str(wrong.value) == f"No broker answers at a:1: {why}."
 
 
 def test_a_timeout_has_no_words_of_its_own() -> None:

@@ -11,18 +11,18 @@ from tests.kit.wire import keyed
 MAX_AGE = 300.0
 
 
-class Told(Cluster):
+class Told:
     """A cluster and what it told."""
 
     def __init__(self) -> None:
         self.accumulator: Accumulator = fakes.accumulator()
-        super().__init__(self.accumulator)
+        self.cluster = Cluster(self.accumulator)
         self.news: list[tuple[int, str, bool]] = []
         self.gone: list[tuple[str, int]] = []
         self.forgotten: list[str] = []
-        self.on_node(self._note)
-        self.on_partitions_gone(self._note_gone)
-        self.on_forgotten(self.forgotten.append)
+        self.cluster.on_node(self._note)
+        self.cluster.on_partitions_gone(self._note_gone)
+        self.cluster.on_forgotten(self.forgotten.append)
 
     def _note(self, node: Node) -> None:
         self.news.append((node.id, node.host, not node.gone))
@@ -31,27 +31,29 @@ class Told(Cluster):
         self.gone += [(queue.topic.name, queue.index) for queue in queues]
 
     def available(self, name: str = "ponds") -> list[int]:
-        return list(self.topics[name].queues.available)
+        return list(self.cluster.topics[name].queues.available)
 
 
 class TestNodes:
     def test_a_broker_is_told_once_and_again_when_it_moves(self) -> None:
-        cluster = Told()
+        told = Told()
+        cluster = told.cluster
         for host in ("a", "a", "b", "b"):
             cluster.learn(1, host, 9092, 0.0)
-        assert cluster.news == [(1, "a", True), (1, "b", True)]
+        assert told.news == [(1, "a", True), (1, "b", True)]
 
     def test_a_broker_that_is_named_no_more_is_gone_in_time(self) -> None:
-        cluster = Told()
+        told = Told()
+        cluster = told.cluster
         cluster.apply(fakes.metadata({}, nodes=(0, 1)), set(), 0.0, MAX_AGE)
         cluster.apply(fakes.metadata({}, nodes=(0,)), set(), MAX_AGE, MAX_AGE)
         assert sorted(cluster.nodes) == [0, 1]
         cluster.apply(fakes.metadata({}, nodes=(0,)), set(), MAX_AGE + 1, MAX_AGE)
         assert sorted(cluster.nodes) == [0]
-        assert cluster.news[-1] == (1, "1.example", False)
+        assert told.news[-1] == (1, "1.example", False)
 
     def test_a_broker_that_responses_still_name_stays(self) -> None:
-        cluster = Told()
+        cluster = Told().cluster
         cluster.apply(fakes.metadata({}, nodes=(0, 1)), set(), 0.0, MAX_AGE)
         cluster.learn(1, "1.example", 9092, MAX_AGE)
         cluster.apply(fakes.metadata({}, nodes=(0,)), set(), MAX_AGE + 1, MAX_AGE)
@@ -60,24 +62,26 @@ class TestNodes:
 
 class TestAvailability:
     def test_partitions_without_a_leader_or_with_one_that_is_down_are_not_available(self) -> None:
-        cluster = Told()
+        told = Told()
+        cluster = told.cluster
         cluster.apply(fakes.metadata({"ponds": [0, NO_LEADER, 1, 7]}), {"ponds"}, 0.0, MAX_AGE)
-        assert cluster.available() == [0, 2]
+        assert told.available() == [0, 2]
         assert cluster.set_down(cluster.nodes[0], down=True)
-        assert cluster.available() == [2]
+        assert told.available() == [2]
         assert not cluster.set_down(cluster.nodes[0], down=True)
         assert cluster.set_down(cluster.nodes[0], down=False)
-        assert cluster.available() == [0, 2]
+        assert told.available() == [0, 2]
 
     def test_a_broker_that_comes_back_at_another_address_is_available_again(self) -> None:
-        cluster = Told()
+        told = Told()
+        cluster = told.cluster
         cluster.apply(fakes.metadata({"ponds": [0, 1]}), {"ponds"}, 0.0, MAX_AGE)
         cluster.set_down(cluster.nodes[0], down=True)
         cluster.learn(0, "elsewhere", 9092, 1.0)
-        assert cluster.available() == [0, 1]
+        assert told.available() == [0, 1]
 
     def test_the_same_object_means_that_nothing_has_changed(self) -> None:
-        cluster = Told()
+        cluster = Told().cluster
         cluster.apply(fakes.metadata({"ponds": [0, 1]}), {"ponds"}, 0.0, MAX_AGE)
         before = cluster.topics["ponds"].queues.available
         cluster.apply(fakes.metadata({"ponds": [1, 0]}), {"ponds"}, 1.0, MAX_AGE)
@@ -88,26 +92,27 @@ class TestAvailability:
 
 class TestTopics:
     def test_leaders_are_the_accumulators_too(self) -> None:
-        cluster = Told()
+        told = Told()
+        cluster = told.cluster
         cluster.apply(fakes.metadata({"ponds": [0, 1]}), {"ponds"}, 0.0, MAX_AGE)
         state = cluster.usable("ponds")
         assert state is not None
         queue = state.queues.queue(0)
-        fakes.append(cluster.accumulator, queue, keyed("a"))
-        fakes.flush(queue, cluster.accumulator)
-        assert cluster.accumulator.has_ready(0)
+        fakes.append(told.accumulator, queue, keyed("a"))
+        fakes.flush(queue, told.accumulator)
+        assert told.accumulator.has_ready(0)
         cluster.apply(fakes.metadata({"ponds": [1, 1]}), {"ponds"}, 1.0, MAX_AGE)
-        assert (cluster.accumulator.has_ready(0), cluster.accumulator.has_ready(1)) == (False, True)
+        assert (told.accumulator.has_ready(0), told.accumulator.has_ready(1)) == (False, True)
 
     def test_more_partitions_are_noticed(self) -> None:
-        cluster = Told()
+        cluster = Told().cluster
         cluster.apply(fakes.metadata({"ponds": [0]}), {"ponds"}, 0.0, MAX_AGE)
         cluster.apply(fakes.metadata({"ponds": [0, 1, 1]}), {"ponds"}, 1.0, MAX_AGE)
         assert cluster.topics["ponds"].queues.partition_count == 3
 
     def test_partitions_that_no_topic_has_are_overlooked(self) -> None:
         """A list of leaders as long as the highest number says would take 16 GiB."""
-        cluster = Told()
+        cluster = Told().cluster
         (ponds, lakes) = fakes.metadata({"ponds": [0, 1, 1], "lakes": [0]}).topics
         wrong = [
             partition._replace(partition_index=index)
@@ -119,54 +124,58 @@ class TestTopics:
         assert cluster.usable("lakes") is None
 
     def test_a_topic_that_is_not_answered_is_unknown(self) -> None:
-        cluster = Told()
+        cluster = Told().cluster
         cluster.apply(fakes.metadata({}), {"ponds"}, 0.0, MAX_AGE)
         assert cluster.usable("ponds") is None
         assert cluster.topics["ponds"].error_code == UNKNOWN_TOPIC_OR_PARTITION
 
     def test_a_topic_that_is_gone_names_the_partitions_that_wait(self) -> None:
-        cluster = Told()
+        told = Told()
+        cluster = told.cluster
         cluster.apply(fakes.metadata({"ponds": [0, 1]}), {"ponds"}, 0.0, MAX_AGE)
         queues = cluster.topics["ponds"].queues
         queues.queue(0)
-        fakes.append(cluster.accumulator, queues.queue(1), keyed("a"))
+        fakes.append(told.accumulator, queues.queue(1), keyed("a"))
         cluster.apply(fakes.metadata({"ponds": []}, errors={"ponds": 3}), {"ponds"}, 1.0, MAX_AGE)
-        assert cluster.gone == [("ponds", 1)]
-        assert (cluster.usable("ponds"), cluster.available()) == (None, [])
+        assert told.gone == [("ponds", 1)]
+        assert (cluster.usable("ponds"), told.available()) == (None, [])
         cluster.apply(fakes.metadata({"ponds": [1]}), {"ponds"}, 2.0, MAX_AGE)
-        assert (cluster.usable("ponds"), cluster.available()) == (cluster.topics["ponds"], [0])
+        assert (cluster.usable("ponds"), told.available()) == (cluster.topics["ponds"], [0])
 
     def test_a_passing_error_leaves_what_was_known(self) -> None:
-        cluster = Told()
+        told = Told()
+        cluster = told.cluster
         cluster.apply(fakes.metadata({"ponds": [0, 1]}), {"ponds"}, 0.0, MAX_AGE)
         errors = {"ponds": LEADER_NOT_AVAILABLE}
         cluster.apply(fakes.metadata({"ponds": []}, errors=errors), {"ponds"}, 1.0, MAX_AGE)
-        assert (cluster.available(), cluster.gone) == ([0, 1], [])
+        assert (told.available(), told.gone) == ([0, 1], [])
 
     def test_internal_topics_are_known_as_such(self) -> None:
-        cluster = Told()
+        cluster = Told().cluster
         cluster.apply(fakes.metadata({"inner": [0], "ponds": [0]}, internal=["inner"]), {"inner"}, 0.0, MAX_AGE)
         assert [cluster.is_internal(name) for name in ("inner", "ponds", "unknown")] == [True, False, False]
         assert cluster.topics["inner"].error_code == NONE
 
     def test_records_that_wait_for_a_leader_are_known(self) -> None:
-        cluster = Told()
+        told = Told()
+        cluster = told.cluster
         cluster.apply(fakes.metadata({"ponds": [0, NO_LEADER, 7]}), {"ponds"}, 0.0, MAX_AGE)
         queues = cluster.topics["ponds"].queues
         assert not cluster.waits_for_leader("unknown")
         for index, waits in ((0, False), (1, True)):
-            fakes.append(cluster.accumulator, queues.queue(index), keyed("a"))
+            fakes.append(told.accumulator, queues.queue(index), keyed("a"))
             assert cluster.waits_for_leader("ponds") == waits
         cluster.apply(fakes.metadata({"ponds": [0, 1, 7]}), {"ponds"}, 1.0, MAX_AGE)
         assert not cluster.waits_for_leader("ponds")
-        fakes.append(cluster.accumulator, queues.queue(2), keyed("a"))
+        fakes.append(told.accumulator, queues.queue(2), keyed("a"))
         assert cluster.waits_for_leader("ponds")
 
     def test_topics_that_nothing_is_produced_to_are_forgotten(self) -> None:
-        cluster = Told()
+        told = Told()
+        cluster = told.cluster
         cluster.apply(fakes.metadata({"ponds": [0], "lakes": [0], "seas": [0]}), set(), 0.0, MAX_AGE)
         cluster.topics["lakes"].used_at = 50.0
-        fakes.append(cluster.accumulator, cluster.topics["seas"].queues.queue(0), keyed("a"))
+        fakes.append(told.accumulator, cluster.topics["seas"].queues.queue(0), keyed("a"))
         cluster.forget_idle(100.5, 100.0)
-        assert sorted(cluster.topics) == sorted(cluster.accumulator.topics) == ["lakes", "seas"]
-        assert cluster.forgotten == ["ponds"]
+        assert sorted(cluster.topics) == sorted(told.accumulator.topics) == ["lakes", "seas"]
+        assert told.forgotten == ["ponds"]

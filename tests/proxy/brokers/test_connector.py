@@ -126,6 +126,22 @@ async def test_a_port_that_speaks_no_tls_is_told_apart(tmp_path: Path) -> None:
 
 
 @in_loop
+async def test_a_handshake_that_is_broken_off_is_told_in_words(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+
+    async def leaves(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(5)
+        writer.write(b"\x16\x03\x03")
+        writer.close()
+
+    async with await asyncio.start_server(leaves, LOOPBACK, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        why = rf"^{LOOPBACK}:{port} \({LOOPBACK}\): TLS: the other side has left in the middle of the handshake"
+        with pytest.raises(ConnectionError, match=why):
+            await soon(connector(FakeCluster({}), authority).open(LOOPBACK, port))
+
+
+@in_loop
 async def test_stores_that_cannot_be_used_keep_it_from_starting(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     with pytest.raises(StartError, match=r"ssl\.truststore\.location: .*/none\.pem cannot be read: No such file"):
@@ -135,7 +151,7 @@ async def test_stores_that_cannot_be_used_keep_it_from_starting(tmp_path: Path) 
 class Guarded:
     """A broker that takes PLAIN with one password, and a connector that presents `password`."""
 
-    def __init__(self, cluster: FakeCluster, password: str = PASSWORD) -> None:
+    def __init__(self, cluster: FakeCluster, password: str = PASSWORD, **changed: Any) -> None:
         self.broker = cluster[0]
         self.logins = 0
         self.broker.holds(SASL_HANDSHAKE, SASL_AUTHENTICATE)
@@ -145,6 +161,7 @@ class Guarded:
             "sasl_jaas_config": Secret(login_line("PLAIN", password)),
             "reconnect_backoff_ms": 60_000,
             "reconnect_backoff_max_ms": 60_000,
+            **changed,
         }
         self.stats = MetricRegistry()
         self.settings = settings(cluster.bootstrap, 1, **told)
@@ -188,6 +205,19 @@ async def test_it_logs_in_before_anything_else_is_said() -> None:
 
 
 @in_loop
+async def test_it_logs_in_for_nobody_who_does_so_himself() -> None:
+    async with FakeCluster({}) as cluster:
+        guarded = Guarded(cluster)
+        protocol = OwnProtocol()
+        connecting = guarded.connector.connect(LOOPBACK, guarded.broker.port, protocol, logs_in=False)
+        assert await soon(connecting) is None
+        await turns()
+        assert guarded.broker.seen == []
+        protocol.transport.close()
+        guarded.stop()
+
+
+@in_loop
 async def test_a_refused_login_is_told_once_and_the_broker_left_alone_for_a_while() -> None:
     async with FakeCluster({}) as cluster:
         guarded = Guarded(cluster, "canary-wrong")
@@ -202,6 +232,19 @@ async def test_a_refused_login_is_told_once_and_the_broker_left_alone_for_a_whil
         assert "canary" not in str(logs)
         assert guarded.stats.take().counters["forebay_errors_total", ("upstream", "authentication")] == 1
         guarded.stop()
+
+
+@in_loop
+async def test_a_login_that_hangs_is_given_up_and_refused_by_nobody() -> None:
+    async with FakeCluster({}) as cluster:
+        guarded = Guarded(cluster, socket_connection_setup_timeout_ms=50)
+        guarded.stop()
+        for _ in range(2):
+            with pytest.raises(TimeoutError, match=r"did not answer within 0\.05 s"):
+                await guarded.connector.open(LOOPBACK, cluster[0].port)
+        assert [asked.api_key for asked in cluster[0].seen] == [API_VERSIONS, SASL_HANDSHAKE] * 2
+        assert guarded.stats.take().counters["forebay_errors_total", ("upstream", "authentication")] == 0
+        await until(lambda: not cluster[0].connections)
 
 
 @in_loop

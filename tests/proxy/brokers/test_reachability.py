@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import cast
 
 from forebay_policies.metadata_cache import MetadataCache
+from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
@@ -59,3 +61,14 @@ def test_a_broker_with_another_address_may_be_another_version() -> None:
     noted = Noted()
     noted.cluster.learn(1, "moved.example", 9092, 1.0)
     assert noted.told == [("versions", 1)]
+
+
+def test_a_broker_that_is_reached_again_counts_as_any_other() -> None:
+    noted = Noted()
+    addresses = BrokerAddresses(noted.cluster, BOOTSTRAP, Random(1))
+    for node in (1, 2):
+        noted.reachability.not_reached(node)
+    assert {addresses.any_node() for _ in range(50)} == {0}
+    noted.reachability.reached(1)
+    noted.reachability.reached(None)
+    assert {addresses.any_node() for _ in range(50)} == {0, 1}

@@ -35,6 +35,13 @@ def test_what_is_told_is_news() -> None:
     assert refusals.refused(ONE, "a", 0.0)
 
 
+def test_a_sessions_renewal_is_refused_in_other_words_and_is_no_news() -> None:
+    refusals = Refusals(0.1, 1.0, Random(1))
+    words = "Authentication failed during {} due to invalid credentials with SASL mechanism PLAIN"
+    told = [words.format(when) for when in ("authentication", "re-authentication", "authentication")]
+    assert [refusals.refused(ONE, why, 0.0) for why in told] == [True, False, False]
+
+
 def test_addresses_that_nobody_tries_are_forgotten() -> None:
     refusals = Refusals(0.1, 1.0, Random(1))
     refusals.refused(ONE, "no", 0.0)

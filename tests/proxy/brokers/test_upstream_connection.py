@@ -1,4 +1,4 @@
-"""A connection of our own whose session is renewed: what is sent meanwhile is held, and nothing of it is lost."""
+"""A connection of our own whose session is renewed: who calls meanwhile waits, and is told how it ended."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ class Stage:
         self.session = Session(self._log_in, Random(1))
         self.refuses = False
         self.answers: list[tuple[int, bool]] = []
+        self.why: list[str] = []
+        self._calls: set[asyncio.Task[None]] = set()
 
     async def _log_in(self, call: Call) -> float:
         await call(lambda number: authenticate_request(number, "forebay", 0, b"login"))
@@ -48,32 +50,41 @@ class Stage:
     def make_due(self, connection: UpstreamConnection) -> None:
         connection._renew_at = monotonic() - 1.0
 
-    def send(self, connection: UpstreamConnection, number: int) -> None:
-        def build(correlation_id: int) -> list[bytes]:
-            request = bytes([0, LIST_GROUPS, 0, 0]) + correlation_id.to_bytes(4, "big") + b"\xff\xff"
-            return [len(request).to_bytes(4, "big"), request]
+    def call(self, connection: UpstreamConnection, number: int) -> None:
+        async def call() -> None:
+            try:
+                await connection.call(
+                    lambda correlation_id: (
+                        bytes([0, LIST_GROUPS, 0, 0]) + correlation_id.to_bytes(4, "big") + b"\xff\xff"
+                    )
+                )
+                self.answers.append((number, True))
+            except ConnectionError as error:
+                self.answers.append((number, False))
+                self.why.append(str(error))
 
-        connection.send(build, lambda answer: self.answers.append((number, answer is not None)))
+        task = asyncio.get_running_loop().create_task(call())
+        self._calls.add(task)
 
     def heard(self) -> list[int]:
         return [asked.api_key for asked in self.broker.seen]
 
 
 @in_loop
-async def test_what_is_sent_while_it_is_renewed_follows_in_order() -> None:
+async def test_who_calls_while_it_is_renewed_follows_in_order() -> None:
     async with FakeCluster({}) as cluster:
         stage = Stage(cluster)
         connection = await stage.open()
         stage.broker.holds(LIST_GROUPS, SASL_AUTHENTICATE)
-        stage.send(connection, 0)
+        stage.call(connection, 0)
         first = await stage.broker.receives(LIST_GROUPS)
         stage.make_due(connection)
         for number in (1, 2):
-            stage.send(connection, number)
+            stage.call(connection, number)
         login = await stage.broker.receives(SASL_AUTHENTICATE)
         await turns()
         assert stage.heard() == [LIST_GROUPS, SASL_AUTHENTICATE]
-        assert connection.in_flight == 4
+        assert connection.in_flight == 2
         first.answer()
         await until(lambda: stage.answers)
         stage.broker.releases(LIST_GROUPS)
@@ -81,35 +92,36 @@ async def test_what_is_sent_while_it_is_renewed_follows_in_order() -> None:
         await until(lambda: len(stage.answers) == 3)
         assert stage.answers == [(0, True), (1, True), (2, True)]
         assert stage.heard() == [LIST_GROUPS, SASL_AUTHENTICATE, LIST_GROUPS, LIST_GROUPS]
-        stage.send(connection, 3)
+        stage.call(connection, 3)
         await until(lambda: len(stage.answers) == 4)
         assert stage.heard().count(SASL_AUTHENTICATE) == 1
         connection.close()
 
 
 @in_loop
-async def test_a_login_that_is_not_renewed_ends_the_connection_and_everything_is_answered() -> None:
+async def test_a_login_that_is_not_renewed_ends_the_connection_and_all_are_told_why() -> None:
     async with FakeCluster({}) as cluster:
         stage = Stage(cluster)
         connection = await stage.open()
         stage.refuses = True
         stage.make_due(connection)
-        stage.send(connection, 0)
-        stage.send(connection, 1)
+        stage.call(connection, 0)
+        stage.call(connection, 1)
         await until(lambda: len(stage.answers) == 2)
         assert connection.closed
         assert stage.answers == [(0, False), (1, False)]
+        assert all(why.endswith(": no") for why in stage.why)
         assert stage.heard() == [SASL_AUTHENTICATE]
 
 
 @in_loop
-async def test_a_broker_that_leaves_meanwhile_answers_what_is_held() -> None:
+async def test_a_broker_that_leaves_meanwhile_is_told_to_who_waits() -> None:
     async with FakeCluster({}) as cluster:
         stage = Stage(cluster)
         connection = await stage.open()
         stage.broker.holds(SASL_AUTHENTICATE)
         stage.make_due(connection)
-        stage.send(connection, 0)
+        stage.call(connection, 0)
         (await stage.broker.receives(SASL_AUTHENTICATE)).close()
         await until(lambda: stage.answers)
         assert stage.answers == [(0, False)]

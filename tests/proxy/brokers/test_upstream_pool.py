@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
-
-import pytest
 
 from forebay_codecs.apis import API_VERSIONS
 from forebay_policies.throttling import CLIENT_ID
-from forebay_proxy.brokers import upstream_pool
 from forebay_proxy.brokers.cluster import Node
 from forebay_proxy.brokers.connector import Connector
+from forebay_proxy.brokers.session import Session
 from forebay_proxy.brokers.upstream_connection import UpstreamConnection
-from forebay_proxy.brokers.upstream_pool import OPENING, SPARE_IDLE_S, UpstreamPool
+from forebay_proxy.brokers.upstream_pool import MAX_CONNECTIONS, OPENING, SPARE_IDLE_S, UpstreamPool
 from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.security.authenticator import AuthenticationFailed, Call
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import FakeCluster
@@ -23,14 +23,14 @@ from tests.kit.ports import LOOPBACK
 class Stage:
     """A pool to one broker, and what its user was told."""
 
-    def __init__(self, cluster: FakeCluster) -> None:
+    def __init__(self, cluster: FakeCluster, max_connections: int = MAX_CONNECTIONS) -> None:
         self.node = Node(0, LOOPBACK, cluster[0].port, 0.0)
         self.told: list[tuple[str, int]] = []
         self.wakes = 0
         self.speaks = True
         quick = settings(cluster.bootstrap, 0, reconnect_backoff_ms=1, reconnect_backoff_max_ms=1)
         stats = MetricRegistry()
-        self.pool = UpstreamPool(self.node, self, Connector(quick, stats), quick, stats, Random(1))
+        self.pool = UpstreamPool(self.node, self, Connector(quick, stats), quick, stats, Random(1), max_connections)
 
     def usable(self, connection: UpstreamConnection) -> bool:
         return self.speaks
@@ -117,6 +117,63 @@ class TestTaking:
 
             assert stage.pool.take() is None
             assert (await stage.takes()) not in (idle, away)
+            stage.pool.close()
+
+
+class TestSessions:
+    """Those that are to be renewed: nothing is sent on them before, so that nothing is lost with one that is not."""
+
+    def make_due(self, connection: UpstreamConnection) -> None:
+        connection._renew_at = 0.0
+
+    @in_loop
+    async def test_one_is_given_once_it_is_renewed_and_another_meanwhile(self) -> None:
+        async with FakeCluster({}) as cluster:
+            stage, taken = Stage(cluster), asyncio.Event()
+            taken.set()
+            logins: list[Call] = []
+
+            async def log_in(call: Call) -> float:
+                logins.append(call)
+                await taken.wait()
+                return 3_600.0
+
+            first = await stage.takes()
+            await first.log_in(Session(log_in, Random(1)))
+            self.make_due(first)
+            taken.clear()
+            stage.pool.give_back(first, 0.0)
+
+            second = await stage.takes()
+            assert second is not first
+            assert len(logins) == 2
+            before = stage.wakes
+            taken.set()
+            await until(lambda: stage.wakes > before)
+            assert stage.pool.take() is first
+            assert len(logins) == 2
+            stage.pool.close()
+
+    @in_loop
+    async def test_one_that_is_not_renewed_is_left(self) -> None:
+        async with FakeCluster({}) as cluster:
+            stage = Stage(cluster)
+            refuses = False
+
+            async def log_in(call: Call) -> float:
+                if refuses:
+                    raise AuthenticationFailed("no")
+                return 3_600.0
+
+            first = await stage.takes()
+            await first.log_in(Session(log_in, Random(1)))
+            self.make_due(first)
+            refuses = True
+            stage.pool.give_back(first, 0.0)
+
+            assert await stage.takes() is not first
+            await until(lambda: first.closed and stage.pool.connected == 1)
+            assert [asked.api_key for asked in cluster[0].seen] == [API_VERSIONS] * 2
             stage.pool.close()
 
 
@@ -216,10 +273,9 @@ class TestClientIds:
             stage.pool.close()
 
     @in_loop
-    async def test_beyond_the_most_the_one_idle_for_longest_makes_room(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(upstream_pool, "MAX_CONNECTIONS", 3)
+    async def test_beyond_the_most_the_one_idle_for_longest_makes_room(self) -> None:
         async with FakeCluster({}) as cluster:
-            stage = Stage(cluster)
+            stage = Stage(cluster, max_connections=3)
             busy, idlest, idle = [await stage.takes(client_id) for client_id in ("a", "b", "c")]
             stage.pool.give_back(idlest, 0.0)
             stage.pool.give_back(idle, 1.0)

@@ -12,6 +12,8 @@ from forebay_codecs import api_versions
 from forebay_codecs.apis import API_VERSIONS, FETCH, PRODUCE, SASL_HANDSHAKE
 from forebay_codecs.compression import GZIP
 from forebay_codecs.error_codes import CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR, NONE
+from forebay_proxy.clients.client_connection import ClientConnection
+from forebay_proxy.config.kinds import BrokerAddress
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.metrics import clients_seen
 from tests.codecs.message_oracle import messages, wrapper
@@ -27,6 +29,7 @@ from tests.kit.wire import (
     echo,
     keyed,
     metadata,
+    metadata_of,
     null_key,
     old_produce,
     only,
@@ -174,7 +177,7 @@ class TestTurns:
     @in_loop
     async def test_a_client_that_asks_thousands_of_questions_at_once_lets_others_ask_theirs(self) -> None:
         """All of them are there to be read at once, are answered from the cache, and take a quarter of a second."""
-        many = 3_000
+        many = 6_000
         async with FakeCluster({"ponds": [0], "lakes": [0]}) as cluster, running(cluster.bootstrap) as forebay:
             hasty, other = await forebay.client(0), await forebay.client(0)
             hasty.send(metadata(0, "ponds"), metadata(1, "lakes"))
@@ -449,7 +452,7 @@ class TestOldProduce:
             client.send(old_produce(2, ("ponds", 0, messages([Record()]))))
             await client.receives(2)
             asked = await cluster[0].receives(PRODUCE)
-            assert asked.version == 0
+            assert (asked.version, asked.client_id) == (3, CLIENT_ID)
 
 
 class TestWhoItIs:
@@ -517,3 +520,96 @@ class TestWhoItIs:
             (line,) = [line for line in logs if "KIP-896" in line["event"]]
             assert (line["api"], line["version"], line["client_id"]) == ("Fetch", 3, CLIENT_ID)
             assert forebay.count("forebay_errors_total", "client", "too_old") == 2
+
+
+class TestAdvertised:
+    async def told(self, **advertised: Any) -> dict[int, tuple[str, int]]:
+        """Broker → (host, port less the bootstrap port)."""
+        async with (
+            FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster,
+            running(cluster.bootstrap, **advertised) as forebay,
+        ):
+            client = await forebay.client()
+            client.send(metadata(1, "ponds"))
+            (response,) = await client.receives(1)
+            brokers = metadata_of(response).brokers
+            return {node: (broker.host, broker.port - forebay.port) for node, broker in brokers.items()}
+
+    @in_loop
+    async def test_by_default_it_is_what_the_client_reached(self) -> None:
+        assert await self.told() == {0: (LOOPBACK, 1), 1: (LOOPBACK, 2)}
+
+    @in_loop
+    async def test_a_pattern_stands_for_the_address_of_each_broker(self) -> None:
+        told = await self.told(advertised_address=BrokerAddress("b$(node).forebay", 0))
+        assert {node: host for node, (host, _) in told.items()} == {0: "b0.forebay", 1: "b1.forebay"}
+        assert len({port for _, port in told.values()}) == 1
+
+    @in_loop
+    async def test_a_translated_port_is_told_and_the_others_are_as_they_are(self) -> None:
+        told = await self.told(advertised_host="forebay", advertised_node_ports={1: 1})
+        assert told[0] == ("forebay", 1)
+        assert (told[1][0], told[1][1] < 0) == ("forebay", True)
+
+
+class TestTooOld:
+    """connections.max.age.ms: it closes once nothing is owed, and not before."""
+
+    def only(self, forebay: Running) -> ClientConnection:
+        (connection,) = forebay.app._connections
+        return connection
+
+    @in_loop
+    async def test_it_closes_at_once_where_nothing_is_owed(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(echo(1))
+            await client.receives(1)
+            self.only(forebay).retire()
+            assert await client.is_closed()
+
+    @in_loop
+    @pytest.mark.parametrize(
+        ("api_key", "ask"),
+        [(LIST_GROUPS, echo(1)), (PRODUCE, produce(1, ("ponds", 0, batch(null_key("a")))))],
+        ids=["echo", "produce"],
+    )
+    async def test_what_was_asked_is_answered_before(self, api_key: int, ask: bytes) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(api_key)
+            client = await forebay.client(0)
+            client.send(ask)
+            asked = await cluster[0].receives(api_key)
+            self.only(forebay).retire()
+            client.send(metadata(2, "ponds"))  # still taken: it is read before anything is closed
+            await until(lambda: self.only(forebay).awaiting == 2)
+            asked.answer()
+            await client.receives(1, 2)
+            assert await client.is_closed()
+
+    @in_loop
+    async def test_records_without_acks_are_delivered_before(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(PRODUCE)
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(null_key("a"))), acks=0))
+            asked = await cluster[0].receives(PRODUCE)
+            connection = self.only(forebay)
+            connection.retire()
+            assert not connection.settled
+            asked.answer()
+            await until(lambda: connection.settled)
+            connection.retire()
+            assert await client.is_closed()
+
+    @in_loop
+    async def test_a_request_that_has_begun_to_arrive_is_waited_for(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            whole = echo(1, b"one")
+            client.send(whole[:-1])
+            await until(lambda: self.only(forebay).received)
+            self.only(forebay).retire()
+            client.send(whole[-1:])
+            await client.receives(1)
+            assert await client.is_closed()

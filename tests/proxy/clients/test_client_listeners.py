@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
+import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from forebay_proxy.app import App
+from forebay_proxy.config.secret import Secret
 from forebay_proxy.errors import StartError
 from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.security import pem
 from tests.kit.app import NODES, running, settings, two_listeners
 from tests.kit.certificates import Authority
 from tests.kit.event_loop import in_loop, until
 from tests.kit.fake_broker import FakeCluster
 from tests.kit.ports import LOOPBACK, accepts, free_run
+from tests.kit.wire import echo
 
 
 def told(folder: Path, **changed: Any) -> dict[str, Any]:
@@ -30,6 +34,28 @@ async def test_brokers_have_a_port_on_every_listener_and_all_of_them_close(tmp_p
         assert [accepts(port) for port in ports] == [True] * 6
         await it.app.drain()
         await until(lambda: not any(map(accepts, ports)))
+
+
+@in_loop
+async def test_stores_may_be_text_and_suites_are_chosen(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    own = authority.issue("forebay", LOOPBACK).read_text()
+    texts: dict[str, Any] = {
+        "ssl_keystore_certificate_chain": pem.certificates("", own),
+        "ssl_keystore_key": Secret(pem.private_key("", own)),
+        "ssl_truststore_certificates": authority.pem.read_text(),
+        "ssl_client_auth": "required",
+        "ssl_cipher_suites": ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",),
+    }
+    async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, tls=texts) as forebay:
+        known = await forebay.client(tls=authority.client_context(authority.issue("client", subject="till")))
+        known.send(echo(1))
+        assert (await known.receive()).correlation_id == 1
+        context = authority.client_context()
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers("ECDHE-ECDSA-AES128-GCM-SHA256")
+        with pytest.raises(ssl.SSLError):
+            await forebay.client(tls=context)
 
 
 @pytest.mark.parametrize(

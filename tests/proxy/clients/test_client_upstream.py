@@ -158,7 +158,7 @@ class TestEnd:
         stage = Stage()
         stage.upstream.expect(APIS[SASL_HANDSHAKE], 1, 1)
         await connected(stage)
-        assert stage.upstream.authenticating
+        assert stage.upstream.own_login
         stage.upstream.leave_if_idle()
         assert stage.upstream.is_open
         stage.upstream.upstream_left()

@@ -41,6 +41,7 @@ ROWS: dict[Cause, tuple[Phase, tuple[str, str] | None, Counted]] = {
     ),
     Cause.RECORDS_REFUSED: (Phase.LEAVING, ("warning", "acks=0 records refused, closing the client"), set()),
     Cause.NO_ANSWER: (Phase.CLOSING, None, set()),
+    Cause.BROKER_UNKNOWN: (Phase.LEAVING, ("info", "a client must come again to reach its broker"), set()),
     Cause.BROKER_UNREACHABLE: (
         Phase.CLOSING,
         ("warning", "no connection to the broker for a client"),
@@ -59,6 +60,7 @@ ROWS: dict[Cause, tuple[Phase, tuple[str, str] | None, Counted]] = {
     ),
     Cause.NOT_ADMITTED: (Phase.CLOSING, None, set()),
     Cause.TOLD_TO_CLOSE: (Phase.CLOSING, None, set()),
+    Cause.TOO_OLD: (Phase.CLOSING, None, set()),
     Cause.TOLD_TO_ABORT: (Phase.ABORTED, None, set()),
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+from random import Random
 from typing import Any, cast
 
 import pytest
@@ -25,6 +27,8 @@ class FakeConnection:
         self.last_active = dock.now
         self.awaiting = 0
         self.left_at: float | None = None
+        self.retires_at = inf
+        self.settled = True
         self.host = "10.0.0.1"
         self.peer = "10.0.0.1:1"
         self.did: list[str] = []
@@ -37,6 +41,9 @@ class FakeConnection:
     def close(self) -> None:
         self.did.append("close")
         self.dock.connections.gone(cast(ClientConnection, self))
+
+    def retire(self) -> None:
+        self.did.append("retire")
 
     def abort(self) -> None:
         self.did.append("abort")
@@ -56,6 +63,7 @@ class Dock:
             ResponseMemory(),
             TrafficMetrics(self.stats),
             RateLimited(get_logger()),
+            Random(7),
             lambda: self.now,
         )
 
@@ -168,3 +176,40 @@ def test_one_whose_client_left_while_it_was_held_is_cut_off() -> None:
     gone.hung_up = True
     dock.connections.sweep(dock.now)
     assert (gone.did, there.did) == (["abort"], [])
+
+
+def aged(dock: Dock, connections: list[FakeConnection], now: float) -> list[FakeConnection]:
+    """Those that are told to retire then."""
+    for connection in connections:
+        connection.did.clear()
+    dock.connections.retire(now)
+    return [connection for connection in connections if connection.did]
+
+
+def test_the_old_retire_a_tenth_sooner_or_later_at_random() -> None:
+    dock = Dock(most=1000, connections_max_age_ms=100_000)
+    begun = dock.now
+    connections = [dock.let_in() for _ in range(1000)]
+    assert aged(dock, connections, begun + 90) == []
+    assert 200 < len(aged(dock, connections, begun + 95)) < 300
+    assert 450 < len(aged(dock, connections, begun + 100)) < 550
+    assert len(aged(dock, connections, begun + 110)) == 1000
+
+
+def test_by_default_nobody_is_too_old() -> None:
+    dock = Dock()
+    assert aged(dock, [dock.let_in()], dock.now + 10**9) == []
+
+
+def test_the_old_retire_in_a_pause_and_where_there_is_none_a_tenth_later_as_soon_as_nothing_is_owed() -> None:
+    dock = Dock(connections_max_age_ms=100_000)
+    owed, busy, pauses = connections = [dock.let_in() for _ in range(3)]
+    for connection in connections:
+        connection.retires_at = dock.now + 100
+    owed.settled = False
+    busy.last_active = dock.now + 100
+    assert aged(dock, connections, dock.now + 99) == []
+    assert aged(dock, connections, dock.now + 100) == [pauses]
+    busy.last_active = dock.now + 109.8
+    assert aged(dock, connections, dock.now + 109.9) == [pauses]
+    assert aged(dock, connections, dock.now + 110) == connections

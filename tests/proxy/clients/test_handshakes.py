@@ -141,7 +141,7 @@ async def test_time_passes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @in_loop
-async def test_where_all_places_are_taken_the_oldest_gives_way_if_it_is_old_enough(
+async def test_where_all_places_are_taken_the_oldest_silent_one_gives_way_if_it_is_old_enough(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
@@ -153,6 +153,22 @@ async def test_where_all_places_are_taken_the_oldest_gives_way_if_it_is_old_enou
     now += GIVES_WAY_S
     assert hall.handshakes.came(refused)
     assert [each.gave_up for each in silent[:2]] == ["refused", ""]
+    hall.handshakes.close()
+
+
+@in_loop
+async def test_who_waits_for_a_turn_does_not_lose_it_to_those_who_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    hall = Hall(max_connections=1)
+    waiting = hall.begin(MAX_UNDER_WAY - 1)
+    (silent,) = hall.come()
+    now += GIVES_WAY_S
+    (late,) = hall.come()
+    assert not hall.handshakes.came(FakeHandshake(hall))
+    assert [silent.gave_up, late.gave_up] == ["refused", ""]
+    await turns(MAX_UNDER_WAY)
+    assert hall.stepped == waiting
     hall.handshakes.close()
 
 
@@ -170,7 +186,8 @@ async def test_what_has_ended_is_forgotten_wherever_it_was() -> None:
     assert hall.stepped == [under_way]
     assert hall.ended("established") == 3
     handshakes = hall.handshakes
-    assert [handshakes._pending, handshakes._waiting, handshakes._going_on, handshakes._under_way] == [{}] * 4
+    assert [handshakes._pending, handshakes._silent, handshakes._waiting] == [{}] * 3
+    assert [handshakes._going_on, handshakes._under_way] == [{}] * 2
     handshakes.close()
 
 

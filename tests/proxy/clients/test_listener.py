@@ -16,12 +16,14 @@ from forebay_proxy.errors import StartError
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, soon, turns, until
 from tests.kit.ports import LOOPBACK, accepts, free_port, free_run
+from tests.proxy.brokers.test_keepalive import Connected, kept_alive
 
 
 class Door:
     def __init__(self, port: int, **changed: Any) -> None:
         self.port = port
         self.came: list[int | None] = []
+        self.transports: list[asyncio.BaseTransport] = []
         told = settings((HostPort(LOOPBACK, 1),), port, **changed)
         (found,) = told.client_listeners
         self.listeners = Listener(found, ListenerPorts([found]), shared=told.workers > 1)
@@ -31,7 +33,7 @@ class Door:
 
     def accept(self, node_id: int | None) -> asyncio.Protocol:
         self.came.append(node_id)
-        return asyncio.Protocol()
+        return Connected(self.transports)
 
     async def knock(self, port: int) -> None:
         before = len(self.came)
@@ -60,6 +62,21 @@ async def test_broker_n_is_behind_the_port_after_the_nth_or_where_it_was_put() -
     for port in (door.port, door.port + 1, elsewhere, door.port + 3):
         await door.knock(port)
     assert door.came == [None, 0, 1, 2]
+    door.listeners.close()
+    await turns()
+
+
+@in_loop
+async def test_connections_to_every_port_are_kept_alive() -> None:
+    door = Door(free_run(2))
+    door.open()
+    assert door.listeners.open_node(0)
+    await door.listeners.ready()
+    clients = [await soon(asyncio.open_connection(LOOPBACK, port)) for port in (door.port, door.port + 1)]
+    await until(lambda: len(door.transports) == 2)
+    assert [kept_alive(transport.get_extra_info("socket")) for transport in door.transports] == [True, True]
+    for _, writer in clients:
+        writer.close()
     door.listeners.close()
     await turns()
 

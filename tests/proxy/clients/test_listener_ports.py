@@ -38,6 +38,16 @@ def test_what_is_named_is_nobody_elses_whoever_asks_first() -> None:
     assert (ports.of(a, 1), ports.of(b, 0)) == (9094, 9193)
 
 
+def test_a_broker_whose_port_is_told_for_another_has_none_until_it_is_told_with_one_of_its_own() -> None:
+    """Else clients would be told one address for two brokers, which librdkafka before 2.10 takes for one (#4557)."""
+    address = ListenerAddress("A", "h", 9092)
+    ports = {}
+    for told in ({0: 9094}, {0: 9094, 1: 9093}):
+        (a,) = resolve([address], {"A": "PLAINTEXT"}, {"a": ListenerSettings(advertised_node_ports=told)}, "")
+        ports[len(told)] = [ListenerPorts((a,)).of(a, node) for node in (0, 1, 2)]
+    assert ports == {1: [9093, None, 9095], 2: [9093, 9094, 9095]}
+
+
 def test_there_is_no_port_beyond_the_last() -> None:
     (a,) = listeners(65_000)
     ports = ListenerPorts((a,))

@@ -8,7 +8,15 @@ import pytest
 
 from forebay_codecs import api_versions
 from forebay_codecs.addresses import rewrite_describe_cluster, rewrite_find_coordinator
-from forebay_codecs.apis import API_VERSIONS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, PRODUCE, SASL_HANDSHAKE
+from forebay_codecs.apis import (
+    API_VERSIONS,
+    APIS,
+    DESCRIBE_CLUSTER,
+    FIND_COORDINATOR,
+    METADATA,
+    PRODUCE,
+    SASL_HANDSHAKE,
+)
 from forebay_codecs.error_codes import NONE, REQUEST_TIMED_OUT
 from forebay_codecs.errors import Malformed
 from forebay_policies.response_memory import SMALL, ResponseMemory
@@ -22,6 +30,7 @@ from tests.kit.wire import (
     LIST_GROUPS,
     batch,
     echo,
+    framed,
     keyed,
     metadata,
     metadata_of,
@@ -79,6 +88,35 @@ def test_nothing_more_is_read_of_a_broker_that_broke_the_protocol() -> None:
     for _ in range(2):
         connection.data_received((8).to_bytes(4, "big") + bytes(8))
     connection.connection_lost(None)
+    assert client.told == ["malformed"]
+
+
+def test_behind_tokens_a_response_has_a_correlation_id_again() -> None:
+    client = Torn()
+    connection = OpaqueConnection(client, ResponseMemory())
+
+    def expect(key: int, correlation_id: int) -> None:
+        connection.expect(Expected(APIS[key], 0, correlation_id, client.orderer.open()))
+
+    expect(SASL_HANDSHAKE, 1)
+    connection.data_received(framed((1).to_bytes(4, "big") + bytes(6)) + framed(b"") + framed(b"a token"))
+    expect(LIST_GROUPS, 2)
+    connection.data_received(framed((2).to_bytes(4, "big")))
+    assert client.told == []
+    expect(LIST_GROUPS, 0)
+    connection.data_received(framed(b""))
+    assert client.told == ["malformed"]
+
+
+def test_a_token_that_nobody_waits_for_ends_the_connection() -> None:
+    """Not even Kerberos has one behind the proxy's own request."""
+    client = Torn()
+    connection = OpaqueConnection(client, ResponseMemory())
+    connection.expect(Expected(APIS[SASL_HANDSHAKE], 0, 1, client.orderer.open()))
+    connection.data_received(framed((1).to_bytes(4, "big") + bytes(6)))
+    connection.sent_token(b"\x60")
+    connection.expect(Expected(APIS[PRODUCE], 9, 2, capture=lambda answer: None))
+    connection.data_received(framed(b"a token"))
     assert client.told == ["malformed"]
 
 

@@ -44,9 +44,9 @@ def pair(tmp_path: Path) -> Pair:
     return pair
 
 
-def over(session: object) -> tuple[TlsTransport, Beneath]:
+def over(session: TlsSession) -> tuple[TlsTransport, Beneath]:
     beneath = Beneath()
-    return TlsTransport(cast(asyncio.Transport, beneath), cast(TlsSession, session)), beneath
+    return TlsTransport(cast(asyncio.Transport, beneath), session), beneath
 
 
 def records(ciphertext: bytes) -> int:
@@ -106,11 +106,9 @@ def test_all_else_is_done_by_the_transport_beneath(pair: Pair) -> None:
     assert transport.get_extra_info("nothing", 5) == 5
 
 
-def test_a_session_that_has_failed_takes_nothing_more() -> None:
-    class Failed:
-        def send(self, data: bytes) -> None:
-            raise ssl.SSLError("protocol is shutdown")
-
-    transport, beneath = over(Failed())
+def test_a_session_that_has_failed_takes_nothing_more(pair: Pair) -> None:
+    with pytest.raises(ssl.SSLError):
+        pair.session.receive(b"\x17\x03\x03\x00\x20" + bytes(32))  # a record that nobody has enciphered
+    transport, beneath = over(pair.session)
     transport.write(b"x")
     assert beneath.did == ["abort"]

@@ -54,6 +54,7 @@ class FakeGateway:
         self.taken = True
         self.responses = ResponseMemory()
         self.session: Session | None = None
+        self.own_logins = False
 
     async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> Session | None:
         await self.may_connect.wait()

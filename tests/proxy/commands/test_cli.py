@@ -147,6 +147,23 @@ class TestClients:
             "2 clients, 1 of them too old for Kafka 4.",
         ]
 
+    def test_what_idempotent_clients_keep_from_being_moved_is_added_up_by_software(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        told = [
+            ("a", "java", "3.2.3", 1_100),
+            ("b", "java", "3.2.3", 200),
+            ("c", None, None, 0),
+            ("d", "go", None, 9_000),
+        ]
+        seen = [
+            SeenClient(name, "10.0.0.1", software, version, idempotent_null_keys=records)
+            for name, software, version, records in told
+        ]
+        monkeypatch.setattr(clients, "fetch", lambda url, _: clients_seen.rows(seen))
+        last = forebay("clients", "--url", "http://127.0.0.1:1").output.splitlines()[-1]
+        assert last.endswith("their client is idempotent, about: go 9,000, java 3.2.3 1,300.")
+
     @pytest.mark.usefixtures("rows")
     def test_json_has_everything(self) -> None:
         told = forebay("clients", "--url", "http://127.0.0.1:1", "--format", "json")

@@ -238,7 +238,7 @@ class TestExplanation:
 
     @pytest.mark.parametrize("end", LISTENER_SETTINGS)
     def test_a_listeners_setting_is_explained_under_its_full_name(self, end: str) -> None:
-        output = config(f"listener.name.EXTERNAL.{end}", width=300).output
+        output = config(f"listener.name.EXTERNAL.{end}", width=1000).output
         assert output.splitlines()[0] == f"listener.name.external.{end}"
         for text in (LISTENER_SETTINGS[end].description, LISTENER_REFERENCES[end].details):
             assert text in output

@@ -17,7 +17,10 @@ from tests.proxy.config.test_settings import PARTITIONERS
 NEEDED = ("bootstrap.servers=broker:9092",)
 TWO = "listeners=INTERNAL://0.0.0.0:19092,EXTERNAL://:19192"
 MAP = "listener.security.protocol.map=INTERNAL:PLAINTEXT,EXTERNAL:SSL"
+LOGINS = "security.protocol=SASL_PLAINTEXT"
 KEYSTORE = "listener.name.external.ssl.keystore.location=/tls/keystore.pem"
+CHAIN = "listener.name.external.ssl.keystore.certificate.chain"
+TRUSTED = "listener.name.external.ssl.truststore"
 
 
 def settings(*assignments: str, environ: Mapping[str, str] | None = None, config: Path | None = None) -> Settings:
@@ -55,6 +58,27 @@ class TestResolved:
         assert external.told.ssl_enabled_protocols == ("TLSv1.3",)
         assert external.setting("node.ports") == "listener.name.external.node.ports"
 
+    def test_each_may_tell_addresses_of_its_own(self) -> None:
+        internal, external = settings(
+            TWO,
+            MAP,
+            KEYSTORE,
+            "advertised.host=inside",
+            "listener.name.internal.advertised.node.ports=1:31001",
+            "listener.name.external.advertised.address=b$(node).example.org:443",
+        ).client_listeners
+        assert [internal.advertised(node, "reached", 19093 + node) for node in (0, 1)] == [
+            ("inside", 19093),
+            ("inside", 31001),
+        ]
+        assert external.advertised(12, "reached", 19205) == ("b12.example.org", 443)
+
+    def test_listen_is_told_as_it_was_reached_but_for_its_ports_or_by_a_pattern(self) -> None:
+        (ports,) = settings("listen=h:19092", "advertised.node.ports=1:31001").client_listeners
+        assert ports.advertised(1, "reached", 19094) == ("reached", 31001)
+        (pattern,) = settings("listen=h:19092", "advertised.address=b$(node).forebay:9092").client_listeners
+        assert pattern.advertised(3, "reached", 19096) == ("b3.forebay", 9092)
+
     def test_names_are_not_case_sensitive(self) -> None:
         told = ("listeners=Ssl://h:19092", "listener.name.SSL.ssl.keystore.location=k")
         (only,) = settings(*told).client_listeners
@@ -79,7 +103,8 @@ class TestResolved:
         assert other.node_ports == {1: 19300}
 
     def test_they_survive_the_way_to_a_worker(self) -> None:
-        now = settings(TWO, MAP, KEYSTORE, "listener.name.external.node.ports=7:19300")
+        address = "listener.name.external.advertised.address=b$(node).example.org:443"
+        now = settings(TWO, MAP, KEYSTORE, "listener.name.external.node.ports=7:19300", address)
         assert decode(encode(Hello(0, now, ""))) == Hello(0, now, "")
 
 
@@ -90,8 +115,14 @@ class TestResolved:
         ([TWO], "listener.security.protocol.map", ""),
         (["listeners=SSL:h:19092"], "listeners", "must be NAME://host:port"),
         (["listeners=A B://h:19092"], "listeners", "must be NAME://host:port"),
-        ([TWO, KEYSTORE, f"{MAP},EXTERNAL:SSL"], "listener.security.protocol.map", "NAME:PLAINTEXT or NAME:SSL"),
-        (["listeners=SASL_SSL://h:19092"], "listener.security.protocol.map", "SASL_SSL"),
+        ([TWO, KEYSTORE, f"{MAP},EXTERNAL:SSL"], "listener.security.protocol.map", "NAME:PLAINTEXT, NAME:SSL, "),
+        (["listeners=SASL_SSL://h:19092", LOGINS], "listener.name.sasl_ssl.ssl.keystore.location", "is required"),
+        (["listeners=SASL_PLAINTEXT://h:19092"], "security.protocol", "SASL_PLAINTEXT or SASL_SSL"),
+        (
+            ["listeners=SASL_PLAINTEXT://h:19092", LOGINS, "listener.name.sasl_plaintext.ssl.client.auth=required"],
+            "",
+            "needs the security protocol SSL or SASL_SSL",
+        ),
         ([TWO, MAP], "listener.name.external.ssl.keystore.location", "is required"),
         ([TWO, MAP, KEYSTORE, "listen=h:19300"], "listen", "together with listeners"),
         ([TWO, MAP, KEYSTORE, "node.ports=1:19300"], "node.ports", "listener.name.<name>.node.ports"),
@@ -102,8 +133,36 @@ class TestResolved:
         ([TWO, MAP, KEYSTORE, "listener.name.external.ssl.enabled.protocols=TLSv1.1"], "", "TLSv1.2 and TLSv1.3"),
         ([TWO, MAP, KEYSTORE, "listener.name.external.ssl.client.auth=maybe"], "", "one of none, requested, required"),
         ([TWO, MAP, KEYSTORE, "listener.name.external.ssl.key.password=x"], "", "is a secret"),
+        ([TWO, MAP, KEYSTORE, "listener.name.external.ssl.keystore.key=x"], "", "is a secret"),
+        ([TWO, MAP, KEYSTORE, f"{CHAIN}=PEM"], CHAIN, "together with ssl.keystore.location"),
+        ([TWO, MAP, f"{CHAIN}=PEM"], "listener.name.external.ssl.keystore.key", "need each other"),
+        ([TWO, MAP, KEYSTORE, f"{TRUSTED}.location=a", f"{TRUSTED}.certificates=b"], "", "ssl.truststore.location"),
         ([TWO, MAP, KEYSTORE, "listener.name.external.advertised.host=h:1"], "", "without a port"),
         ([TWO, MAP, KEYSTORE, "listener.name.external.lingre.ms=1"], "", "unknown setting"),
+        (
+            [TWO, MAP, KEYSTORE, "advertised.address=b$(node):1"],
+            "advertised.address",
+            "listener.name.<name>.advertised",
+        ),
+        ([TWO, MAP, KEYSTORE, "advertised.node.ports=1:2"], "advertised.node.ports", "listener.name.<name>.advertised"),
+        (["listen=h:1", "advertised.host=a", "advertised.address=b$(node):1"], "advertised.address", "advertised.host"),
+        (["listen=h:1", "advertised.node.ports=1:2,3:2"], "advertised.node.ports", "two brokers on one port"),
+        (
+            ["listen=h:1", "advertised.node.ports=1:2", "advertised.address=b$(node):1"],
+            "advertised.address",
+            "together with advertised.node.ports",
+        ),
+        (
+            [
+                TWO,
+                MAP,
+                KEYSTORE,
+                "listener.name.external.advertised.host=a",
+                "listener.name.external.advertised.address=b$(node):1",
+            ],
+            "listener.name.external.advertised.address",
+            "together with advertised.host",
+        ),
         (["listeners=PLAINTEXT://h:19092,SSL://h:19092"], "", "taken by PLAINTEXT"),
         ([TWO, MAP, KEYSTORE, "listener.name.external.node.ports=1:19092"], "", "taken by INTERNAL"),
         ([TWO, MAP, KEYSTORE, "admin=127.0.0.1:19192"], "admin", "taken by EXTERNAL"),

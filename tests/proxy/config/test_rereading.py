@@ -15,9 +15,9 @@ from tests.kit.sasl import login_line
 ALL = ("",)
 
 
-def loaded(folder: Path, **changed: str) -> Settings:
+def loaded(folder: Path, login: str = login_line("PLAIN", "canary-1"), **changed: str) -> Settings:
     (folder / "login").touch(mode=0o600)
-    (folder / "login").write_text(login_line("PLAIN", "canary-1"))
+    (folder / "login").write_text(login)
     (folder / "all.properties").touch(mode=0o600)
     (folder / "all.properties").write_text("key.password=canary-2\n")
     given = {
@@ -38,6 +38,17 @@ def test_files_of_a_part_are_its_own(tmp_path: Path) -> None:
     settings = loaded(tmp_path)
     assert files(settings, ("ssl.", "sasl.")) == ("/ca.pem", str(tmp_path / "login"))
     assert files(settings, ("listener.name.ssl.ssl.",)) == ("/own.pem", str(tmp_path / "all.properties"))
+
+
+def test_stores_of_a_token_endpoint_belong_to_the_login(tmp_path: Path) -> None:
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    told = {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": "https://login.example/token",
+        "sasl.oauthbearer.client.credentials.client.id": "forebay",
+    }
+    login = f"{module} required ssl.truststore.location='/login-ca.pem' scope='a.location';"
+    assert files(loaded(tmp_path, login, **told), ("sasl.",)) == ("/login-ca.pem", str(tmp_path / "login"))
 
 
 def test_what_has_changed_is_taken_where_it_is_asked_for(tmp_path: Path) -> None:

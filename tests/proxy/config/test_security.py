@@ -94,6 +94,31 @@ def test_it_lends_its_identity_to_nobody_unasked() -> None:
     settings("security.protocol=SSL")
 
 
+PASSING = ("listen=", "security.protocol=SASL_PLAINTEXT", "listeners=SASL_PLAINTEXT://0.0.0.0:19092")
+
+
+def test_where_all_clients_log_in_forebay_needs_no_login() -> None:
+    passing = settings(*PASSING)
+    assert (passing.uses_sasl, passing.logs_in, passing.only_passes_logins) == (True, False, True)
+    for also, name in (
+        ("listeners=SASL_PLAINTEXT://0.0.0.0:19092,PLAINTEXT://127.0.0.1:19192", "sasl.mechanism"),
+        ("journal.topic=journal", "sasl.mechanism"),
+        ("security.protocol=SSL", "security.protocol"),
+    ):
+        assert problem(*PASSING, also).name == name
+    assert problem(*PASSING, "sasl.jaas.config=${env:SCRAM}", environ=LOGINS).name == "sasl.mechanism"
+
+
+def test_those_who_log_in_themselves_are_lent_nothing() -> None:
+    login = ("sasl.mechanism=SCRAM-SHA-256", "sasl.jaas.config=${env:SCRAM}")
+    settings(*PASSING, *login, environ=LOGINS)
+    sidecar = "listeners=SASL_PLAINTEXT://0.0.0.0:19092,PLAINTEXT://127.0.0.1:19192"
+    settings(*PASSING, *login, sidecar, environ=LOGINS)
+    lent = "listeners=SASL_PLAINTEXT://0.0.0.0:19092,PLAINTEXT://0.0.0.0:19192"
+    found = problem(*PASSING, *login, lent, environ=LOGINS)
+    assert "upstream.identity.shared=true" in found.message
+
+
 def test_a_login_is_lent_to_nobody_unasked_either() -> None:
     login = ("security.protocol=SASL_SSL", "sasl.mechanism=SCRAM-SHA-256", "sasl.jaas.config=${env:SCRAM}")
     assert "upstream.identity.shared=true" in problem(*login, environ=LOGINS).message

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from forebay_proxy.config.kinds import BrokerAddress
 from forebay_proxy.config.settings import ALIASES, HostPort, Settings
 from forebay_proxy.config.sources import (
     _NOT_SETTINGS,
@@ -102,6 +103,10 @@ class TestValues:
             ("admin=[::1]:9100", "admin", HostPort("::1", 9100)),
             ("admin=", "admin", None),
             ("node.ports=1:19093,2:19094", "node_ports", {1: 19093, 2: 19094}),
+            ("advertised.node.ports=1:31001,2:31002", "advertised_node_ports", {1: 31001, 2: 31002}),
+            ("advertised.address=b$(node).forebay:9092", "advertised_address", BrokerAddress("b$(node).forebay", 9092)),
+            ("advertised.address=[fd00::$(node)]:9092", "advertised_address", BrokerAddress("fd00::$(node)", 9092)),
+            ("advertised.address=", "advertised_address", None),
             ("topics.exclude=audit-*,logs", "topics_exclude", ("audit-*", "logs")),
             ("client.ids.exclude=", "client_ids_exclude", ()),
             (
@@ -145,6 +150,11 @@ class TestValues:
             "node.ports=1",
             "node.ports=-1:19093",
             "node.ports=1:19093,1:19094",
+            "advertised.address=forebay:9092",
+            "advertised.address=b$(node).forebay",
+            "advertised.address=b$(node) forebay:9092",
+            "advertised.address=b$(nodes).forebay:9092",
+            "advertised.address=forebay:$(node)",
             "partitioner.adaptive.partitioning.enable=yes",
             "log.level=loud",
             "partitioner=random",
@@ -342,6 +352,7 @@ class TestConflicts:
             ),
             (["listen=h:65535"], "listen", "no port for the brokers"),
             (["listen=broker:9092"], "bootstrap.servers", "connect to itself"),
+            (["connections.max.age.ms=999"], "connections.max.age.ms", "must be -1 or at least 1000"),
             (["node.ports=1:19092"], "node.ports", "port 19092 of node 1 is taken by listen"),
             (["node.ports=1:19093,2:19093"], "node.ports", "taken by node 1"),
             (["admin=127.0.0.1:19092"], "admin", "taken by listen"),

@@ -34,6 +34,12 @@ class TestSeen:
         (row,) = rows([client])
         assert row["requests"] == {"Produce": {"2": 2, "7": 1}, "Fetch": {"2": 1}}
 
+    def test_what_several_workers_estimate_of_a_client_is_added_up(self) -> None:
+        one, other = (seen("a")[1][0] for _ in range(2))
+        one.idempotent_null_keys, other.idempotent_null_keys = 300, 200
+        (row,) = rows(merge([[one], [other]]))
+        assert row["idempotent_null_key_records"] == 500
+
     def test_versions_that_a_client_makes_up_take_no_memory(self) -> None:
         _, (client,) = seen("a")
         for version in range(32_768):

@@ -235,6 +235,18 @@ class TestAlone:
         forebay.process.stderr.close()
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_address_that_may_strand_clients_is_told_once_whatever_the_number_of_workers(workers: int) -> None:
+    """A later --listen wins over the one that Forebay is given."""
+    (port,) = free_ports(1)
+    forebay = Forebay("--listen", f"0.0.0.0:{port}", workers=workers)
+    forebay.until("serving", workers)
+    forebay.signal(signal.SIGTERM)
+    assert forebay.exit_code() == 0
+    told = [line for line in forebay.rest() if "advertised.host" in line["event"]]
+    assert [(line["level"], line["listeners"]) for line in told] == [("info", ["PLAINTEXT"])]
+
+
 class TestSeveral:
     def test_they_share_the_port_and_are_added_up(self) -> None:
         with running(workers=2) as forebay:

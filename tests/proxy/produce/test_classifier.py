@@ -31,7 +31,8 @@ class Desk:
         return self.classifier.classify(frame, self.inspect(frame))
 
     def inspect(self, frame: bytes) -> list[InspectedBatch]:
-        return self.classifier.inspect(frame, produce_request.parse(frame))
+        request = produce_request.parse(frame)
+        return self.classifier.inspect(frame, request, request.topics)
 
     def topics(self, frame: bytes) -> list[str]:
         """Of the batches that may be touched."""

@@ -14,7 +14,7 @@ from forebay_codecs.error_codes import (
 )
 from forebay_codecs.produce_response import PartitionResponse
 from forebay_policies.producer_batch import RecordRun
-from forebay_proxy.produce.completion import ProduceCompletion
+from forebay_proxy.produce.completion import ANSWERED_AT_ONCE, ProduceCompletion
 
 
 class Answered:
@@ -286,3 +286,56 @@ def test_every_version_is_answered_with_the_longest_throttle(version: int) -> No
     parsed = produce_response.parse(frame[4:], version)
     assert parsed.throttle_time_ms == 20
     assert parsed.topics[0][1][0].base_offset == 6
+
+
+class TestMoreToAdd:
+    """A request whose runs are added a part at a time."""
+
+    def test_it_is_told_when_all_so_far_are_known_and_answers_when_all_are(self) -> None:
+        answered = Answered(0, 1)
+        told: list[int] = []
+        first, second = answered.run(0), answered.run(1)
+        answered.completion.when_told(lambda: told.append(len(answered.frames)))
+        answered.acknowledge(first, 5)
+        assert told == []
+        answered.fail(second, CORRUPT_MESSAGE)
+        assert (told, answered.frames) == ([0], [])
+        answered.completion.when_told(lambda: told.append(1))
+        assert told == [0, 1], "nothing is open"
+        last = answered.run(0)
+        answered.completion.all_added()
+        answered.acknowledge(last, 6)
+        assert [partition.error_code for partition in answered.response] == [NONE, CORRUPT_MESSAGE]
+        assert told == [0, 1]
+
+    def test_it_is_not_told_any_more_once_its_time_is_up(self) -> None:
+        answered = Answered(0)
+        told: list[None] = []
+        run = answered.run(0)
+        answered.completion.when_told(lambda: told.append(None))
+        answered.completion.expire()
+        answered.acknowledge(run, 5)
+        assert told == []
+        assert [partition.error_code for partition in answered.response] == [REQUEST_TIMED_OUT]
+
+
+def test_the_answers_of_many_partitions_are_put_together_in_parts() -> None:
+    """Of two topics, the second of which ends with the last part."""
+    answered = Answered(*range(ANSWERED_AT_ONCE + 3))
+    answered.completion.add_topic("lakes")
+    answered.slots += [answered.completion.add_partition(index) for index in range(ANSWERED_AT_ONCE - 3)]
+    runs = [answered.run(slot) for slot in answered.slots]
+    answered.completion.all_added()
+    for offset, run in enumerate(runs):
+        answered.acknowledge(run, offset)
+    assert answered.frames == [None]
+    assert answered.completion.answer_some() is None
+    frame = answered.completion.answer_some()
+    assert frame is not None
+    topics = produce_response.parse(frame[4:], answered.version).topics
+    assert [(name, [told.partition for told in partitions]) for name, partitions in topics] == [
+        ("ponds", list(range(ANSWERED_AT_ONCE + 3))),
+        ("lakes", list(range(ANSWERED_AT_ONCE - 3))),
+    ]
+    offsets = [told.base_offset for _, partitions in topics for told in partitions]
+    assert offsets == list(range(2 * ANSWERED_AT_ONCE))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from time import monotonic
-from typing import cast
 
 from forebay_codecs.error_codes import REQUEST_TIMED_OUT
-from forebay_policies.accumulator import Accumulator
 from forebay_policies.throttling import Throttling
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce import deadlines
@@ -20,11 +20,10 @@ class Watch:
         self.sweeps = 0
         self.throttling = Throttling()
         self.stats = MetricRegistry()
-        self.deadlines = Deadlines(self.stats, cast(Accumulator, self))
+        self.deadlines = Deadlines(self.stats, self.throttling, self.expired)
         self.done: list[ProduceCompletion] = []
 
-    def drop_done(self, now: float) -> None:
-        """As the accumulator is told after each sweep."""
+    def expired(self, now: float) -> None:
         self.sweeps += 1
 
     def add(self, seconds: float, client_id: str = "client") -> ProduceCompletion:
@@ -85,10 +84,10 @@ class FakeLoop:
     def __init__(self) -> None:
         self.pending = 0
 
-    def call_later(self, delay: float, callback: object) -> object:
+    def call_later(self, delay: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
         assert delay == deadlines.INTERVAL
         self.pending += 1
-        return object()
+        return asyncio.TimerHandle(delay, callback, (), asyncio.get_running_loop())
 
 
 @in_loop

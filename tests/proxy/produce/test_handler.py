@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import ClassVar
 from unittest.mock import patch
@@ -17,11 +20,23 @@ from forebay_codecs.error_codes import (
     REQUEST_TIMED_OUT,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from forebay_proxy.produce.handler import SLICE
+from forebay_proxy.produce.completion import ANSWERED_AT_ONCE
+from forebay_proxy.produce.handler import INSPECTED_AT_ONCE, SLICE
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import FakeCluster
-from tests.kit.wire import LIST_GROUPS, WireClient, batch, echo, keyed, null_key, only, produce, produced
+from tests.kit.wire import (
+    LIST_GROUPS,
+    PRODUCE_VERSION,
+    WireClient,
+    batch,
+    echo,
+    keyed,
+    null_key,
+    only,
+    produce,
+    produced,
+)
 
 
 async def warm(client: WireClient, *topics: str) -> None:
@@ -177,6 +192,26 @@ class TestOrder:
             cluster[0].releases(PRODUCE)
             await client.receives(*range(10))
             assert cluster.values("ponds", 0) == ["warm", *map(str, range(10))]
+
+    @in_loop
+    async def test_nor_are_they_overtaken_by_what_the_client_sends_to_a_new_leader(self) -> None:
+        """A broker that leads no more refuses what comes late. Whoever has sent nothing elsewhere is not late."""
+        async with FakeCluster({"ponds": [0, 0]}, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
+            slow, fast, other = await forebay.client(0), await forebay.client(1), await forebay.client(0)
+            await warm(slow, "ponds")
+            cluster.topics["ponds"] = [1, 1]
+            slow.send(produce(1, ("ponds", 0, batch(keyed("1")))))
+            assert only((await slow.receives(1))[0]).error_code == NONE  # it went to the new leader
+            fast.send(produce(3, ("ponds", 0, batch(keyed("3")))))
+            await fast.receives(3)
+            slow.send(produce(2, ("ponds", 0, batch(keyed("2") + null_key("without a key")))))
+            assert only((await slow.receives(2))[0]).error_code == NOT_LEADER_OR_FOLLOWER
+            other.send(produce(4, ("ponds", 0, batch(keyed("4"))), client_id="another"))
+            assert only((await other.receives(4))[0]).error_code == NONE
+            fast.send(produce(5, ("ponds", 0, batch(keyed("5")))))
+            await fast.receives(5)
+            assert cluster.values("ponds", 0) == ["warm", "1", "3", "4", "5"]
+            assert cluster.values("ponds", 1) == []
 
 
 class TestWithoutMetadata:
@@ -574,6 +609,19 @@ class TestRequestsOfManyPartitions:
         ]
         return produce(number, *batches)
 
+    @asynccontextmanager
+    async def _scarce_memory(self) -> AsyncIterator[tuple[FakeCluster, Running, list[tuple[str, int, bytes]]]]:
+        """And batches, each for a partition of its own, that have no room in it together."""
+        async with (
+            FakeCluster({"ponds": [0] * self.PARTITIONS}) as cluster,
+            running(cluster.bootstrap, buffer_memory=2 << 20, batch_max_size=16_384) as forebay,
+        ):
+            yield (
+                cluster,
+                forebay,
+                [("ponds", index, batch(keyed(f"{index:03}" * 4_000))) for index in range(self.PARTITIONS)],
+            )
+
     @in_loop
     async def test_every_record_is_appended_once_and_every_partition_answered(self) -> None:
         topic = {"ponds": [0] * self.PARTITIONS}
@@ -606,6 +654,66 @@ class TestRequestsOfManyPartitions:
             await small.receives(2)
             await large.receives(1)
 
+    WIDE: ClassVar = {"ponds": 700, "lakes": 30, "seas": 600}
+    """Partitions of topics, together more than are inspected or answered at once."""
+
+    @in_loop
+    async def test_headers_are_looked_at_and_answers_put_together_in_parts(self) -> None:
+        """Most of its topics are not known before, and most of its batches are nobody's to touch."""
+        assert self.WIDE["ponds"] > INSPECTED_AT_ONCE
+        assert self.WIDE["ponds"] > ANSWERED_AT_ONCE
+        places = [(topic, index) for topic, count in self.WIDE.items() for index in range(count)]
+        untouched = batch(keyed("u"), producer_id=7)
+        batches = [(*place, untouched if place[1] % 5 else batch(keyed("a"))) for place in places]
+        leaders = {"known": [0], **{topic: [0] * count for topic, count in self.WIDE.items()}}
+        async with FakeCluster(leaders) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, "known")
+            client.send(produce(1, *batches, ("known", 0, untouched)), produce(2, *batches, version=8))
+            for response, version in zip(await client.receives(1, 2), (PRODUCE_VERSION, 8), strict=True):
+                answer = produced(response, version)
+                assert [place for place in answer if place[0] != "known"] == places
+                assert {told.error_code for told in answer.values()} == {NONE}
+            for topic, index in places:
+                assert cluster.values(topic, index) == ["u" if index % 5 else "a"] * 2
+
+    @in_loop
+    async def test_one_of_which_nothing_is_touched_goes_on_as_it_came(self) -> None:
+        request = produce(
+            1, *[("ponds", index, batch(keyed("u"), producer_id=7)) for index in range(self.WIDE["ponds"])]
+        )
+        topic = {"ponds": [0] * self.WIDE["ponds"]}
+        async with FakeCluster(topic) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            cluster[0].holds(PRODUCE)
+            client.send(request)
+            asked = await cluster[0].receives(PRODUCE)
+            assert asked.frame == request[4:]
+            asked.answer()
+            await client.receives(1)
+
+    @in_loop
+    @pytest.mark.parametrize("many", [5 * SLICE, 8 * INSPECTED_AT_ONCE])
+    async def test_when_its_time_is_up_while_it_is_in_line_it_is_answered_once(self, many: int) -> None:
+        async with FakeCluster({"ponds": [0] * many, "lakes": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, "ponds")
+            cluster[0].holds(PRODUCE)
+            with patch("forebay_policies.loop_turns.SLICE_S", 0.0):  # a part a turn of the loop
+                client.send(produce(1, *[("ponds", index, batch(keyed("a"))) for index in range(1, many)]))
+                while not forebay.app._deadlines._live:  # noqa: ASYNC110 - in the turn of the loop in which it comes
+                    await asyncio.sleep(0)
+                (completion,) = forebay.app._deadlines._live
+                completion.expire()
+                (response,) = await client.receives(1)
+            assert {told.error_code for told in produced(response).values()} == {REQUEST_TIMED_OUT}
+            assert len(produced(response)) == many - 1
+            cluster[0].releases(PRODUCE)
+            client.send(produce(2, ("lakes", 0, batch(keyed("next")))))
+            await client.receives(2)
+            assert cluster.values("ponds", many - 1) == []
+            assert not forebay.app._deadlines._live
+
     @in_loop
     async def test_what_cannot_be_opened_goes_on_as_it_came_behind_the_others(self) -> None:
         large = batch(keyed("b" * 5_000), GZIP)
@@ -625,13 +733,8 @@ class TestRequestsOfManyPartitions:
 
     @in_loop
     async def test_each_slice_waits_for_its_own_memory(self) -> None:
-        topic = {"ponds": [0] * self.PARTITIONS}
-        async with (
-            FakeCluster(topic) as cluster,
-            running(cluster.bootstrap, buffer_memory=2 << 20, batch_max_size=16_384) as forebay,
-        ):
+        async with self._scarce_memory() as (cluster, forebay, batches):
             client = await forebay.client(0)
-            batches = [("ponds", index, batch(keyed(f"{index:03}" * 4_000))) for index in range(self.PARTITIONS)]
             client.send(produce(1, *batches))
             assert {told.error_code for told in produced((await client.receives(1))[0]).values()} == {NONE}
             assert [cluster.values("ponds", index)[0][:3] for index in range(self.PARTITIONS)] == [
@@ -642,14 +745,9 @@ class TestRequestsOfManyPartitions:
 
     @in_loop
     async def test_when_its_time_is_up_no_more_of_it_is_appended(self) -> None:
-        topic = {"ponds": [0] * self.PARTITIONS}
-        async with (
-            FakeCluster(topic) as cluster,
-            running(cluster.bootstrap, buffer_memory=2 << 20, batch_max_size=16_384) as forebay,
-        ):
+        async with self._scarce_memory() as (cluster, forebay, batches):
             cluster[0].holds(PRODUCE)
             client = await forebay.client(0)
-            batches = [("ponds", index, batch(keyed(f"{index:03}" * 4_000))) for index in range(self.PARTITIONS)]
             client.send(produce(1, *batches, timeout_ms=1))
             away = await cluster[0].receives(PRODUCE)
             (response,) = await client.receives(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 from time import monotonic
 from unittest.mock import Mock
@@ -21,7 +22,9 @@ from forebay_codecs.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from forebay_policies.dispatch_groups import MAX_GROUPS
+from forebay_proxy.produce import sender as sender_module
 from forebay_proxy.produce.delivery import Delivery
+from forebay_proxy.produce.sender import Sender
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import Asked, FakeCluster
@@ -351,6 +354,33 @@ class TestRequests:
                 cluster[0].seen.remove(asked)
                 asked.answer()
             await client.receives(*range(19))
+
+    @in_loop
+    async def test_many_requests_leave_over_several_turns_of_the_loop(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Else writing them would hold up everybody."""
+        rounds: list[int] = []
+        turn = 0
+        send_round = Sender._send_round
+
+        def others() -> None:
+            nonlocal turn
+            turn += 1
+            if len(rounds) < 3:
+                asyncio.get_running_loop().call_soon(others)
+
+        def one_of_many(sender: Sender) -> bool:
+            rounds.append(turn)
+            return len(rounds) < 3 or send_round(sender)
+
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            monkeypatch.setattr(Sender, "_send_round", one_of_many)
+            monkeypatch.setattr(sender_module, "SLICE_S", 0.0)
+            others()
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            await client.receives(1)
+            assert len(set(rounds[:3])) > 1
 
     @in_loop
     async def test_requests_that_want_another_acks_do_not_share_one(self) -> None:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from forebay_proxy.config.secret import Secret
+from forebay_proxy.errors import StartError
 from forebay_proxy.security.authenticator import AuthenticationFailed, Authenticator
 from forebay_proxy.security.oauth import ClientCredentials, TokenSource
 from tests.kit.app import settings
+from tests.kit.certificates import Authority
 from tests.kit.event_loop import in_loop
 from tests.kit.ports import LOOPBACK, free_port
 from tests.kit.token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint
 from tests.proxy.security.test_authenticator import VERSION, FakeServer
+
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
 
 def source(url: str, secret: str = CLIENT_SECRET, scope: str = "") -> TokenSource:
@@ -57,8 +63,11 @@ async def test_what_goes_wrong_is_one_line_without_a_secret() -> None:
             assert "\n" not in str(error.value)
 
 
-def bearer(endpoint: TokenEndpoint) -> Authenticator:
+def bearer(endpoint: TokenEndpoint, **options: str) -> Authenticator:
+    """`options` of the login line: underscores stand for dots."""
+    written = "".join(f" {name.replace('_', '.')}='{value}'" for name, value in options.items())
     told: dict[str, Any] = {
+        "sasl_jaas_config": Secret(f"{MODULE} required{written};"),
         "sasl_oauthbearer_token_endpoint_url": endpoint.url,
         "sasl_oauthbearer_client_credentials_client_id": CLIENT_ID,
         "sasl_oauthbearer_client_credentials_client_secret": Secret(CLIENT_SECRET),
@@ -99,3 +108,42 @@ async def test_a_token_that_cannot_be_had_says_nothing_of_the_broker() -> None:
         with pytest.raises(AuthenticationFailed, match="answered 503"):
             await bearer(endpoint).authenticate(server.call, VERSION)
         assert server.heard == []
+
+
+@in_loop
+async def test_an_endpoint_with_a_certificate_of_ones_own_is_trusted_by_an_option_of_the_login_line(
+    tmp_path: Path,
+) -> None:
+    authority = Authority(tmp_path)
+    (tmp_path / "other").mkdir()
+    server = FakeServer(lambda message: b"")
+    for host, trusted, why in (
+        (LOOPBACK, authority.pem, ""),
+        (LOOPBACK, None, "TLS: the certificate is not accepted: "),
+        (LOOPBACK, Authority(tmp_path / "other").pem, "TLS: the certificate is not accepted: "),
+        ("other.example", authority.pem, "TLS: the certificate is not accepted: IP address mismatch"),
+    ):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(authority.issue("endpoint", host))
+        options = {"ssl_truststore_location": str(trusted)} if trusted is not None else {}
+        async with TokenEndpoint(context) as endpoint:
+            known = bearer(endpoint, **options, ssl_endpoint_identification_algorithm="")
+            if not why:
+                assert await known.authenticate(server.call, VERSION) > 0
+                assert len(server.heard) == 1
+                continue
+            with pytest.raises(AuthenticationFailed, match=f"^the token endpoint https://.* cannot be asked: {why}"):
+                await known.authenticate(server.call, VERSION)
+            assert endpoint.asked == []
+
+
+@in_loop
+async def test_what_is_wrong_with_its_certificates_is_said_with_the_option(tmp_path: Path) -> None:
+    endpoint = TokenEndpoint(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+    for options, why in (
+        ({"ssl_truststore_location": str(tmp_path / "none.pem")}, "ssl.truststore.location: .* cannot be read"),
+        ({"ssl_enabled_protocols": "SSLv3"}, "ssl.enabled.protocols must be TLSv1.2"),
+        ({"ssl_cipher_suites": "NULL"}, "ssl.cipher.suites: NULL is no cipher suite"),
+    ):
+        with pytest.raises(StartError, match=f"^sasl.jaas.config: its option {why}"):
+            bearer(endpoint, **options)

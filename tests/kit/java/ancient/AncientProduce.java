@@ -1,9 +1,10 @@
 package kit;
 
+import java.io.File;
 import java.io.PrintWriter;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
-import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.producer.Callback;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -14,7 +15,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /**
  * Produce.java for clients that know neither timestamps nor headers, in words that 0.8.2 understands. Says the same.
  *
- * topic, name, count, rate, keys=keyed|null|mixed, key_count, size, contents=text|mixed (with null and empty values), prop.*
+ * topic, name, count, rate, keys=keyed|null|mixed, key_count, size, contents=text|mixed (with null and empty values),
+ * until, live, prop.*
  */
 final class AncientProduce implements Session.Verb {
     private static final int ANSWER_SECONDS = 80;
@@ -25,18 +27,21 @@ final class AncientProduce implements Session.Verb {
         long rate = arguments.number("rate", 0);
         final long[] latencies = new long[count];
         Arrays.fill(latencies, -1);
-        final CountDownLatch answered = new CountDownLatch(count);
+        final Semaphore answered = new Semaphore(0);
+        final boolean live = arguments.is("live");
+        File until = arguments.has("until") ? new File(arguments.get("until")) : null;
         KafkaProducer<byte[], byte[]> producer =
             new KafkaProducer<>(arguments.properties(), new ByteArraySerializer(), new ByteArraySerializer());
         long start;
         try {
             out.println(Json.of("partitions", producer.partitionsFor(arguments.get("topic")).size()));
             start = System.nanoTime();
-            for (int each = 0; each < count; each++) {
+            int total = 0;
+            for (; total < count && (until == null || !until.exists()); total++) {
                 if (rate > 0) {
-                    Pace.waitUntil(start + each * 1_000_000_000L / rate);
+                    Pace.waitUntil(start + total * 1_000_000_000L / rate);
                 }
-                final int seq = each;
+                final int seq = total;
                 final long sent = System.nanoTime();
                 producer.send(record(arguments, seq), new Callback() {
                     @Override
@@ -47,12 +52,16 @@ final class AncientProduce implements Session.Verb {
                             latencies[seq] = System.nanoTime() - sent;
                             out.println(Json.of("seq", seq, "partition", metadata.partition(), "offset", metadata.offset()));
                         }
-                        answered.countDown();
+                        if (live) {
+                            out.flush();
+                        }
+                        answered.release();
                     }
                 });
             }
-            out.println(Json.of("sent", count));
-            answered.await(ANSWER_SECONDS, TimeUnit.SECONDS);
+            answered.tryAcquire(total, ANSWER_SECONDS, TimeUnit.SECONDS);
+            // It may be told to send once only: clients before 1.0 do not count what they send again.
+            out.println(Json.of("sent", total, "retries", 0));
             out.println(Json.of("stats", Latencies.stats(latencies, System.nanoTime() - start)));
         } finally {
             producer.close();

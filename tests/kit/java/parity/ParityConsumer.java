@@ -51,7 +51,7 @@ final class ParityConsumer {
 
     static List<ConsumerRecord<String, String>> poll(KafkaConsumer<String, String> consumer, int count) {
         List<ConsumerRecord<String, String>> records = new ArrayList<>();
-        long deadline = System.nanoTime() + 30_000_000_000L;
+        long deadline = System.nanoTime() + 90_000_000_000L;
         while (records.size() < count) {
             if (System.nanoTime() > deadline) {
                 throw new IllegalStateException(records.size() + " of " + count + " records");

@@ -1,0 +1,138 @@
+"""Asks brokers for the producer ids that batches are sent under (InitProducerId, KIP-98).
+
+In: the kinds of queues that need one, as policies.idempotence says. Out: their ids. Any broker gives them out. One that
+cannot, for now, is asked again, or another one, with backoff; batches leave without ids meanwhile. Where brokers do not
+let this user have ids, or know none, that is logged once, and asked again every few minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from random import Random
+from typing import Final
+
+from forebay_codecs import error_codes as codes
+from forebay_codecs.errors import Malformed
+from forebay_codecs.init_producer_id import (
+    API_KEY,
+    MAX_VERSION,
+    ProducerIdResponse,
+    encode_init_producer_id,
+    parse_init_producer_id,
+)
+from forebay_policies import retry
+from forebay_policies.idempotence import ProducerIds
+from forebay_policies.throttling import CLIENT_ID
+from forebay_proxy.brokers.broker_addresses import BrokerAddresses
+from forebay_proxy.brokers.connector import Connector
+from forebay_proxy.brokers.upstream_connection import UpstreamConnection
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.logs import get_logger
+from forebay_proxy.metrics.registry import MetricRegistry
+
+log = get_logger()
+
+AGAIN_S: Final = 300.0
+"""From a refusal to the next attempt: somebody may have granted the permission, or upgraded the brokers."""
+
+_REFUSED: Final = frozenset({codes.CLUSTER_AUTHORIZATION_FAILED, codes.UNSUPPORTED_VERSION})
+
+
+class ProducerIdRequests:
+    """Sees to it that each kind that wants an id gets one. As long as none is given, batches leave without."""
+
+    def __init__(
+        self,
+        ids: ProducerIds,
+        addresses: BrokerAddresses,
+        connector: Connector,
+        settings: Settings,
+        stats: MetricRegistry,
+        rng: Random,
+    ) -> None:
+        self._ids = ids
+        self._addresses = addresses
+        self._connector = connector
+        self._backoff = settings.retry_backoff_ms / 1000
+        self._max_backoff = settings.retry_backoff_max_ms / 1000
+        self._rng = rng
+        self._wake = asyncio.Event()
+        self._refused = stats.counter("forebay_errors_total", side="upstream", kind="idempotence")
+        self._told = False
+        """It was logged that there are none."""
+        stats.gauge("forebay_producer_ids", lambda: ids.count)
+        stats.counter_from("forebay_producer_epoch_bumps_total", lambda: ids.bumps)
+
+    async def run(self) -> None:
+        """Ask for what is wanted, until cancelled."""
+        ids = self._ids
+        ids.observe(self._wake.set)
+        tries = 0
+        while True:
+            self._wake.clear()
+            if not ids.wanted:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(AGAIN_S):
+                        await self._wake.wait()
+                if not ids.enabled:
+                    ids.enable()
+                continue
+            error = await self._ask()
+            if error:
+                if tries & (tries + 1) == 0:  # the first, the second, the fourth …
+                    log.info("no producer id yet", error=error, tries=tries + 1)
+                await asyncio.sleep(retry.backoff(tries, self._backoff, self._max_backoff, self._rng))
+                tries += 1
+            else:
+                tries = 0
+
+    async def _ask(self) -> str:
+        """Ask one broker for all that are wanted. Empty: there is an answer; else why the last broker gave none."""
+        error = "no broker is known"
+        for address in self._addresses.of(None):
+            try:
+                connection = await self._connector.open(*address)
+                try:
+                    error = await self._ask_on(connection)
+                finally:
+                    connection.close()
+            except (OSError, UnicodeError, Malformed) as failure:
+                error = str(failure)
+            if not error:
+                return error
+        return error
+
+    async def _ask_on(self, connection: UpstreamConnection) -> str:
+        for kind in list(self._ids.wanted):
+            answer = await _init_producer_id(connection)
+            if answer.error_code in _REFUSED:
+                self._give_up(answer.error_code)
+                return ""
+            if answer.error_code != codes.NONE:
+                return f"error code {answer.error_code}"
+            self._ids.arrived(kind, answer.producer_id, answer.producer_epoch)
+        if self._told:
+            self._told = False
+            log.info("brokers give out producer ids again")
+        return ""
+
+    def _give_up(self, error_code: int) -> None:
+        self._ids.disable()
+        self._refused.value += 1
+        if not self._told:
+            self._told = True
+            log.warning(
+                "brokers give out no producer ids: a batch whose answer is lost is not sent again",
+                error_code=error_code,
+            )
+
+
+async def _init_producer_id(connection: UpstreamConnection) -> ProducerIdResponse:
+    """A broker's answer; UNSUPPORTED_VERSION where it does not know the request. Raises OSError or Malformed."""
+    lowest, highest = connection.versions.get(API_KEY, (0, -1))
+    version = min(MAX_VERSION, highest)
+    if version < lowest:
+        return ProducerIdResponse(codes.UNSUPPORTED_VERSION, -1, -1)
+    answer = await connection.call(lambda correlation_id: encode_init_producer_id(correlation_id, CLIENT_ID, version))
+    return parse_init_producer_id(answer, version)

@@ -1,0 +1,111 @@
+"""Producer ids are asked for until there are some, of any broker; a refusal is told once, and not for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+import structlog
+
+from forebay_codecs.error_codes import CLUSTER_AUTHORIZATION_FAILED, COORDINATOR_LOAD_IN_PROGRESS
+from forebay_codecs.init_producer_id import API_KEY
+from forebay_policies.idempotence import ProducerIds
+from forebay_proxy.brokers import producer_id_requests
+from forebay_proxy.brokers.broker_addresses import BrokerAddresses
+from forebay_proxy.brokers.connector import Connector
+from forebay_proxy.brokers.producer_id_requests import ProducerIdRequests
+from forebay_proxy.metrics.registry import MetricRegistry
+from tests.kit import fakes_proxy as fakes
+from tests.kit.app import settings
+from tests.kit.event_loop import in_loop, until
+from tests.kit.fake_broker import FakeCluster
+
+
+class Asking:
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.ids = ProducerIds()
+        self.stats = MetricRegistry()
+        told = settings(cluster.bootstrap, 1)
+        addresses = BrokerAddresses(fakes.known(fakes.accumulator(), {}, nodes=()), cluster.bootstrap, Random(1))
+        connector = Connector(told, self.stats)
+        self.requests = ProducerIdRequests(self.ids, addresses, connector, told, self.stats, Random(1))
+
+    @property
+    def refused(self) -> float:
+        return self.stats.take().counters["forebay_errors_total", ("upstream", "idempotence")]
+
+
+@asynccontextmanager
+async def asking(cluster: FakeCluster) -> AsyncIterator[Asking]:
+    it = Asking(cluster)
+    task = asyncio.get_running_loop().create_task(it.requests.run())
+    try:
+        yield it
+    finally:
+        task.cancel()
+
+
+@in_loop
+async def test_a_worker_begins_with_two_ids_of_any_broker() -> None:
+    async with FakeCluster({}, nodes=2) as cluster:
+        cluster.idempotent = True
+        cluster[0].down()
+        async with asking(cluster) as it:
+            await until(lambda: it.ids.count == 2)
+        assert it.stats.take().gauges["forebay_producer_ids", ()] == 2
+        found = [it.ids.of((waits, False, "forebay")) for waits in (False, True)]
+        assert sorted(one.number for one in found if one is not None) == [100, 101]
+
+
+@in_loop
+async def test_a_coordinator_that_loads_is_asked_again() -> None:
+    async with FakeCluster({}) as cluster:
+        cluster.idempotent = True
+        cluster.id_errors = [COORDINATOR_LOAD_IN_PROGRESS] * 3
+        async with asking(cluster) as it:
+            await until(lambda: it.ids.count == 2)
+        assert len(cluster[0].requests(API_KEY)) == 5
+        assert it.refused == 0
+
+
+@in_loop
+async def test_a_refusal_is_told_once_and_asked_again_later() -> None:
+    async with FakeCluster({}) as cluster:
+        cluster.idempotent = True
+        cluster.id_errors = [CLUSTER_AUTHORIZATION_FAILED] * 3
+        pause, producer_id_requests.AGAIN_S = producer_id_requests.AGAIN_S, 0.01  # type: ignore[misc]
+        try:
+            with structlog.testing.capture_logs() as logs:
+                async with asking(cluster) as it:
+                    await until(lambda: it.refused == 1)
+                    assert not it.ids.enabled
+                    await until(lambda: it.ids.count == 2)
+        finally:
+            producer_id_requests.AGAIN_S = pause  # type: ignore[misc]
+        assert it.refused == 3
+        assert [line["event"].split(":")[0] for line in logs] == [
+            "brokers give out no producer ids",
+            "brokers give out producer ids again",
+        ]
+
+
+@in_loop
+async def test_brokers_that_know_no_such_request_are_not_sent_one() -> None:
+    async with FakeCluster({}) as cluster:
+        cluster.hidden = {API_KEY}
+        async with asking(cluster) as it:
+            await until(lambda: it.refused == 1)
+            assert not it.ids.enabled
+        assert cluster[0].requests(API_KEY) == []
+
+
+@in_loop
+async def test_an_id_that_is_wanted_later_is_asked_for_then() -> None:
+    async with FakeCluster({}) as cluster:
+        cluster.idempotent = True
+        async with asking(cluster) as it:
+            await until(lambda: it.ids.count == 2)
+            assert it.ids.of((False, True, "shop")) is None
+            await until(lambda: it.ids.count == 3)

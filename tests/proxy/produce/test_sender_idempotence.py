@@ -1,0 +1,401 @@
+"""Every row of the table in docs/design.md, in the whole proxy before brokers that know producers.
+
+A batch's first attempt is *clean*; behind one whose connection was lost the next is *tainted*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from forebay_codecs import error_codes as codes
+from forebay_codecs.apis import PRODUCE
+from tests.kit.app import Running, running
+from tests.kit.event_loop import in_loop, until
+from tests.kit.fake_broker import Asked, FakeCluster
+from tests.kit.producer_states import Numbers
+from tests.kit.wire import WireClient, batch, keyed, null_key, only, produce, produced
+
+PERHAPS = [
+    (codes.REQUEST_TIMED_OUT, -1),
+    (codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND, -1),
+    (codes.KAFKA_STORAGE_ERROR, -1),
+    (codes.UNKNOWN_SERVER_ERROR, -1),
+    (codes.NOT_LEADER_OR_FOLLOWER, 9),
+]
+MOVED = [
+    codes.UNKNOWN_TOPIC_OR_PARTITION,
+    codes.LEADER_NOT_AVAILABLE,
+    codes.NOT_LEADER_OR_FOLLOWER,
+    codes.BROKER_NOT_AVAILABLE,
+    codes.FENCED_LEADER_EPOCH,
+    codes.UNKNOWN_LEADER_EPOCH,
+    codes.NOT_ENOUGH_REPLICAS,
+]
+REFUSED = [
+    codes.CORRUPT_MESSAGE,
+    codes.MESSAGE_TOO_LARGE,
+    codes.RECORD_LIST_TOO_LARGE,
+    codes.INVALID_TIMESTAMP,
+    codes.INVALID_RECORD,
+    codes.TOPIC_AUTHORIZATION_FAILED,
+    codes.INVALID_TOPIC_EXCEPTION,
+]
+
+
+KEPT = "forebay_records_total", "kept"
+
+
+class Pier:
+    """A client's keyed records for partition 0, whose broker answers when told."""
+
+    def __init__(self, cluster: FakeCluster, forebay: Running, client: WireClient) -> None:
+        self.cluster = cluster
+        self.forebay = forebay
+        self.client = client
+        self.sent = 10
+        self.id = 0
+
+    def send(self, *values: str, **how: Any) -> None:
+        self.sent += 1
+        self.client.send(produce(self.sent, ("ponds", 0, batch(keyed(*values))), **how))
+
+    async def asked(self) -> Asked:
+        return await self.cluster[0].receives(PRODUCE)
+
+    async def told(self) -> int:
+        return only((await self.client.receives(self.sent))[0]).error_code
+
+    async def tainted(self, *, appended: bool = False) -> Asked:
+        """The second attempt of a batch whose first one's answer was lost."""
+        self.send("a", "b")
+        first = await self.asked()
+        if appended:
+            first.carry_out()
+        first.close()
+        second = await self.asked()
+        assert (second.numbers, second.values) == (first.numbers, first.values)
+        return second
+
+    async def next_numbers(self) -> Numbers:
+        """Of the batch behind."""
+        self.send("behind")
+        asked = await self.asked()
+        asked.answer()
+        assert await self.told() == codes.NONE
+        return asked.numbers
+
+
+@asynccontextmanager
+async def pier(**changed: Any) -> AsyncIterator[Pier]:
+    """What was sent first has taken sequence 0."""
+    async with FakeCluster({"ponds": [0]}) as cluster:
+        cluster.idempotent = True
+        async with running(cluster.bootstrap, enable_idempotence=True, **changed) as forebay:
+            await until(lambda: forebay.count("forebay_producer_ids") == 2)
+            it = Pier(cluster, forebay, await forebay.client(0))
+            it.send("warm")
+            assert await it.told() == codes.NONE
+            it.id = (await it.asked()).numbers.producer_id
+            cluster.log.clear()
+            cluster[0].holds(PRODUCE)
+            yield it
+
+
+class TestClean:
+    @in_loop
+    @pytest.mark.parametrize(("code", "offset"), PERHAPS)
+    async def test_what_may_be_appended_is_sent_again_as_it_was(self, code: int, offset: int) -> None:
+        async with pier() as it:
+            it.send("a")
+            first = await it.asked()
+            first.answer(error_code=code, base_offset=offset)
+            again = await it.asked()
+            assert (again.numbers, again.values) == (first.numbers, ["a"])
+            assert again.numbers == Numbers(it.id, 0, 1, 1)
+            again.answer()
+            assert await it.told() == codes.NONE
+            assert await it.next_numbers() == Numbers(it.id, 0, 2, 1)
+
+    @in_loop
+    async def test_a_lost_answer_costs_neither_a_record_nor_a_copy(self) -> None:
+        async with pier() as it:
+            (await it.tainted(appended=True)).answer()
+            answer = only((await it.client.receives(it.sent))[0])
+            assert (answer.error_code, answer.base_offset, answer.log_append_time) == (codes.NONE, 0, -1)
+            assert it.cluster.values("ponds", 0) == ["a", "b"]
+            assert it.forebay.count("forebay_retries_total", "outcome_unknown") == 1
+
+    @in_loop
+    @pytest.mark.parametrize("code", MOVED)
+    async def test_what_is_not_appended_is_sent_again(self, code: int) -> None:
+        async with pier() as it:
+            it.send("a")
+            (await it.asked()).answer(error_code=code)
+            again = await it.asked()
+            assert again.numbers == Numbers(it.id, 0, 1, 1)
+            again.answer()
+            assert await it.told() == codes.NONE
+            assert it.forebay.count("forebay_retries_total", "outcome_unknown") == 0
+
+    @in_loop
+    @pytest.mark.parametrize("code", REFUSED)
+    async def test_a_refusal_is_told_and_its_sequence_given_to_the_next(self, code: int) -> None:
+        async with pier() as it:
+            it.send("a", "b")
+            (await it.asked()).answer(error_code=code)
+            assert await it.told() == code
+            assert await it.next_numbers() == Numbers(it.id, 0, 1, 1)
+
+    @in_loop
+    async def test_halves_of_what_was_refused_as_a_whole_have_sequences_of_their_own(self) -> None:
+        async with pier() as it:
+            merged = await self._merged(it)
+            assert (merged.values, merged.numbers) == (["a", "b", "c"], Numbers(it.id, 0, 2, 3))
+            merged.answer(error_code=codes.MESSAGE_TOO_LARGE)
+            for values, first in ((["a"], 2), (["b", "c"], 3)):
+                half = await it.asked()
+                assert (half.values, half.numbers) == (values, Numbers(it.id, 0, first, len(values)))
+                half.answer()
+            for number in range(it.sent - 1, it.sent + 1):
+                assert only((await it.client.receives(number))[0]).error_code == codes.NONE
+
+    async def _merged(self, it: Pier) -> Asked:
+        it.send("away")
+        away = await it.asked()
+        it.send("a")
+        it.send("b", "c")
+        await until(lambda: it.forebay.count(*KEPT) == 5)
+        away.answer()
+        await it.client.receives(it.sent - 2)
+        return await it.asked()
+
+    @in_loop
+    async def test_halves_are_not_made_of_what_may_be_appended(self) -> None:
+        async with pier() as it:
+            merged = await self._merged(it)
+            merged.close()
+            (await it.asked()).answer(error_code=codes.MESSAGE_TOO_LARGE)
+            for number in range(it.sent - 1, it.sent + 1):
+                assert only((await it.client.receives(number))[0]).error_code == codes.REQUEST_TIMED_OUT
+            assert await it.next_numbers() == Numbers(it.id, 1, 0, 1)
+
+    @in_loop
+    @pytest.mark.parametrize(
+        "code", [codes.OUT_OF_ORDER_SEQUENCE_NUMBER, codes.UNKNOWN_PRODUCER_ID, codes.DUPLICATE_SEQUENCE_NUMBER]
+    )
+    async def test_a_sequence_that_is_not_taken_begins_a_new_epoch(self, code: int) -> None:
+        async with pier() as it:
+            it.send("a")
+            (await it.asked()).answer(error_code=code)
+            again = await it.asked()
+            assert again.numbers == Numbers(it.id, 1, 0, 1)
+            again.answer()
+            assert await it.told() == codes.NONE
+            assert it.cluster.values("ponds", 0) == ["a"]
+            assert await it.next_numbers() == Numbers(it.id, 1, 1, 1)
+
+    @in_loop
+    async def test_a_broker_that_knows_a_later_epoch_is_sent_another_id(self) -> None:
+        async with pier() as it:
+            it.send("a")
+            (await it.asked()).answer(error_code=codes.INVALID_PRODUCER_EPOCH)
+            again = await it.asked()
+            assert again.numbers.producer_id != it.id
+            again.answer()
+            assert await it.told() == codes.NONE
+            await until(lambda: it.forebay.count("forebay_producer_ids") == 2)
+            found = await it.next_numbers()
+            assert found == Numbers(it.id + 2 if it.id == 100 else it.id + 1, 0, found.first, 1)
+
+    @in_loop
+    @pytest.mark.parametrize("code", [codes.CLUSTER_AUTHORIZATION_FAILED, codes.UNSUPPORTED_FOR_MESSAGE_FORMAT])
+    async def test_where_sequences_are_not_allowed_it_is_sent_without(self, code: int) -> None:
+        async with pier() as it:
+            it.send("a")
+            (await it.asked()).answer(error_code=code)
+            again = await it.asked()
+            assert again.numbers.producer_id == -1
+            again.answer()
+            assert await it.told() == codes.NONE
+            assert (await it.next_numbers()).producer_id == -1
+
+    @in_loop
+    async def test_what_nobody_waits_for_is_dropped_and_its_sequence_given_to_the_next(self) -> None:
+        async with pier(retry_backoff_ms=60_000, retry_backoff_max_ms=60_000) as it:
+            it.send("a", "b", timeout_ms=1)
+            (await it.asked()).answer(error_code=codes.NOT_LEADER_OR_FOLLOWER)
+            assert await it.told() == codes.REQUEST_TIMED_OUT
+            assert it.forebay.count("forebay_queued_bytes") == 0
+            assert it.forebay.count("forebay_producer_epoch_bumps_total") == 0
+
+
+class TestTainted:
+    @in_loop
+    @pytest.mark.parametrize("code", [codes.NONE, codes.DUPLICATE_SEQUENCE_NUMBER])
+    async def test_it_is_acknowledged(self, code: int) -> None:
+        async with pier() as it:
+            (await it.tainted()).answer(error_code=code)
+            assert await it.told() == codes.NONE
+
+    @in_loop
+    @pytest.mark.parametrize(("code", "offset"), [*PERHAPS, *((code, -1) for code in MOVED)])
+    async def test_it_stays_as_it_is(self, code: int, offset: int) -> None:
+        async with pier() as it:
+            tainted = await it.tainted()
+            tainted.answer(error_code=code, base_offset=offset)
+            again = await it.asked()
+            assert (again.numbers, again.values) == (tainted.numbers, ["a", "b"])
+            again.answer()
+            assert await it.told() == codes.NONE
+            assert it.cluster.values("ponds", 0) == ["a", "b"]
+
+    @in_loop
+    @pytest.mark.parametrize(
+        "code",
+        [
+            *REFUSED,
+            codes.UNKNOWN_PRODUCER_ID,
+            codes.CLUSTER_AUTHORIZATION_FAILED,
+            codes.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ],
+    )
+    async def test_a_refusal_proves_nothing_and_its_sequence_is_never_used_again(self, code: int) -> None:
+        async with pier() as it:
+            (await it.tainted()).answer(error_code=code)
+            assert await it.told() == codes.REQUEST_TIMED_OUT
+            assert await it.next_numbers() == Numbers(it.id, 1, 0, 1)
+            assert it.forebay.count("forebay_producer_epoch_bumps_total") == 1
+
+    @in_loop
+    async def test_out_of_order_proves_that_it_is_not_there(self) -> None:
+        async with pier() as it:
+            (await it.tainted()).answer(error_code=codes.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            again = await it.asked()
+            assert again.numbers == Numbers(it.id, 1, 0, 2)
+            again.answer()
+            assert await it.told() == codes.NONE
+
+    @in_loop
+    async def test_a_later_epoch_at_the_broker_is_told_as_unknown_and_another_id_taken(self) -> None:
+        async with pier() as it:
+            (await it.tainted()).answer(error_code=codes.INVALID_PRODUCER_EPOCH)
+            assert await it.told() == codes.REQUEST_TIMED_OUT
+            await until(lambda: it.forebay.count("forebay_producer_ids") == 2)
+            assert (await it.next_numbers()).producer_id not in (-1, it.id)
+
+    @in_loop
+    async def test_what_nobody_waits_for_is_dropped_and_its_sequence_never_used_again(self) -> None:
+        async with pier(retry_backoff_ms=60_000, retry_backoff_max_ms=60_000) as it:
+            it.send("a", "b", timeout_ms=1)
+            first = await it.asked()
+            first.close()
+            (await it.asked()).answer(error_code=codes.LEADER_NOT_AVAILABLE)
+            assert await it.told() == codes.REQUEST_TIMED_OUT
+            assert it.forebay.count("forebay_queued_bytes") == 0
+            assert it.forebay.count("forebay_producer_epoch_bumps_total") == 1
+
+    @in_loop
+    async def test_records_without_a_key_stay_too_and_those_behind_them_move_away(self) -> None:
+        async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster:
+            cluster.idempotent = True
+            async with running(cluster.bootstrap, enable_idempotence=True) as forebay:
+                await until(lambda: forebay.count("forebay_producer_ids") == 2)
+                for broker in cluster.brokers.values():
+                    broker.holds(PRODUCE)
+                client = await forebay.client(0)
+                client.send(produce(1, ("ponds", 0, batch(null_key("a")))))
+                await until(lambda: cluster[0].requests(PRODUCE) or cluster[1].requests(PRODUCE))
+                chosen = 0 if cluster[0].requests(PRODUCE) else 1
+                away = await cluster[chosen].receives(PRODUCE)
+                for number in (2, 3, 4, 5):
+                    client.send(produce(number, ("ponds", 0, batch(null_key(f"behind {number}")))))
+                await until(lambda: forebay.count("forebay_produce_requests_total", "client") == 5)
+                cluster[chosen].down()
+                cluster[1 - chosen].releases(PRODUCE)
+                cluster[1 - chosen].forget()
+                await until(lambda: forebay.count("forebay_retries_total", "outcome_unknown") == 1)
+                others = cluster.values("ponds", 1 - chosen)
+                assert "a" not in others
+                cluster[chosen].releases(PRODUCE)
+                await cluster[chosen].up()
+                found = [only(await client.receive()).error_code for _ in range(5)]
+                assert found == [codes.NONE] * 5
+                assert away.values[0] in cluster.values("ponds", chosen)
+                everything = cluster.values("ponds", 0) + cluster.values("ponds", 1)
+                assert sorted(everything) == ["a", "behind 2", "behind 3", "behind 4", "behind 5"]
+
+
+class TestGivingUp:
+    @in_loop
+    async def test_a_connection_on_which_nothing_is_heard_is_left_after_a_third_of_the_clients_time(self) -> None:
+        async with pier() as it:
+            it.send("a", timeout_ms=1500)
+            first = await it.asked()
+            again = await it.asked()
+            assert again.connection is not first.connection
+            assert again.numbers == first.numbers
+            again.answer()
+            assert await it.told() == codes.NONE
+
+    @in_loop
+    async def test_without_idempotence_a_lost_answer_is_the_clients_to_know(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(PRODUCE)
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            asked = await cluster[0].receives(PRODUCE)
+            assert asked.numbers.producer_id == -1
+            asked.close()
+            assert only((await client.receives(1))[0]).error_code == codes.REQUEST_TIMED_OUT
+            assert len(cluster[0].requests(PRODUCE)) == 1
+
+
+class TestClientsThatLeave:
+    @in_loop
+    async def test_kept_records_are_not_sent_again_once_their_client_has_left(self) -> None:
+        async with pier() as it:
+            it.send("a")
+            first = await it.asked()
+            it.client.close()
+            await until(lambda: it.forebay.count("forebay_connections", "node") == 0)
+            first.close()
+            await until(lambda: it.forebay.count("forebay_producer_epoch_bumps_total") == 1)
+            it.client = await it.forebay.client(0)
+            assert await it.next_numbers() == Numbers(it.id, 1, 0, 1)
+            assert it.cluster.values("ponds", 0) == ["behind"]
+
+    @in_loop
+    async def test_their_first_attempt_still_leaves(self) -> None:
+        async with pier() as it:
+            it.send("away")
+            away = await it.asked()
+            it.send("a")
+            await until(lambda: it.forebay.count(*KEPT) == 3)
+            it.client.close()
+            await until(lambda: it.forebay.count("forebay_connections", "node") == 0)
+            away.answer()
+            assert (await it.asked()).values == ["a"]
+
+    @in_loop
+    async def test_of_what_was_refused_only_theirs_is_left_out(self) -> None:
+        async with pier() as it:
+            it.send("away")
+            away = await it.asked()
+            other = await it.forebay.client(0)
+            it.send("a")
+            other.send(produce(1, ("ponds", 0, batch(keyed("b")))))
+            await until(lambda: it.forebay.count(*KEPT) == 4)
+            away.answer()
+            merged = await it.asked()
+            assert sorted(merged.values) == ["a", "b"]
+            it.client.close()
+            await until(lambda: it.forebay.count("forebay_connections", "node") == 1)
+            merged.answer(error_code=codes.NOT_LEADER_OR_FOLLOWER)
+            again = await it.asked()
+            assert again.values == ["b"]
+            again.answer()
+            assert produced((await other.receives(1))[0])["ponds", 0].error_code == codes.NONE
