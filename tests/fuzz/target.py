@@ -22,8 +22,11 @@ from typing import Final
 
 Mutate = Callable[[bytes, Random], bytes]
 
-SECONDS_AN_INPUT: Final = 10.0
-"""Far above what any input here takes (milliseconds), also where the machine is busy."""
+CPU_SECONDS_AN_INPUT: Final = 10.0
+"""Far above what any input here takes (milliseconds), on whatever machine."""
+
+SECONDS_AN_INPUT: Final = 120.0
+"""For what waits and does nothing, also where the machine is busy."""
 
 MEMORY: Final = 192 << 20
 """Bytes that a target may grow by. Inputs are small and may decompress to LIMIT in batches.py, a hundredth of this."""
@@ -87,19 +90,25 @@ class Tally:
 
 
 @contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """Raises Hang where the block takes longer. In the main thread only."""
+def within(cpu_seconds: float, seconds: float) -> Iterator[None]:
+    """Raises Hang where the block takes more of the process's CPU time, or longer. In the main thread only."""
 
-    def ring(_number: int, _frame: FrameType | None) -> None:
+    def spent(_number: int, _frame: FrameType | None) -> None:
+        raise Hang(f"more than {cpu_seconds:g} s of CPU")
+
+    def passed(_number: int, _frame: FrameType | None) -> None:
         raise Hang(f"more than {seconds:g} s")
 
-    before = signal.signal(signal.SIGALRM, ring)
+    before = signal.signal(signal.SIGPROF, spent), signal.signal(signal.SIGALRM, passed)
+    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGPROF, before[0])
+        signal.signal(signal.SIGALRM, before[1])
 
 
 def grown(since: int) -> int:
@@ -130,7 +139,7 @@ def run(target: Target, seed: int, count: int = 0, seconds: float = 0.0, most_fi
         if (count and tally.inputs >= count) or (seconds and before - began >= seconds):
             break
         try:
-            with within(SECONDS_AN_INPUT):
+            with within(CPU_SECONDS_AN_INPUT, SECONDS_AN_INPUT):
                 took_it = target.check(data)
             tally.grown = grown(at_first)
             if tally.grown > MEMORY:

@@ -6,7 +6,9 @@ is something to compare, and that a run notices what it is there for.
 
 from __future__ import annotations
 
+import signal
 import time
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -94,15 +96,26 @@ def test_what_is_raised_is_a_finding_with_its_input() -> None:
     assert "planted" in tally.findings[0].why
 
 
-def test_what_takes_too_long_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fuzz, "SECONDS_AN_INPUT", 0.05)
+def computes(_data: bytes) -> bool:
+    while True:
+        time.perf_counter()
 
-    def check(_data: bytes) -> bool:
-        while True:
-            time.perf_counter()
 
+def waits(_data: bytes) -> bool:
+    while True:
+        signal.pause()
+
+
+@pytest.mark.parametrize(
+    ("bound", "check", "why"),
+    [("CPU_SECONDS_AN_INPUT", computes, "0.05 s of CPU"), ("SECONDS_AN_INPUT", waits, "0.05 s")],
+)
+def test_what_takes_too_long_is_one(
+    monkeypatch: pytest.MonkeyPatch, bound: str, check: Callable[[bytes], bool], why: str
+) -> None:
+    monkeypatch.setattr(fuzz, bound, 0.05)
     tally = fuzz.run(Target("t", [b"a"], check, mutated), SEED, 1)
-    assert "Hang" in tally.findings[0].why
+    assert tally.findings[0].why.endswith(f"Hang: more than {why}\n")
 
 
 def test_what_takes_too_much_memory_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
