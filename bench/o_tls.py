@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from random import Random
@@ -10,6 +11,7 @@ from statistics import median
 from time import perf_counter, sleep
 from typing import Final, NamedTuple
 
+from bench import openssl_alone
 from bench.e_added_latency import Line
 from bench.others import WARM_UP, envoy
 from bench.others_setup import ENVOY
@@ -64,6 +66,7 @@ def run(short: bool) -> Section:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # for the children, too
     with certificates() as tls:
         costs = _costs(tls, size)
+        floor = median(openssl_alone.ms_a_mb(tls, SIZE) for _ in range(size.rounds))
         handshakes = _handshakes(tls, size.seconds)
         calm, meanwhile, back = _reconnecting(tls, size.reconnecting)
         count = idle_clients(size.idle, most)
@@ -75,6 +78,7 @@ def run(short: bool) -> Section:
         [
             _cost_words(size),
             *_cost_tables(costs),
+            _floor_words(floor, size.rounds),
             _handshake_words(handshakes),
             _reconnecting_words(size.reconnecting, calm, meanwhile, back),
             f"Resident memory of Forebay before and after {count:,} connections with TLS that have done what "
@@ -177,6 +181,13 @@ def _cost_tables(costs: Costs) -> list[Table]:
         plaintext, secured = (median(each[which] for each in rounds) for which in (0, 1))
         rows.append([f"{name}, {PATHS[kind]}", *(f"{each:.2f}" for each in (plaintext, secured, added)), told])
     return [Table(["", "plaintext", "TLS", "TLS adds", "target"], rows)]
+
+
+def _floor_words(floor: float, rounds: int) -> str:
+    return (
+        f"{ssl.OPENSSL_VERSION} by itself, which Forebay has from Python, spends {floor:.2f} ms/MB on the records of "
+        f"such requests and their answers, in memory with nothing around it (median of {rounds}). Envoy has BoringSSL."
+    )
 
 
 def added_by_tls(rounds: Sequence[tuple[float, float]]) -> float:

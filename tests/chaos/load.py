@@ -34,7 +34,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from kafka import KafkaProducer  # type: ignore[import-untyped]
 from kafka.errors import KafkaError as PythonKafkaError  # type: ignore[import-untyped]
 
-from tests.chaos.tally import Promise, Tally
+from tests.chaos.tally import Account, Promise, Tally
 from tests.kit.java import JavaClient
 from tests.kit.spec import Ack, ProduceSpec
 
@@ -45,14 +45,15 @@ MAX_RECORDS = 200_000
 MAX_SECONDS = 200
 _FLUSH_SECONDS = 30
 
-Produce = Callable[[str, Tally, "Stop"], None]
-"""Bootstrap servers, the tally to fill, when to stop. Returns when nothing is outstanding, or given up on."""
+Produce = Callable[[str, Account, "Stop"], None]
+"""Bootstrap servers, the account to fill, when to stop. Returns when nothing is outstanding, or given up on."""
 
 
 class Stop:
-    """An event that other processes see too: a file."""
+    """An event that other processes see too: a file. No client lives longer than `seconds`."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = MAX_SECONDS) -> None:
+        self.seconds = seconds
         self.event = threading.Event()
         self._folder = tempfile.TemporaryDirectory(prefix="load-")
         self.file = Path(self._folder.name) / "stop"
@@ -80,18 +81,20 @@ class Loader:
     promise: Promise
     idempotence: bool = False
 
-    def tally(self, topic: str) -> Tally:
-        spec = ProduceSpec(
+    def spec(self, topic: str, rate: int = RATE, count: int = MAX_RECORDS) -> ProduceSpec:
+        return ProduceSpec(
             topic=topic,
             name=self.name,
-            count=MAX_RECORDS,
+            count=count,
             keys="mixed",
             idempotence=self.idempotence,
             size=100,
-            rate=RATE,
+            rate=rate,
             props=self.props,
         )
-        return Tally(spec, self.promise)
+
+    def tally(self, topic: str) -> Tally:
+        return Tally(self.spec(topic), self.promise)
 
 
 def confluent(message_timeout_ms: int = 12_000) -> Loader:
@@ -144,8 +147,8 @@ def patient(jvms: Mapping[str, JavaClient]) -> Sequence[Loader]:
 def java(jvm: JavaClient, props: Mapping[str, str], idempotence: bool = False) -> Loader:
     """A Java client of any version, with settings of its own."""
 
-    def produce(bootstrap: str, tally: Tally, stop: Stop) -> None:
-        for line in jvm.produce_live(bootstrap, tally.spec, stop.file, MAX_SECONDS):
+    def produce(bootstrap: str, tally: Account, stop: Stop) -> None:
+        for line in jvm.produce_live(bootstrap, tally.spec, stop.file, stop.seconds):
             if "error" in line:
                 tally.refused(line["seq"], line["error"])
             elif "seq" in line:
@@ -181,39 +184,37 @@ class Clients:
 class _Carrier:
     """One client's thread, and what ended it."""
 
-    tally: Tally
+    account: Account
     thread: threading.Thread = field(init=False)
     error: BaseException | None = None
 
 
-class Load:
-    """Runs from when it is made until `stop`, or to the end of the `with` that it is in."""
+class Carriers:
+    """Clients that produce, each with the account that it fills, from when this is made until `stop`, or to the end of
+    the `with` that it is in.
+    """
 
-    def __init__(self, bootstrap: str, topic: str, loaders: Sequence[Loader]) -> None:
+    def __init__(
+        self, bootstrap: str, accounts: Sequence[tuple[Loader, Account]], seconds: float = MAX_SECONDS
+    ) -> None:
         self.begun = monotonic()
-        self.topic = topic
-        self._stop = Stop()
-        self._carriers = [self._carry(loader, bootstrap, topic) for loader in loaders]
-
-    @property
-    def tallies(self) -> list[Tally]:
-        return [carrier.tally for carrier in self._carriers]
+        self._stop = Stop(seconds)
+        self._carriers = [self._carry(loader, bootstrap, account) for loader, account in accounts]
 
     def acked_since(self, moment: float) -> int:
         """Acknowledgements of the client that had the fewest since then. Raises what ended a client, if one ended."""
         for carrier in self._carriers:
             if not carrier.thread.is_alive():
-                raise AssertionError(f"{carrier.tally.name} ended before it was stopped") from carrier.error
-        return min(tally.acked_since(moment) for tally in self.tallies)
+                raise AssertionError(f"{carrier.account.name} ended before it was stopped") from carrier.error
+        return min(carrier.account.acked_since(moment) for carrier in self._carriers)
 
-    def stop(self) -> list[Tally]:
+    def end(self) -> None:
         """Every client sends no more and settles what is outstanding."""
         self._stop.set()
         for carrier in self._carriers:
             carrier.thread.join(MAX_SECONDS)
             if carrier.error is not None or carrier.thread.is_alive():
-                raise AssertionError(f"{carrier.tally.name} did not come to its end") from carrier.error
-        return self.tallies
+                raise AssertionError(f"{carrier.account.name} did not come to its end") from carrier.error
 
     def __enter__(self) -> Self:
         return self
@@ -221,12 +222,12 @@ class Load:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stop.set()
 
-    def _carry(self, loader: Loader, bootstrap: str, topic: str) -> _Carrier:
-        carrier = _Carrier(loader.tally(topic))
+    def _carry(self, loader: Loader, bootstrap: str, account: Account) -> _Carrier:
+        carrier = _Carrier(account)
 
         def run() -> None:
             try:
-                loader.produce(bootstrap, carrier.tally, self._stop)
+                loader.produce(bootstrap, account, self._stop)
             except BaseException as error:
                 carrier.error = error
 
@@ -235,7 +236,21 @@ class Load:
         return carrier
 
 
-def _confluent(bootstrap: str, tally: Tally, stop: Stop) -> None:
+class Load(Carriers):
+    """Carriers with a tally each, to be reconciled with what is in the topic."""
+
+    def __init__(self, bootstrap: str, topic: str, loaders: Sequence[Loader]) -> None:
+        self.topic = topic
+        self.tallies = [loader.tally(topic) for loader in loaders]
+        super().__init__(bootstrap, list(zip(loaders, self.tallies, strict=True)))
+
+    def stop(self) -> list[Tally]:
+        """What each client came to."""
+        self.end()
+        return self.tallies
+
+
+def _confluent(bootstrap: str, tally: Account, stop: Stop) -> None:
     spec = tally.spec
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": False}
     producer = Producer({**settings, "linger.ms": spec.linger_ms, "log_level": 0, **spec.props})
@@ -259,7 +274,7 @@ def _confluent(bootstrap: str, tally: Tally, stop: Stop) -> None:
     producer.flush(_FLUSH_SECONDS)
 
 
-def _kafka_python(bootstrap: str, tally: Tally, stop: Stop) -> None:
+def _kafka_python(bootstrap: str, tally: Account, stop: Stop) -> None:
     spec = tally.spec
     producer = KafkaProducer(
         bootstrap_servers=bootstrap,

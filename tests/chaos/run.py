@@ -16,7 +16,7 @@ from time import monotonic
 
 from tests.chaos.bystander import DIRECT, THROUGH, Latency, Waits
 from tests.chaos.fault import ALL_SPARED, Fault
-from tests.chaos.load import Load
+from tests.chaos.load import Carriers
 from tests.chaos.reconcile import Findings, reconcile
 from tests.chaos.stage import RECOVERY_SECONDS, Stage, start_load
 from tests.chaos.tally import Tally
@@ -138,7 +138,7 @@ def _spared(faults: Sequence[Fault], waits: Waits, begun: float, ended: float) -
     return Spared(direct, through)
 
 
-def last(load: Load, seconds: float) -> None:
+def last(load: Carriers, seconds: float) -> None:
     """Lets the fault last, and looks after the clients meanwhile: none may have ended."""
     until = monotonic() + seconds
     wait_until(lambda: load.acked_since(until) >= 0 and monotonic() >= until, seconds + 30, "the fault lasts")

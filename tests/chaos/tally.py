@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 from time import monotonic
+from typing import Protocol
 
 from tests.kit.spec import Ack, ProduceSpec
 
@@ -23,6 +24,27 @@ class Promise:
 
     ordered: bool
     offsets: bool
+
+
+class Account(Protocol):
+    """What a client's own thread tells of its records. `retried` as in a Tally."""
+
+    sent: int
+    retried: int
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def spec(self) -> ProduceSpec: ...
+
+    def acknowledged(self, ack: Ack) -> None: ...
+
+    def refused(self, seq: int, error: str) -> None: ...
+
+    def acked_since(self, moment: float) -> int:
+        """How many acknowledgements there were since then."""
+        ...
 
 
 @dataclass(slots=True)
