@@ -6,6 +6,7 @@
 # make client-suites  clients' own test suites, directly and through Forebay (ten minutes; KafkaJS too where Node.js is)
 # make clean        remove what was built; distclean: downloads as well
 # make chaos        faults on a real cluster, each by itself, then pairs for CHAOS_SECONDS=1800: docs/reliability.md
+# make soak         fault after fault under one load for SOAK_SECONDS=3600 of each kind of timeouts, every record accounted for
 # make exactly-once clients that send once, while brokers' answers get lost (RECORDS=1000000 each): docs/reliability.md
 # make fuzz         bad bytes to every decoder and to the whole proxy, for FUZZ_SECONDS=600
 # make bench        the tables of docs/performance.md, measured anew on this machine (about an hour)
@@ -105,6 +106,12 @@ CHAOS_SECONDS ?= 1800
 chaos: export WHOLE = 1
 chaos: $(VENV)/.dev kit
 	FOREBAY_TEST_SECONDS=$(CHAOS_SECONDS) FOREBAY_TEST_KEEP=1 $(PYTEST) -s tests/chaos
+
+# Over the compiled modules, as users have them. SOAK=short or SOAK=default: with those timeouts only.
+.PHONY: soak
+SOAK_SECONDS ?= 3600
+soak: $(VENV)/.dev kit build/compiled/.done
+	FOREBAY_REQUIRE_COMPILE=1 PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python -m tests.chaos.soak $(SOAK_SECONDS) $(SOAK)
 
 # Over the compiled modules, as users have them; half an hour.
 .PHONY: exactly-once
