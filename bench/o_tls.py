@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import resource
 import ssl
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from itertools import count
 from random import Random
 from statistics import median
 from time import perf_counter, sleep
@@ -224,53 +227,64 @@ def _established(proxy: ForebayProcess) -> float:
 
 def _reconnecting(tls: Tls, count: int) -> tuple[list[float], list[float], Back]:
     """ms of the established clients' requests, ascending: without the others' return, and during it; and that."""
-    with sink(tls=tls) as broker, forebay_with_tls(broker, tls, **tls.toward_brokers) as proxy:
+    first = _framed(api_versions.request(0, "crowd", 0, "", "")).hex()
+    with ExitStack() as stack:
+        broker = stack.enter_context(sink(tls=tls))
+        proxy = stack.enter_context(forebay_with_tls(broker, tls, **tls.toward_brokers))
         port = _tls_port(proxy)
-        lines = [Line(port, believing()) for _ in range(ESTABLISHED)]
-        ends = perf_counter() + 1
-        _steadily(lines, lambda: perf_counter() > ends)  # it connects to brokers, and all is warm
-        with crowd(Gathering(port, count, first=_framed(api_versions.request(0, "crowd", 0, "", "")).hex())) as clients:
-            ends = perf_counter() + 5
-            calm = _steadily(lines, lambda: perf_counter() > ends)
-            back: list[Back] = []
-
-            def all_are_back() -> bool:
-                back.extend(each for each in [clients.back()] if each is not None)
-                return bool(back)
-
+        lines = [stack.enter_context(closing(Line(port, believing()))) for _ in range(ESTABLISHED)]
+        with _steadily(lines):
+            sleep(1)  # it connects to brokers, and all is warm
+        clients = stack.enter_context(crowd(Gathering(port, count, first=first)))
+        with _steadily(lines) as calm:
+            sleep(5)
+        with _steadily(lines) as meanwhile:
             clients.again()
-            meanwhile = _steadily(lines, all_are_back)
-        for line in lines:
-            line.close()
-    return calm, meanwhile, back[0]
+            back = clients.back(60)
+    assert back is not None, "not all are back within a minute"
+    return sorted(calm), sorted(meanwhile), back
 
 
 def _framed(request: bytes) -> bytes:
     return len(request).to_bytes(4, "big") + request
 
 
-def _steadily(lines: Sequence[Line], until: Callable[[], bool]) -> list[float]:
-    """ms, ascending, of produce requests of 1 KB on each of the lines in turn, RATE a second, from when they were due.
+@contextmanager
+def _steadily(lines: Sequence[Line]) -> Iterator[list[float]]:
+    """While the block lasts each line carries produce requests of 1 KB, all together RATE a second; complete behind it:
+    ms of each, from when it was due.
 
-    One after the other: those that are due while another waits count the time from when they were.
+    A client sends one after the other: those that are due while another waits count the time from when they were.
     """
     ready = frames("produce", 1_024, 900)
+    over = threading.Event()
     waits: list[float] = []
     began = perf_counter()
-    while not until():
-        due = began + len(waits) / RATE
-        sleep(max(0.0, due - perf_counter()))
-        lines[len(waits) % len(lines)].ask(ready[len(waits) % len(ready)])
-        waits.append(1e3 * (perf_counter() - due))
-    return sorted(waits)
+
+    def carry(number: int, line: Line) -> None:
+        for turn in count():
+            due = began + (number + turn * len(lines)) / RATE
+            if over.wait(max(0.0, due - perf_counter())):
+                return
+            line.ask(ready[turn % len(ready)])
+            waits.append(1e3 * (perf_counter() - due))
+
+    with ThreadPoolExecutor(len(lines)) as pool:
+        carried = [pool.submit(carry, number, line) for number, line in enumerate(lines)]
+        try:
+            yield waits
+        finally:
+            over.set()
+        for each in carried:
+            each.result()
 
 
 def _reconnecting_words(count: int, calm: Sequence[float], meanwhile: Sequence[float], back: Back) -> str:
     before, during = percentile(calm, 0.99), percentile(meanwhile, 0.99)
     return (
-        f"{ESTABLISHED} established connections with TLS produce {RATE} requests of 1 KB a second while {count:,} "
-        "others lose theirs and all come back at once: full handshakes, then ApiVersions; who is turned away tries "
-        f"again as Kafka's clients do. All are back after {back.seconds:.1f} s and {back.tries:,} connections. p99 of "
+        f"{ESTABLISHED} established connections with TLS, each one request at a time, together produce {RATE} requests "
+        f"of 1 KB a second while {count:,} others lose theirs and all come back at once: full handshakes, then "
+        f"ApiVersions; who is turned away tries again as Kafka's clients do. All are back after {back.seconds:.1f} s and {back.tries:,} connections. p99 of "
         f"the established, from when a request was due: {before:.1f} ms before, {during:.1f} ms meanwhile (longest "
         f"{meanwhile[-1]:.0f} ms). Target ≤ {P99_MS:g} ms: {_told(during <= P99_MS)}. Forebay, the crowd, the sink and "
         "the load share the machine."
