@@ -285,9 +285,9 @@ def _reconnecting_words(count: int, calm: Sequence[float], meanwhile: Sequence[f
         f"{ESTABLISHED} established connections with TLS, each one request at a time, together produce {RATE} requests "
         f"of 1 KB a second while {count:,} others lose theirs and all come back at once: full handshakes, then "
         f"ApiVersions; who is turned away tries again as Kafka's clients do. All are back after {back.seconds:.1f} s "
-        f"and {back.tries:,} connections. p99 of the established, from when a request was due: {before:.1f} ms before, {during:.1f} "
-        f"ms meanwhile (longest {meanwhile[-1]:.0f} ms). Target ≤ {P99_MS:g} ms: {_told(during <= P99_MS)}. Forebay, the crowd, the sink and "
-        "the load share the machine."
+        f"and {back.tries:,} connections. p99 of the established, from when a request was due: {before:.1f} ms "
+        f"before, {during:.1f} ms meanwhile (longest {meanwhile[-1]:.0f} ms). Target ≤ {P99_MS:g} ms: "
+        f"{_told(during <= P99_MS)}. Forebay, the crowd, the sink and the load share the machine."
     )
 
 
