@@ -144,14 +144,14 @@ def soak(timeouts: Timeouts, seconds: float, seed: str) -> Soaked:
         load = stack.enter_context(Carriers(stage.bootstrap, jobs, seconds=2 * seconds + RECOVERY_SECONDS))
         wait_until(lambda: load.acked_since(load.begun) >= ENOUGH, RECOVERY_SECONDS, "the load is under way")
         samples: list[Sample] = []
-        faults = 0
-        for drawn in _faults(rng):
+        suffered = 0
+        for drawn in faults(rng):
             if monotonic() >= load.begun + seconds:
                 break
             print(f"{monotonic() - load.begun:6.0f} s: {' + '.join(map(str, drawn))}", flush=True)
             _suffer(stage, topic, load, drawn)
             follower.check()
-            faults += len(drawn)
+            suffered += len(drawn)
             if drawn[0] not in FOREBAY_FAULTS:
                 samples.append(_sample(stage, monotonic() - load.begun))
         lasted = monotonic() - load.begun
@@ -161,10 +161,10 @@ def soak(timeouts: Timeouts, seconds: float, seed: str) -> Soaked:
         assert not errors, errors
     findings = [account.findings() for account in accounts.values()]
     silence = max(account.longest_silence for account in accounts.values())
-    return Soaked(timeouts.name, lasted, faults, total(findings), silence, samples)
+    return Soaked(timeouts.name, lasted, suffered, total(findings), silence, samples)
 
 
-def _faults(rng: Random) -> Iterator[Sequence[Fault]]:
+def faults(rng: Random) -> Iterator[Sequence[Fault]]:
     """First what replaces Forebay, then the others without end; none adds partitions, so that keys stay in theirs."""
     yield from ([fault] for fault in FOREBAY_FAULTS)
     others = [fault for fault in FAULTS if fault not in FOREBAY_FAULTS and not fault.widens]
