@@ -51,6 +51,7 @@ HOT = (
     "policies/forebay_policies/metadata_cache.py",
     "policies/forebay_policies/partitioner.py",
     "policies/forebay_policies/producer_batch.py",
+    "policies/forebay_policies/rack_partitioner.py",
     "policies/forebay_policies/requests_in_flight.py",
     "policies/forebay_policies/response_memory.py",
     "policies/forebay_policies/retry.py",
@@ -86,6 +87,7 @@ HOT = (
     "proxy/forebay_proxy/produce/idempotent_sample.py",
     "proxy/forebay_proxy/produce/ledger.py",
     "proxy/forebay_proxy/produce/classifier.py",
+    "proxy/forebay_proxy/produce/rack_traffic.py",
     "proxy/forebay_proxy/produce/topic_partitioners.py",
 )
 

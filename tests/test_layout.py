@@ -46,7 +46,6 @@ WITHOUT_OWN_TEST: Final = {
     "proxy/produce/client": DECLARES,
     "proxy/produce/journal_topic": "proxy/journal/test_recorder.py",
     "proxy/produce/ledger": "proxy/journal/test_recorder.py",
-    "proxy/produce/topic_partitioners": "proxy/journal/test_recorder.py",
     "pipeline/errors": DECLARES,
     "pipeline/partitions/summary": DECLARES,
 }

@@ -27,7 +27,7 @@ Rules
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import cast
 
 from forebay_codecs.record_batch import ClientBatch
@@ -136,6 +136,8 @@ class TopicQueues:
         self.partition_count = 0
         self.available: Sequence[int] = ()
         """Partitions whose leader can be reached, ascending."""
+        self.racks: Mapping[str, Sequence[int]] = {}
+        """The same by their leader's rack, "" where it is not known."""
         self.leaders: Sequence[int] = ()
         """By partition: the leader's node id, or NO_LEADER."""
         self.replicas: Sequence[Sequence[int]] = ()

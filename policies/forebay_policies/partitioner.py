@@ -50,6 +50,13 @@ class TopicView(Protocol):
         Never modified in place: the same object means that nothing has changed, which spares the sticky path a search.
         """
 
+    @property
+    def racks(self) -> Mapping[str, Sequence[int]]:
+        """Rack → those of `available` whose leader is there, ascending; under "" those of which it is not known.
+
+        A rack without any is not listed. As with `available`, the same objects mean that nothing has changed.
+        """
+
     def loads(self) -> Mapping[int, int]:
         """Partition → bytes queued and in flight, where there are any. To be read, not kept."""
 

@@ -34,6 +34,7 @@ from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.brokers.producer_id_requests import ProducerIdRequests
 from forebay_proxy.brokers.reachability import Reachability
 from forebay_proxy.clients.client_listeners import ClientListeners
+from forebay_proxy.clients.client_racks import ClientRacks
 from forebay_proxy.clients.connection_context import ConnectionContext
 from forebay_proxy.clients.connections import ConnectionRegistry
 from forebay_proxy.clients.departed_brokers import DepartedBrokers
@@ -57,6 +58,7 @@ from forebay_proxy.produce.handler import ProduceHandler
 from forebay_proxy.produce.idempotent_sample import IdempotentSample
 from forebay_proxy.produce.journal_topic import JournalTopic
 from forebay_proxy.produce.ledger import Ledger
+from forebay_proxy.produce.rack_traffic import RackTraffic
 from forebay_proxy.produce.topic_partitioners import TopicPartitioners
 from forebay_proxy.security.renewals import Renewals
 
@@ -145,6 +147,7 @@ class App:
             stats,
             turns,
             IdempotentSample(self._cluster.has_choice, stats, rng),
+            RackTraffic(self._cluster, stats) if settings.knows_racks else None,
             ledger,
         )
 
@@ -178,6 +181,7 @@ class App:
                 departed,
                 settings.socket_request_max_bytes,
                 settings.client_max_in_flight_requests,
+                ClientRacks(settings.client_racks, listener.settings.told.client_rack or settings.client_rack),
                 _admin_address(settings),
             )
 

@@ -383,6 +383,8 @@ class FakeCluster:
         self.topic_ids: dict[str, bytes] = {}
         self.replicas: dict[str, Sequence[tuple[int, ...]]] = {}
         """Of each partition, of the topics that have any."""
+        self.racks: dict[int, str] = {}
+        """Of the brokers that are in one."""
         self.one_at_a_time = False
         """As in Kafka: the next request of a connection is looked at when the one before is answered."""
         self.epochs: dict[str, int] = {}
@@ -484,7 +486,10 @@ class FakeCluster:
             else Topic(error_codes.UNKNOWN_TOPIC_ID, None, topic_id, False, ())
             for topic_id in request.ids
         ]
-        brokers = {broker.node_id: Broker(LOOPBACK, broker.port, None) for broker in self.brokers.values()}
+        brokers = {
+            broker.node_id: Broker(LOOPBACK, broker.port, self.racks.get(broker.node_id))
+            for broker in self.brokers.values()
+        }
         cluster = encode_cluster(asked.version, brokers, "fake", self.controller_id)
         sections = [encode_topic(topic, asked.version, brokers) for topic in topics]
         return assemble(asked.version, asked.correlation_id, cluster, sections)[8:]

@@ -8,13 +8,17 @@ from forebay_policies.partitioner import Partitioner
 
 
 class FakeTopic:
-    """A TopicView. `available` defaults to all partitions; replace it, never change it in place."""
+    """A TopicView. `available` defaults to all partitions; replace it, never change it in place.
+
+    `led_in`: the rack of each partition's leader; nowhere, where it is not given.
+    """
 
     def __init__(
         self,
         partition_count: int,
         available: Sequence[int] | None = None,
         loads: Mapping[int, int] | None = None,
+        led_in: Sequence[str] | None = None,
     ) -> None:
         self.name = "topic"
         self.partition_count = partition_count
@@ -22,6 +26,9 @@ class FakeTopic:
         self.load = dict(loads or {})
         self.waiting: dict[int, float] = {}
         self.lingering: set[int] = set()
+        self.racks: dict[str, list[int]] = {}
+        for partition in self.available:
+            self.racks.setdefault(led_in[partition] if led_in else "", []).append(partition)
 
     def loads(self) -> Mapping[int, int]:
         return {partition: size for partition, size in self.load.items() if size}

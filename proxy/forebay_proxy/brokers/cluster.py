@@ -31,6 +31,7 @@ class Node:
     host: str
     port: int
     last_seen: float
+    rack: str = ""
     down: bool = False
     gone: bool = False
     lost_at: float = NEVER_LOST
@@ -95,7 +96,7 @@ class Cluster:
     def apply(self, metadata: Metadata, asked: set[str], now: float, max_age: float) -> None:
         """Take in a Metadata response to the topics `asked`. Brokers unseen for `max_age` seconds are gone."""
         for node_id, broker in metadata.brokers.items():
-            self.learn(node_id, broker.host, broker.port, now)
+            self._set_rack(self.learn(node_id, broker.host, broker.port, now), broker.rack or "")
         for node in [node for node in self.nodes.values() if now - node.last_seen > max_age]:
             del self.nodes[node.id]
             node.gone = True
@@ -112,6 +113,14 @@ class Cluster:
                 self._apply_topic(topic.name, topic, now)
         for name in asked - answered:
             self._apply_topic(name, None, now)
+
+    def _set_rack(self, node: Node, rack: str) -> None:
+        if node.rack == rack:
+            return
+        node.rack = rack
+        for state in self.topics.values():
+            if node.id in state.nodes:
+                self._refresh_available(state)
 
     def set_leader(self, name: str, partition: int, leader_id: int, now: float) -> None:
         """One partition has another leader."""
@@ -133,7 +142,7 @@ class Cluster:
         if topic is None or topic.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION:
             state.nodes = set()
             self._accumulator.set_leaders(state.queues, (), now)
-            state.queues.available = ()
+            state.queues.available, state.queues.racks = (), {}
             gone = [queue for queue in state.queues.queues() if queue.batches]
             for observer in self._on_partitions_gone:
                 observer(gone)
@@ -166,8 +175,19 @@ class Cluster:
         nodes = self.nodes
         up = {node_id for node_id in state.nodes if node_id in nodes and not nodes[node_id].down}
         available = [index for index, leader in enumerate(state.queues.leaders) if leader in up]
-        if available != state.queues.available:  # the same object means: nothing has changed
+        racks: dict[str, list[int]] = {}
+        for index in available:
+            racks.setdefault(nodes[state.queues.leaders[index]].rack, []).append(index)
+        # The same objects mean: nothing has changed.
+        if available != state.queues.available:
             state.queues.available = available
+        if racks != state.queues.racks:
+            state.queues.racks = racks
+
+    def rack_of(self, node_id: int) -> str:
+        """The broker's rack; empty where it is not known."""
+        node = self.nodes.get(node_id)
+        return node.rack if node is not None else ""
 
     def is_internal(self, name: str) -> bool:
         """Whether brokers call the topic internal; False for one that is not known."""

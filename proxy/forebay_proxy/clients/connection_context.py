@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from forebay_policies.inbound_memory import InboundMemory
 from forebay_policies.loop_turns import LoopTurns
+from forebay_proxy.clients.client_racks import ClientRacks
 from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.metadata_handler import MetadataHandler
@@ -28,5 +29,6 @@ class ConnectionContext:
     departed: DepartedBrokers
     max_request: int
     max_in_flight: int
+    racks: ClientRacks
     admin: str
     """Where the admin endpoint listens; empty: nowhere."""

@@ -6,6 +6,7 @@ no line longer than `width` columns.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from typing import Any, Final, cast
@@ -188,6 +189,13 @@ def _now(loaded: Loaded, setting: Setting) -> str:
     return f"{_value(loaded, setting)} ({_origin(loaded, setting)})" if _differs(loaded, setting) else ""
 
 
+_BARE_KEY: Final = re.compile("[A-Za-z0-9_-]+")
+
+
+def _toml_key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else f'"{key}"'
+
+
 def toml_value(value: object) -> str:
     """A setting's value as written in a TOML file."""
     if isinstance(value, bool):
@@ -197,7 +205,9 @@ def toml_value(value: object) -> str:
     if isinstance(value, tuple) and not isinstance(value, ADDRESSES):
         return "[" + ", ".join(map(toml_value, value)) + "]"
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {toml_value(element)}" for key, element in value.items()) + " }"
+        return (
+            "{ " + ", ".join(f"{_toml_key(str(key))} = {toml_value(element)}" for key, element in value.items()) + " }"
+        )
     # A JSON string is a basic string of TOML.
     return msgspec.json.encode(render(value)).decode()
 

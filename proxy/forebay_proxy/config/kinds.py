@@ -12,6 +12,8 @@ MAX_PORT: Final = 65_535
 NODE: Final = "$(node)"
 
 NodePorts = dict[int, int]
+NetworkRacks = dict[str, str]
+"""Network, as address/bits → rack."""
 Host = Annotated[str, Meta(extra={"allowed": "a host name or address without a port, or empty"})]
 PemFile = Annotated[str, Meta(extra={"allowed": "a file in PEM form, or empty"})]
 Pem = Annotated[str, Meta(extra={"allowed": "text in PEM form, or empty"})]

@@ -50,6 +50,7 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted)
         NodePorts, about("Ports that its clients are told, where they differ from those that it listens on.")
     ] = {}
     node_ports: Annotated[NodePorts, about("Ports of brokers that are not on its port + 1 + node id.")] = {}
+    client_rack: Annotated[str, about("Rack of its clients; empty: client.rack.")] = ""
     ssl_client_auth: Annotated[
         ClientAuth, about("Whether clients must show a certificate; requested: they may, and it must be valid.")
     ] = "none"

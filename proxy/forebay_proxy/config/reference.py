@@ -196,6 +196,33 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "0.01",
         ),
     },
+    "Racks": {
+        "partitioner.rack.aware": Reference(
+            "A record without a key then goes to a partition whose leader is in the rack of its client, as long as "
+            "partitioner.rack.max.skew allows; with every partitioner. Racks of brokers are their broker.rack. Clients "
+            "whose rack is not known, or has no leader, send to where least was sent.",
+            _producer("since 4.4, without a bound on the skew"),
+            "true",
+        ),
+        "partitioner.rack.max.skew": Reference(
+            "Where clients and leaders are not spread over the racks alike, staying local gives some partitions more "
+            "than others. With 0.2 each gets 80 to 120 % of what it would if all got the same, and as many records "
+            "stay in their rack as that allows. 0 spreads evenly.",
+            NO_COUNTERPART,
+            "0.1",
+        ),
+        "client.rack": Reference(
+            "For a sidecar, or where all clients of a Forebay are in its zone. client.racks comes before it, and so "
+            "does listener.name.<name>.client.rack.",
+            _producer("since 4.4, there its own"),
+            "az-a",
+        ),
+        "client.racks": Reference(
+            "The smallest network that a client's address is in counts. It comes before a listener's client.rack.",
+            NO_COUNTERPART,
+            "10.1.0.0/16:az-a,10.2.0.0/16:az-b",
+        ),
+    },
     "Batching": {
         "linger.ms": Reference(
             "Adaptive sends at once while Forebay is idle, and when it is busy whatever has arrived by the time a "
@@ -437,6 +464,9 @@ LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
         "For large node ids, and for ports that are taken. Clients must be able to reach these ports, too.",
         NO_COUNTERPART,
         "1001:19193,1002:19194",
+    ),
+    "client.rack": Reference(
+        "For a listener that only clients of one zone reach. client.racks comes before it.", NO_COUNTERPART, "az-a"
     ),
     "ssl.client.auth": Reference(
         "required: clients without a certificate are refused. requested: they are let in, but an invalid certificate "

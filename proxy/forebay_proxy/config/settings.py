@@ -24,6 +24,7 @@ from forebay_proxy.config.kinds import (
     Host,
     ListenerAddress,
     ListenerAddresses,
+    NetworkRacks,
     NodePorts,
     Pem,
     PemFile,
@@ -169,6 +170,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     partitioner_min_share: Annotated[
         float, about("expected_wait: least share of choices per partition, so that recoveries are noticed.")
     ] = 0.005
+
+    # Racks (KIP-1123)
+    partitioner_rack_aware: Annotated[bool, about("Prefer partitions whose leader is in the client's rack.")] = False
+    partitioner_rack_max_skew: Annotated[
+        float, about("How far that may take a partition from its fair share, as a part of it.")
+    ] = 0.2
+    client_rack: Annotated[str, about("Rack of clients of which nothing else is known; empty: none.")] = ""
+    client_racks: Annotated[NetworkRacks, about("Racks of clients by the networks they come from.")] = {}
 
     # Batching (KIP-782)
     linger_ms: Annotated[
@@ -335,6 +344,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     upstream_identity_shared: Annotated[
         bool, about("Let clients of other hosts act as Forebay's own identity at the brokers.")
     ] = False
+
+    @property
+    def knows_racks(self) -> bool:
+        """Whether it is said of any client in which rack it is."""
+        told = self.client_rack or self.client_racks
+        return bool(told) or any(listener.told.client_rack for listener in self.client_listeners)
 
     @property
     def lends_identity(self) -> bool:

@@ -7,6 +7,7 @@ Out: a value of the setting's type, within its bounds. Anything else raises Valu
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import types
 import typing
@@ -24,6 +25,7 @@ from forebay_proxy.config.kinds import (
     BrokerAddress,
     ListenerAddress,
     ListenerAddresses,
+    NetworkRacks,
     NodePorts,
     ProtocolMap,
     SecurityProtocol,
@@ -65,7 +67,7 @@ class Setting:
     @property
     def is_map(self) -> bool:
         """Whether its value is a map, as that of `node.ports` is."""
-        return self.kind in (NodePorts, ProtocolMap)
+        return self.kind in (NodePorts, NetworkRacks, ProtocolMap)
 
     @property
     def is_list(self) -> bool:
@@ -221,6 +223,21 @@ def _node_ports(written: object) -> NodePorts:
     return ports
 
 
+def _network_racks(written: object) -> NetworkRacks:
+    pairs: Iterable[tuple[object, object]]
+    if isinstance(written, dict):
+        pairs = written.items()
+    else:
+        pairs = [_text(element).rpartition(":")[::2] for element in _elements(written)]
+    racks: NetworkRacks = {}
+    for network, rack in pairs:
+        known = str(ipaddress.ip_network(_text(network)))  # ValueError, also where bits of the host are set
+        if not _text(rack) or known in racks:
+            raise ValueError(written)
+        racks[known] = _text(rack)
+    return racks
+
+
 def _listener_addresses(written: object) -> ListenerAddresses:
     return tuple(_listener_address(element) for element in _elements(written))
 
@@ -284,6 +301,10 @@ _PARSERS: Final[list[tuple[object, _Parser]]] = [
     (Servers, _Parser(_servers, f"{_HOST_PORT_ALLOWED}; several are separated by commas", "host:port,…")),
     (Patterns, _Parser(_patterns, "patterns with * ? [a-z]; several are separated by commas", "pattern,…")),
     (NodePorts, _Parser(_node_ports, "node id:port; several are separated by commas", "id:port,…")),
+    (
+        NetworkRacks,
+        _Parser(_network_racks, "network:rack, as 10.1.0.0/16:az-a; several are separated by commas", "network:rack,…"),
+    ),
     (
         ListenerAddresses,
         _Parser(_listener_addresses, "NAME://host:port; several are separated by commas", "NAME://host:port,…"),

@@ -180,6 +180,12 @@ _ALL: Final = (
         "Choices made by the partitioner.",
         {"partitioner": (*BUILT_IN, "custom"), "kind": PARTITIONER_CHOICES},
     ),
+    Metric(
+        "forebay_rack_bytes_total",
+        "counter",
+        "Bytes of clients' batches, by whether their leader is in the client's rack; only where racks are set.",
+        {"rack": ("same", "other", "unknown")},
+    ),
     # Batches
     Metric(
         "forebay_batches_flushed_total",

@@ -18,6 +18,10 @@ class Client(Protocol):
         """Where the client is."""
 
     @property
+    def rack(self) -> str:
+        """Where that is; empty: not known."""
+
+    @property
     def node_id(self) -> int | None:
         """The broker by whose port it has come; None: by the bootstrap port."""
 

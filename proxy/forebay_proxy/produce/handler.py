@@ -46,6 +46,7 @@ from forebay_proxy.produce.completion import ProduceCompletion
 from forebay_proxy.produce.deadlines import Deadlines
 from forebay_proxy.produce.idempotent_sample import IdempotentSample
 from forebay_proxy.produce.ledger import Ledger
+from forebay_proxy.produce.rack_traffic import RackTraffic
 
 PARTITION_TRIES: Final = 2
 """Metadata requests before a partition is refused that a known topic is not known to have."""
@@ -67,14 +68,15 @@ _Topics = list[tuple[str, list[PartitionRecords]]]
 class ProduceHandler:
     """Sees to it that a request that it takes is answered exactly once, whatever becomes of its records.
 
-    `partitioner_of` gives each topic its partitioner; `ledger` is None where it is not kept.
+    `partitioner_of` gives the partitioner of a topic for clients in a rack; `racks` and `ledger` are None where nothing
+    is known of racks, or no ledger is kept.
     """
 
     def __init__(
         self,
         accumulator: Accumulator,
         classifier: BatchClassifier,
-        partitioner_of: Callable[[str], Partitioner],
+        partitioner_of: Callable[[str, str], Partitioner],
         cluster: Cluster,
         updater: MetadataUpdater,
         deadlines: Deadlines,
@@ -82,11 +84,13 @@ class ProduceHandler:
         stats: MetricRegistry,
         turns: LoopTurns,
         sample: IdempotentSample,
+        racks: RackTraffic | None = None,
         ledger: Ledger | None = None,
     ) -> None:
         self.accumulator = accumulator
         self.turns = turns
         self.sample = sample
+        self.racks = racks
         self.ledger = ledger
         self.classifier = classifier
         self.cluster = cluster
@@ -117,6 +121,8 @@ class ProduceHandler:
         if not touched:
             client.produced(self.classifier.count_untouched(inspected))
             self.sample.passed(client, frame, inspected)
+            if self.racks is not None:
+                self.racks.passed(client, inspected)
             if self.ledger is not None:
                 self.ledger.passed_on(client, request, inspected)
             return False
@@ -162,8 +168,8 @@ class ProduceHandler:
                     asked.add(topic.queue(touched.partition, acks, client_id), size)
         return asked
 
-    def append(self, completion: ProduceCompletion, touched: RewritableBatch) -> RecordRun:
-        """Put checked records where they belong. The topic is known and memory suffices."""
+    def append(self, completion: ProduceCompletion, touched: RewritableBatch, rack: str) -> RecordRun:
+        """Put checked records of a client in `rack` where they belong. The topic is known and memory suffices."""
         now = monotonic()
         state = self.cluster.topics[touched.topic]
         state.used_at = now
@@ -172,7 +178,7 @@ class ProduceHandler:
         lane = Lane(completion.acks, batch.codec, touched.movable)
         client_id = completion.client_id
         partition = touched.partition
-        partitioner = self._partitioner_of(touched.topic)
+        partitioner = self._partitioner_of(touched.topic, rack)
         if touched.movable:
             size = len(batch.section)
             partition = partitioner.partition(topic, size, now)
@@ -185,6 +191,8 @@ class ProduceHandler:
             queue = topic.queue(partition, lane.acks, client_id)
             if not self.accumulator.has_room(queue, lane, batch):
                 partitioner.on_new_batch(topic, partition)
+        if self.racks is not None:
+            self.racks.sent(rack, queue.leader, len(batch.section))
         moved = partition != touched.partition
         run = completion.add_run(touched.slot, batch.record_count, moved=moved, whole=touched.whole)
         run.partition = partition
@@ -455,7 +463,7 @@ class PendingProduce:
         handler = self._handler
         pool = handler.accumulator.pool
         used = pool.used
-        run = handler.append(self._completion, touched)
+        run = handler.append(self._completion, touched, self._client.rack)
         if pool.used > used:
             leader = handler.cluster.topics[touched.topic].queues.leader_of(run.partition)
             size = (pool.used - used) * pool.chunk_size

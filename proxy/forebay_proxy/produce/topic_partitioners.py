@@ -12,6 +12,7 @@ from typing import cast
 from forebay_policies.accumulator import PartitionQueue
 from forebay_policies.builtin_partitioners import BUILT_IN
 from forebay_policies.partitioner import OnSwitch, Partitioner, PartitionerOptions, TellingPartitioner
+from forebay_policies.rack_partitioner import RackPartitioner
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
@@ -47,7 +48,10 @@ class TopicPartitioners:
         )
         self._on_switch = on_switch
         cluster.on_forgotten(self.forget)
-        self._partitioners: dict[str, TellingPartitioner] = {}
+        self._rack_aware = settings.partitioner_rack_aware
+        self._max_skew = settings.partitioner_rack_max_skew
+        self._partitioners: dict[str, Partitioner] = {}
+        self._rack_partitioners: dict[str, RackPartitioner] = {}
         self._forgotten: dict[str, int] = {}
         self._errors = stats.counter("forebay_errors_total", side="internal", kind="partitioner")
         name = settings.partitioner if settings.partitioner in BUILT_IN else "custom"
@@ -57,32 +61,44 @@ class TopicPartitioners:
                 "forebay_partitioner_choices_total", partial(self._choices, kind), partitioner=name, kind=kind
             )
 
-    def of(self, topic: str) -> Partitioner:
-        """The topic's partitioner, made at the first call."""
+    def of(self, topic: str, rack: str) -> Partitioner:
+        """The topic's partitioner, made at the first call; for clients in that rack, where racks count."""
+        if self._rack_aware:
+            return self._of_racks(topic).of(rack)
         partitioner = self._partitioners.get(topic)
         if partitioner is None:
-            # Those of others come in a WithDefault.
-            partitioner = cast(TellingPartitioner, self._factory(self._options))
-            partitioner.on_switch = self._on_switch
-            self._partitioners[topic] = partitioner
+            partitioner = self._partitioners[topic] = self._made()
+        return partitioner
+
+    def _of_racks(self, topic: str) -> RackPartitioner:
+        partitioner = self._rack_partitioners.get(topic)
+        if partitioner is None:
+            turn = self._options.sticky_batch_size or self._options.batch_size
+            partitioner = self._rack_partitioners[topic] = RackPartitioner(self._made, turn, self._max_skew)
+        return partitioner
+
+    def _made(self) -> Partitioner:
+        partitioner = cast(TellingPartitioner, self._factory(self._options))  # those of others come in a WithDefault
+        partitioner.on_switch = self._on_switch
         return partitioner
 
     def acknowledged(self, queue: PartitionQueue, seconds: float) -> None:
         """A batch of the partition was acknowledged `seconds` after its opening: tell the topic's partitioner."""
-        partitioner = self._partitioners.get(queue.topic.name)
+        topic = queue.topic.name
+        partitioner = self._rack_partitioners.get(topic) if self._rack_aware else self._partitioners.get(topic)
         if partitioner is not None:
             partitioner.on_acknowledged(queue.index, seconds)
 
     def forget(self, topic: str) -> None:
         """The topic is not produced to any more; what its partitioner counted stays counted."""
-        partitioner = self._partitioners.pop(topic, None)
+        partitioner = self._rack_partitioners.pop(topic, None) or self._partitioners.pop(topic, None)
         if partitioner is not None:
             for kind, count in partitioner.choices().items():
                 self._forgotten[kind] = self._forgotten.get(kind, 0) + count
 
     def _choices(self, kind: str) -> int:
-        live = sum(partitioner.choices().get(kind, 0) for partitioner in self._partitioners.values())
-        return live + self._forgotten.get(kind, 0)
+        live: list[Partitioner | RackPartitioner] = [*self._partitioners.values(), *self._rack_partitioners.values()]
+        return sum(partitioner.choices().get(kind, 0) for partitioner in live) + self._forgotten.get(kind, 0)
 
     def _report(self, message: str, error: Exception | None) -> None:
         self._errors.value += 1

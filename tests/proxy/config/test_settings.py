@@ -118,6 +118,14 @@ class TestValues:
             ("partitioner=own", "partitioner", "own"),
             ("partitioner.min.share=0.02", "partitioner_min_share", 0.02),
             ("partitioner.min.share=0", "partitioner_min_share", 0.0),
+            ("partitioner.rack.aware=true", "partitioner_rack_aware", True),
+            ("partitioner.rack.max.skew=0.1", "partitioner_rack_max_skew", 0.1),
+            ("client.rack=az-a", "client_rack", "az-a"),
+            (
+                "client.racks=10.1.0.0/16:az-a, fd00:2::/32:az-b,10.9.0.1:az-c",
+                "client_racks",
+                {"10.1.0.0/16": "az-a", "fd00:2::/32": "az-b", "10.9.0.1/32": "az-c"},
+            ),
             ("advertised.host=kafka.example.org", "advertised_host", "kafka.example.org"),
         ],
     )
@@ -128,6 +136,11 @@ class TestValues:
         "assignment",
         [
             "linger.ms=-2",
+            "client.racks=az-a",
+            "client.racks=10.1.0.0/16:",
+            "client.racks=10.1.0.1/16:az-a",
+            "client.racks=10.1.0.0/33:az-a",
+            "client.racks=10.1.0.0/16:az-a,10.1.0.0/16:az-b",
             "linger.ms=60001",
             "linger.ms=5.5",
             "linger.ms=",

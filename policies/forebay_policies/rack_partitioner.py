@@ -1,0 +1,192 @@
+"""Records without a key go to partitions whose leader is in their client's rack, as long as every partition gets its
+share (KIP-1123, and what it leaves open).
+
+In: what a partitioner is asked, and the client's rack. Out: a partition. Which one within a rack is chosen by a
+partitioner of that rack's own, of whatever kind is set, among the rack's available partitions alone.
+
+The KIP keeps all records in their rack. Where clients and leaders are not spread alike, partitions then get very
+different amounts: with two thirds of the clients in one of three racks, each of its partitions gets twice its share.
+Here a rack's partitions take records of the rack's clients until each has `max_skew` more than its share; what comes
+beyond that, and what clients without a rack send, goes to the rack whose partitions have least. They also give way
+while partitions elsewhere have less than their share by `max_skew`.
+
+What a rack has got is counted in bytes, and fades as more come, so that the balance is that of the last WINDOW turns a
+partition. It differs by a turn a partition at most: records come in runs that stay together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from forebay_policies.partitioner import Partitioner, TopicView
+
+NO_RACK: Final = ""
+"""Of a client or broker whose rack is not known."""
+
+WINDOW: Final = 64
+"""Turns a partition after which what was counted is halved."""
+
+
+class RackView:
+    """A topic as if it had no available partitions but those led in one rack (a TopicView)."""
+
+    __slots__ = ("_rack", "_topic")
+
+    def __init__(self, topic: TopicView, rack: str) -> None:
+        self._topic = topic
+        self._rack = rack
+
+    @property
+    def name(self) -> str:
+        """The topic's name."""
+        return self._topic.name
+
+    @property
+    def partition_count(self) -> int:
+        """Of the whole topic."""
+        return self._topic.partition_count
+
+    @property
+    def available(self) -> Sequence[int]:
+        """The rack's partitions whose leader is a usable broker, ascending."""
+        return self._topic.racks.get(self._rack, ())
+
+    @property
+    def racks(self) -> Mapping[str, Sequence[int]]:
+        """Of the whole topic."""
+        return self._topic.racks
+
+    def loads(self) -> Mapping[int, int]:
+        """Of the whole topic."""
+        return self._topic.loads()
+
+    def ready_since(self, partition: int) -> float | None:
+        """As the topic says."""
+        return self._topic.ready_since(partition)
+
+    def lingers(self, partition: int) -> bool:
+        """As the topic says."""
+        return self._topic.lingers(partition)
+
+
+class RackPartitioner:
+    """One topic's partitioner, asked by way of `of`, for clients of each rack.
+
+    `make` makes the partitioner of one rack; `turn` is for how many bytes it stays with a partition. `max_skew` is a
+    part of a fair share: 0.2 lets a partition have 80 to 120 % of it.
+    """
+
+    __slots__ = ("_by_rack", "_chosen", "_clients", "_make", "_max_skew", "_received", "_total", "_turn")
+
+    def __init__(self, make: Callable[[], Partitioner], turn: int, max_skew: float) -> None:
+        self._make = make
+        self._turn = turn
+        self._max_skew = max_skew
+        self._by_rack: dict[str, Partitioner] = {}
+        self._chosen: dict[int, str] = {}
+        """By partition: the rack that its leader was in when it was last chosen."""
+        self._clients: dict[str, OfRack] = {}
+        self._received: dict[str, float] = {}
+        self._total = 0.0
+
+    def of(self, rack: str) -> OfRack:
+        """The partitioner for records of the clients there."""
+        client = self._clients.get(rack)
+        if client is None:
+            client = self._clients[rack] = OfRack(self, rack)
+        return client
+
+    def partition(self, rack: str, topic: TopicView, size: int, now: float) -> int:
+        """For `size` bytes of a client in `rack`."""
+        racks = topic.racks
+        there = self._rack_for(rack, racks) if racks else NO_RACK
+        self._count(there, size, topic)
+        chosen = self._partitioner(there).partition(RackView(topic, there), size, now)
+        self._chosen[chosen] = there
+        return chosen
+
+    def _rack_for(self, rack: str, racks: Mapping[str, Sequence[int]]) -> str:
+        """The one whose partitions take what comes next from a client of `rack`."""
+        if len(racks) == 1:
+            return next(iter(racks))
+        least, fewest = rack, float("inf")
+        partitions = 0
+        total = 0.0
+        for name, places in racks.items():
+            received = self._received.get(name, 0.0)
+            partitions += len(places)
+            total += received
+            if received / len(places) < fewest:
+                least, fewest = name, received / len(places)
+        here = racks.get(rack)
+        if here is None or rack == NO_RACK:
+            return least
+        fair = total / partitions
+        mine = self._received.get(rack, 0.0) / len(here)
+        if mine > fair * (1 + self._max_skew) + self._turn:
+            return least
+        if mine > fair + self._turn and fewest < fair * (1 - self._max_skew):
+            return least
+        return rack
+
+    def _count(self, rack: str, size: int, topic: TopicView) -> None:
+        self._received[rack] = self._received.get(rack, 0.0) + size
+        self._total += size
+        if self._total > 2 * WINDOW * self._turn * topic.partition_count:
+            for name in self._received:
+                self._received[name] /= 2
+            self._total /= 2
+
+    def _partitioner(self, rack: str) -> Partitioner:
+        partitioner = self._by_rack.get(rack)
+        if partitioner is None:
+            partitioner = self._by_rack[rack] = self._make()
+        return partitioner
+
+    def on_new_batch(self, topic: TopicView, partition: int) -> bool:
+        """Told to the partitioner of the leader's rack."""
+        for rack, places in topic.racks.items():
+            if partition in places:
+                return self._partitioner(rack).on_new_batch(RackView(topic, rack), partition)
+        return False
+
+    def on_acknowledged(self, partition: int, seconds: float) -> None:
+        """Told to the partitioner that chose it."""
+        rack = self._chosen.get(partition)
+        if rack is not None:
+            self._partitioner(rack).on_acknowledged(partition, seconds)
+
+    def choices(self) -> Mapping[str, int]:
+        """Of all racks' partitioners together."""
+        total: dict[str, int] = {}
+        for partitioner in self._by_rack.values():
+            for kind, count in partitioner.choices().items():
+                total[kind] = total.get(kind, 0) + count
+        return total
+
+
+class OfRack:
+    """A RackPartitioner as clients of one rack ask it (a Partitioner)."""
+
+    __slots__ = ("_all", "_rack")
+
+    def __init__(self, partitioner: RackPartitioner, rack: str) -> None:
+        self._all = partitioner
+        self._rack = rack
+
+    def partition(self, topic: TopicView, size: int, now: float) -> int:
+        """For `size` bytes of a client in this rack."""
+        return self._all.partition(self._rack, topic, size, now)
+
+    def on_new_batch(self, topic: TopicView, partition: int) -> bool:
+        """As of all racks."""
+        return self._all.on_new_batch(topic, partition)
+
+    def on_acknowledged(self, partition: int, seconds: float) -> None:
+        """As of all racks."""
+        self._all.on_acknowledged(partition, seconds)
+
+    def choices(self) -> Mapping[str, int]:
+        """Of all racks."""
+        return self._all.choices()

@@ -1,0 +1,182 @@
+"""Local where that keeps every partition within its bound, and nowhere else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from forebay_policies.builtin_partitioners import BUILT_IN, make_partitioner
+from forebay_policies.partitioner import Partitioner
+from forebay_policies.rack_partitioner import NO_RACK, WINDOW, RackPartitioner, RackView
+from tests.policies.fakes import FakeTopic
+
+TURN = 16_384
+RUN = 4_000
+SKEW = 0.2
+LIKE_THE_KIP = float("inf")
+
+
+def racks(max_skew: float = SKEW, kind: str = "uniform", seed: int = 1) -> RackPartitioner:
+    rng = Random(seed)
+    return RackPartitioner(lambda: make_partitioner(kind, rng=rng, batch_size=TURN), TURN, max_skew)
+
+
+class Spread(NamedTuple):
+    """Of clients' bytes: the part of those with a rack that stayed there, and each partition's ÷ its fair share."""
+
+    local: float
+    shares: Sequence[float]
+
+
+def spread(
+    partitioner: RackPartitioner, topic: FakeTopic, clients: Mapping[str, float], runs: int = 24_000, seed: int = 2
+) -> Spread:
+    """Of runs from clients in these racks, as often as their weights say. Every fourth run opens a batch."""
+    rng = Random(seed)
+    led_in = {partition: rack for rack, places in topic.racks.items() for partition in places}
+    received: Counter[int] = Counter()
+    local = known = 0
+    for number, rack in enumerate(rng.choices(list(clients), list(clients.values()), k=runs)):
+        partition = partitioner.of(rack).partition(topic, RUN, 0.0)
+        if number % 4 == 0:
+            partitioner.of(rack).on_new_batch(topic, partition)
+        received[partition] += 1
+        known += rack != NO_RACK
+        local += rack == led_in[partition]
+    return Spread(local / known, [received[partition] * topic.partition_count / runs for partition in led_in])
+
+
+EVEN = FakeTopic(12, led_in="aaaabbbbcccc")
+
+
+@pytest.mark.parametrize("kind", BUILT_IN)
+def test_where_clients_and_leaders_are_spread_alike_all_stay(kind: str) -> None:
+    found = spread(racks(kind=kind), EVEN, {"a": 1, "b": 1, "c": 1})
+    assert found.local > 0.99
+    assert max(found.shares) < 1.15
+
+
+UNEVEN: dict[str, tuple[FakeTopic, dict[str, float]]] = {
+    "two thirds of the clients in one rack": (EVEN, {"a": 4, "b": 1, "c": 1}),
+    "all clients in one rack": (EVEN, {"a": 1}),
+    "few clients in one rack": (EVEN, {"a": 4, "b": 4, "c": 1}),
+    "leaders unevenly": (FakeTopic(12, led_in="aaaaaaaabbbc"), {"a": 1, "b": 1, "c": 1}),
+    "no leader in one rack": (FakeTopic(12, led_in="aaaaaabbbbbb"), {"a": 1, "b": 1, "c": 4}),
+    "half of the clients nowhere": (EVEN, {"a": 3, "b": 1, "c": 1, NO_RACK: 5}),
+}
+
+
+EVEN_ANYHOW = {"no leader in one rack", "half of the clients nowhere"}
+"""By the KIP's rule: those without a rack, or without a leader in theirs, go to where there is least."""
+
+
+@pytest.mark.parametrize("case", UNEVEN)
+@pytest.mark.parametrize("kind", ["uniform", "adaptive", "round_robin"])
+def test_no_partition_leaves_its_bound_where_the_kips_rule_leaves_it(case: str, kind: str) -> None:
+    topic, clients = UNEVEN[case]
+    ours, kips = spread(racks(kind=kind), topic, clients), spread(racks(LIKE_THE_KIP, kind), topic, clients)
+    noise = 0.12  # of a draw of some hundred turns a partition
+    assert max(ours.shares) < 1 + SKEW + noise
+    assert min(ours.shares) > 1 - SKEW - noise
+    assert max(kips.shares) > 1.35 or min(kips.shares) < 0.65 or case in EVEN_ANYHOW
+
+
+def test_as_many_stay_as_can() -> None:
+    """Rack a has two thirds of the bytes and may take 1.2 thirds of them: 0.4 + 1/6 + 1/6 of all stay."""
+    found = spread(racks(), *UNEVEN["two thirds of the clients in one rack"])
+    assert found.local == pytest.approx(0.4 + 1 / 3, abs=0.02)
+
+
+def test_without_a_bound_all_stay() -> None:
+    found = spread(racks(LIKE_THE_KIP), *UNEVEN["all clients in one rack"])
+    assert found.local == 1
+    assert found.shares[:4] == pytest.approx([3.0] * 4, abs=0.4)
+
+
+def test_a_rack_that_has_lost_its_leaders_is_left_at_once() -> None:
+    partitioner = racks()
+    spread(partitioner, EVEN, {"a": 1, "b": 1, "c": 1}, runs=1000)
+    without = FakeTopic(12, available=range(4, 12), led_in="aaaabbbbcccc")
+    chosen = {partitioner.of("a").partition(without, RUN, 0.0) for _ in range(200)}
+    assert min(chosen) >= 4
+
+
+def test_without_any_leader_some_partition_is_chosen() -> None:
+    assert racks().of("a").partition(FakeTopic(3, available=()), RUN, 0.0) in range(3)
+
+
+def test_brokers_without_racks_are_one() -> None:
+    assert min(spread(racks(), FakeTopic(4), {"a": 1}).shares) > 0.9
+
+
+def test_a_topic_of_little_traffic_stays_local_for_a_turn_a_partition() -> None:
+    client = racks().of("a")
+    assert {client.partition(EVEN, 100, 0.0) for _ in range(TURN // 100)} <= set(range(4))
+
+
+def test_what_was_long_ago_is_forgotten() -> None:
+    """All from a, then all from b: after a few windows b's bound is what a's was."""
+    partitioner = racks()
+    once = 12 * WINDOW * TURN // RUN
+    spread(partitioner, EVEN, {"a": 1}, runs=2 * once)
+    spread(partitioner, EVEN, {"b": 1}, runs=6 * once)
+    found = spread(partitioner, EVEN, {"b": 1}, runs=once)
+    assert found.local == pytest.approx(0.4, abs=0.04)
+
+
+class Told:
+    """Partitioner of one rack that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.opened: list[int] = []
+        self.acknowledged: list[int] = []
+
+    def partition(self, topic: object, size: int, now: float) -> int:
+        assert isinstance(topic, RackView)
+        assert topic.name == "topic"
+        assert topic.partition_count == 4
+        return topic.available[0]
+
+    def on_new_batch(self, topic: object, partition: int) -> bool:
+        assert isinstance(topic, RackView)
+        assert partition in topic.available
+        self.opened.append(partition)
+        return partition == 3
+
+    def on_acknowledged(self, partition: int, seconds: float) -> None:
+        self.acknowledged.append(partition)
+
+    def choices(self) -> Mapping[str, int]:
+        return {"switch": len(self.opened), "sticky": 1}
+
+
+def test_each_racks_partitioner_is_told_of_its_own() -> None:
+    made: list[Told] = []
+
+    def make() -> Partitioner:
+        made.append(Told())
+        return made[-1]
+
+    topic = FakeTopic(4, led_in="aabb")
+    partitioner = RackPartitioner(make, TURN, SKEW)
+    a, b = partitioner.of("a"), partitioner.of("b")
+    assert partitioner.of("a") is a
+    assert (a.partition(topic, RUN, 0.0), b.partition(topic, RUN, 0.0)) == (0, 2)
+    assert [a.on_new_batch(topic, 1), b.on_new_batch(topic, 3), a.on_new_batch(topic, 9)] == [False, True, False]
+    for partition in (0, 1, 2):  # nobody chose 1
+        a.on_acknowledged(partition, 0.1)
+    assert [(told.opened, told.acknowledged) for told in made] == [([1], [0]), ([3], [2])]
+    assert a.choices() == {"switch": 2, "sticky": 2}
+
+
+def test_a_view_has_the_topics_own_queues() -> None:
+    topic = FakeTopic(4, loads={1: 10}, led_in="aabb")
+    topic.waiting[1], topic.lingering = 3.0, {2}
+    view = RackView(topic, "a")
+    assert (view.loads(), view.ready_since(1), view.lingers(2), view.racks) == ({1: 10}, 3.0, True, topic.racks)
+    assert view.available is topic.racks["a"]
+    assert RackView(topic, "elsewhere").available == ()
