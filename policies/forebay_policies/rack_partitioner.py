@@ -24,7 +24,7 @@ from forebay_policies.partitioner import Partitioner, TopicView
 NO_RACK: Final = ""
 """Of a client or broker whose rack is not known."""
 
-WINDOW: Final = 64
+WINDOW: Final = 256
 """Turns a partition after which what was counted is halved."""
 
 

@@ -87,6 +87,7 @@ class KafkaCluster:
         advertised: Mapping[int, int] | None = None,
         settings: Mapping[str, str] | None = None,
         first_node: int = 0,
+        racks: Mapping[int, str] | None = None,
     ) -> None:
         self.version = version
         self.nodes = range(first_node, first_node + brokers)
@@ -96,6 +97,7 @@ class KafkaCluster:
         self.internal_ports = {node: free_port() for node in self.nodes}
         self._controller_ports = {node: free_port() for node in self.nodes}
         self._settings = dict(settings or {})
+        self._racks = dict(racks or {})
         self._folder = Path(tempfile.mkdtemp(prefix=f"kafka-{version}-"))
         self._servers: dict[int, Server] = {}
 
@@ -205,6 +207,7 @@ class KafkaCluster:
             "listeners": f"CLIENT://{LOOPBACK}:{self.ports[node]},{internal},{controller}",
             "advertised.listeners": f"CLIENT://{LOOPBACK}:{self.advertised[node]},{internal}",
             "log.dirs": str(self._data(node)),
+            **({"broker.rack": self._racks[node]} if node in self._racks else {}),
             **self._settings,
         }
 

@@ -346,10 +346,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     ] = False
 
     @property
+    def tells_racks_apart(self) -> bool:
+        """Whether clients may be in several racks."""
+        return bool(self.client_racks) or any(listener.told.client_rack for listener in self.client_listeners)
+
+    @property
     def knows_racks(self) -> bool:
         """Whether it is said of any client in which rack it is."""
-        told = self.client_rack or self.client_racks
-        return bool(told) or any(listener.told.client_rack for listener in self.client_listeners)
+        return bool(self.client_rack) or self.tells_racks_apart
 
     @property
     def lends_identity(self) -> bool:

@@ -6,6 +6,7 @@ In: the setting `partitioner` and its companions. Out: Partitioner by topic name
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 from random import Random
 from typing import cast
 
@@ -49,7 +50,8 @@ class TopicPartitioners:
         self._on_switch = on_switch
         cluster.on_forgotten(self.forget)
         self._rack_aware = settings.partitioner_rack_aware
-        self._max_skew = settings.partitioner_rack_max_skew
+        # Where all clients are in Forebay's own rack, those of other racks have Forebays of their own.
+        self._max_skew = settings.partitioner_rack_max_skew if settings.tells_racks_apart else inf
         self._partitioners: dict[str, Partitioner] = {}
         self._rack_partitioners: dict[str, RackPartitioner] = {}
         self._forgotten: dict[str, int] = {}

@@ -38,9 +38,15 @@ async def racks_of(records: int = REQUESTS, port: int | None = None, **settings:
 
 @in_loop
 async def test_records_stay_in_their_clients_rack_as_long_as_the_skew_allows() -> None:
-    stay = await racks_of(client_rack="b", partitioner_rack_aware=True, partitioner_rack_max_skew=1.0)
+    networks = {"127.0.0.0/8": "b"}
+    stay = await racks_of(client_racks=networks, partitioner_rack_aware=True, partitioner_rack_max_skew=1.0)
     assert stay["b"] == pytest.approx(REQUESTS * 2 / 3, rel=0.15)  # twice a fair share
     assert stay.total() == REQUESTS
+
+
+@in_loop
+async def test_where_forebay_knows_its_own_rack_alone_all_stay() -> None:
+    assert (await racks_of(client_rack="b", partitioner_rack_aware=True))["b"] == REQUESTS
 
 
 @in_loop
