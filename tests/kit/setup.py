@@ -16,7 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -152,10 +152,11 @@ def jar_sets() -> dict[str, list[str]]:
 
 def fetch_jars() -> None:
     sets = jar_sets()
-    step("jars", repr(sorted(sets.items())), lambda: _fetch_jars(sets))
+    step("jars", repr(sorted(sets.items())), lambda: copy_jars(sets))
 
 
-def _fetch_jars(sets: dict[str, list[str]]) -> None:
+def copy_jars(sets: Mapping[str, Sequence[str]]) -> None:
+    """Folder under `.cache/jars` → Maven's artifacts, which are there afterwards with their dependencies."""
     poms = CACHE / "poms"
     for name, artifacts in sets.items():
         shutil.rmtree(JARS / name, ignore_errors=True)
