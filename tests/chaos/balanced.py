@@ -19,6 +19,7 @@ from tests.kit.forebay import ForebayProcess
 from tests.kit.haproxy import Haproxy, Target
 from tests.kit.kafka import KafkaCluster
 from tests.kit.ports import LOOPBACK, free_port
+from tests.kit.toxiproxy import ToxiproxyServer
 from tests.kit.waiting import wait_until
 
 MAX_AGE_S: Final = 5.0
@@ -31,7 +32,9 @@ _PROTOCOLS = "PORTS:PLAINTEXT,NAMES:PLAINTEXT"
 class Balanced:
     """Nothing of Forebay runs until it is added."""
 
-    def __init__(self) -> None:
+    def __init__(self, jitter_ms: int = 0) -> None:
+        """What brokers answer comes up to twice `jitter_ms` later."""
+        self._jitter_ms = jitter_ms
         self._stack = ExitStack()
         self._ports = {node: free_port() for node in (None, *NODES)}
         self._name_port = free_port()
@@ -49,7 +52,7 @@ class Balanced:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            self.cluster = stack.enter_context(KafkaCluster("4.3.1"))
+            self.cluster = stack.enter_context(self._brokers(stack))
             translated = ",".join(f"{node}:{self._ports[node]}" for node in NODES)
             self._replicas = {
                 name: ForebayProcess(
@@ -67,12 +70,22 @@ class Balanced:
                 for name in REPLICAS
             }
             stack.callback(self._kill_all)
-            stack.enter_context(Haproxy(self._ways()))
+            self.balancer = stack.enter_context(Haproxy(self._ways()))
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stack.__exit__(kind, error, at)
+
+    def _brokers(self, stack: ExitStack) -> KafkaCluster:
+        if not self._jitter_ms:
+            return KafkaCluster("4.3.1")
+        toxiproxy = stack.enter_context(ToxiproxyServer())
+        ports = {node: free_port() for node in NODES}
+        advertised = {node: toxiproxy.proxy(f"broker-{node}", port) for node, port in ports.items()}
+        for node in NODES:
+            toxiproxy.add(f"broker-{node}", "latency", "downstream", latency=self._jitter_ms, jitter=self._jitter_ms)
+        return KafkaCluster("4.3.1", ports=ports, advertised=advertised)
 
     def _ways(self) -> dict[str, list[Target]]:
         ways: dict[str, list[Target]] = {}

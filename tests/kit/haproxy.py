@@ -4,12 +4,13 @@
         …
 
 Each address that it listens on has targets of its own. A target gets connections while its Forebay's /readyz answers
-200, the one with the fewest first; connections that stand are left alone.
+200, the one with the fewest first; connections that stand are left alone, until `hop` ends them.
 """
 
 from __future__ import annotations
 
 import shutil
+import socket
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import NamedTuple, Self
 
 from tests.kit.paths import program
 from tests.kit.ports import LOOPBACK, accepts
-from tests.kit.server import Server
+from tests.kit.server import Server, ServerFailed
 
 _CHECK_MS = 200
 _HEAD = """
@@ -34,6 +35,10 @@ defaults
   option redispatch
   option httpchk GET /readyz
 """
+
+
+def _section(way: str) -> str:
+    return way.replace(":", "_")
 
 
 class Target(NamedTuple):
@@ -54,7 +59,8 @@ class Haproxy:
 
     def __enter__(self) -> Self:
         config = self._folder / "haproxy.cfg"
-        config.write_text(_HEAD + "".join(map(self._listen, self._ways)))
+        admin = f"global\n  stats socket {self._folder / 'admin'} level admin\n"
+        config.write_text(admin + _HEAD + "".join(map(self._listen, self._ways)))
         command = [str(program("haproxy")), "-db", "-f", str(config)]
         self._server = Server("haproxy", command, self._folder / "haproxy.log")
         ports = [int(port) for host, _, port in (way.rpartition(":") for way in self._ways) if host == LOOPBACK]
@@ -66,8 +72,26 @@ class Haproxy:
             self._server.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def hop(self, to: str) -> None:
+        """From now on all connections go to the targets of that name; those to others are ended."""
+        for way, targets in self._ways.items():
+            for target in targets:
+                server = f"{_section(way)}/{target.name}"
+                self._tell(f"set server {server} state {'ready' if target.name == to else 'maint'}")
+            for target in targets:
+                if target.name != to:
+                    self._tell(f"shutdown sessions server {_section(way)}/{target.name}")
+
+    def _tell(self, command: str) -> None:
+        with socket.socket(socket.AF_UNIX) as admin:
+            admin.connect(str(self._folder / "admin"))
+            admin.sendall(f"{command}\n".encode())
+            answer = b"".join(iter(lambda: admin.recv(4096), b"")).strip()
+        if answer:  # what is not understood is answered; what is done is not
+            raise ServerFailed(f"haproxy, {command}: {answer.decode()}")
+
     def _listen(self, way: str) -> str:
-        lines = [f"listen {way.replace(':', '_')}", f"  bind {way}", "  balance leastconn"]
+        lines = [f"listen {_section(way)}", f"  bind {way}", "  balance leastconn"]
         lines += [
             f"  server {name} {LOOPBACK}:{port} check port {admin} inter {_CHECK_MS}ms fall 1 rise 1"
             for name, port, admin in self._ways[way]
