@@ -1,8 +1,9 @@
 """Free ports on loopback, from below the range that the kernel lends to outgoing connections.
 
 A port asked from the kernel (bind to 0) may be lent to somebody's outgoing connection before the server that it is
-meant for binds it; one from this range can only be lost to another server. Ports once given are not given again by
-this process, and pytest's workers, which run side by side, each have a part of the range to themselves.
+meant for binds it; one from this range can only be lost to another server. A port is given again by this process only
+when half of the range has been given since, and pytest's workers, which run side by side, each have a part of the range
+to themselves.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ def _share_of(ports: range) -> range:
 
 
 _RANGE = _share_of(range(12_000, 30_000))
-_given: set[int] = set()
+_given: dict[int, None] = {}
+"""Those given last, the oldest first."""
 _rng = random.Random()  # of its own: Hypothesis seeds the shared one, the same in all workers
 
 
@@ -36,11 +38,13 @@ def free_ports(count: int) -> list[int]:
 
 def free_run(count: int) -> int:
     """The first of `count` consecutive free ports."""
+    while len(_given) > len(_RANGE) // 2:
+        del _given[next(iter(_given))]
     for _ in range(1_000):
         first = _rng.choice(_RANGE)
         run = range(first, first + count)
-        if _given.isdisjoint(run) and all(map(_is_free, run)):
-            _given.update(run)
+        if _given.keys().isdisjoint(run) and all(map(_is_free, run)):
+            _given.update(dict.fromkeys(run))
             return first
     raise RuntimeError(f"no {count} consecutive free ports in {_RANGE}")
 
