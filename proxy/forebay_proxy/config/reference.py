@@ -207,8 +207,8 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
         "partitioner.rack.max.skew": Reference(
             "Where clients and leaders are not spread over the racks alike, staying local gives some partitions more "
             "than others. With 0.2 each gets 80 to 120 % of what it would if all got the same, and as many records "
-            "stay in their rack as that allows. 0 spreads evenly. It is kept among the clients that one worker sees; where "
-            "client.rack alone is set all of them are in one rack, and all records stay there.",
+            "stay in their rack as that allows. 0 spreads evenly. It is kept among the clients that one worker sees. "
+            "Where client.rack alone is set, all of them are in one rack, and all records stay there.",
             NO_COUNTERPART,
             "0.1",
         ),
