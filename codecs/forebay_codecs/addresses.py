@@ -32,7 +32,7 @@ PRODUCE_NAMES_BROKERS_FROM: Final = 10
 
 _FIND_COORDINATOR_FLEXIBLE_FROM: Final = 3
 _FIND_COORDINATOR_ARRAY_FROM: Final = 4
-_CONTROLLERS: Final = 2
+CONTROLLERS: Final = 2
 """endpoint_type in DescribeCluster."""
 
 
@@ -151,7 +151,7 @@ def rewrite_describe_cluster(response: bytes, version: int, translate: Translate
     reader = Reader(response, response_header_size(response, flexible=True))
     reader.skip(6)  # throttle_time_ms, error_code
     reader.nullable_string(FLEXIBLE)  # error_message
-    controllers = version >= 1 and reader.i8() == _CONTROLLERS
+    controllers = version >= 1 and reader.i8() == CONTROLLERS
     reader.string(FLEXIBLE)  # cluster_id
     reader.skip(4)  # controller_id
     start = reader.pos

@@ -29,12 +29,14 @@ from forebay_codecs.share_responses import ShareAcknowledgeResponseFilter, Share
 
 PRODUCE: Final = 0
 FETCH: Final = 1
+LIST_OFFSETS: Final = 2
 METADATA: Final = 3
 FIND_COORDINATOR: Final = 10
 JOIN_GROUP: Final = 11
 SYNC_GROUP: Final = 14
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
+INIT_PRODUCER_ID: Final = 22
 SASL_AUTHENTICATE: Final = 36
 DESCRIBE_QUORUM: Final = 55
 DESCRIBE_CLUSTER: Final = 60
@@ -126,7 +128,7 @@ _APIS: Final = (
         filter=FetchResponseFilter,
         treated_from=NAMES_BROKERS_FROM,
     ),
-    Api(2, "ListOffsets", 6),
+    Api(LIST_OFFSETS, "ListOffsets", 6),
     Api(METADATA, "Metadata", 9, Treatment.REWRITE, highest=13, rewrite=rewrite_metadata, answered_here=True),
     Api(8, "OffsetCommit", 8),
     Api(9, "OffsetFetch", 6),
@@ -151,7 +153,7 @@ _APIS: Final = (
     Api(19, "CreateTopics", 5, changes_topics=True),
     Api(20, "DeleteTopics", 4, changes_topics=True),
     Api(21, "DeleteRecords", 2),
-    Api(22, "InitProducerId", 2),
+    Api(INIT_PRODUCER_ID, "InitProducerId", 2),
     Api(23, "OffsetForLeaderEpoch", 4),
     Api(24, "AddPartitionsToTxn", 3),
     Api(25, "AddOffsetsToTxn", 3),

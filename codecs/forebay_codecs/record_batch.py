@@ -81,6 +81,14 @@ class BatchHeader:
         return self.attributes & CODEC_MASK
 
 
+class BatchNumbers(NamedTuple):
+    """What a broker knows a batch of an idempotent producer by."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
 class ClientBatch(NamedTuple):
     """The records of one batch, checked. Timestamps in ms.
 
@@ -108,6 +116,14 @@ def read_header(data: bytes, start: int, end: int) -> BatchHeader | None:
     if data[start + _MAGIC_AT] != 2 or read_i32_be(data, start + LENGTH_START - 4) != end - start - LENGTH_START:
         return None
     return BatchHeader(data, start, end)
+
+
+def read_numbers(data: bytes, start: int, end: int) -> BatchNumbers | None:
+    """Those of the batch in [start, end); None where it is not exactly one of magic 2, or of no idempotent producer."""
+    header = read_header(data, start, end)
+    if header is None or header.producer_id < 0:
+        return None
+    return BatchNumbers(header.producer_id, read_i16_be(data, start + 51), read_i32_be(data, start + 53))
 
 
 def open_batch(data: bytes, header: BatchHeader, max_decompressed: int) -> ClientBatch:

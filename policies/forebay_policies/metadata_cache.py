@@ -31,6 +31,7 @@ from typing import Final, NamedTuple
 from forebay_codecs import error_codes
 from forebay_codecs.metadata import NO_TOPIC_ID, Broker, Metadata, Partition, Topic
 from forebay_codecs.metadata_response import LAYOUTS, encode_topic
+from forebay_codecs.one_broker import NODE_ID, of_topic
 from forebay_policies.partitioner import Rng
 
 ERROR_AGE_S: Final = 1.0
@@ -78,14 +79,22 @@ class CachedTopic:
         self.topic = topic
         self._sections = {}
 
-    def section(self, version: int, brokers: Brokers) -> bytes:
-        """The topic's section in a response of `version`, encoded once per layout."""
+    def section(self, version: int, brokers: Brokers, *, one_broker: bool = False) -> bytes:
+        """The topic's section in a response of `version`, encoded once per layout; `one_broker` stands for all."""
         layout = LAYOUTS[version]
+        if one_broker:
+            return self._on_one_broker(version, ~layout)
         section = self._sections.get(layout)
         # Only v0 depends on the brokers.
         if section is None or (layout == 0 and self._generation != brokers.generation):
             section = self._sections[layout] = encode_topic(self.topic, version, brokers.there)
             self._generation = brokers.generation
+        return section
+
+    def _on_one_broker(self, version: int, layout: int) -> bytes:
+        section = self._sections.get(layout)
+        if section is None:
+            section = self._sections[layout] = encode_topic(of_topic(self.topic), version, (NODE_ID,))
         return section
 
 
@@ -180,15 +189,18 @@ class MetadataCache:
                 found[name] = known
         return found, others
 
-    def serve(self, topics: list[CachedTopic], version: int, now: float) -> Served:
-        """The sections of `topics` for a response of `version`; counts as a use of each. A response must have come."""
+    def serve(self, topics: list[CachedTopic], version: int, now: float, *, one_broker: bool = False) -> Served:
+        """The sections of `topics` for a response of `version`; counts as a use of each. A response must have come.
+
+        `one_broker`: for a client that knows of one only (codecs.one_broker).
+        """
         brokers = self.brokers
         assert brokers is not None
         sections: list[bytes] = []
         oldest = brokers.updated_at
         bad = False
         for known in topics:
-            sections.append(known.section(version, brokers))
+            sections.append(known.section(version, brokers, one_broker=one_broker))
             self.use(known, now)
             if known.updated_at < oldest:
                 oldest = known.updated_at

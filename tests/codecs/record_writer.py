@@ -92,12 +92,13 @@ def seal(
     crc: int | None = None,
     magic: int = 2,
     producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
 ) -> bytes:
     """Any bytes as the records of a batch, with a header and a checksum that fit where nothing else is said."""
     last = count - 1 if last_offset_delta is None else last_offset_delta
-    checked = (
-        struct.pack(">hiqqqhii", attributes, last, base_timestamp, max_timestamp, producer_id, -1, -1, count) + body
-    )
+    numbers = producer_id, producer_epoch, base_sequence
+    checked = struct.pack(">hiqqqhii", attributes, last, base_timestamp, max_timestamp, *numbers, count) + body
     checksum = crc32c(checked) if crc is None else crc
     size = 9 + len(checked) if length is None else length
     return struct.pack(">qiibI", 0, size, -1, magic, checksum) + checked

@@ -79,16 +79,32 @@ def two_listeners(port: int, **tls: Any) -> dict[str, Any]:
     }
 
 
+def one_port(port: int) -> dict[str, Any]:
+    """Settings of a listener on `port` alone, for producers only."""
+    return {
+        "listen": None,
+        "listeners": (ListenerAddress("PLAINTEXT", LOOPBACK, port),),
+        "listener_name": {"plaintext": ListenerSettings(producers_only=True)},
+    }
+
+
 def settings(bootstrap: tuple[HostPort, ...], port: int, **changed: Any) -> Settings:
     return Settings(bootstrap_servers=bootstrap, **{"listen": HostPort(LOOPBACK, port), **QUICK, **changed})
 
 
 @asynccontextmanager
-async def running(bootstrap: tuple[HostPort, ...], *, tls: Any = None, **changed: Any) -> AsyncIterator[Running]:
-    """Started, and told of the cluster by a broker. With `tls`, settings of a listener, it has one with TLS, too."""
+async def running(
+    bootstrap: tuple[HostPort, ...], *, tls: Any = None, producers_only: bool = False, **changed: Any
+) -> AsyncIterator[Running]:
+    """Started, and told of the cluster by a broker. With `tls`, settings of a listener, it has one with TLS, too.
+
+    `producers_only`: its listener is one.
+    """
     port = free_run(2 * (1 + NODES))
     if tls is not None:
         changed = {**two_listeners(port, **tls), **changed}
+    if producers_only:
+        changed = {**one_port(port), **changed}
     stats = MetricRegistry()
     app = App(settings(bootstrap, port, **changed), stats, rng=Random(1))
     forebay = Running(app, stats, port)

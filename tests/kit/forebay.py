@@ -41,16 +41,18 @@ class ForebayProcess:
         env: Mapping[str, str] | None = None,
         tls: Mapping[str, str] | None = None,
         protocols: tuple[str, str] = ("PLAINTEXT", "SSL"),
+        producers_only: bool = False,
     ) -> None:
         """`tls`: settings of a listener with TLS beside the first, behind its brokers' ports (`tls_bootstrap`).
 
-        `protocols`: of the first, and of that one.
+        `protocols`: of the first, and of that one. `producers_only`: it has one port, and no other listener.
         """
         self.nodes = sorted(nodes)
         self.port = free_run(2 * (2 + self.nodes[-1]))
         self.tls_port = self.port + 2 + self.nodes[-1]
         self._tls = tls
         self._protocols = protocols
+        self._producers_only = producers_only
         self.admin_port = free_port()
         self._upstream = bootstrap_servers
         self._settings = dict(settings or {})
@@ -75,6 +77,8 @@ class ForebayProcess:
     @property
     def addresses(self) -> set[str]:
         """Where clients may believe brokers to be: nowhere else."""
+        if self._producers_only:
+            return {self.bootstrap}
         return {f"{LOOPBACK}:{self.node_port(node)}" for node in self.nodes}
 
     @property
@@ -93,6 +97,9 @@ class ForebayProcess:
             both = f"listeners={first}://{self.bootstrap},{second}://{self.tls_bootstrap}"
             told = [f"listener.name.{second.lower()}.{name}={value}" for name, value in self._tls.items()]
             listen = [word for assignment in (both, *told) for word in ("--set", assignment)]
+        elif self._producers_only:
+            only = (f"listeners=PLAINTEXT://{self.bootstrap}", "listener.name.plaintext.producers.only=true")
+            listen = [word for assignment in only for word in ("--set", assignment)]
         listen += ["--admin", f"{LOOPBACK}:{self.admin_port}"]
         run = [sys.executable, "-m", "forebay_proxy.commands.cli", "run", "--bootstrap-servers", self._upstream]
         return [*run, *listen, *sets, *self._options]

@@ -61,6 +61,10 @@ class AnsweredClient:
         return self._upstream.own_login
 
     @property
+    def sees_one_broker(self) -> bool:
+        return self._upstream.sees_one_broker
+
+    @property
     def producing(self) -> bool:
         """Records of it, with or without acks, whose fate is not known."""
         return self._producing > 0

@@ -4,6 +4,7 @@
                                 ├ Produce     → produce handler                      │
                                 ├ Metadata    → metadata handler                     ├ orderer → bytes out
                                 ├ ApiVersions → answered here                        │
+                                ├ checked     → answered here, or the upstream       │
                                 └ refused     → the connection ends                  ┘
 
 After SaslHandshake v0 frames without a header follow, SASL tokens, which are cut through until a request comes again.
@@ -34,9 +35,10 @@ from forebay_proxy.clients.connection_context import ConnectionContext
 from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
 from forebay_proxy.clients.descriptors import hung_up, unread
+from forebay_proxy.clients.divided_upstream import DividedUpstream
 from forebay_proxy.clients.gathered_requests import GatheredRequests
 from forebay_proxy.clients.listener import plain_address
-from forebay_proxy.clients.request_router import Route, route
+from forebay_proxy.clients.request_router import Route, route, route_of_producer
 from forebay_proxy.clients.response_orderer import ResponseOrderer
 from forebay_proxy.clients.response_writer import ResponseWriter
 from forebay_proxy.clients.wrong_protocol import named
@@ -93,7 +95,12 @@ class ClientConnection(BoundedReads):
         self._life = ConnectionLife(self.orderer, shared.metrics, shared.log, self._go_on, self._writer.flush)
         self._state = self._life.state
         broker = node_id if node_id is not None else shared.gateway.any_node()
-        self._upstream = ClientUpstream(self._life, self.orderer, self._who, shared.gateway, broker)
+        self._producers_only = shared.gateway.producers_only
+        self._upstream: ClientUpstream
+        if self._producers_only:
+            self._upstream = DividedUpstream(self._life, self.orderer, self._who, shared.gateway, broker)
+        else:
+            self._upstream = ClientUpstream(self._life, self.orderer, self._who, shared.gateway, broker)
         self._client = AnsweredClient(
             self._life, self.orderer, self._who, self._upstream, self.release, shared.departed, node_id
         )
@@ -184,7 +191,7 @@ class ClientConnection(BoundedReads):
             self._tokens = False
             self._splitter.shortest = PEEK_SIZE
         key, version, correlation_id = peek(head.start, 0)
-        self._route, self._api = route(key, version)
+        self._route, self._api = (route_of_producer if self._producers_only else route)(key, version)
         api = self._api
         if api is None:
             self._life.end(Cause.UNKNOWN_API, client=self.peer, api=key, version=version)

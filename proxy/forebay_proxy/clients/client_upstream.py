@@ -96,6 +96,11 @@ class ClientUpstream:
         """An answer is awaited that the broker gives as soon as it can."""
         return self._opaque is not None and self._opaque.owed
 
+    @property
+    def sees_one_broker(self) -> bool:
+        """The client knows of one broker, which stands for all."""
+        return False
+
     # Requests
 
     def expect(self, api: Api, version: int, correlation_id: int) -> None:
@@ -149,14 +154,14 @@ class ClientUpstream:
         opaque = self._opened()
         if opaque.must_renew:
             self.flush()
-            self._life.hold(HoldReason.CONNECTING)
-            opaque.renew(lambda: self._life.release(HoldReason.CONNECTING))
+            self._hold(HoldReason.CONNECTING)
+            opaque.renew(lambda: self._release(HoldReason.CONNECTING))
         return opaque
 
     def _opened(self) -> OpaqueConnection:
         if self._opaque is None or self._opaque.closed:
             self._opaque = OpaqueConnection(self, self._gateway.responses)
-            self._life.hold(HoldReason.CONNECTING)
+            self._hold(HoldReason.CONNECTING)
             self._connecting = self._loop.create_task(self._connect(self._opaque))
         return self._opaque
 
@@ -166,12 +171,20 @@ class ClientUpstream:
         except (OSError, UnicodeError, Malformed) as error:  # the second: a host name that cannot be one
             opaque.connection_lost(error)  # first: what is answered now still goes out
             if not self._state.over:
-                peer = self._life.peer
-                self._life.end(Cause.BROKER_UNREACHABLE, client=peer, node=self._node_id, error=str(error))
+                self._unreachable(error)
             return
         if opaque is self._opaque:
             self._connecting = None
-            self._life.release(HoldReason.CONNECTING)
+            self._release(HoldReason.CONNECTING)
+
+    def _unreachable(self, error: Exception) -> None:
+        self._life.end(Cause.BROKER_UNREACHABLE, client=self._life.peer, node=self._node_id, error=str(error))
+
+    def _hold(self, why: HoldReason) -> None:
+        self._life.hold(why)
+
+    def _release(self, why: HoldReason) -> None:
+        self._life.release(why)
 
     # Responses, and the end
 
@@ -209,9 +222,9 @@ class ClientUpstream:
 
     def upstream_paused(self, *, paused: bool) -> None:
         if paused:
-            self._life.hold(HoldReason.BROKER_SLOW)
+            self._hold(HoldReason.BROKER_SLOW)
         else:
-            self._life.release(HoldReason.BROKER_SLOW)
+            self._release(HoldReason.BROKER_SLOW)
 
     def upstream_lost(self, why: str, awaited: Expected | None) -> None:
         peer = self._life.peer

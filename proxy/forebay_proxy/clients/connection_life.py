@@ -70,12 +70,16 @@ class ConnectionLife:
 
     def end(self, cause: Cause, **keys: object) -> None:
         """As ENDINGS says; `keys` go to the log."""
+        self.note(cause, **keys)
+        self._enter(ENDINGS[cause].phase)
+
+    def note(self, cause: Cause, **keys: object) -> None:
+        """Count and log it like that, of what does not end this connection."""
         ending = ENDINGS[cause]
         if ending.metric is not None:
             ending.metric(self._metrics)
         if ending.event:
             ending.log(self._log, ending.event, **keys)
-        self._enter(ending.phase)
 
     def answered(self) -> None:
         """All that was asked is answered, and written."""

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
-from forebay_codecs import produce_response
+from forebay_codecs import error_codes, one_broker, produce_response
+from forebay_codecs.produce_response import ProduceResponse
 from forebay_policies import retry
+from forebay_policies.leader_handover import NOWHERE
 from forebay_policies.metadata_cache import MetadataCache
 from forebay_policies.response_memory import ResponseMemory
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
@@ -58,7 +60,11 @@ class Gateway:
         self._listener = listener
         self._connector = connector
         self._told = listener.settings
-        cluster.on_node(self._node_changed)
+        self.producers_only = listener.settings.producers_only
+        self.patience = settings.delivery_timeout_ms / 1000
+        """Seconds that a request may take at most."""
+        if not self.producers_only:
+            cluster.on_node(self._node_changed)
 
     def _node_changed(self, node: Node) -> None:
         if node.gone:
@@ -71,6 +77,8 @@ class Gateway:
 
         `advertised_host` is the address that the client connected to; what the listener advertises comes before it.
         """
+        if self.producers_only:
+            return self._told.advertised(one_broker.NODE_ID, advertised_host, self._told.port)
         self._cluster.learn(node_id, host, port, monotonic())
         node_port = self._listener.port(node_id)
         if node_port is None or not self._listener.open_node(node_id):
@@ -111,13 +119,49 @@ class Gateway:
 
     def produce_answered(self, response: bytes, version: int) -> None:
         """A broker's answer to untouched records: what it says of leaders holds for everybody. Raises Malformed."""
-        parsed = produce_response.parse(response, version)
-        for node_id, host, port in parsed.nodes:
+        self.leaders_told(produce_response.parse(response, version))
+
+    def leaders_told(self, response: ProduceResponse) -> None:
+        """What a broker's answer says of leaders holds for everybody."""
+        for node_id, host, port in response.nodes:
             self._cluster.learn(node_id, host, port, monotonic())
-        for topic, partitions in parsed.topics:
+        for topic, partitions in response.topics:
             for partition in partitions:
                 if retry.refusal(partition.error_code):
                     self._updater.leader_changed(topic, partition.partition, partition.current_leader)
+
+    # Leaders, for requests that are divided
+
+    def knows(self, topic: str, partition: int) -> bool:
+        """Whether the partition is known to be there."""
+        state = self._cluster.usable(topic)
+        if state is None or not 0 <= partition < state.queues.partition_count:
+            return False
+        state.used_at = monotonic()
+        return True
+
+    def why_unknown(self, topic: str) -> int:
+        """The error code for a partition that is not, after asking."""
+        state = self._cluster.topics.get(topic)
+        code = state.error_code if state is not None else error_codes.NONE
+        return code or error_codes.UNKNOWN_TOPIC_OR_PARTITION
+
+    def leader(self, topic: str, partition: int) -> int:
+        """The node id of the partition's leader; NOWHERE where it has none that is known."""
+        leader = self._cluster.topics[topic].queues.leader_of(partition)
+        return leader if leader in self._cluster.nodes else NOWHERE
+
+    def want(self, topic: str, ready: Callable[[], None]) -> None:
+        """Ask a broker about the topic; `ready` is called once it has answered."""
+        self._updater.want(topic, ready, anew=self._cluster.usable(topic) is not None)
+
+    def forget(self, topic: str, ready: Callable[[], None]) -> None:
+        """`ready` is not wanted any more."""
+        self._updater.forget(topic, ready)
+
+    def leader_lost(self, topic: str, partition: int) -> None:
+        """The leader that was known did not take records."""
+        self._updater.leader_changed(topic, partition, None)
 
     def takes(self, api_key: int, version: int) -> bool:
         """Whether brokers take such requests, as far as is known."""

@@ -3,19 +3,22 @@
 frame ┬ ApiVersions → answered here, or upstream for a client with a login of its own
       ├ Metadata    → metadata handler ┐
       ├ Produce     → produce handler  ┴ not theirs, or not to be read here → upstream
+      └ checked     → refused, or upstream
 """
 
 from __future__ import annotations
 
-from forebay_codecs import metadata_request, produce_request
+from forebay_codecs import metadata_request, produce_request, producers_only
 from forebay_codecs.apis import Api
 from forebay_codecs.errors import Malformed
 from forebay_codecs.header import peek
+from forebay_codecs.produce_request import ProduceRequest
 from forebay_proxy.clients.answered_client import AnsweredClient
 from forebay_proxy.clients.api_versions_answer import answer_api_versions
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.client_upstream import ClientUpstream
 from forebay_proxy.clients.connection_context import ConnectionContext
+from forebay_proxy.clients.divided_upstream import DividedUpstream
 from forebay_proxy.clients.request_router import Route
 from forebay_proxy.produce.handler import ACKS
 
@@ -39,6 +42,7 @@ class GatheredRequests:
         self._upstream = upstream
         self._who = who
         self._broker = broker
+        self._divided = upstream if isinstance(upstream, DividedUpstream) else None
 
     def take(self, frame: bytes, api: Api, route: Route, peer: str) -> None:
         """`frame` without its size, of an API that goes by `route`; `peer` is the client's address, for the log."""
@@ -53,7 +57,10 @@ class GatheredRequests:
             answer_api_versions(self._shared.gateway, self._broker, version, correlation_id, admin, answer)
             return
         try:
-            handled = self._metadata(frame) if route is Route.METADATA else self._produce(frame)
+            if route is Route.CHECKED:
+                handled = self._refused(frame)
+            else:
+                handled = self._metadata(frame) if route is Route.METADATA else self._produce(frame)
         except Malformed as error:  # by us; the broker may think otherwise
             self._shared.metrics.unread(api.name)
             self._shared.log.info("a request goes on unread", client=peer, api=api.name, error=str(error))
@@ -68,7 +75,25 @@ class GatheredRequests:
         request = produce_request.parse(frame)
         # Acks that there are not: the broker's to refuse, if it knows the version.
         unheard_of = request.acks not in ACKS and request.version >= produce_request.RECORD_BATCHES_FROM
-        return not unheard_of and self._shared.handler.handle(self._client, frame, request)
+        if unheard_of:
+            return False
+        return self._shared.handler.handle(self._client, frame, request) or self._divide(frame, request)
+
+    def _divide(self, frame: bytes, request: ProduceRequest) -> bool:
+        """Untouched, but for several brokers. False: it goes to one, as it came."""
+        if self._divided is None:
+            return False
+        answer = self._client.reserve_answer() if request.acks else _to_nobody
+        self._divided.produce(frame, request, answer)
+        return True
+
+    def _refused(self, frame: bytes) -> bool:
+        """It is no producer's."""
+        refusal = producers_only.refusal(frame)
+        if refusal is None:
+            return False
+        self._client.reserve_answer()(refusal)
+        return True
 
     def _forward(self, frame: bytes, api: Api, version: int, correlation_id: int, *, acks_0: bool) -> None:
         if acks_0:
@@ -77,6 +102,10 @@ class GatheredRequests:
             self._upstream.expect(api, version, correlation_id)
         self._upstream.pass_on(len(frame).to_bytes(4, "big"))
         self._upstream.pass_on(frame)
+
+
+def _to_nobody(answer: bytes | None) -> None:
+    """There is no answer to records without acks."""
 
 
 def _unacknowledged(frame: bytes) -> bool:

@@ -19,12 +19,12 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final, Protocol
 
-from forebay_codecs import error_codes
+from forebay_codecs import error_codes, one_broker
 from forebay_codecs.metadata import NO_TOPIC_ID, Broker, Topic
 from forebay_codecs.metadata_request import MetadataRequest
 from forebay_codecs.metadata_response import assemble, encode_cluster, encode_topic
 from forebay_policies.hold_reason import HoldReason
-from forebay_policies.metadata_cache import NEVER, CachedTopic, MetadataCache
+from forebay_policies.metadata_cache import NEVER, Brokers, CachedTopic, MetadataCache
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.metrics.registry import MetricRegistry
@@ -53,6 +53,10 @@ class MetadataClient(Client, Protocol):
 
     def reserve_answer(self) -> Callable[[bytes | None], None]:
         """Keep the response's place. Called with the frame, once; None: there is no answer, the client is closed."""
+
+    @property
+    def sees_one_broker(self) -> bool:
+        """It knows of one broker, which stands for all."""
 
     def translate(self, node_id: int, host: str, port: int) -> tuple[str, int] | None:
         """Where the client finds that broker; None: nowhere."""
@@ -242,7 +246,8 @@ class PendingMetadata:
         topics = [*self._found.values(), *(known for known in self._ids.values() if known is not None)]
         if self._everything is not None:
             topics += self._everything
-        sections, oldest, bad = cache.serve(topics, version, now)
+        one = self._client.sees_one_broker
+        sections, oldest, bad = cache.serve(topics, version, now, one_broker=one)
         for topic_id, of_id in self._ids.items():
             if of_id is None:
                 unknown = Topic(error_codes.UNKNOWN_TOPIC_ID, None, topic_id, is_internal=False, partitions=())
@@ -250,13 +255,22 @@ class PendingMetadata:
                 bad = True
         handler.age.observe(1000 * (now - oldest))
         self._client.told = LastAnswer(self._hash, now if self._told_at is None else self._told_at, bad=bad)
+        controller_id = brokers.controller_id
+        if one:
+            reachable, controller_id = one_broker.only_broker(self._client.translate), one_broker.NODE_ID
+        else:
+            reachable = self._reachable(brokers, now)
+        cluster = encode_cluster(version, reachable, brokers.cluster_id, controller_id)
+        self._end(assemble(version, request.correlation_id, cluster, sections))
+
+    def _reachable(self, brokers: Brokers, now: float) -> dict[int, Broker]:
+        """Those that have an address for the client, by node id, with that address."""
         reachable: dict[int, Broker] = {}
-        for node_id, broker in handler.departed.told_of(brokers.there, now).items():
+        for node_id, broker in self._handler.departed.told_of(brokers.there, now).items():
             address = self._client.translate(node_id, broker.host, broker.port)
             if address is not None:
                 reachable[node_id] = Broker(*address, broker.rack)
-        cluster = encode_cluster(version, reachable, brokers.cluster_id, brokers.controller_id)
-        self._end(assemble(version, request.correlation_id, cluster, sections))
+        return reachable
 
     def _end(self, frame: bytes | None) -> None:
         if self._timer is not None:

@@ -350,6 +350,19 @@ class OpaqueConnection(BoundedReads):
         else:
             self.connection_lost(None)  # nothing was written: whoever waits for an answer need not wait
 
+    @property
+    def stood(self) -> bool:
+        """The broker was reached: what was written may have left."""
+        return self._transport is not None
+
+    def abort(self) -> None:
+        """Close at once; nobody is told but those who wait for an answer."""
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()
+        else:
+            self.connection_lost(None)
+
     # asyncio.BufferedProtocol
 
     def room(self) -> int:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from forebay_codecs.apis import API_VERSIONS, APIS, METADATA, PRODUCE, Api
+from forebay_codecs.apis import API_VERSIONS, APIS, METADATA, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
+from forebay_codecs.producers_only import LOOKED_AT
 
 
 class Route(enum.Enum):
@@ -22,10 +23,13 @@ class Route(enum.Enum):
     """Gathered and answered from the cache."""
     API_VERSIONS = "api versions"
     """Answered here."""
+    CHECKED = "checked"
+    """Gathered where only producers are served, and refused unless it is a producer's (codecs.producers_only)."""
     REFUSED = "refused"
     """Not offered in ApiVersions: its response could name a broker unread. The connection is closed."""
 
 
+_LOGINS: Final = (SASL_HANDSHAKE, SASL_AUTHENTICATE)
 _GATHERED: Final = {PRODUCE: Route.PRODUCE, METADATA: Route.METADATA}
 
 
@@ -39,3 +43,13 @@ def route(api_key: int, api_version: int) -> tuple[Route, Api | None]:
     if not api.supports(api_version):
         return Route.REFUSED, api
     return _GATHERED.get(api_key, Route.OPAQUE), api
+
+
+def route_of_producer(api_key: int, api_version: int) -> tuple[Route, Api | None]:
+    """The same where only producers are served. A login is refused: it would be good for one broker of many."""
+    found, api = route(api_key, api_version)
+    if found is not Route.OPAQUE:
+        return found, api
+    if api_key in _LOGINS:
+        return Route.REFUSED, api
+    return (Route.CHECKED if api_key in LOOKED_AT else found), api

@@ -45,7 +45,10 @@ ListenerAddresses = tuple[ListenerAddress, ...]
 
 
 class BrokerAddress(NamedTuple):
-    """Where clients are told brokers to be; `host` has NODE in place of the node id, and stands without brackets."""
+    """Where clients are told brokers to be; `host` has NODE in place of the node id, and stands without brackets.
+
+    Without NODE it is good for one broker only: for listeners with producers.only.
+    """
 
     host: str
     port: int

@@ -51,6 +51,9 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted)
     ] = {}
     node_ports: Annotated[NodePorts, about("Ports of brokers that are not on its port + 1 + node id.")] = {}
     client_rack: Annotated[str, about("Rack of its clients; empty: client.rack.")] = ""
+    producers_only: Annotated[bool, about("One port for everything: clients see one broker, and may only produce.")] = (
+        False
+    )
     ssl_client_auth: Annotated[
         ClientAuth, about("Whether clients must show a certificate; requested: they may, and it must be valid.")
     ] = "none"
@@ -75,7 +78,10 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted)
 
 @dataclass(frozen=True, slots=True)
 class ClientListener:
-    """One listener, with all that it was told. Broker n is on node_ports[n], else on `port` + 1 + n."""
+    """One listener, with all that it was told. Broker n is on node_ports[n], else on `port` + 1 + n.
+
+    With `producers_only` its clients know of no brokers, but of one for all, on `port`.
+    """
 
     name: str
     protocol: SecurityProtocol
@@ -93,6 +99,11 @@ class ClientListener:
         if self.told.advertised_address is not None:
             return self.told.advertised_address.of(node_id)
         return self.advertised_host or reached, self.told.advertised_node_ports.get(node_id, port)
+
+    @property
+    def producers_only(self) -> bool:
+        """Whether it has one port for everything, and takes producers only."""
+        return self.told.producers_only
 
     @property
     def uses_tls(self) -> bool:
@@ -136,12 +147,30 @@ def conflicts(
         names.add(listener.name)
         if listener.name not in protocols:
             yield "listener.security.protocol.map", f"has no security protocol for the listener {listener.name}"
-        if listener.port >= MAX_PORT and not listener.node_ports:
+        if listener.port >= MAX_PORT and not listener.node_ports and not listener.producers_only:
             yield "listeners", f"leaves no port for the brokers of {listener.name}: they are on its port + 1 + node id"
+        yield from _one_port_conflicts(listener)
         yield from _tls_conflicts(listener)
     for name in told:
         if name.upper() not in names:
             yield f"{PREFIX}{name}.*", f"there is no listener {name.upper()} in listeners"
+
+
+def _one_port_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
+    if not listener.producers_only:
+        return
+    if listener.uses_sasl:
+        message = (
+            f"needs the security protocol PLAINTEXT or SSL, {listener.name} has {listener.protocol}: a client's own "
+            "login is good for one broker's connection, and behind one port there are many"
+        )
+        yield listener.setting("producers.only"), message
+    for name, ports in (
+        ("node.ports", listener.node_ports),
+        ("advertised.node.ports", listener.told.advertised_node_ports),
+    ):
+        if ports:
+            yield listener.setting(name), "cannot be set together with producers.only: there is one port"
 
 
 def _tls_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:

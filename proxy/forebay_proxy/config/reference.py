@@ -469,6 +469,13 @@ LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
     "client.rack": Reference(
         "For a listener that only clients of one zone reach. client.racks comes before it.", NO_COUNTERPART, "az-a"
     ),
+    "producers.only": Reference(
+        "For networks that let one port through. Consumers and transactional producers are refused, and what a client "
+        "sends to all brokers shares one connection and its limits. Not for SASL listeners. advertised.address may "
+        "then be without $(node). See docs/balancers.md.",
+        NO_COUNTERPART,
+        "true",
+    ),
     "ssl.client.auth": Reference(
         "required: clients without a certificate are refused. requested: they are let in, but an invalid certificate "
         "is refused. Both need ssl.truststore.location.",

@@ -19,6 +19,7 @@ from msgspec import Meta
 from forebay_proxy.config import listeners as client_listeners
 from forebay_proxy.config.kinds import (
     MAX_PORT,
+    NODE,
     BrokerAddress,
     CipherSuites,
     Host,
@@ -490,6 +491,10 @@ def _listener_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _advertised_conflicts(settings: Settings, listener: ClientListener) -> Iterator[tuple[str, str]]:
     told = listener.told
+    address = told.advertised_address
+    if address is not None and NODE not in address.host and not listener.producers_only:
+        message = f"must be host:port with {NODE} in the host: clients must be able to tell brokers apart"
+        yield _own(settings, listener, "advertised.address"), message
     host = told.advertised_host if settings.listeners else settings.advertised_host
     for name, value in (("advertised.host", host), ("advertised.node.ports", told.advertised_node_ports)):
         if value and told.advertised_address is not None:

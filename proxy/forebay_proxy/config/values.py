@@ -282,7 +282,9 @@ def _maybe_broker_address(written: object) -> BrokerAddress | None:
     text = _text(written)
     port = _host_port(text.replace(NODE, "0")).port
     host = text.rpartition(":")[0]
-    return BrokerAddress(host.removeprefix("[").removesuffix("]"), port) if NODE in host else _refuse(written)
+    if NODE in text and NODE not in host:
+        raise ValueError(written)
+    return BrokerAddress(host.removeprefix("[").removesuffix("]"), port)
 
 
 _HOST_PORT_ALLOWED: Final = f"host:port with a port from 1 to {MAX_PORT}"

@@ -1,0 +1,266 @@
+"""One port for all brokers, for producers only: every producer works through it, consumers are told what is wrong."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from kafka import KafkaAdminClient  # type: ignore[import-untyped]
+from kafka import TopicPartition as KafkaPythonPartition
+
+from tests.integration.checks import check_all, seq_of
+from tests.integration.route import Route
+from tests.kit.ancient import PROGRAMS, AncientProgram
+from tests.kit.clients import CLIENT_NAMES, Client
+from tests.kit.crowd import Crowd
+from tests.kit.forebay import ForebayProcess
+from tests.kit.go_clients import GoClient
+from tests.kit.java import AncientJavaClient, JavaClient
+from tests.kit.kafka import KafkaCluster
+from tests.kit.metadata import ask_metadata
+from tests.kit.paths import ANCIENT_CLIENT_VERSIONS
+from tests.kit.spec import ClientFailed, ProduceSpec
+from tests.kit.topic_log import TopicLog
+from tests.kit.waiting import wait_until
+from tests.kit.wire import batch, null_key, produce
+
+pytestmark = pytest.mark.integration
+
+SHORT = ("java-1.1.1", "java-4.3.1", "confluent")
+"""Of the others `make test` leaves each to `make test-all`."""
+REFUSED_S = 5.0
+MESSAGE = "this port takes producers only"
+SECONDS = 60
+MANY = 10_000
+PREFERRED = 0
+
+
+def some(names: tuple[str, ...]) -> list[object]:
+    return [name if name in SHORT else pytest.param(name, marks=pytest.mark.whole) for name in names]
+
+
+@pytest.fixture(scope="module")
+def port(open_route: Callable[[str], Route]) -> Iterator[Route]:
+    """The route to Kafka 4.3.1 through one port."""
+    through = open_route("4.3.1")
+    with ForebayProcess(through.cluster.bootstrap, through.cluster.nodes, producers_only=True) as forebay:
+        yield Route(through.cluster, through.log, forebay)
+
+
+def sent(port: Route, client: Client | GoClient, spec: ProduceSpec) -> None:
+    since = port.log.ends(spec.topic)
+    result = client.produce(port.bootstrap, spec)
+    check_all(spec, client, result, port.log.read(spec.topic, since, at_least=spec.count))
+
+
+@pytest.mark.parametrize("name", some(CLIENT_NAMES))
+def test_producers(port: Route, get_client: Callable[[str], Client], name: str) -> None:
+    client, topic = get_client(name), port.new_topic()
+    sent(port, client, ProduceSpec(topic, "plain", keys="mixed", compression="lz4", acks="1"))
+    sent(port, client, ProduceSpec(topic, "idempotent", keys="mixed", idempotence=True, size=200, linger_ms=0))
+    sent(port, client, ProduceSpec(topic, "unheard", keys="mixed", acks="0"))
+
+
+@pytest.mark.parametrize("name", ["franz-go", pytest.param("sarama", marks=pytest.mark.whole)])
+def test_producers_in_go(port: Route, name: str) -> None:
+    topic = port.new_topic()
+    sent(port, GoClient(name), ProduceSpec(topic, "plain", keys="mixed", compression="zstd"))
+    sent(port, GoClient(name), ProduceSpec(topic, "idempotent", keys="mixed", idempotence=True))
+
+
+def ancient(port: Route, client: AncientProgram | AncientJavaClient) -> None:
+    spec = ProduceSpec(port.new_topic(), "old", count=500, keys="keyed", key_count=500, compression="gzip")
+    result = client.produce(port.bootstrap, spec)
+    assert not result.failures
+    found = port.log.read(spec.topic, dict.fromkeys(range(3), 0), at_least=spec.count)
+    assert Counter(record.value for record in found) == Counter(spec.value(seq) for seq in range(spec.count))
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        *ANCIENT_CLIENT_VERSIONS[:1],
+        pytest.param("0.9.0.1", marks=pytest.mark.whole),
+        pytest.param("0.10.2.2", marks=pytest.mark.whole),
+    ],
+)
+def test_producers_in_java_before_kafka_0_11(port: Route, version: str) -> None:
+    client = AncientJavaClient(version)
+    try:
+        ancient(port, client)
+    finally:
+        client.close()
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_other_producers_before_kafka_0_11(port: Route, program: AncientProgram) -> None:
+    ancient(port, program)
+
+
+@pytest.mark.parametrize("name", some(("java-1.1.1", "java-4.3.1", "confluent", "aiokafka", "kafka-python")))
+def test_clients_know_of_one_broker(port: Route, get_client: Callable[[str], Client], name: str) -> None:
+    assert port.forebay is not None
+    assert get_client(name).brokers(port.bootstrap, port.topic_for("known")) == {port.forebay.bootstrap}
+
+
+def test_topics_are_made_and_widened_and_described(port: Route, newest_java: JavaClient) -> None:
+    name = port.new_name("made")
+    newest_java.admin(port.bootstrap, "create_topic", name, partitions=2)
+    newest_java.admin(port.bootstrap, "create_partitions", name, partitions=4)
+    configs = newest_java.admin(port.bootstrap, "describe_configs", name)
+    assert configs
+    wait_until(lambda: len(port.log.ends(name)) == 4, SECONDS, "the topic has four partitions")
+    sent(port, newest_java, ProduceSpec(name, "run", keys="keyed", idempotence=True))
+
+
+# Whoever does not only produce
+
+
+def within(seconds: float, began: float) -> None:
+    assert time.monotonic() - began < seconds
+
+
+def test_a_java_consumer_is_told(port: Route, newest_java: JavaClient) -> None:
+    topic = port.topic_for("known")
+    newest_java.brokers(port.bootstrap, topic)  # the JVM stands
+    began = time.monotonic()
+    with pytest.raises(ClientFailed, match="Not authorized to access group"):
+        newest_java.consume(port.bootstrap, topic, "readers", 1)
+    within(REFUSED_S, began)
+
+
+def test_a_java_transaction_is_told(port: Route, newest_java: JavaClient) -> None:
+    topic = port.topic_for("known")
+    newest_java.brokers(port.bootstrap, topic)
+    began = time.monotonic()
+    with pytest.raises(ClientFailed, match="TransactionalId"):
+        newest_java.produce(port.bootstrap, ProduceSpec(topic, "run", count=1, transactional_id="t"))
+    within(REFUSED_S, began)
+
+
+def test_a_consumer_of_librdkafka_is_told(port: Route) -> None:
+    told: list[str] = []
+    settings = {"bootstrap.servers": port.bootstrap, "group.id": "readers", "error_cb": lambda it: told.append(str(it))}
+    consumer = Consumer(settings)
+    began = time.monotonic()
+    consumer.subscribe([port.topic_for("known")])
+    try:
+        while not any(MESSAGE in it or "GROUP_AUTHORIZATION_FAILED" in it for it in told):
+            within(REFUSED_S, began)
+            message = consumer.poll(0.1)
+            if message is not None and message.error() is not None:
+                told.append(f"{message.error().name()} {message.error().str()}")
+    finally:
+        consumer.close()
+
+
+def test_partitions_assigned_by_hand_are_not_read_either(port: Route) -> None:
+    topic = port.topic_for("known")
+    consumer = Consumer({"bootstrap.servers": port.bootstrap, "group.id": "none", "enable.auto.commit": False})
+    try:
+        with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
+            consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=REFUSED_S, cached=False)
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        began = time.monotonic()
+        while (message := consumer.poll(0.1)) is None:
+            within(REFUSED_S, began)
+        error = message.error()
+        assert error is not None
+        assert error.name() == "TOPIC_AUTHORIZATION_FAILED"
+    finally:
+        consumer.close()
+
+
+def test_a_transaction_of_librdkafka_is_told(port: Route) -> None:
+    producer = Producer({"bootstrap.servers": port.bootstrap, "transactional.id": "t"})
+    began = time.monotonic()
+    with pytest.raises(KafkaException, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
+        producer.init_transactions(SECONDS)
+    within(REFUSED_S, began)
+
+
+# Leaders that move
+
+
+class Moves:
+    """A topic whose leaders go round the three brokers."""
+
+    def __init__(self, cluster: KafkaCluster, topic: str) -> None:
+        self._admin = KafkaAdminClient(bootstrap_servers=cluster.internal)
+        self._port = cluster.internal_ports[0]
+        self._topic = topic
+        self._first = 0
+
+    def move(self) -> None:
+        self._first += 1
+        replicas = {
+            KafkaPythonPartition(self._topic, index): [(self._first + index + step) % 3 for step in range(3)]
+            for index in range(3)
+        }
+        self._admin.alter_partition_reassignments(replicas, timeout_ms=10_000)
+        wanted = [(self._first + index) % 3 for index in range(3)]
+
+        def moved() -> bool:
+            self._admin.elect_leaders(PREFERRED, {self._topic: [0, 1, 2]}, timeout_ms=10_000, raise_errors=False)
+            known = ask_metadata(self._port, self._topic)
+            return known is not None and [it.leader_id for it in known.topics[0].partitions] == wanted
+
+        wait_until(moved, SECONDS, f"leaders are {wanted}")
+
+    def close(self) -> None:
+        self._admin.close()
+
+
+def check_moved(port: Route, client: Client | GoClient, rounds: int, spec: ProduceSpec) -> None:
+    port.cluster.create_topic(spec.topic, assignment=[[index, (index + 1) % 3, (index + 2) % 3] for index in range(3)])
+    moves = Moves(port.cluster, spec.topic)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            producing = pool.submit(client.produce, port.bootstrap, spec)
+            for _ in range(rounds):
+                moves.move()
+            result = producing.result()
+    finally:
+        moves.close()
+    since = dict.fromkeys(range(3), 0)
+    found = port.log.read(spec.topic, since, at_least=spec.count)
+    check_all(spec, client, result, found)
+    assert len({seq_of(spec, record) for record in found}) == spec.count
+
+
+@pytest.mark.parametrize("name", some(("java-4.3.1", "java-2.8.2", "confluent", "aiokafka", "kafka-python")))
+def test_leaders_that_move_lose_and_duplicate_nothing(
+    port: Route, get_client: Callable[[str], Client], name: str
+) -> None:
+    spec = ProduceSpec(
+        port.new_name("moved"), "run", count=4_000, keys="keyed", idempotence=True, linger_ms=0, size=300
+    )
+    if name.startswith("java"):
+        spec = ProduceSpec(
+            spec.topic, "run", count=6_000, keys="keyed", idempotence=True, linger_ms=0, size=300, rate=1500
+        )
+    check_moved(port, get_client(name), 8, spec)
+
+
+# Many
+
+
+@pytest.mark.whole
+def test_ten_thousand_producers_stay_connected() -> None:
+    with KafkaCluster("4.3.1") as cluster, TopicLog(cluster.internal) as log:
+        cluster.create_topic("many", 3)
+        settings = {"workers": "2", "max.connections": str(MANY)}
+        with ForebayProcess(cluster.bootstrap, cluster.nodes, producers_only=True, settings=settings) as forebay:
+            first = produce(1, *[("many", partition, batch(null_key("once"))) for partition in range(3)])
+            with Crowd(forebay.port, MANY, first) as crowd:
+                crowd.start()
+                assert crowd.count == MANY
+                wait_until(lambda: sum(log.ends("many").values()) == 3 * MANY, SECONDS, "all records are there")
+                metrics = forebay.metrics()
+                assert sum(now for name, now in metrics.items() if name.startswith("forebay_connections{")) == MANY
+                assert forebay.ready()
