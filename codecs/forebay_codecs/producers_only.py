@@ -93,6 +93,9 @@ def _init_producer_id(reader: Reader, out: Writer, version: int, *, flexible: bo
     out.i16(TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     out.i64(_NONE)  # producer_id
     out.i16(_NONE)  # producer_epoch
+    if version >= 6:
+        out.i64(_NONE)  # ongoing_txn_producer_id
+        out.i16(_NONE)  # ongoing_txn_producer_epoch
     return True
 
 

@@ -10,7 +10,8 @@ NOWHERE, where it is to be refused: the client sent it before it knew that an ea
 
 1. While a request for the partition is unanswered at a broker, the next goes there as well.
 2. Once one has failed, others of the same producer and epoch go to no other broker until that one has come again: a
-   client sends what failed first, under the same sequence or in a new epoch.
+   client sends what failed first, under the same sequence or in a new epoch. Nor does that one while anything is
+   unanswered at the former leader, which gets nothing more: it ends.
 3. LATE_S after the failure the second rule is over: the client has given that batch up, and brokers can judge.
 
     0–9 unanswered at 1, leader 2    10–19 → 1
@@ -44,16 +45,19 @@ class _Failure:
         self.node_id = node_id
         self.at = at
 
-    def precedes(self, numbers: BatchNumbers | None, now: float) -> bool:
-        """Whether a batch with these numbers was sent before the client knew of it."""
+    def over(self, numbers: BatchNumbers | None, now: float) -> bool:
+        """Whether a batch with these numbers shows that it will not come again, or it is too long ago."""
         own = self.numbers
         return (
-            numbers is not None
-            and numbers.producer_id == own.producer_id
-            and numbers.producer_epoch == own.producer_epoch
-            and numbers.base_sequence != own.base_sequence
-            and now < self.at + LATE_S
+            numbers is None
+            or numbers.producer_id != own.producer_id
+            or numbers.producer_epoch != own.producer_epoch
+            or now >= self.at + LATE_S
         )
+
+    def comes_again(self, numbers: BatchNumbers | None) -> bool:
+        """Whether it is that batch, not one that was sent before the client knew of the failure."""
+        return numbers == self.numbers
 
 
 class _Partition:
@@ -86,15 +90,16 @@ class LeaderHandover:
         if partition is None:
             return leader_id
         failure = partition.failure
-        if failure is not None and not failure.precedes(numbers, now):
+        if failure is not None and failure.over(numbers, now):
             partition.failure = failure = None
         if partition.unanswered:
-            return partition.node_id
-        if failure is not None and failure.node_id != leader_id:
-            return NOWHERE
+            return partition.node_id if failure is None or partition.node_id == leader_id else NOWHERE
+        if failure is not None and failure.comes_again(numbers):
+            partition.failure = failure = None
         if failure is None:
             del self._partitions[key]
-        return leader_id
+            return leader_id
+        return leader_id if failure.node_id == leader_id else NOWHERE
 
     def sent(self, key: PartitionKey, node_id: int) -> None:
         """It went to that broker, which will answer."""

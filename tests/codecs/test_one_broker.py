@@ -72,7 +72,8 @@ def test_describe_cluster_has_one_broker_and_no_controllers(version: int, data: 
     response = data.draw(entities(message("describe_cluster", version, "DescribeClusterResponse")))
     rewritten = rewrite_describe_cluster(encode_response(response), version, at_port)
     broker = message("describe_cluster", version, "DescribeClusterBroker")
-    only = broker(broker_id=i32(0), host="proxy.example", port=i32(9092))
+    unfenced = {"is_fenced": False} if version >= 2 else {}
+    only = broker(broker_id=i32(0), host="proxy.example", port=i32(9092), **unfenced)
     controllers = getattr(response, "endpoint_type", 1) == 2
     assert rewritten == encode_response(
         replace(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kio.static.primitive import i8
 
 from forebay_codecs.apis import FETCH, FIND_COORDINATOR, INIT_PRODUCER_ID, LIST_OFFSETS
 from forebay_codecs.errors import Malformed
@@ -62,7 +64,7 @@ def test_every_partition_that_was_asked_for_is_refused(api: str, version: int, d
 def test_there_is_no_coordinator(version: int, key_type: int, code: int) -> None:
     request = example(message("find_coordinator", version, "FindCoordinatorRequest"))
     if version >= 1:
-        request = type(request)(**{**_fields(request), "key_type": type(request.key_type)(key_type)})
+        request = replace(request, key_type=i8(key_type))
     elif key_type:
         return  # before v1 there are groups only
     response = refused("find_coordinator", version, request)
@@ -79,12 +81,8 @@ def test_a_producer_id_is_refused_for_transactions_only(version: int) -> None:
     request = example(message("init_producer_id", version, "InitProducerIdRequest"))
     response = refused("init_producer_id", version, request)
     assert (response.error_code.value, response.producer_id, response.producer_epoch) == (53, -1, -1)
-    alone = type(request)(**{**_fields(request), "transactional_id": None})
+    alone = replace(request, transactional_id=None)
     assert refusal(encode_request(alone)) is None
-
-
-def _fields(request: Any) -> dict[str, Any]:
-    return {name: getattr(request, name) for name in request.__dataclass_fields__}
 
 
 def old_request(key: int, version: int, body: Writer) -> bytes:

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from forebay_codecs import compression
 from forebay_codecs.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from forebay_codecs.error_codes import CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE
-from forebay_codecs.record_batch import HEADER_SIZE, BadBatch, ClientBatch, open_batch, read_header, split_by_key
+from forebay_codecs.record_batch import (
+    HEADER_SIZE,
+    BadBatch,
+    ClientBatch,
+    open_batch,
+    read_header,
+    read_numbers,
+    split_by_key,
+)
 from tests.codecs.hardening import damaged
 from tests.codecs.record_oracle import (
     CODECS,
@@ -329,3 +337,10 @@ def test_splits_any_batch(records: list[Record], codec: int) -> None:
             assert half.max_timestamp == max(record.timestamp for record in wanted)
         else:
             assert half.section == b""
+
+
+def test_reads_what_an_idempotent_producer_numbers_its_batches_by() -> None:
+    data = seal(SECTION, count=4, producer_id=1 << 40, producer_epoch=258, base_sequence=16909060)
+    assert read_numbers(b"xx" + data, 2, 2 + len(data)) == (1 << 40, 258, 16909060)
+    assert read_numbers(data, 0, len(data) - 1) is None
+    assert read_numbers(encode_batch(MIXED), 0, len(encode_batch(MIXED))) is None

@@ -153,8 +153,9 @@ def test_a_consumer_of_librdkafka_is_told(port: Route) -> None:
         while not any(MESSAGE in it or "GROUP_AUTHORIZATION_FAILED" in it for it in told):
             within(REFUSED_S, began)
             message = consumer.poll(0.1)
-            if message is not None and message.error() is not None:
-                told.append(f"{message.error().name()} {message.error().str()}")
+            error = message.error() if message is not None else None
+            if error is not None:
+                told.append(f"{error.name()} {error.str()}")
     finally:
         consumer.close()
 

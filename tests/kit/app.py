@@ -94,7 +94,7 @@ def settings(bootstrap: tuple[HostPort, ...], port: int, **changed: Any) -> Sett
 
 @asynccontextmanager
 async def running(
-    bootstrap: tuple[HostPort, ...], *, tls: Any = None, producers_only: bool = False, **changed: Any
+    bootstrap: tuple[HostPort, ...], *, tls: Any = None, producers_only: Any = False, **changed: Any
 ) -> AsyncIterator[Running]:
     """Started, and told of the cluster by a broker. With `tls`, settings of a listener, it has one with TLS, too.
 

@@ -69,6 +69,18 @@ class TestRules:
         assert handover.broker(KEY, 2, numbers(10), 1.0) == NOWHERE
         assert handover.broker(KEY, 2, numbers(0), 1.0) == 2
 
+    def test_the_former_leader_gets_nothing_more_and_what_failed_waits_until_it_has_answered(self) -> None:
+        handover = LeaderHandover()
+        handover.sent(KEY, 1)
+        handover.sent(KEY, 1)
+        handover.failed(KEY, numbers(0), 0.0, lost=False)
+        for first in (0, 20):
+            assert handover.broker(KEY, 2, numbers(first), 1.0) == NOWHERE
+            handover.refused(KEY, numbers(first), 1.0)
+        assert handover.broker(KEY, 1, numbers(20), 1.0) == 1
+        handover.failed(KEY, numbers(10), 2.0, lost=False)
+        assert handover.broker(KEY, 2, numbers(0), 3.0) == 2
+
     def test_a_refusal_here_is_a_failure(self) -> None:
         handover = LeaderHandover()
         handover.refused(KEY, numbers(0), 0.0)

@@ -14,6 +14,7 @@ from forebay_codecs.error_codes import (
 )
 from forebay_codecs.metadata import NO_TOPIC_ID, Broker, Metadata, Partition, Topic
 from forebay_codecs.metadata_response import encode_topic
+from forebay_codecs.one_broker import of_topic
 from forebay_policies.metadata_cache import ERROR_AGE_S, JITTER, MAX_ERRORS, Ages, MetadataCache
 
 SOFT, MAX, IDLE = 60.0, 300.0, 200.0
@@ -356,3 +357,16 @@ def test_a_section_of_v0_follows_the_brokers() -> None:
     assert len(after) < len(before), "broker 0 is not named any more"
     known.store(told(nodes=(1,), controller=1), [], 2.0)
     assert known.find("a", 2.0).section(0, known.brokers) is after  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_a_client_that_knows_of_one_broker_is_told_of_one_and_the_others_as_before(version: int) -> None:
+    ponds = topic("ponds", 1, 0, -1, epoch=4)
+    filled = holding(ponds)
+    for _ in range(2):
+        known = filled.find("ponds", 1.0)
+        assert known is not None
+        (alone,) = filled.serve([known], version, 1.0, one_broker=True).sections
+        (all_of_them,) = filled.serve([known], version, 1.0).sections
+        assert alone == encode_topic(of_topic(ponds), version, (0,))
+        assert all_of_them == encode_topic(ponds, version, (0, 1))

@@ -17,6 +17,7 @@ from tests.proxy.config.test_settings import PARTITIONERS
 NEEDED = ("bootstrap.servers=broker:9092",)
 TWO = "listeners=INTERNAL://0.0.0.0:19092,EXTERNAL://:19192"
 MAP = "listener.security.protocol.map=INTERNAL:PLAINTEXT,EXTERNAL:SSL"
+ONE_PORT = ("listeners=PLAINTEXT://h:19092", "listener.name.plaintext.producers.only=true")
 LOGINS = "security.protocol=SASL_PLAINTEXT"
 KEYSTORE = "listener.name.external.ssl.keystore.location=/tls/keystore.pem"
 CHAIN = "listener.name.external.ssl.keystore.certificate.chain"
@@ -78,6 +79,15 @@ class TestResolved:
         assert ports.advertised(1, "reached", 19094) == ("reached", 31001)
         (pattern,) = settings("listen=h:19092", "advertised.address=b$(node).forebay:9092").client_listeners
         assert pattern.advertised(3, "reached", 19096) == ("b3.forebay", 9092)
+
+    def test_one_for_producers_only_needs_one_port_and_one_address(self) -> None:
+        (only,) = settings("listeners=PLAINTEXT://h:65535", ONE_PORT[1]).client_listeners
+        assert only.producers_only
+        assert only.advertised(0, "reached", 65535) == ("reached", 65535)
+        (told,) = settings(*ONE_PORT, "listener.name.plaintext.advertised.address=forebay:9092").client_listeners
+        assert told.advertised(0, "reached", 19092) == ("forebay", 9092)
+        (other,) = settings("listeners=PLAINTEXT://h:19092").client_listeners
+        assert not other.producers_only
 
     def test_names_are_not_case_sensitive(self) -> None:
         told = ("listeners=Ssl://h:19092", "listener.name.SSL.ssl.keystore.location=k")
@@ -162,6 +172,22 @@ class TestResolved:
             ],
             "listener.name.external.advertised.address",
             "together with advertised.host",
+        ),
+        (
+            ["listeners=SASL_PLAINTEXT://h:19092", LOGINS, "listener.name.sasl_plaintext.producers.only=true"],
+            "listener.name.sasl_plaintext.producers.only",
+            "needs the security protocol PLAINTEXT or SSL",
+        ),
+        (
+            [*ONE_PORT, "listener.name.plaintext.node.ports=1:2"],
+            "listener.name.plaintext.node.ports",
+            "there is one port",
+        ),
+        ([*ONE_PORT, "listener.name.plaintext.advertised.node.ports=1:2"], "", "together with producers.only"),
+        (
+            ["listeners=PLAINTEXT://h:19092", "listener.name.plaintext.advertised.address=forebay:9092"],
+            "listener.name.plaintext.advertised.address",
+            "with $(node) in the host",
         ),
         (["listeners=PLAINTEXT://h:19092,SSL://h:19092"], "", "taken by PLAINTEXT"),
         ([TWO, MAP, KEYSTORE, "listener.name.external.node.ports=1:19092"], "", "taken by INTERNAL"),
