@@ -9,11 +9,17 @@ clients; clients give up and leave. Clients send each record once, and then:
 1. a record that is acknowledged is in the log, unless the log has lost it by itself;
 2. no record is there twice, whatever was told of it;
 3. a record that was refused in words that mean "not appended" is not there;
-4. acknowledged records of a client that keep their partition stand in the order in which they were sent, unless the
-   log has lost them in between;
+4. acknowledged records of a client that keep their partition stand in the order in which they were sent; a copy that
+   comes late after its log has lost what was acknowledged may stand anywhere;
 5. a batch that may be appended leaves for no other partition, with no other records and under no other numbers;
 6. kept records whose client has left or has its answer are not sent again;
-7. in the end everybody who waits is told, and no memory is held.
+7. in the end everybody who waits is told, and no memory is held;
+8. what a broker takes for a batch that it has is that batch.
+
+One thing is left out, for it can go wrong, as with any idempotent producer: a batch whose outcome is unknown is refused
+as out of order, so it is sent again in a new epoch; then its log loses all that it knew of the producer; and only then
+a copy of the first attempt comes, late, before the new one. Without a state brokers take it: the records are there
+twice. Such copies get lost here when the state does.
 """
 
 from __future__ import annotations
@@ -88,6 +94,8 @@ class Owner:
         """How often it is in logs."""
         self.gone = False
         """A log has lost it by itself."""
+        self.came_late = False
+        """A log had lost it, and a copy came after it had been acknowledged."""
         self.refused = False
         self.acked = False
         self._world = world
@@ -122,15 +130,20 @@ class Log:
         self.batches: list[tuple[Numbers, list[Owner]]] = []
         self.states = ProducerStates()
         self.end = 0
+        self.memory = object()
+        """Another one as soon as it has forgotten a producer."""
 
     def append(self, attempt: Attempt) -> PartitionResponse:
         numbers, owners = attempt.numbers, attempt.owners
         known = self.states.check(numbers)
+        attempt.memory = self.memory
         if known.error_code:
             return _answer(known.error_code)
         if known.offset >= 0:
+            assert all(owner.there for owner in owners), f"taken for another: {[owner.number for owner in owners]}"
             return _answer(codes.NONE, known.offset, attempt.newest)
         for owner in owners:
+            owner.came_late |= owner.acked
             owner.there += 1
             assert owner.there == 1, f"twice: {owner.number}"
             assert not owner.refused, f"there, though it was refused: {owner.number}"
@@ -145,6 +158,7 @@ class Log:
 
     def truncate(self, kept: int) -> None:
         batches, lost = self.batches[:kept], self.batches[kept:]
+        known = self.states.known()
         for _, owners in lost:
             for owner in owners:
                 owner.there -= 1
@@ -152,13 +166,14 @@ class Log:
         self.batches, self.states, self.end = [], ProducerStates(), 0
         for numbers, owners in batches:
             self._put(numbers, owners)
+        if self.states.known() != known:
+            self.memory = object()
 
     def check_order(self) -> None:
         newest: dict[tuple[Hashable, int], int] = {}
         for _, owners in self.batches:
             for owner in owners:
-                # One that the log had lost may come back late: its broker does not know the producer any more.
-                if owner.acked and not owner.gone and not owner.lane.movable:
+                if owner.acked and not owner.came_late and not owner.lane.movable:
                     key = owner.client, owner.lane.acks
                     assert owner.number > newest.get(key, -1), f"behind {newest[key]}: {owner.number}"
                     newest[key] = owner.number
@@ -182,6 +197,11 @@ class Attempt:
         self.newest = batch.max_timestamp
         """Timestamp, which brokers answer of a duplicate."""
         self.answer: PartitionResponse | None = None
+        self.memory: object = None
+        """Of the log that it came to."""
+        self.replaced_in: object = None
+        """It is late, and the log with this memory refused its batch as out of order, so that it went on in a new
+        epoch."""
         assert self.numbers.records == batch.record_count
         assert (self.numbers.producer_id >= 0) is (batch.producer_id >= 0)
 
@@ -312,8 +332,15 @@ class World:
             attempt = self.rng.choice(answered)
             assert attempt.answer is not None
             self.away.remove(attempt)
-            self.delivery.answered(attempt.queue, attempt.batch, attempt.answer)
-            self._look_at(attempt)
+            self._answered(attempt, attempt.answer)
+
+    def _answered(self, attempt: Attempt, answer: PartitionResponse) -> None:
+        if attempt.batch.tainted and answer.error_code == codes.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            for other in self.late:
+                if other.batch is attempt.batch:
+                    other.replaced_in = attempt.memory
+        self.delivery.answered(attempt.queue, attempt.batch, answer)
+        self._look_at(attempt)
 
     def connection_is_lost(self) -> None:
         if self.away:
@@ -337,10 +364,11 @@ class World:
         """Bytes that were under way when their connection ended."""
         if self.late:
             attempt = self.late.pop(self.rng.randrange(len(self.late)))
-            if self.leaders[attempt.partition] == attempt.node:
-                before = self.logs[attempt.partition].end
-                self.logs[attempt.partition].append(attempt)
-                self.counts["appended late"] += self.logs[attempt.partition].end > before
+            log = self.logs[attempt.partition]
+            if self.leaders[attempt.partition] == attempt.node and attempt.replaced_in in (None, log.memory):
+                before = log.end
+                log.append(attempt)
+                self.counts["appended late"] += log.end > before
 
     def client_gives_up(self) -> None:
         if self.waiting:
@@ -370,7 +398,8 @@ class World:
         """An unclean election, or acks=1 and a leader that died."""
         partition = self.rng.randrange(PARTITIONS)
         log = self.logs[partition]
-        log.truncate(max(0, len(log.batches) - self.rng.randint(1, 4)))
+        lost = self.rng.randint(1, 4) if self.rng.random() < 0.8 else len(log.batches)
+        log.truncate(max(0, len(log.batches) - lost))
         self.leaders[partition] = 1 - max(0, self.leaders[partition])
         self._lead()
 
@@ -384,8 +413,7 @@ class World:
         self.accumulator.settle(monotonic() + 1e6)
 
     def topic_is_made_again(self) -> None:
-        """What is away may be carried out by the new topic; what is late would be taken there for the first time."""
-        self.late.clear()
+        """What is away, and what is late, may be carried out by the new topic."""
         self.accumulator.set_leaders(self.topic, (), monotonic())
         self.topic.available = ()
         self.delivery.gone([queue for queue in self.topic.queues() if queue.batches])
@@ -424,8 +452,7 @@ class World:
             for attempt in list(self.away):
                 attempt.answer = attempt.answer or self.logs[attempt.partition].append(attempt)
                 self.away.remove(attempt)
-                self.delivery.answered(attempt.queue, attempt.batch, attempt.answer)
-                self._look_at(attempt)
+                self._answered(attempt, attempt.answer)
             self.ids_arrive()
             await asyncio.sleep(0.0002 if rounds > 50 else 0)
             rounds += 1
