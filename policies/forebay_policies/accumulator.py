@@ -423,9 +423,11 @@ class Accumulator:
         """Take the batches for one Produce request of `group`: at most one per queue.
 
         They hold at most `max_size` bytes of records; a batch larger than that goes alone. They are 256 at most. Queues
-        take turns.
+        take turns. Of several requests that failed with all that was in them one batch may be the cause, so tainted
+        batches get ever less company, until it stands alone: 256, 128, 64 … 1.
         """
         drained: list[tuple[PartitionQueue, ProducerBatch]] = []
+        most = _MOST_BATCHES
         size = 0
         skipped = 0
         for member in list(group.ready):
@@ -433,12 +435,16 @@ class Accumulator:
             batch = self._next(queue, now)
             if batch is None:
                 continue
-            if drained and size + batch.size > max_size:
+            company = most
+            if batch.tainted:
+                company = min(most, max(1, _MOST_BATCHES >> min(batch.tries, 16)))
+            if drained and (size + batch.size > max_size or len(drained) >= company):
                 skipped += 1
                 if skipped > _MAX_SKIPPED:
                     break
                 continue
             size += batch.size
+            most = company
             self.take_out(queue, batch)
             queue.sequence.assign(batch)
             queue.in_flight = batch
@@ -447,7 +453,7 @@ class Accumulator:
             batch.closed = True
             self._groups.discard(queue)
             drained.append((queue, batch))
-            if size >= max_size or len(drained) >= _MOST_BATCHES:
+            if size >= max_size or len(drained) >= most:
                 break
         self._groups.had_its_turn(group)
         return drained

@@ -224,6 +224,14 @@ class ProducerBatch:
             return []
         return [run for run in self.runs if run.owner.done or run.owner.left]
 
+    @property
+    def is_torn(self) -> bool:
+        """Some of its clients wait, and because of the others it must not be sent again (`deserted`)."""
+        if self.lane.movable:
+            return False
+        gone = sum([run.owner.done or run.owner.left for run in self.runs])
+        return 0 < gone < len(self.runs)
+
     def has_room(self, batch: ClientBatch) -> bool:
         """Whether `batch` may be appended."""
         return (

@@ -37,7 +37,7 @@ class Verdict(enum.Enum):
     SPLIT = "split"
     """Refused as a whole, though only some of its records may be at fault: try smaller batches."""
     UNKNOWN = "unknown"
-    """Reported as refused, yet perhaps appended: the client decides whether to retry."""
+    """Perhaps appended, and not sent again: the client is told so, and decides whether to retry."""
     ANSWER = "answer"
     """Passed on to the client with the broker's own error."""
 
@@ -69,19 +69,26 @@ _PERHAPS_APPENDED: Final = frozenset(
         codes.UNKNOWN_SERVER_ERROR,
     }
 )
+_NOT_APPENDED: Final = _MOVED | {codes.NOT_ENOUGH_REPLICAS}
+"""Unless there is an offset."""
 _NO_SEQUENCES: Final = frozenset({codes.CLUSTER_AUTHORIZATION_FAILED, codes.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 """Brokers before 2.8 check the permission with every request; topics in an old message format have no sequences."""
+SERVER_ERRORS: Final = 4
+"""UNKNOWN_SERVER_ERROR is what brokers answer where they have a bug, too: a batch that always runs into it must not
+hold up its partition for long. It is told at this attempt, in the broker's words, which clients take for final."""
 
 
-def judge(error_code: int, base_offset: int, runs: int, *, sequenced: bool = False, tainted: bool = False) -> Verdict:
+def judge(
+    error_code: int, base_offset: int, runs: int, *, sequenced: bool = False, tainted: bool = False, tries: int = 0
+) -> Verdict:
     """The verdict on a batch of `runs` runs that a broker answered with `error_code` and `base_offset` (−1: none).
 
-    `sequenced`: it was sent under a producer id and a sequence. Only then it can be `tainted`.
+    `sequenced`: it was sent under a producer id and a sequence. Only then it can be `tainted`. `tries`: earlier ones.
     """
     if error_code == codes.NONE:
         return Verdict.ACKNOWLEDGED
     if sequenced:
-        return _judge_sequenced(error_code, base_offset, runs, tainted=tainted)
+        return _judge_sequenced(error_code, base_offset, runs, tries, tainted=tainted)
     if error_code in _MOVED:
         return Verdict.RETRY if base_offset < 0 else Verdict.UNKNOWN
     if base_offset < 0 and runs > 1 and error_code in _REFUSED_WHOLE:
@@ -89,12 +96,14 @@ def judge(error_code: int, base_offset: int, runs: int, *, sequenced: bool = Fal
     return Verdict.ANSWER
 
 
-def _judge_sequenced(error_code: int, base_offset: int, runs: int, *, tainted: bool) -> Verdict:
+def _judge_sequenced(error_code: int, base_offset: int, runs: int, tries: int, *, tainted: bool) -> Verdict:
     """The table of docs/design.md."""
-    if error_code in _PERHAPS_APPENDED or (error_code in _MOVED and base_offset >= 0):
+    if error_code == codes.UNKNOWN_SERVER_ERROR and tries + 1 >= SERVER_ERRORS:
+        return Verdict.UNKNOWN
+    if error_code in _PERHAPS_APPENDED:
         return Verdict.RETRY_SAME
-    if error_code in _MOVED or error_code == codes.NOT_ENOUGH_REPLICAS:
-        return Verdict.RETRY_SAME if tainted else Verdict.RETRY
+    if error_code in _NOT_APPENDED:
+        return Verdict.RETRY_SAME if tainted or base_offset >= 0 else Verdict.RETRY
     if error_code == codes.DUPLICATE_SEQUENCE_NUMBER:
         # Of a first attempt it is not true: nothing was sent under that sequence. To send it again is safe, then.
         return Verdict.ACKNOWLEDGED if tainted else Verdict.RESEQUENCE

@@ -103,6 +103,34 @@ class TestSequences:
         assert numbers(ids.away(b"b", partition=1)).producer_id == 7
 
 
+class TestCompany:
+    def test_what_failed_together_is_sent_with_ever_fewer_others_until_it_stands_alone(self) -> None:
+        """One batch that a broker answers by closing the connection must not take the others with it for long."""
+        ids = Ids()
+        ids.lead(*[1] * 9)
+        for partition in range(9):
+            ids.put(partition, b"x", lane=KEPT)
+        batches = [ids.queue(partition).batches[0] for partition in range(9)]
+        sizes = []
+        for tries in range(1, 10):
+            drained = ids.drain(1)
+            sizes.append(len(drained))
+            for queue, batch in drained:
+                ids.back(queue.index, batch)
+            for batch in batches:
+                batch.tainted, batch.tries = True, tries
+        assert sizes == [9, 9, 9, 9, 9, 8, 4, 2, 1]
+
+    def test_whoever_has_not_failed_does_not_go_along(self) -> None:
+        ids = Ids()
+        ids.lead(1, 1)
+        failed = ids.away(b"a")
+        failed.tainted, failed.tries = True, 8
+        ids.put(1, b"b", lane=KEPT)
+        ids.back(0, failed)
+        assert [len(ids.drain(1)) for _ in range(3)] == [1, 1, 0]
+
+
 class TestQueuesThatComeBack:
     """A queue that was forgotten does not know how far it was: it must begin no epoch again."""
 

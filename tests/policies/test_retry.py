@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from forebay_codecs import error_codes as codes
-from forebay_policies.retry import Verdict, backoff, judge
+from forebay_policies.retry import SERVER_ERRORS, Verdict, backoff, judge
 
 NOT_APPENDED = -1
 
@@ -76,6 +76,7 @@ TABLE = [
     ([codes.REQUEST_TIMED_OUT, codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND], False, 2, SAME, SAME),
     ([codes.KAFKA_STORAGE_ERROR, codes.UNKNOWN_SERVER_ERROR], False, 2, SAME, SAME),
     (NOT_LEADER, True, 2, SAME, SAME),
+    ([codes.NOT_ENOUGH_REPLICAS], True, 2, SAME, SAME),
     (NOT_LEADER, False, 2, AGAIN, SAME),
     ([codes.NOT_ENOUGH_REPLICAS], False, 2, AGAIN, SAME),
     (REFUSED_WHOLE, False, 2, Verdict.SPLIT, TOLD),
@@ -96,6 +97,15 @@ def test_the_table_of_batches_with_sequences(
         offset = 7 if with_offset else NOT_APPENDED
         assert judge(code, offset, runs, sequenced=True) is first
         assert judge(code, offset, runs, sequenced=True, tainted=True) is tainted
+
+
+def test_what_brokers_call_an_error_of_theirs_is_tried_so_often() -> None:
+    verdicts = [
+        judge(codes.UNKNOWN_SERVER_ERROR, NOT_APPENDED, 2, sequenced=True, tainted=tries > 0, tries=tries)
+        for tries in range(SERVER_ERRORS + 1)
+    ]
+    assert verdicts == [SAME] * (SERVER_ERRORS - 1) + [TOLD] * 2
+    assert judge(codes.REQUEST_TIMED_OUT, NOT_APPENDED, 2, sequenced=True, tainted=True, tries=100) is SAME
 
 
 class Middle:

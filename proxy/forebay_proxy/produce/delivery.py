@@ -80,6 +80,7 @@ class Delivery:
             len(batch.runs),
             sequenced=batch.producer_id >= 0,
             tainted=batch.tainted,
+            tries=batch.tries,
         )
         now = monotonic()
         if self._journal is not None:
@@ -103,6 +104,9 @@ class Delivery:
             self._unknown.value += 1
             if response.error_code == error_codes.INVALID_PRODUCER_EPOCH:
                 queue.sequence.renew()
+            if response.error_code == error_codes.UNKNOWN_SERVER_ERROR:
+                self.fail(queue, batch, response.error_code, response.error_message)
+                return
             why = "the outcome of an earlier attempt is not known"
             if not batch.tainted:
                 self._leader_changed(queue.topic.name, queue.index, response.current_leader)
@@ -114,7 +118,8 @@ class Delivery:
             numbers = self._accumulator.next_number(), self._accumulator.next_number()
             self._accumulator.replace(queue, batch, batch.halves(numbers, now), now)
         else:
-            queue.sequence.given_back(batch)
+            if response.base_offset < 0:  # else it is no proof
+                queue.sequence.given_back(batch)
             self._broker_errors.value += 1
             self.fail(queue, batch, response.error_code, response.error_message, response.record_errors)
 
@@ -155,10 +160,14 @@ class Delivery:
         """Nothing was written to this broker: what may go elsewhere goes at once, the rest waits."""
         now = monotonic()
         for queue in self._accumulator.ready_queues(node_id):
-            for batch in [b for b in queue.batches if b.lane.movable and b.ready and not b.tainted]:
-                if not self._move(queue, batch, now):
-                    break
-                self._retries["unreachable"].value += 1
+            self._move_away(queue, now)
+
+    def _move_away(self, queue: PartitionQueue, now: float) -> None:
+        """Everything that waits there, is ready, and may go elsewhere."""
+        for batch in [b for b in queue.batches if b.lane.movable and b.ready and not b.tainted]:
+            if not self._move(queue, batch, now):
+                break
+            self._retries["unreachable"].value += 1
 
     def gone(self, queues: Iterable[PartitionQueue]) -> None:
         """The brokers do not know these partitions any more."""
@@ -215,7 +224,7 @@ class Delivery:
         self, queue: PartitionQueue, batch: ProducerBatch, leader: tuple[int, int] | None, now: float
     ) -> None:
         """It may be appended: its sequence goes with it, and nothing of the queue leaves before it. At once the first
-        time, since most connections are lost by themselves."""
+        time, since most connections are lost by themselves; from then on what can leave the queue does not wait."""
         log.info(
             "outcome of a batch not known, sent again",
             topic=queue.topic.name,
@@ -226,6 +235,8 @@ class Delivery:
         self._leader_changed(queue.topic.name, queue.index, leader)
         batch.tainted = True
         self._again(queue, batch, now)
+        if batch.tries > 1:
+            self._move_away(queue, now)
 
     def _resequence(
         self, queue: PartitionQueue, batch: ProducerBatch, verdict: Verdict, response: PartitionResponse, now: float
