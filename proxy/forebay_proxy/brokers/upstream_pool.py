@@ -5,8 +5,10 @@ whatever that waits for; and it reads no connection for as long as it throttles 
 carries one request at a time, and requests of one client id only.
 In: take and give back. Out: connections that carry nothing and whose session (SASL) need not be renewed, or None while
 one is opened or renewed.
-Connections for one client id are opened one after the other. A broker that is down is tried by one attempt at a time;
-it counts as unreachable only while no connection to it is left.
+Connections for one client id are opened one after the other. An attempt is given up when its user's patience ends, the
+next one after twice that time, and so on: a link that swallows what is written costs a client a part of its time, and a
+broker that is merely slow is reached in the end, within `socket.connection.setup.timeout.ms`. A broker that is down is
+tried by one attempt at a time; it counts as unreachable only while no connection to it is left.
 """
 
 from __future__ import annotations
@@ -44,6 +46,10 @@ class PoolUser(Protocol):
 
     def usable(self, connection: UpstreamConnection) -> bool:
         """Whether the broker speaks what is to be sent."""
+
+    @property
+    def patience(self) -> float:
+        """Seconds that the first attempt to connect may take."""
 
     def reached(self, tries: int) -> None:
         """A connection stands, after so many that failed in a row."""
@@ -138,8 +144,9 @@ class UpstreamPool:
         try:
             while not self._closed:
                 node = self._node
+                patience = self._user.patience * (1 << min(self._tries, 16))
                 try:
-                    connection = await self._connector.open(node.host, node.port, client_id)
+                    connection = await self._within(patience, node, client_id)
                     if not self._user.usable(connection):
                         connection.close()
                         raise ConnectionError("the broker offers no Produce that is spoken here")
@@ -161,6 +168,17 @@ class UpstreamPool:
         finally:
             del self._opening[client_id]
             self._user.wake()
+
+    async def _within(self, seconds: float, node: Node, client_id: str | None) -> UpstreamConnection:
+        """A connection that stands by then. Raises OSError or Malformed."""
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                return await self._connector.open(node.host, node.port, client_id)
+        except TimeoutError:
+            if limit.expired():
+                raise TimeoutError(f"{node.host}:{node.port} did not answer within {seconds:g} s") from None
+            raise
 
     def _make_room(self, client_id: str | None) -> bool:
         """Close the connection that has been idle for longest, if another client's is. False: there is none."""

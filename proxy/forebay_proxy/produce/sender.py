@@ -10,7 +10,7 @@ read, so that nobody could tell any more whether it is appended.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from time import monotonic
 from typing import Final
@@ -176,20 +176,37 @@ class Sender:
             self._watching = self._loop.call_later(WATCH_S, self._give_up)
 
     def _give_up(self) -> None:
-        """End the connections on which an answer is due: what was sent on them is sent again on another one."""
+        """End the connections on which an answer is due: what was sent on them is sent again on another one.
+
+        Those that stand idle may be as dead. A request with a torn batch is given as long once more: whoever waits for
+        that batch has no other hope than this answer.
+        """
         self._watching = None
         now = monotonic()
         for request in [request for request, until in self._watched.items() if until <= now]:
+            if not request.spared and any(batch.is_torn for _, batch in request.drained):
+                request.spared = True
+                self._watched[request] = now + self._patience([batch for _, batch in request.drained])
+                continue
             log.info("broker takes its time, sending again", broker=request.connection.name)
             request.connection.close()
+            self._pool.leave_idle(now, 0)
         if self._watched:
             self._watching = self._loop.call_later(WATCH_S, self._give_up)
+
+    def _patience(self, batches: Iterable[ProducerBatch]) -> float:
+        """Seconds after which another attempt is due, for those who wait for `batches`."""
+        shortest_ms = self._request_timeout_ms * TRIES
+        for batch in batches:
+            shortest, _ = batch.timeouts_ms
+            if 0 <= shortest < shortest_ms:
+                shortest_ms = shortest
+        return max(SHORTEST_WAIT, shortest_ms / 1000) / TRIES
 
     def _write(self, request: _Request) -> None:
         connection, now = request.connection, request.sent_at
         topics: dict[str, list[tuple[int, int, list[bytes | memoryview]]]] = {}
         timeout_ms = 0
-        patience_ms = self._request_timeout_ms * TRIES
         may_retry = True
         sent: Drained = []
         for queue, batch in request.drained:
@@ -203,9 +220,7 @@ class Sender:
                 continue
             sent.append((queue, batch))
             topics.setdefault(queue.topic.name, []).append((queue.index, size, buffers))
-            shortest, longest = batch.timeouts_ms
-            timeout_ms = max(timeout_ms, longest)
-            patience_ms = min(patience_ms, shortest)
+            timeout_ms = max(timeout_ms, batch.timeouts_ms[1])
             may_retry = may_retry and batch.producer_id >= 0
         if not sent:
             self._done(request)
@@ -219,7 +234,7 @@ class Sender:
         timeout_ms = min(timeout_ms, self._request_timeout_ms)
         self._requests.value += 1
         if may_retry:  # else whoever is told sooner is told "unknown"
-            self._watch(request, now + max(SHORTEST_WAIT, patience_ms / 1000) / TRIES)
+            self._watch(request, now + self._patience([batch for _, batch in sent]))
         connection.send(
             lambda upstream_correlation_id: produce_request.encode(
                 version, upstream_correlation_id, client_id, acks, timeout_ms, list(topics.items())
@@ -281,6 +296,12 @@ class Sender:
         lowest, highest = connection.versions.get(produce_request.API_KEY, (0, -1))
         return highest >= produce_request.RECORD_BATCHES_FROM and lowest <= produce_request.MAX_VERSION
 
+    @property
+    def patience(self) -> float:
+        """For what can wait the least of all that waits for a connection; a second, in which a login has its time."""
+        queues = self._accumulator.ready_queues(self.node.id)
+        return max(SHORTEST_WAIT, self._patience([queue.batches[0] for queue in queues if queue.batches]))
+
     def failed(self, node: Node, tries: int, error: str) -> None:
         """It cannot be reached: what may go elsewhere goes."""
         if self._cluster.set_down(node, down=True) or tries == 0:
@@ -313,7 +334,7 @@ class Sender:
 class _Request:
     """A request that was written, or is about to be, on a connection of its own. `sent_at` by `monotonic`."""
 
-    __slots__ = ("connection", "done", "drained", "group", "sent_at")
+    __slots__ = ("connection", "done", "drained", "group", "sent_at", "spared")
 
     def __init__(self, connection: UpstreamConnection, group: DispatchGroup, drained: Drained, sent_at: float) -> None:
         self.connection = connection
@@ -321,3 +342,5 @@ class _Request:
         self.drained = drained
         self.sent_at = sent_at
         self.done = False
+        self.spared = False
+        """It was given more time already."""

@@ -255,6 +255,8 @@ async def test_a_refused_login_takes_no_broker_down() -> None:
         told: list[str] = []
 
         class User:
+            patience = 60.0
+
             def usable(self, connection: UpstreamConnection) -> bool:
                 return True
 

@@ -27,6 +27,8 @@ class Stage:
         self.node = Node(0, LOOPBACK, cluster[0].port, 0.0)
         self.told: list[tuple[str, int]] = []
         self.wakes = 0
+        self.patience = 60.0
+        self.errors: list[str] = []
         self.speaks = True
         quick = settings(cluster.bootstrap, 0, reconnect_backoff_ms=1, reconnect_backoff_max_ms=1)
         stats = MetricRegistry()
@@ -40,6 +42,7 @@ class Stage:
 
     def failed(self, node: Node, tries: int, error: str) -> None:
         self.told.append(("failed", tries))
+        self.errors.append(error)
 
     def wake(self) -> None:
         self.wakes += 1
@@ -56,6 +59,21 @@ class Stage:
 
         await until(there)
         return taken[0]
+
+
+class TestLinksThatSwallowWhatIsWritten:
+    @in_loop
+    async def test_an_attempt_ends_with_its_users_patience_and_the_next_one_may_take_twice_as_long(self) -> None:
+        async with FakeCluster({}) as cluster:
+            stage = Stage(cluster)
+            stage.patience = 0.02
+            cluster[0].holds(API_VERSIONS)
+            assert stage.pool.take() is None
+            await until(lambda: len(stage.errors) == 3)
+            assert [error.split()[-2:] for error in stage.errors] == [["0.02", "s"], ["0.04", "s"], ["0.08", "s"]]
+            cluster[0].releases(API_VERSIONS)
+            await stage.takes()
+            stage.pool.close()
 
 
 class TestTaking:

@@ -5,6 +5,7 @@ A batch's first attempt is *clean*; behind one whose connection was lost the nex
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +13,10 @@ from typing import Any
 import pytest
 
 from forebay_codecs import error_codes as codes
-from forebay_codecs.apis import PRODUCE
+from forebay_codecs.apis import API_VERSIONS, PRODUCE
+from forebay_policies.retry import SERVER_ERRORS
+from forebay_proxy.produce.handler import SHORTEST_WAIT
+from forebay_proxy.produce.sender import TRIES
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, until
 from tests.kit.fake_broker import Asked, FakeCluster
@@ -25,6 +29,8 @@ PERHAPS = [
     (codes.KAFKA_STORAGE_ERROR, -1),
     (codes.UNKNOWN_SERVER_ERROR, -1),
     (codes.NOT_LEADER_OR_FOLLOWER, 9),
+    (codes.UNKNOWN_TOPIC_OR_PARTITION, 9),
+    (codes.NOT_ENOUGH_REPLICAS, 9),
 ]
 MOVED = [
     codes.UNKNOWN_TOPIC_OR_PARTITION,
@@ -105,6 +111,44 @@ async def pier(**changed: Any) -> AsyncIterator[Pier]:
             yield it
 
 
+class TwoPiers:
+    """A client's records without a key, for either of two brokers' partitions."""
+
+    def __init__(self, cluster: FakeCluster, forebay: Running, client: WireClient) -> None:
+        self.cluster = cluster
+        self.forebay = forebay
+        self.client = client
+        self.sent = 0
+
+    def send(self, *values: str) -> None:
+        for value in values:
+            self.sent += 1
+            self.client.send(produce(self.sent, ("ponds", 0, batch(null_key(value)))))
+
+    async def first(self) -> Asked:
+        """Where the first batch went."""
+        await until(lambda: any(broker.requests(PRODUCE) for broker in self.cluster.brokers.values()))
+        return await self.cluster[0 if self.cluster[0].requests(PRODUCE) else 1].receives(PRODUCE)
+
+    async def told(self, count: int) -> list[int]:
+        return [only(await self.client.receive()).error_code for _ in range(count)]
+
+    @property
+    def everything(self) -> list[str]:
+        return sorted(self.cluster.values("ponds", 0) + self.cluster.values("ponds", 1))
+
+
+@asynccontextmanager
+async def two_piers() -> AsyncIterator[TwoPiers]:
+    async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster:
+        cluster.idempotent = True
+        async with running(cluster.bootstrap, enable_idempotence=True) as forebay:
+            await until(lambda: forebay.count("forebay_producer_ids") == 2)
+            for broker in cluster.brokers.values():
+                broker.holds(PRODUCE)
+            yield TwoPiers(cluster, forebay, await forebay.client(0))
+
+
 class TestClean:
     @in_loop
     @pytest.mark.parametrize(("code", "offset"), PERHAPS)
@@ -149,6 +193,48 @@ class TestClean:
             (await it.asked()).answer(error_code=code)
             assert await it.told() == code
             assert await it.next_numbers() == Numbers(it.id, 0, 1, 1)
+
+    @in_loop
+    async def test_a_refusal_with_an_offset_is_told_but_its_sequence_is_never_used_again(self) -> None:
+        async with pier() as it:
+            it.send("a", "b")
+            (await it.asked()).answer(error_code=codes.INVALID_RECORD, base_offset=9)
+            assert await it.told() == codes.INVALID_RECORD
+            assert await it.next_numbers() == Numbers(it.id, 1, 0, 1)
+
+    @in_loop
+    async def test_a_broker_that_always_fails_is_asked_so_often_and_told_in_its_words(self) -> None:
+        async with pier() as it:
+            it.send("a", "b")
+            for _ in range(SERVER_ERRORS):
+                asked = await it.asked()
+                assert (asked.numbers, asked.values) == (Numbers(it.id, 0, 1, 2), ["a", "b"])
+                asked.answer(error_code=codes.UNKNOWN_SERVER_ERROR)
+            assert await it.told() == codes.UNKNOWN_SERVER_ERROR
+            assert await it.next_numbers() == Numbers(it.id, 1, 0, 1)
+
+    @in_loop
+    async def test_records_without_a_key_go_elsewhere_and_their_sequence_stays(self) -> None:
+        async with two_piers() as it:
+            it.send("a")
+            refused = await it.first()
+            other = 1 - refused.partitions[0][1]
+            refused.answer(error_code=codes.NOT_LEADER_OR_FOLLOWER)
+            moved = await it.cluster[other].receives(PRODUCE)
+            assert (moved.values, moved.partitions) == (["a"], [("ponds", other)])
+            moved.answer()
+            assert await it.told(1) == [codes.NONE]
+            assert it.forebay.count("forebay_producer_epoch_bumps_total") == 0
+
+    @in_loop
+    async def test_a_topic_that_is_deleted_is_told(self) -> None:
+        async with pier(retry_backoff_ms=60_000, retry_backoff_max_ms=60_000) as it:
+            it.send("a")
+            asked = await it.asked()
+            it.cluster.topics.clear()
+            asked.answer(error_code=codes.UNKNOWN_TOPIC_OR_PARTITION)
+            assert await it.told() == codes.UNKNOWN_TOPIC_OR_PARTITION
+            assert it.forebay.count("forebay_producer_epoch_bumps_total") == 0
 
     @in_loop
     async def test_halves_of_what_was_refused_as_a_whole_have_sequences_of_their_own(self) -> None:
@@ -300,33 +386,79 @@ class TestTainted:
 
     @in_loop
     async def test_records_without_a_key_stay_too_and_those_behind_them_move_away(self) -> None:
-        async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster:
-            cluster.idempotent = True
-            async with running(cluster.bootstrap, enable_idempotence=True) as forebay:
-                await until(lambda: forebay.count("forebay_producer_ids") == 2)
-                for broker in cluster.brokers.values():
-                    broker.holds(PRODUCE)
-                client = await forebay.client(0)
-                client.send(produce(1, ("ponds", 0, batch(null_key("a")))))
-                await until(lambda: cluster[0].requests(PRODUCE) or cluster[1].requests(PRODUCE))
-                chosen = 0 if cluster[0].requests(PRODUCE) else 1
-                away = await cluster[chosen].receives(PRODUCE)
-                for number in (2, 3, 4, 5):
-                    client.send(produce(number, ("ponds", 0, batch(null_key(f"behind {number}")))))
-                await until(lambda: forebay.count("forebay_produce_requests_total", "client") == 5)
-                cluster[chosen].down()
-                cluster[1 - chosen].releases(PRODUCE)
-                cluster[1 - chosen].forget()
-                await until(lambda: forebay.count("forebay_retries_total", "outcome_unknown") == 1)
-                others = cluster.values("ponds", 1 - chosen)
-                assert "a" not in others
-                cluster[chosen].releases(PRODUCE)
-                await cluster[chosen].up()
-                found = [only(await client.receive()).error_code for _ in range(5)]
-                assert found == [codes.NONE] * 5
-                assert away.values[0] in cluster.values("ponds", chosen)
-                everything = cluster.values("ponds", 0) + cluster.values("ponds", 1)
-                assert sorted(everything) == ["a", "behind 2", "behind 3", "behind 4", "behind 5"]
+        async with two_piers() as it:
+            it.send("a")
+            away = await it.first()
+            chosen = it.cluster[away.partitions[0][1]]
+            other = it.cluster[1 - chosen.node_id]
+            it.send("b", "c", "d", "e")
+            await until(lambda: it.forebay.count("forebay_produce_requests_total", "client") == 5)
+            chosen.down()
+            other.releases(PRODUCE)
+            other.forget()
+            await until(lambda: it.forebay.count("forebay_retries_total", "outcome_unknown") == 1)
+            assert "a" not in it.cluster.values("ponds", other.node_id)
+            chosen.releases(PRODUCE)
+            await chosen.up()
+            assert await it.told(5) == [codes.NONE] * 5
+            assert "a" in it.cluster.values("ponds", chosen.node_id)
+            assert it.everything == ["a", "b", "c", "d", "e"]
+
+    @in_loop
+    async def test_whoever_can_does_not_wait_behind_one_that_fails_time_and_again(self) -> None:
+        async with two_piers() as it:
+            it.send("a")
+            asked = await it.first()
+            chosen = it.cluster[asked.partitions[0][1]]
+            it.send("b", "c", "d", "e")
+            await until(lambda: it.forebay.count("forebay_produce_requests_total", "client") == 5)
+            it.cluster[1 - chosen.node_id].releases(PRODUCE)
+            for asked_before in it.cluster[1 - chosen.node_id].requests(PRODUCE):
+                asked_before.answer()
+            told = 0
+            while told < 4:  # as long as it takes
+                asked.answer(error_code=codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+                asked = await chosen.receives(PRODUCE)
+                assert asked.values == ["a"]
+                told = len(it.everything)
+            asked.answer()
+            assert await it.told(5) == [codes.NONE] * 5
+            assert it.everything == ["a", "b", "c", "d", "e"]
+
+    @in_loop
+    async def test_whoever_cannot_waits_for_as_long_as_its_client_does(self) -> None:
+        async with pier() as it:
+            asked = await it.tainted()
+            hurried = await it.forebay.client(0)
+            hurried.send(produce(1, ("ponds", 0, batch(keyed("behind"))), timeout_ms=1))
+            reading = asyncio.ensure_future(hurried.receives(1))
+            while not reading.done():
+                asked.answer(error_code=codes.KAFKA_STORAGE_ERROR)
+                asked = await it.asked()
+            assert produced(reading.result()[0])["ponds", 0].error_code == codes.REQUEST_TIMED_OUT
+            asked.answer()
+            assert await it.told() == codes.NONE
+            assert it.cluster.values("ponds", 0) == ["a", "b"]
+
+    @in_loop
+    async def test_another_lost_answer_changes_nothing(self) -> None:
+        async with pier() as it:
+            tainted = await it.tainted(appended=True)
+            tainted.close()
+            again = await it.asked()
+            assert (again.numbers, again.values) == (tainted.numbers, ["a", "b"])
+            again.answer()
+            assert await it.told() == codes.NONE
+            assert it.cluster.values("ponds", 0) == ["a", "b"]
+
+    @in_loop
+    async def test_of_a_topic_that_is_deleted_nobody_is_told_that_it_was_refused(self) -> None:
+        async with pier(retry_backoff_ms=60_000, retry_backoff_max_ms=60_000) as it:
+            tainted = await it.tainted()
+            it.cluster.topics.clear()
+            tainted.answer(error_code=codes.UNKNOWN_TOPIC_OR_PARTITION)
+            assert await it.told() == codes.REQUEST_TIMED_OUT
+            assert it.forebay.count("forebay_producer_epoch_bumps_total") == 1
 
 
 class TestGivingUp:
@@ -339,6 +471,54 @@ class TestGivingUp:
             assert again.connection is not first.connection
             assert again.numbers == first.numbers
             again.answer()
+            assert await it.told() == codes.NONE
+
+    @in_loop
+    async def test_a_connection_that_does_not_come_to_stand_is_left_in_time_too(self) -> None:
+        async with pier() as it:
+            it.cluster[0].holds(PRODUCE, API_VERSIONS)
+            it.send("a", timeout_ms=4500)
+            first = await it.asked()
+            it.cluster[0].forget()
+            await it.cluster[0].receives(API_VERSIONS)
+            it.cluster[0].releases(API_VERSIONS)
+            again = await it.asked()
+            assert again.numbers == first.numbers
+            again.answer()
+            assert await it.told() == codes.NONE
+
+    @in_loop
+    async def test_with_one_that_is_silent_those_that_stand_idle_are_left(self) -> None:
+        async with pier(max_in_flight_requests_per_connection=2) as it:
+            it.cluster.topics["pools"] = [0]
+            it.client.send(produce(1, ("pools", 0, batch(keyed("b")))))
+            other = await it.asked()
+            it.send("a", timeout_ms=1500)
+            silent = await it.asked()
+            other.answer()
+            await it.client.receives(1)
+            again = await it.asked()
+            assert again.connection not in (silent.connection, other.connection)
+            again.answer()
+            assert await it.told() == codes.NONE
+
+    @in_loop
+    async def test_who_has_time_hears_the_answer_although_another_of_the_batch_has_none(self) -> None:
+        """Kept records of a client that has its answer are not sent again, nor those that stand beside them."""
+        async with pier() as it:
+            it.send("away")
+            away = await it.asked()
+            hurried = await it.forebay.client(0)
+            hurried.send(produce(1, ("ponds", 0, batch(keyed("a"))), timeout_ms=1))
+            await until(lambda: it.forebay.count(*KEPT) == 3)
+            it.send("b")
+            await until(lambda: it.forebay.count(*KEPT) == 4)
+            away.answer()
+            await it.client.receives(it.sent - 1)
+            assert (await it.asked()).values == ["a", "b"]
+            assert produced((await hurried.receives(1))[0])["ponds", 0].error_code == codes.REQUEST_TIMED_OUT
+            await asyncio.sleep(2 * SHORTEST_WAIT / TRIES)
+            it.cluster[0].requests(PRODUCE)[-1].answer()
             assert await it.told() == codes.NONE
 
     @in_loop
