@@ -301,7 +301,11 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
         "retry.backoff.max.ms": Reference("Limits what retry.backoff.ms doubles to.", _producer()),
         "reconnect.backoff.ms": Reference(f"Counts for each broker by itself. {_RETRY}", _producer()),
         "reconnect.backoff.max.ms": Reference("Limits what reconnect.backoff.ms doubles to.", _producer()),
-        "socket.connection.setup.timeout.ms": Reference("Counts for each address that is tried.", _producer()),
+        "socket.connection.setup.timeout.ms": Reference(
+            "Counts for each address that is tried. Where a client waits that has less time than three times as much, an "
+            "attempt takes a third of its time, the next one twice that, and so on.",
+            _producer(),
+        ),
     },
     "Metadata": {
         "metadata.max.age.ms": Reference("Clients wait while brokers are asked.", _producer()),

@@ -1,0 +1,273 @@
+"""With idempotence toward the brokers an outage shorter than half of a client's timeout costs no client anything, and
+what a log loses by itself is all that is lost: nothing is there twice, and nothing stands still.
+
+    client → Forebay → toxiproxy → Kafka
+
+Clients send each record once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from time import monotonic
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from tests.chaos.load import Load, confluent, java
+from tests.chaos.reconcile import Findings, reconcile
+from tests.chaos.tally import Tally
+from tests.kit.forebay import ForebayProcess
+from tests.kit.java import JavaClient
+from tests.kit.kafka import KafkaCluster
+from tests.kit.ports import free_ports
+from tests.kit.topic_log import TopicLog
+from tests.kit.toxiproxy import Stream, ToxiproxyServer
+from tests.kit.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+
+NODES = range(3)
+REPLICAS = [[0, 1, 2], [1, 2, 0], [2, 0, 1]] * 2
+SHORT, DEFAULT = 6.0, 30.0
+"""A client's timeout, in seconds."""
+SOON = 60.0
+SOME = 20
+"""Acknowledgements of each client: it flows."""
+BOTH: tuple[Stream, ...] = ("upstream", "downstream")
+
+
+class Scene:
+    def __init__(
+        self, cluster: KafkaCluster, toxiproxy: ToxiproxyServer, forebay: ForebayProcess, log: TopicLog
+    ) -> None:
+        self.cluster = cluster
+        self.toxiproxy = toxiproxy
+        self.forebay = forebay
+        self.log = log
+        self.admin = AdminClient({"bootstrap.servers": cluster.internal})
+        self.jvm = JavaClient("1.1.1")
+
+    def topic(self, name: str, **config: str) -> str:
+        self.cluster.create_topic(name, assignment=REPLICAS, config={"min.insync.replicas": "1", **config})
+        return name
+
+    def load(self, topic: str, timeout: float, **props: str) -> Load:
+        """A client of Java and one of librdkafka, both in order and each record once."""
+        ms = str(int(timeout * 1000))
+        once = {"retries": "0", "request.timeout.ms": ms, "max.in.flight.requests.per.connection": "1", **props}
+        other = confluent(3 * int(ms))
+        other = replace(other, props={**other.props, **props})
+        load = Load(self.forebay.bootstrap, topic, [java(self.jvm, once), other])
+        flows(load, load.begun)
+        return load
+
+    def account(self, load: Load, since: float | None = None) -> tuple[list[Tally], Findings]:
+        tallies = load.stop()
+        there = self.log.read(load.topic, dict.fromkeys(range(len(REPLICAS)), 0))
+        return tallies, reconcile(tallies, there, since=since)
+
+
+def flows(load: Load, since: float) -> None:
+    wait_until(lambda: load.acked_since(since) >= SOME, SOON, "every client is acknowledged")
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Scene]:
+    own = dict(zip(NODES, free_ports(len(NODES)), strict=True))
+    with ExitStack() as stack:
+        toxiproxy = stack.enter_context(ToxiproxyServer())
+        relayed = {node: toxiproxy.proxy(f"{node}", own[node]) for node in NODES}
+        settings = {"producer.id.expiration.check.interval.ms": "100"}
+        cluster = stack.enter_context(
+            KafkaCluster("4.3.1", len(NODES), ports=own, advertised=relayed, settings=settings)
+        )
+        forebay = stack.enter_context(
+            ForebayProcess(cluster.bootstrap, cluster.nodes, settings={"enable.idempotence": "true"})
+        )
+        log = stack.enter_context(TopicLog(cluster.internal))
+        wait_until(lambda: forebay.metrics()["forebay_producer_ids"] >= 2, SOON, "producer ids")
+        here = Scene(cluster, toxiproxy, forebay, log)
+        stack.callback(here.jvm.close)
+        yield here
+
+
+def _cut(scene: Scene) -> Callable[[], None]:
+    """Connections end, and none is taken."""
+    for node in NODES:
+        scene.toxiproxy.cut(f"{node}")
+    return lambda: [scene.toxiproxy.mend(f"{node}") for node in NODES] and None
+
+
+def _toxic(scene: Scene, kind: str, streams: tuple[Stream, ...], **attributes: int) -> Callable[[], None]:
+    places = [(f"{node}", stream) for node in NODES for stream in streams]
+    for name, stream in places:
+        scene.toxiproxy.add(name, kind, stream, **attributes)
+    return lambda: [scene.toxiproxy.remove(name, kind, stream) for name, stream in places] and None
+
+
+def _silence(scene: Scene) -> Callable[[], None]:
+    """Whatever is written gets lost."""
+    return _toxic(scene, "timeout", BOTH, timeout=0)
+
+
+def _silent_answers(scene: Scene) -> Callable[[], None]:
+    return _toxic(scene, "timeout", ("downstream",), timeout=0)
+
+
+def _resets(scene: Scene) -> Callable[[], None]:
+    """Instead of an answer."""
+    return _toxic(scene, "reset_peer", ("downstream",), timeout=100)
+
+
+def _stopped(scene: Scene) -> Callable[[], None]:
+    pid = scene.cluster.pid(0)
+    os.kill(pid, signal.SIGSTOP)
+    return lambda: os.kill(pid, signal.SIGCONT)
+
+
+FAULTS: Mapping[str, Callable[[Scene], Callable[[], None]]] = {
+    "stopped": _stopped,
+    "silence": _silence,
+    "silent-answers": _silent_answers,
+    "cut": _cut,
+    "resets": _resets,
+}
+LASTS = {"third": 0.35, "half": 0.48}
+"""Of the clients' timeout."""
+CASES = [
+    pytest.param(
+        fault,
+        timeout,
+        lasts,
+        id=f"{fault}-{timeout:g}s-{lasts}",
+        marks=() if (fault, timeout, lasts) in (("stopped", SHORT, "half"), ("silence", SHORT, "third")) else (whole,),
+    )
+    for whole in [pytest.mark.whole]
+    for fault in FAULTS
+    for timeout in (SHORT, DEFAULT)
+    for lasts in LASTS
+]
+
+
+@pytest.mark.parametrize(("fault", "timeout", "lasts"), CASES)
+def test_an_outage_shorter_than_half_of_the_timeout_costs_nothing(
+    scene: Scene, fault: str, timeout: float, lasts: str
+) -> None:
+    topic = scene.topic(f"{fault}-{timeout:g}-{lasts}")
+    with scene.load(topic, timeout) as load:
+        end = FAULTS[fault](scene)
+        try:
+            time.sleep(LASTS[lasts] * timeout)  # how long it lasts is what this is about
+        finally:
+            end()
+        flows(load, monotonic())
+        tallies, findings = scene.account(load)
+    findings.check(topic)
+    assert findings.duplicated == 0
+    assert [list(tally.failures.items())[:3] for tally in tallies] == [[], []]
+    assert findings.unknown == 0
+
+
+def test_deleted_records_are_deleted_and_no_more(scene: Scene) -> None:
+    topic = scene.topic("deleted")
+    with scene.load(topic, DEFAULT) as load:
+        for _ in range(3):
+            everything = [TopicPartition(topic, partition, -1) for partition in range(len(REPLICAS))]
+            for done in scene.admin.delete_records(everything).values():
+                done.result(30)
+            flows(load, monotonic())
+        tallies = load.stop()
+    assert [tally.failures for tally in tallies] == [{}, {}]
+    assert sum(scene.log.ends(topic).values()) == sum(len(tally.acks) for tally in tallies)
+
+
+def test_a_topic_that_is_made_again_under_load_holds_what_was_acknowledged_since_once(scene: Scene) -> None:
+    topic = scene.topic("again")
+    with scene.load(topic, DEFAULT) as load:
+        scene.admin.delete_topics([topic])[topic].result(30)
+        wait_until(lambda: topic not in scene.admin.list_topics(timeout=10).topics, SOON, "gone")
+        scene.topic(topic)
+        since = monotonic()
+        flows(load, since)
+        _, findings = scene.account(load, since)
+    assert (findings.lost, findings.duplicated) == (0, 0)
+
+
+def test_brokers_that_forget_producers_at_once_are_no_trouble(scene: Scene) -> None:
+    def expire(after_ms: str) -> None:
+        entry = ConfigEntry("producer.id.expiration.ms", after_ms, incremental_operation=AlterConfigOpType.SET)
+        (done,) = scene.admin.incremental_alter_configs(
+            [ConfigResource(ResourceType.BROKER, "", incremental_configs=[entry])]
+        ).values()
+        done.result(30)
+
+    topic = scene.topic("forgotten")
+    expire("1000")
+    try:
+        told: list[Tally] = []
+        for number in range(3):
+            if number:
+                time.sleep(1.5)  # they are forgotten meanwhile
+            with scene.load(topic, DEFAULT) as load:
+                told += load.stop()
+    finally:
+        expire("86400000")
+    assert [tally.failures for tally in told] == [{}] * 6
+    assert sum(scene.log.ends(topic).values()) == sum(len(tally.acks) for tally in told)
+
+
+@pytest.mark.whole
+def test_a_leader_that_dies_takes_along_only_what_no_one_else_had(scene: Scene) -> None:
+    """acks=1: what the others lack is lost, as it is directly."""
+    topic = scene.topic("killed")
+    with scene.load(topic, DEFAULT, acks="1") as load:
+        scene.cluster.kill(0)
+        killed = monotonic()
+        flows(load, killed + 15)
+        scene.cluster.start_node(0)
+        flows(load, killed + 30)
+        tallies, findings = scene.account(load, killed + 15)
+    assert (findings.lost, findings.duplicated) == (0, 0)
+    assert Counter(error for tally in tallies for error in tally.failures.values()) == {}
+
+
+@pytest.mark.whole
+def test_an_unclean_election_costs_what_the_new_leader_lacks_and_no_more(scene: Scene) -> None:
+    topic = "unclean"
+    config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    scene.cluster.create_topic(topic, assignment=[[0, 1]] * len(REPLICAS), config=config)
+
+    def in_sync() -> set[int]:
+        return {
+            node for led in scene.admin.list_topics(topic, 10).topics[topic].partitions.values() for node in led.isrs
+        }
+
+    with scene.load(topic, DEFAULT, acks="1") as load:
+        scene.cluster.kill(1)
+        wait_until(lambda: in_sync() == {0}, SOON, "the follower is out")
+        flows(load, monotonic())
+        scene.cluster.kill(0)
+        scene.cluster.start_node(1)
+        wait_until(lambda: in_sync() == {1}, SOON, "an unclean leader")
+        elected = monotonic()
+        flows(load, elected)
+        scene.cluster.start_node(0)
+        wait_until(lambda: in_sync() == {0, 1}, SOON, "the old leader follows")
+        flows(load, monotonic())
+        _, findings = scene.account(load, elected)
+    assert (findings.lost, findings.duplicated) == (0, 0)
+    assert scene.forebay.metrics()["forebay_producer_epoch_bumps_total"] > 0
