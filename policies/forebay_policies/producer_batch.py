@@ -167,7 +167,8 @@ class ProducerBatch:
         self.producer_epoch = NO_EPOCH
         self.base_sequence = NO_SEQUENCE
         self.tainted = False
-        """What became of an earlier attempt is not known: it stays on its partition, whole, under the same numbers."""
+        """What became of an earlier attempt is not known: it stays on its partition, whole, and, unless the broker asks
+        for others, under the same numbers."""
         self.sent_at = now
         self.sent_to = -1
         """The broker's node id, once sent; `load` is what its partition had queued and in flight then, this too."""

@@ -1,7 +1,7 @@
 """With idempotence toward the brokers an outage shorter than half of a client's timeout costs no client anything, and
 what a log loses by itself is all that is lost: nothing is there twice, and nothing stands still.
 
-    client → Forebay → toxiproxy → Kafka
+    client → Forebay → relay of frames → toxiproxy → Kafka
 
 Clients send each record once.
 """
@@ -31,6 +31,7 @@ from tests.chaos.load import Load, confluent, java
 from tests.chaos.reconcile import Findings, reconcile
 from tests.chaos.tally import Tally
 from tests.kit.forebay import ForebayProcess
+from tests.kit.frame_relay import BlackHole
 from tests.kit.java import JavaClient
 from tests.kit.kafka import KafkaCluster
 from tests.kit.ports import free_ports
@@ -52,9 +53,15 @@ BOTH: tuple[Stream, ...] = ("upstream", "downstream")
 
 class Scene:
     def __init__(
-        self, cluster: KafkaCluster, toxiproxy: ToxiproxyServer, forebay: ForebayProcess, log: TopicLog
+        self,
+        cluster: KafkaCluster,
+        holes: list[BlackHole],
+        toxiproxy: ToxiproxyServer,
+        forebay: ForebayProcess,
+        log: TopicLog,
     ) -> None:
         self.cluster = cluster
+        self.holes = holes
         self.toxiproxy = toxiproxy
         self.forebay = forebay
         self.log = log
@@ -90,7 +97,8 @@ def scene() -> Iterator[Scene]:
     own = dict(zip(NODES, free_ports(len(NODES)), strict=True))
     with ExitStack() as stack:
         toxiproxy = stack.enter_context(ToxiproxyServer())
-        relayed = {node: toxiproxy.proxy(f"{node}", own[node]) for node in NODES}
+        relayed = dict(zip(NODES, free_ports(len(NODES)), strict=True))
+        holes = [stack.enter_context(BlackHole(relayed[node], toxiproxy.proxy(f"{node}", own[node]))) for node in NODES]
         settings = {"producer.id.expiration.check.interval.ms": "100"}
         cluster = stack.enter_context(
             KafkaCluster("4.3.1", len(NODES), ports=own, advertised=relayed, settings=settings)
@@ -100,27 +108,48 @@ def scene() -> Iterator[Scene]:
         )
         log = stack.enter_context(TopicLog(cluster.internal))
         wait_until(lambda: forebay.metrics()["forebay_producer_ids"] >= 2, SOON, "producer ids")
-        here = Scene(cluster, toxiproxy, forebay, log)
+        here = Scene(cluster, holes, toxiproxy, forebay, log)
         stack.callback(here.jvm.close)
         yield here
+
+
+def _hole(scene: Scene) -> Callable[[], None]:
+    """What is written is lost, and the connections that it was written on stand, and are dead, for ever."""
+
+    def swallow(*, swallows: bool) -> None:
+        for hole in scene.holes:
+            hole.swallows = swallows
+
+    swallow(swallows=True)
+    return lambda: swallow(swallows=False)
 
 
 def _cut(scene: Scene) -> Callable[[], None]:
     """Connections end, and none is taken."""
     for node in NODES:
         scene.toxiproxy.cut(f"{node}")
-    return lambda: [scene.toxiproxy.mend(f"{node}") for node in NODES] and None
+
+    def mend() -> None:
+        for node in NODES:
+            scene.toxiproxy.mend(f"{node}")
+
+    return mend
 
 
 def _toxic(scene: Scene, kind: str, streams: tuple[Stream, ...], **attributes: int) -> Callable[[], None]:
     places = [(f"{node}", stream) for node in NODES for stream in streams]
     for name, stream in places:
         scene.toxiproxy.add(name, kind, stream, **attributes)
-    return lambda: [scene.toxiproxy.remove(name, kind, stream) for name, stream in places] and None
+
+    def remove() -> None:
+        for name, stream in places:
+            scene.toxiproxy.remove(name, kind, stream)
+
+    return remove
 
 
 def _silence(scene: Scene) -> Callable[[], None]:
-    """Whatever is written gets lost."""
+    """What is written is lost, and its connections end with the outage."""
     return _toxic(scene, "timeout", BOTH, timeout=0)
 
 
@@ -141,6 +170,7 @@ def _stopped(scene: Scene) -> Callable[[], None]:
 
 FAULTS: Mapping[str, Callable[[Scene], Callable[[], None]]] = {
     "stopped": _stopped,
+    "hole": _hole,
     "silence": _silence,
     "silent-answers": _silent_answers,
     "cut": _cut,
@@ -154,7 +184,7 @@ CASES = [
         timeout,
         lasts,
         id=f"{fault}-{timeout:g}s-{lasts}",
-        marks=() if (fault, timeout, lasts) in (("stopped", SHORT, "half"), ("silence", SHORT, "third")) else (whole,),
+        marks=() if (fault, timeout, lasts) in (("stopped", SHORT, "half"), ("hole", SHORT, "third")) else (whole,),
     )
     for whole in [pytest.mark.whole]
     for fault in FAULTS
@@ -210,10 +240,9 @@ def test_a_topic_that_is_made_again_under_load_holds_what_was_acknowledged_since
 def test_brokers_that_forget_producers_at_once_are_no_trouble(scene: Scene) -> None:
     def expire(after_ms: str) -> None:
         entry = ConfigEntry("producer.id.expiration.ms", after_ms, incremental_operation=AlterConfigOpType.SET)
-        (done,) = scene.admin.incremental_alter_configs(
-            [ConfigResource(ResourceType.BROKER, "", incremental_configs=[entry])]
-        ).values()
-        done.result(30)
+        for node in NODES:
+            broker = ConfigResource(ResourceType.BROKER, f"{node}", incremental_configs=[entry])
+            scene.admin.incremental_alter_configs([broker])[broker].result(30)
 
     topic = scene.topic("forgotten")
     expire("1000")

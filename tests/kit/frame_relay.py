@@ -105,6 +105,21 @@ class HeldBroker(FrameRelay):
         return request, response
 
 
+class BlackHole(FrameRelay):
+    """While `swallows`, what comes is lost, and its connection hears nothing any more. Others are not touched."""
+
+    def __init__(self, port: int, target: int) -> None:
+        super().__init__(port, target)
+        self.swallows = False
+
+    def _looks(self) -> tuple[Look, Look]:
+        async def look(frame: bytes) -> None:
+            if self.swallows:
+                raise Silence
+
+        return look, look
+
+
 class ForgetfulBroker(FrameRelay):
     """Drops every `every`th response to a Produce request, after the broker has carried the request out.
 

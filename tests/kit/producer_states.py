@@ -76,10 +76,6 @@ class ProducerStates:
             self._batches[batch.producer_id] = deque(maxlen=WINDOW)
         self._batches[batch.producer_id].append((batch, offset))
 
-    def known(self) -> set[int]:
-        """Producer ids."""
-        return set(self._epochs)
-
     def expire(self) -> None:
         """Nothing was written for a day."""
         self._epochs.clear()

@@ -302,7 +302,7 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
         "reconnect.backoff.ms": Reference(f"Counts for each broker by itself. {_RETRY}", _producer()),
         "reconnect.backoff.max.ms": Reference("Limits what reconnect.backoff.ms doubles to.", _producer()),
         "socket.connection.setup.timeout.ms": Reference(
-            "Counts for each address that is tried. Where a client waits that has less time than three times as much, an "
+            "Counts for each address that is tried. Where a client waits that has less than three times as much, an "
             "attempt takes a third of its time, the next one twice that, and so on.",
             _producer(),
         ),

@@ -250,7 +250,9 @@ class Delivery:
         )
         self._retries["resequenced"].value += 1
         if verdict is Verdict.RESEQUENCE:
+            tainted = batch.tainted
             queue.sequence.bump(batch)
+            batch.tainted = tainted  # as long as it is not appended, bytes of the earlier attempt may come
         else:
             queue.sequence.given_back(batch)
             if verdict is Verdict.RENEW:

@@ -17,9 +17,9 @@ clients; clients give up and leave. Clients send each record once, and then:
 8. what a broker takes for a batch that it has is that batch.
 
 One thing is left out, for it can go wrong, as with any idempotent producer: a batch whose outcome is unknown is refused
-as out of order, so it is sent again in a new epoch; then its log loses all that it knew of the producer; and only then
-a copy of the first attempt comes, late, before the new one. Without a state brokers take it: the records are there
-twice. Such copies get lost here when the state does.
+as out of order, since its log has lost what was before it, and so it is sent again in a new epoch; then what was before
+it comes back, late (or the topic is made again, and any sequence is taken); and then, before the batch itself, a late
+copy of its first attempt. Here such a copy gets lost when its batch is refused.
 """
 
 from __future__ import annotations
@@ -130,13 +130,10 @@ class Log:
         self.batches: list[tuple[Numbers, list[Owner]]] = []
         self.states = ProducerStates()
         self.end = 0
-        self.memory = object()
-        """Another one as soon as it has forgotten a producer."""
 
     def append(self, attempt: Attempt) -> PartitionResponse:
         numbers, owners = attempt.numbers, attempt.owners
         known = self.states.check(numbers)
-        attempt.memory = self.memory
         if known.error_code:
             return _answer(known.error_code)
         if known.offset >= 0:
@@ -158,7 +155,6 @@ class Log:
 
     def truncate(self, kept: int) -> None:
         batches, lost = self.batches[:kept], self.batches[kept:]
-        known = self.states.known()
         for _, owners in lost:
             for owner in owners:
                 owner.there -= 1
@@ -166,8 +162,6 @@ class Log:
         self.batches, self.states, self.end = [], ProducerStates(), 0
         for numbers, owners in batches:
             self._put(numbers, owners)
-        if self.states.known() != known:
-            self.memory = object()
 
     def check_order(self) -> None:
         newest: dict[tuple[Hashable, int], int] = {}
@@ -197,11 +191,6 @@ class Attempt:
         self.newest = batch.max_timestamp
         """Timestamp, which brokers answer of a duplicate."""
         self.answer: PartitionResponse | None = None
-        self.memory: object = None
-        """Of the log that it came to."""
-        self.replaced_in: object = None
-        """It is late, and the log with this memory refused its batch as out of order, so that it went on in a new
-        epoch."""
         assert self.numbers.records == batch.record_count
         assert (self.numbers.producer_id >= 0) is (batch.producer_id >= 0)
 
@@ -296,7 +285,7 @@ class World:
     def _sent(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         attempt = Attempt(queue, batch)
         assert all(other.queue is not queue for other in self.away), "two batches of a queue"
-        if batch.tainted:
+        if batch in self.tainted:
             assert self.tainted[batch] == (queue.index, attempt.numbers, attempt.owners), "not the same batch"
         if batch.tries:
             self.counts["sent again"] += 1
@@ -320,6 +309,8 @@ class World:
         if chance < 0.06:
             return _answer(rng.choice(_PERHAPS))
         answer = self.logs[attempt.partition].append(attempt)
+        if answer.error_code == codes.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            self.late = [late for late in self.late if late.batch is not attempt.batch]
         if answer.error_code == codes.NONE and chance > 0.93:
             if rng.random() < 0.3:
                 return _answer(codes.NOT_LEADER_OR_FOLLOWER, answer.base_offset)
@@ -335,10 +326,6 @@ class World:
             self._answered(attempt, attempt.answer)
 
     def _answered(self, attempt: Attempt, answer: PartitionResponse) -> None:
-        if attempt.batch.tainted and answer.error_code == codes.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            for other in self.late:
-                if other.batch is attempt.batch:
-                    other.replaced_in = attempt.memory
         self.delivery.answered(attempt.queue, attempt.batch, answer)
         self._look_at(attempt)
 
@@ -356,6 +343,7 @@ class World:
         batch = attempt.batch
         if batch.tainted:
             assert batch in attempt.queue.batches
+        if batch.tainted and batch.producer_id >= 0:
             self.tainted[batch] = attempt.partition, attempt.numbers, attempt.owners
         else:
             self.tainted.pop(batch, None)
@@ -364,11 +352,10 @@ class World:
         """Bytes that were under way when their connection ended."""
         if self.late:
             attempt = self.late.pop(self.rng.randrange(len(self.late)))
-            log = self.logs[attempt.partition]
-            if self.leaders[attempt.partition] == attempt.node and attempt.replaced_in in (None, log.memory):
-                before = log.end
-                log.append(attempt)
-                self.counts["appended late"] += log.end > before
+            if self.leaders[attempt.partition] == attempt.node:
+                before = self.logs[attempt.partition].end
+                self.logs[attempt.partition].append(attempt)
+                self.counts["appended late"] += self.logs[attempt.partition].end > before
 
     def client_gives_up(self) -> None:
         if self.waiting:
