@@ -341,9 +341,8 @@ class World:
     def _look_at(self, attempt: Attempt) -> None:
         """It is tainted from now on, or no longer."""
         batch = attempt.batch
-        if batch.tainted:
-            assert batch in attempt.queue.batches
         if batch.tainted and batch.producer_id >= 0:
+            assert batch in attempt.queue.batches
             self.tainted[batch] = attempt.partition, attempt.numbers, attempt.owners
         else:
             self.tainted.pop(batch, None)
