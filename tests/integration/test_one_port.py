@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -205,16 +206,16 @@ class Moves:
         self._admin = KafkaAdminClient(bootstrap_servers=cluster.internal)
         self._port = cluster.internal_ports[0]
         self._topic = topic
-        self._first = 0
+        self.moves = 0
 
     def move(self) -> None:
-        self._first += 1
+        self.moves += 1
         replicas = {
-            KafkaPythonPartition(self._topic, index): [(self._first + index + step) % 3 for step in range(3)]
+            KafkaPythonPartition(self._topic, index): [(self.moves + index + step) % 3 for step in range(3)]
             for index in range(3)
         }
         self._admin.alter_partition_reassignments(replicas, timeout_ms=10_000)
-        wanted = [(self._first + index) % 3 for index in range(3)]
+        wanted = [(self.moves + index) % 3 for index in range(3)]
 
         def moved() -> bool:
             self._admin.elect_leaders(PREFERRED, {self._topic: [0, 1, 2]}, timeout_ms=10_000, raise_errors=False)
@@ -223,9 +224,9 @@ class Moves:
 
         wait_until(moved, SECONDS, f"leaders are {wanted}")
 
-    def go_round(self, times: int) -> None:
+    def go_round(self, until: threading.Event) -> None:
         try:
-            for _ in range(times):
+            while not until.is_set():
                 self.move()
         finally:
             self._admin.close()
@@ -241,13 +242,16 @@ def test_leaders_that_move_lose_and_duplicate_nothing(
     refused = refusals(port)
     moves = Moves(port.cluster, topic)
     results: list[tuple[ProduceSpec, ProduceResult]] = []
+    over = threading.Event()
+    ends = time.monotonic() + SECONDS
     with ThreadPoolExecutor(1) as pool:
-        moving = pool.submit(moves.go_round, MOVES)
-        while not moving.done():
+        moving = pool.submit(moves.go_round, over)
+        while (moves.moves < MOVES or refusals(port) == refused) and not moving.done() and time.monotonic() < ends:
             spec = ProduceSpec(
                 topic, f"run{len(results)}", count=1_500, keys="keyed", idempotence=True, linger_ms=0, rate=3_000
             )
             results.append((spec, client.produce(port.bootstrap, spec)))
+        over.set()
         moving.result()
     assert refusals(port) > refused, "no leader moved under a client"
     everything = port.log.read(topic, dict.fromkeys(range(3), 0), at_least=sum(spec.count for spec, _ in results))
