@@ -7,6 +7,7 @@ from typing import Final
 CLEAN: Final = 0
 FINDINGS: Final = 1
 COULD_NOT_RUN: Final = 2
+INCOMPLETE: Final = 3
 
 
 class CannotRun(Exception):

@@ -6,7 +6,8 @@ Evolution: a field is never renamed, retyped or given another meaning. New field
 grows. So newer readers understand older rows (missing fields are null), and older readers newer rows.
 
 Each row says when it was written, by which worker of its proxy (a number), and by which process (host, process id,
-start). Requests and connections are numbered per process.
+start). Requests and connections are numbered per process. `seq` numbers the rows of one process and kind, 1, 2, 3 …, as
+they were written: a number that is not there is a row that was lost.
 
 Units: `_us` are microseconds; `time_us` and `received_us` since 1970 (UTC), all others durations. `bytes` are those of
 records, uncompressed unless noted. Errors are Kafka's codes, codecs the numbers in record batch attributes.
@@ -18,7 +19,7 @@ from typing import Final, Literal
 
 import msgspec
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 FlushReason = Literal["full", "linger", "adopted", "closed"]
@@ -62,6 +63,7 @@ class BatchRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="bat
     base_offset: int
     """-1 if the broker gave none."""
     v: int = VERSION
+    seq: int | None = None
 
 
 MAX_LOADS: Final = 64
@@ -85,6 +87,7 @@ class ChoiceRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="ch
     loads: list[int]
     """Bytes queued and in flight for each of these."""
     v: int = VERSION
+    seq: int | None = None
 
 
 class MetadataRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="metadata"):
@@ -104,6 +107,7 @@ class MetadataRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="
     error: str
     """Empty if it was answered."""
     v: int = VERSION
+    seq: int | None = None
 
 
 class GaugeRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="gauge"):
@@ -131,6 +135,14 @@ class GaugeRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="gau
     rows_dropped_total: int
     """Rows of this journal that were lost because the disk was slow or full."""
     v: int = VERSION
+    seq: int | None = None
+    batch_rows_total: int | None = None
+    """Rows of each kind written before this one; of gauges, `seq` says it."""
+    choice_rows_total: int | None = None
+    metadata_rows_total: int | None = None
+    ledger_rows_total: int | None = None
+    last: bool = False
+    """Nothing of this process follows: it exited in order."""
 
 
 class LedgerPart(msgspec.Struct, frozen=True, gc=False):
@@ -185,6 +197,7 @@ class LedgerRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="le
     error_code: int | None = None
     """As the client was told; None if unknown here, because the request was passed on as it came."""
     v: int = VERSION
+    seq: int | None = None
 
 
 Row = BatchRow | ChoiceRow | MetadataRow | GaugeRow | LedgerRow

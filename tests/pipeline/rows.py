@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -37,6 +38,24 @@ def _process(given: dict[str, object]) -> str:
 
 def _row(kind: type[R], given: dict[str, object], **plausible: object) -> R:
     return kind(**{"time_us": START_US, "worker": 0, "process": _process(given), **plausible, **given})
+
+
+class Numbering:
+    """Numbers the rows of each process and kind as the proxy does."""
+
+    def __init__(self) -> None:
+        self._last: Counter[tuple[str, type[Row]]] = Counter()
+
+    def of(self, rows: Iterable[Row]) -> list[Row]:
+        """The rows with a `seq`, those that have one as they are."""
+        return [self._numbered(row) for row in rows]
+
+    def _numbered(self, row: Row) -> Row:
+        if row.seq is not None:
+            return row
+        which = row.process, type(row)
+        self._last[which] += 1
+        return msgspec.structs.replace(row, seq=self._last[which])
 
 
 def batch_row(**given: object) -> BatchRow:

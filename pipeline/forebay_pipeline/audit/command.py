@@ -2,7 +2,7 @@
 
 In: the journal with its ledger (`journal.ledger`), and the topics, read directly from the brokers. Out: tables; with
 `--output` the same as JSON (result.AuditResult); with `--state` a file that lets the next audit look only at new rows.
-Exit codes: 0 clean, 1 findings, 2 it could not run.
+Exit codes: 0 clean, 1 findings, 2 it could not run, 3 incomplete.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ from forebay_pipeline.journal.source import JournalPlace, Span, read_rows
     default=600,
     show_default=True,
     metavar="SECONDS",
-    help="With --state, leave younger rows to the next audit. At least twice the proxy's journal.roll.ms.",
+    help="With --state, leave younger rows to the next audit. Files of a process that runs are expected to be there "
+    "after this time. At least twice the proxy's journal.roll.ms.",
 )
 @output_option
 @session_options
@@ -58,14 +59,16 @@ def command(
 ) -> int:
     """Check that no acknowledged record was lost.
 
-    Each must be in its topic once, unchanged and in order. Exit codes: 0 clean, 1 findings, 2 it could not run.
+    Each must be in its topic once, unchanged and in order. Exit codes: 0 clean; 1 findings; 2 it could not run; 3
+    nothing found, but not all was there, or was followed: what is missing is named.
     """
     if place.brokers is None:
         raise click.UsageError("audit requires --bootstrap-servers: it reads the topics themselves")
+    due_us = int((time.time() - settle) * 1_000_000)
     if state_path is not None and span.last is None:
-        span = checked_span(span.first, int((time.time() - settle) * 1_000_000))
+        span = checked_span(span.first, due_us)
     state = read_state(state_path, list(topics)) if state_path is not None else None
-    wanted = Wanted(span, topics, state)
+    wanted = Wanted(span, topics, state, due_us if span.last is None else min(due_us, span.last))
     topics_now = KafkaTopics(place.brokers)
     session = spark("audit", kafka=True)
     result, state = audit(session, read_rows(session, place, wanted.around), topics_now, wanted)

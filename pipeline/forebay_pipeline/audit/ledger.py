@@ -1,22 +1,21 @@
 """The ledger as an audit sees it: a row for each part of a client's request, its fate, and whether to check it.
 
 In: rows of the journal (all kinds, SPARK_SCHEMA) and what is wanted. Out: `parts`; what they claim of the topics; how
-far each process's rows are audited; what the journal itself lost.
+far each process's rows are audited.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from msgspec.structs import astuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from forebay_pipeline.audit.ranges import Claimed
-from forebay_pipeline.audit.state import HORIZON_US, AuditState, ProcessMark
-from forebay_pipeline.journal.schema import KIND, kind_of
-from forebay_pipeline.journal.source import TORN, Span, of_kind
-from forebay_policies.journal_rows import GaugeRow, LedgerRow
+from forebay_pipeline.audit.state import HORIZON_US, AuditState, Followed, ProcessMark
+from forebay_pipeline.journal.source import Span, of_kind
+from forebay_policies.journal_rows import LedgerRow
 
 ACKNOWLEDGED: Final = "acknowledged"
 UNACKNOWLEDGED: Final = "unacknowledged"
@@ -33,6 +32,8 @@ class Wanted(NamedTuple):
     span: Span = Span()
     topics: tuple[str, ...] = ()
     state: AuditState | None = None
+    due_us: int | None = None
+    """Rows of before this moment should be there by now; None if nobody can tell."""
 
     @property
     def before(self) -> AuditState | None:
@@ -61,8 +62,8 @@ class Wanted(NamedTuple):
 def parts(rows: DataFrame, wanted: Wanted) -> DataFrame:
     """A row for each part of a request; a request passed on untouched is one part without CRCs.
 
-    Columns: process, number, connection, client_id, time_us, topic, client_partition (the client's choice), partition
-    (where the records went), base_offset, end_offset, records, crc, first_crc, movable, fate (ACKNOWLEDGED,
+    Columns: process, number, connection, client_id, time_us, seq, topic, client_partition (the client's choice),
+    partition (where the records went), base_offset, end_offset, records, crc, first_crc, movable, fate (ACKNOWLEDGED,
     UNACKNOWLEDGED or NOT_FOLLOWED), part (an id), first_of_row (each ledger row has one), row_key (its id within the
     process and time), checked (whether this audit is to check it).
     """
@@ -77,6 +78,7 @@ def parts(rows: DataFrame, wanted: Wanted) -> DataFrame:
         "connection",
         "client_id",
         "time_us",
+        "seq",
         "topic",
         F.col("partition").alias("client_partition"),
         _of_part("partition").alias("partition"),
@@ -111,19 +113,26 @@ def _fate(base: Column) -> Column:
 
 
 def _with_checked(lines: DataFrame, wanted: Wanted) -> DataFrame:
-    time, checked = F.col("time_us"), wanted.to_be_checked.holds
-    if wanted.before is None or not wanted.before.processes:
+    checked, before = wanted.to_be_checked.holds, wanted.before
+    if before is None or not (before.processes or before.followed):
         return lines.withColumn("checked", checked)
+    names = sorted({*before.processes, *before.followed})
+    nothing, nowhere = ProcessMark(-1, []), Followed()
     marks = lines.sparkSession.createDataFrame(
-        [(process, mark.time_us, mark.rows) for process, mark in wanted.before.processes.items()],
-        "process string, marked_us bigint, marked_rows array<string>",
+        [
+            (name, *astuple(before.processes.get(name, nothing)), before.followed.get(name, nowhere).audited)
+            for name in names
+        ],
+        "process string, marked_us bigint, marked_rows array<string>, audited array<struct<first:bigint,last:bigint>>",
     )
-    marked = F.col("marked_us")
-    audited = (time < marked) | ((time == marked) & F.array_contains("marked_rows", F.col("row_key")))
+    time, marked, number = F.col("time_us"), F.col("marked_us"), F.col("seq")
+    by_time = (time < marked) | ((time == marked) & F.array_contains("marked_rows", F.col("row_key")))
+    by_number = F.exists("audited", lambda numbers: number.between(numbers["first"], numbers["last"]))
+    audited = F.when(number.isNull(), by_time).otherwise(by_number)
     return (
         lines.join(F.broadcast(marks), "process", "left")
         .withColumn("checked", checked & ~F.coalesce(audited, F.expr("false")))
-        .drop("marked_us", "marked_rows")
+        .drop("marked_us", "marked_rows", "audited")
     )
 
 
@@ -171,36 +180,3 @@ def marks(parts: DataFrame) -> dict[str, ProcessMark]:
         .agg(F.sort_array(F.collect_set("row_key")))
     )
     return {process: ProcessMark(time_us, rows) for process, time_us, rows in found.collect()}
-
-
-class Losses(NamedTuple):
-    """What the journal itself lost."""
-
-    dropped: int
-    """Rows that the proxy dropped in the span."""
-    totals: Mapping[str, int]
-    """Process → rows that it had dropped since its start, at the end of the span."""
-    torn: int
-    """Unreadable lines and files, whatever their time."""
-
-
-def losses(rows: DataFrame, wanted: Wanted) -> Losses:
-    """Counted from gauge and torn rows."""
-    gauge = (F.col(KIND) == kind_of(GaugeRow)) & wanted.to_be_checked.holds
-    dropped = F.col("rows_dropped_total")
-    found = (
-        rows.where(gauge | (F.col(KIND) == TORN))
-        .groupBy(KIND, "process", "started_us")
-        .agg(F.min(dropped).alias("min_dropped"), F.max(dropped).alias("max_dropped"), F.count("*").alias("rows"))
-        .collect()
-    )
-    known = wanted.before.dropped if wanted.before is not None else {}
-    lost, totals, torn = 0, {}, 0
-    for each in found:
-        if each.kind == TORN:
-            torn += each.rows
-            continue
-        within = wanted.earliest_us is None or each.started_us >= wanted.earliest_us
-        lost += each.max_dropped - known.get(each.process, 0 if within else each.min_dropped)
-        totals[each.process] = each.max_dropped
-    return Losses(lost, totals, torn)

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from forebay_pipeline.errors import CLEAN, FINDINGS
+from forebay_pipeline.errors import CLEAN, FINDINGS, INCOMPLETE
 
 MAX_FINDINGS: Final = 100
 """Examples of each kind; more would not tell more."""
@@ -116,14 +116,20 @@ class AuditResult(msgspec.Struct, kw_only=True):
     topics: list[TopicLine]
     findings: list[Finding]
     """At most MAX_FINDINGS of each kind."""
+    rows_missing: int = 0
+    """Journal rows that were written and are not there, whatever their kind; dropped and torn ones are among them."""
     rows_dropped: int
     """Journal rows that the proxy dropped in this time."""
     lines_torn: int
     """Unreadable lines and files of the journal, whatever their time."""
+    incomplete: list[str] = []
+    """Sentences for people about what was not there, or was not followed: of that, the audit says nothing."""
     notes: list[str]
     """Sentences for people about what is no finding."""
 
     @property
     def exit_code(self) -> int:
-        """FINDINGS or CLEAN."""
-        return FINDINGS if self.totals.findings else CLEAN
+        """FINDINGS; INCOMPLETE, where none were found and not all was looked at; or CLEAN."""
+        if self.totals.findings:
+            return FINDINGS
+        return INCOMPLETE if self.incomplete else CLEAN

@@ -10,7 +10,9 @@ from pyspark.sql import functions as F
 
 from forebay_pipeline.audit import ledger
 from forebay_pipeline.audit.examine import Examined, examine, keep
-from forebay_pipeline.audit.ledger import AROUND_US, Losses, Wanted
+from forebay_pipeline.audit.incomplete import incomplete
+from forebay_pipeline.audit.ledger import AROUND_US, Wanted
+from forebay_pipeline.audit.losses import Losses, losses
 from forebay_pipeline.audit.ranges import Audited, Claimed, Range, begun_anew, expired_meanwhile, ranges
 from forebay_pipeline.audit.result import AuditResult, Counts
 from forebay_pipeline.audit.state import AuditState
@@ -29,10 +31,10 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
     rows = wanted.around.of(rows)
     with keep(ledger.parts(rows, wanted)) as parts:
         survey = ledger.survey(parts)
-        losses = ledger.losses(rows, wanted)
+        lost = losses(rows, wanted)
         state = wanted.state or AuditState()
         if survey is None:
-            return _nothing_new(losses, wanted), state
+            return _nothing_new(lost, wanted), state.moved_on({}, state.offsets, lost.totals, lost.followed)
         audited = wanted.before.offsets if wanted.before is not None else {}
         around = parts.where(F.col("time_us") >= survey.first_us - AROUND_US)
         examined, read, anew = _examined(spark, around, survey.claimed, audited, topics)
@@ -51,11 +53,13 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
         clients_left_out=examined.clients_left_out,
         topics=examined.topics,
         findings=examined.findings,
-        rows_dropped=losses.dropped,
-        lines_torn=losses.torn,
-        notes=[*anew.values(), *_notes(examined.totals, losses)],
+        rows_missing=lost.missing,
+        rows_dropped=lost.dropped,
+        lines_torn=lost.torn,
+        incomplete=list(incomplete(examined.totals, lost)),
+        notes=[*anew.values(), *_notes(examined.totals)],
     )
-    return result, state.moved_on(marks, _offsets(state.offsets, anew, read), losses.totals)
+    return result, state.moved_on(marks, _offsets(state.offsets, anew, read), lost.totals, lost.followed)
 
 
 def _examined(
@@ -75,9 +79,9 @@ def _examined(
     return examined, read, anew
 
 
-def _nothing_new(losses: Losses, wanted: Wanted) -> AuditResult:
+def _nothing_new(lost: Losses, wanted: Wanted) -> AuditResult:
     if wanted.before is None or not wanted.before.processes:
-        unread = f" Unreadable lines or files: {losses.torn:,}." if losses.torn else ""
+        unread = f" Unreadable lines or files: {lost.torn:,}." if lost.torn else ""
         raise CannotRun(f"The journal has no ledger rows in that span: was journal.ledger on?{unread}")
     return AuditResult(
         first_us=None,
@@ -88,24 +92,17 @@ def _nothing_new(losses: Losses, wanted: Wanted) -> AuditResult:
         clients_left_out=0,
         topics=[],
         findings=[],
-        rows_dropped=losses.dropped,
-        lines_torn=losses.torn,
-        notes=["The ledger has no new rows since the last audit.", *_notes(Counts(), losses)],
+        rows_missing=lost.missing,
+        rows_dropped=lost.dropped,
+        lines_torn=lost.torn,
+        incomplete=list(incomplete(Counts(), lost)),
+        notes=["The ledger has no new rows since the last audit."],
     )
 
 
-def _notes(totals: Counts, losses: Losses) -> Iterator[str]:
-    if losses.dropped:
-        yield (
-            f"The audit is incomplete: the proxy dropped {losses.dropped:,} journal rows because the disk was slow or "
-            "full. The records of those rows are not audited and count as unclaimed."
-        )
-    if losses.torn:
-        yield f"The audit is incomplete: unreadable lines or files in the journal: {losses.torn:,}."
+def _notes(totals: Counts) -> Iterator[str]:
     if totals.topic_gone:
         yield f"{totals.topic_gone:,} acknowledged records were in topics that no longer exist."
-    if totals.expired:
-        yield f"{totals.expired:,} acknowledged records have expired since: they are not lost, but not audited either."
     if totals.unconfirmed:
         yield (
             f"{totals.unconfirmed:,} records are in their topics although their clients were answered with an error: "

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal.sequence import Numbers
 
 VERSION: Final = 1
 
@@ -20,11 +21,25 @@ open file, which the next one on its machine closes. But the journal of a year n
 
 
 class ProcessMark(msgspec.Struct, frozen=True):
-    """Up to where the rows of a process are audited; a process writes its rows in the order of their times."""
+    """Up to where the rows of a process are audited, if they have no numbers: a process writes them in the order of
+    their times, but its files may arrive in another."""
 
     time_us: int
     rows: list[str]
     """The audited rows of that very microsecond: column `row_key` of ledger.parts."""
+
+
+class Followed(msgspec.Struct, frozen=True):
+    """How far the numbered rows of a process were followed, and what is missing among them was reported."""
+
+    numbers: dict[str, int] = {}
+    """Kind → the last number that was expected."""
+    audited: Numbers = []
+    """Of ledger rows: what is not among them is audited when it turns up, however late."""
+    last_us: int = 0
+    """Time of its newest row."""
+    ended: bool = False
+    """Nothing more is expected: it had its last row, or was reported to have none."""
 
 
 class AuditState(msgspec.Struct):
@@ -33,6 +48,8 @@ class AuditState(msgspec.Struct):
     only: list[str] = []
     """The topics audited; empty for all."""
     processes: dict[str, ProcessMark] = {}
+    followed: dict[str, Followed] = {}
+    """Processes whose rows are numbered."""
     offsets: dict[str, dict[int, int]] = {}
     """Topic → partition → the offset up to which it was audited."""
     dropped: dict[str, int] = {}
@@ -45,7 +62,11 @@ class AuditState(msgspec.Struct):
         return max((mark.time_us for mark in self.processes.values()), default=None)
 
     def moved_on(
-        self, marks: Mapping[str, ProcessMark], offsets: dict[str, dict[int, int]], dropped: Mapping[str, int]
+        self,
+        marks: Mapping[str, ProcessMark],
+        offsets: dict[str, dict[int, int]],
+        dropped: Mapping[str, int],
+        followed: Mapping[str, Followed],
     ) -> AuditState:
         """The state after an audit that came this far. Marks never move back."""
         processes = dict(self.processes)
@@ -59,6 +80,11 @@ class AuditState(msgspec.Struct):
         return AuditState(
             only=self.only,
             processes={name: mark for name, mark in processes.items() if mark.time_us >= newest - HORIZON_US},
+            followed={
+                name: process
+                for name, process in {**self.followed, **followed}.items()
+                if process.last_us >= newest - 2 * HORIZON_US
+            },
             offsets=offsets,
             dropped=dict(dropped),
         )

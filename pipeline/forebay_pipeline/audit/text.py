@@ -32,7 +32,7 @@ def _blocks(result: AuditResult, width: int | None) -> Iterator[str]:
     for kind in Kind:
         if getattr(result.totals, kind):
             yield _findings(kind, [finding for finding in result.findings if finding.kind == kind], width)
-    yield "\n".join([*result.notes, _verdict(result)])
+    yield "\n".join([*result.notes, *result.incomplete, _verdict(result)])
 
 
 def _clients(result: AuditResult, width: int | None) -> str:
@@ -73,8 +73,12 @@ def _verdict(result: AuditResult) -> str:
         found = ", ".join(
             f"{getattr(totals, kind):,} {kind.replace('_', ' ')}" for kind in Kind if getattr(totals, kind)
         )
-        return f"FINDINGS, in records: {found}."
-    return f"Clean: {totals.present:,} of {totals.acknowledged:,} acknowledged records are there, once and unchanged."
+        more = " The audit is incomplete, too." if result.incomplete else ""
+        return f"FINDINGS, in records: {found}.{more}"
+    there = f"{totals.present:,} of {totals.acknowledged:,} acknowledged records are there, once and unchanged"
+    if result.incomplete:
+        return f"INCOMPLETE: {there}, but not all was audited."
+    return f"Clean: {there}."
 
 
 def _time(microseconds: int | None) -> str:

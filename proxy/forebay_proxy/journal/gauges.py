@@ -10,11 +10,12 @@ from forebay_proxy.metrics.registry import MetricRegistry
 
 
 def gauge_row(journal: Journal, stats: MetricRegistry) -> GaugeRow:
-    """The state of the process that `journal` and `stats` belong to. KeyError until all its gauges are registered."""
+    """The next row of the process that `journal` and `stats` belong to. KeyError until all gauges are registered."""
 
     def now(name: str, **labels: str) -> int:
         return int(stats.value(f"forebay_{name}", **labels))
 
+    journal.gauge_rows += 1
     return GaugeRow(
         time_us=journal.time_us(monotonic()),
         worker=journal.worker,
@@ -34,4 +35,9 @@ def gauge_row(journal: Journal, stats: MetricRegistry) -> GaugeRow:
         metadata_misses_total=now("metadata_topics_total", found="miss"),
         metadata_waits_total=now("metadata_requests_total", answered="after_asking"),
         rows_dropped_total=now("journal_rows_dropped_total"),
+        seq=journal.gauge_rows,
+        batch_rows_total=journal.batch_rows,
+        choice_rows_total=journal.choice_rows,
+        metadata_rows_total=journal.metadata_rows,
+        ledger_rows_total=journal.ledger_rows,
     )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from forebay_codecs.content_crc import ContentCrc, content_crc
 from forebay_codecs.header import printable
 from forebay_codecs.produce_request import ProduceRequest
-from forebay_policies.journal_rows import LedgerPart, LedgerRow
+from forebay_policies.journal_rows import VERSION, LedgerPart, LedgerRow
 from forebay_policies.producer_batch import RecordRun
 from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.produce.classifier import ClassifiedRequest, InspectedBatch, RewritableBatch
@@ -124,11 +124,13 @@ class Ledger:
     def _write(self, entry: Entry, slot: _Slot, now_us: int, base_offset: int, error_code: int | None) -> None:
         request = entry.request
         parts = [placed.row() for placed in slot.runs]
-        self._journal.write(
+        journal = self._journal
+        journal.ledger_rows += 1
+        journal.write(
             LedgerRow(
                 now_us,
-                self._journal.worker,
-                self._journal.process,
+                journal.worker,
+                journal.process,
                 entry.number,
                 entry.received_us,
                 entry.client.number,
@@ -144,5 +146,7 @@ class Ledger:
                 parts,
                 base_offset,
                 error_code,
+                VERSION,
+                journal.ledger_rows,
             )
         )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from forebay_pipeline.audit.result import AuditResult, Counts, Kind
-from forebay_pipeline.errors import CLEAN, FINDINGS
+from forebay_pipeline.errors import CLEAN, FINDINGS, INCOMPLETE
 
 
-def result(totals: Counts) -> AuditResult:
+def result(totals: Counts, *incomplete: str) -> AuditResult:
     return AuditResult(
         first_us=None,
         last_us=None,
@@ -20,6 +20,7 @@ def result(totals: Counts) -> AuditResult:
         findings=[],
         rows_dropped=0,
         lines_torn=0,
+        incomplete=list(incomplete),
         notes=[],
     )
 
@@ -33,6 +34,11 @@ def test_all_else_is_none() -> None:
     others = set(Counts.__struct_fields__) - set(Kind)
     assert others >= {"expired", "compacted", "unacknowledged", "unconfirmed", "not_followed"}
     assert result(Counts(**dict.fromkeys(others, 1))).exit_code == CLEAN
+
+
+def test_what_was_not_looked_at_may_have_been_lost() -> None:
+    assert result(Counts(acknowledged=5, present=5), "A file is not there.").exit_code == INCOMPLETE
+    assert result(Counts(acknowledged=5, missing=5), "A file is not there.").exit_code == FINDINGS
 
 
 def test_findings_add_up() -> None:

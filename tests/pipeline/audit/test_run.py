@@ -11,7 +11,7 @@ from forebay_pipeline.audit.ledger import AROUND_US, Wanted
 from forebay_pipeline.audit.ranges import Ends, TopicNow
 from forebay_pipeline.audit.result import Kind
 from forebay_pipeline.audit.state import AuditState, ProcessMark
-from forebay_pipeline.errors import CLEAN, CannotRun
+from forebay_pipeline.errors import CLEAN, INCOMPLETE, CannotRun
 from forebay_pipeline.journal.source import Span
 from tests.pipeline.audit.world import STEP_US, World, counted
 from tests.pipeline.rows import START_US, gauge_row, write_lines
@@ -72,9 +72,23 @@ def test_what_the_journal_lost_makes_the_audit_incomplete(world: World, tmp_path
     ]
     write_lines(tmp_path, b'{"kind":"ledger","time', name="torn")
     result = world.audit(Wanted(Span(row.time_us)))
-    assert (result.rows_dropped, result.lines_torn, result.exit_code) == (8, 1, CLEAN)
-    assert "incomplete: the proxy dropped 8 journal rows" in result.notes[0]
-    assert "incomplete: unreadable lines or files in the journal: 1." in result.notes[1]
+    assert (result.rows_dropped, result.lines_torn, result.exit_code) == (8, 1, INCOMPLETE)
+    assert "Dropped: 8 journal rows" in result.incomplete[0]
+    assert result.incomplete[1] == "Unreadable: 1 lines or files of the journal."
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_file_that_is_not_there_is_missed(world: World, lost: int) -> None:
+    """The first, one in the middle, the last: of the latter the process's own last row tells."""
+    for _ in range(3):
+        world.send(world.made(5))
+        world.close_files()
+    world.rows.append(gauge_row(process="here-1", ledger_rows_total=3, last=True))
+    assert world.audit().exit_code == CLEAN
+    world.file(lost).unlink()
+    result = world.audit()
+    assert (result.exit_code, result.rows_missing, len(result.incomplete)) == (INCOMPLETE, 1, 1)
+    assert f"1 journal rows, by their numbers: here-1, ledger {lost + 1}." in result.incomplete[0]
 
 
 # --- one after the other ------------------------------------------------------------------------------------------

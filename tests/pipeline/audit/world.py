@@ -18,7 +18,7 @@ from forebay_pipeline.audit.state import AuditState
 from forebay_pipeline.audit.topics import RECORD_COLUMNS
 from forebay_pipeline.journal.source import JournalPlace, read_rows
 from forebay_policies.journal_rows import LedgerPart, LedgerRow, Row
-from tests.pipeline.rows import START_US, ledger_part, ledger_row, write_journal
+from tests.pipeline.rows import START_US, Numbering, ledger_part, ledger_row, write_journal
 
 Record = tuple[bytes | None, bytes | None]
 
@@ -49,6 +49,7 @@ class World:
         self._folder = folder
         self._records = 0
         self._written = 0
+        self._numbering = Numbering()
 
     # --- what happens ---
 
@@ -130,8 +131,13 @@ class World:
     def close_files(self) -> None:
         """The rows until here are in files that an audit reads."""
         if new := self.rows[self._written :]:
-            write_journal(self._folder, new, f"rows-{self._written}")
+            write_journal(self._folder, self._numbering.of(new), f"rows-{self._written}")
             self._written = len(self.rows)
+
+    def file(self, number: int) -> Path:
+        """A closed file, the first one with 0."""
+        files = self._folder.glob("dt=*/hour=*/rows-*")
+        return sorted(files, key=lambda path: int(path.name.split(".")[0][5:]))[number]
 
     def audit_on(self, wanted: Wanted) -> tuple[AuditResult, AuditState]:
         self.close_files()

@@ -1,0 +1,72 @@
+"""What an audit could not see, in sentences: where there is one, it is not clean but incomplete.
+
+By design are: what passed through untouched (its answer is the broker's, and is not read), and what retention deleted
+before it was audited. All else should not be: dropped rows, torn lines, rows and files that are not there, a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from forebay_pipeline.audit.losses import Gap, Losses
+from forebay_pipeline.audit.result import Counts
+
+_NAMED: Final = 5
+"""Gaps or processes that a sentence names."""
+
+
+def incomplete(totals: Counts, losses: Losses) -> Iterator[str]:
+    """A sentence for each reason."""
+    yield from _journal(losses)
+    if totals.not_followed:
+        yield (
+            f"Not followed, by design: {totals.not_followed:,} records of requests that passed through untouched "
+            "(idempotent, transactional, excluded …). What their clients were told is not known."
+        )
+    if totals.expired:
+        yield (
+            f"Expired, as retention allows: {totals.expired:,} acknowledged records. They are not lost, but not audited "
+            "either."
+        )
+
+
+def _journal(losses: Losses) -> Iterator[str]:
+    if losses.dropped:
+        yield (
+            f"Dropped: {losses.dropped:,} journal rows, by the proxy, because the disk was slow or full. Records of those "
+            "rows are not audited and count as unclaimed."
+        )
+    if losses.torn:
+        yield f"Unreadable: {losses.torn:,} lines or files of the journal."
+    if losses.gaps:
+        gaps = _named([_gap(each) for each in losses.gaps])
+        yield (
+            f"Not there: {losses.missing:,} journal rows, by their numbers: {gaps}. They were dropped or torn, or their files "
+            "are not there (yet)."
+        )
+    if losses.beginnings:
+        yield (
+            "Not there: the first rows of the time span of processes that had started before: "
+            f"{_named(losses.beginnings)}."
+        )
+    if losses.ends:
+        yield (
+            f"Not there: the last rows of processes that are gone: {_named(losses.ends)}. They crashed, or their last "
+            "files are not there."
+        )
+    if losses.unnumbered:
+        yield (
+            f"Not numbered: {losses.unnumbered:,} ledger rows, of an older Forebay. Whether others are missing, nobody "
+            "can tell."
+        )
+
+
+def _gap(gap: Gap) -> str:
+    ranges = [f"{first:,}" if first == last else f"{first:,} to {last:,}" for first, last in gap.numbers]
+    return f"{gap.process}, {gap.kind} {_named(ranges)}"
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return "; ".join(names[:_NAMED]) + more

@@ -1,0 +1,266 @@
+"""What the journal itself lost: rows that were dropped, lines that cannot be read, rows and files that are not there.
+
+In: rows of the journal (all kinds, SPARK_SCHEMA), and what is wanted. Out: Losses, and for the next audit how far the
+numbers of each process were followed (state.Followed).
+
+Plan: the rows of a process and kind are numbered, and its gauge rows, once a second, say how many of each kind there
+were until then. So what must be there is known at both ends of the time that is audited, and what is not, is missing:
+
+    gauge: 7 ledger rows so far     ledger rows 8 9 11 12     gauge: 14 so far, and it is the last row of all
+    expected 8 … 14                 missing 10, 13, 14
+
+What was reported once is not reported again: the next audit expects what comes after.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import Row as SparkRow
+from pyspark.sql import functions as F
+
+from forebay_pipeline.audit.ledger import Wanted
+from forebay_pipeline.audit.state import Followed
+from forebay_pipeline.journal import sequence
+from forebay_pipeline.journal.schema import KIND, kind_of
+from forebay_pipeline.journal.sequence import Numbers
+from forebay_pipeline.journal.source import TORN
+from forebay_policies.journal_rows import ROWS, GaugeRow, LedgerRow
+
+_GAUGE: Final = kind_of(GaugeRow)
+_LEDGER: Final = kind_of(LedgerRow)
+_KINDS: Final = [kind_of(row) for row in ROWS]
+_COUNTED: Final = [kind for kind in _KINDS if kind != _GAUGE]
+"""Kinds that a gauge row counts, in `<kind>_rows_total`."""
+
+
+class Gap(NamedTuple):
+    """Rows of a process and kind that are not there."""
+
+    process: str
+    kind: str
+    numbers: Numbers
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return sequence.count(self.numbers)
+
+
+class Losses(NamedTuple):
+    """What the journal itself lost."""
+
+    dropped: int
+    """Rows that the proxy dropped in the span."""
+    totals: Mapping[str, int]
+    """Process → rows that it had dropped since its start, at the end of the span."""
+    torn: int
+    """Unreadable lines and files, whatever their time."""
+    gaps: list[Gap]
+    """Rows that were written and are not there, dropped and torn ones among them."""
+    beginnings: list[str]
+    """Processes that ran before what is audited begins, and of which there are only later rows."""
+    ends: list[str]
+    """Processes that are gone without a last row: after a crash, or their last files are not there."""
+    unnumbered: int
+    """Ledger rows without a number, as older proxies wrote them: whether one is missing, nobody can tell."""
+    followed: Mapping[str, Followed]
+    """Process → how far it was followed by this audit and those before."""
+
+    @property
+    def missing(self) -> int:
+        """Rows that were written and are not there."""
+        return sum(gap.rows for gap in self.gaps)
+
+
+def losses(rows: DataFrame, wanted: Wanted) -> Losses:
+    """Read all rows once; what comes to the driver is small."""
+    found = _found(rows, wanted)
+    processes: dict[str, list[SparkRow]] = defaultdict(list)
+    for each in found:
+        if each[KIND] != TORN:
+            processes[each.process].append(each)
+    followed = {name: _Process(name, each, wanted) for name, each in processes.items()}
+    known = wanted.before.followed if wanted.before is not None else {}
+    for name in set(known) - set(followed):
+        followed[name] = _Process(name, [], wanted)
+    torn = sum(each.rows for each in found if each[KIND] == TORN)
+    return Losses(
+        dropped=sum(process.dropped for process in followed.values()),
+        totals={name: process.dropped_total for name, process in followed.items() if process.has_gauges},
+        torn=torn,
+        gaps=[gap for name in sorted(followed) for gap in followed[name].gaps()],
+        beginnings=sorted(name for name, process in followed.items() if process.begins_late),
+        ends=sorted(name for name, process in followed.items() if process.ended_untold),
+        unnumbered=sum(process.unnumbered for process in followed.values()),
+        followed={name: process.followed() for name, process in followed.items()},
+    )
+
+
+def _found(rows: DataFrame, wanted: Wanted) -> list[SparkRow]:
+    """A row for each process, kind and bucket of numbers, for what has no numbers, and for torn rows."""
+    known = rows.where(F.col(KIND).isin([*_KINDS, TORN]))
+    number = F.when(F.col("seq") > 0, F.col("seq"))
+    checked, gauge = wanted.to_be_checked.holds, F.col(KIND) == _GAUGE
+    ledger = F.col(KIND) == _LEDGER
+    dropped = F.when(gauge & checked, F.col("rows_dropped_total"))
+
+    def within(column: Column) -> Column:
+        return F.when(checked, column)
+
+    totals = {f"{kind}_rows_total": F.when(gauge & checked, F.col(f"{kind}_rows_total")) for kind in _COUNTED}
+    return (
+        known.groupBy(KIND, "process", sequence.bucket(number).alias("bucket"))
+        .agg(
+            F.count("*").alias("rows"),
+            F.count_if(ledger & number.isNull() & checked).alias("unnumbered"),
+            sequence.short(sequence.bitmap(number)).alias("seen"),
+            sequence.short(sequence.bitmap(F.when(ledger, within(number)))).alias("audited"),
+            F.min(within(number)).alias("first"),
+            F.max(within(number)).alias("last"),
+            F.min("time_us").alias("first_us"),
+            F.max("time_us").alias("last_us"),
+            F.min(F.when(gauge, F.col("started_us"))).alias("started_us"),
+            F.coalesce(F.bool_or(F.when(gauge, F.col("last"))), F.expr("false")).alias("ended"),
+            F.min(dropped).alias("min_dropped"),
+            F.max(dropped).alias("max_dropped"),
+            *(F.min(total).alias(f"min_{name}") for name, total in totals.items()),
+            *(F.max(total).alias(f"max_{name}") for name, total in totals.items()),
+        )
+        .collect()
+    )
+
+
+class _Process:
+    """One process: what is there of it, and what should be."""
+
+    def __init__(self, name: str, found: list[SparkRow], wanted: Wanted) -> None:
+        self._name = name
+        self._wanted = wanted
+        self._found = found
+        self._by_kind = {kind: [each for each in found if each[KIND] == kind] for kind in _KINDS}
+        self._gauges = self._by_kind[_GAUGE]
+        known = wanted.before.followed.get(name) if wanted.before is not None else None
+        self._known = known or Followed()
+        self._is_new = known is None
+        self.unnumbered = sum(each.unnumbered for each in found)
+
+    @property
+    def _first_us(self) -> int | None:
+        return min((each.first_us for each in self._found), default=None)
+
+    @property
+    def _last_us(self) -> int:
+        return max((self._known.last_us, *(each.last_us for each in self._found)))
+
+    @property
+    def _is_numbered(self) -> bool:
+        return any(each.bucket is not None for each in self._found)
+
+    @property
+    def _began_us(self) -> int:
+        """When it began, microseconds since 1970: the end of its name; 0 if that is no time."""
+        try:
+            return int(self._name.rpartition("-")[2], 16)
+        except ValueError:
+            return 0
+
+    # Rows that it dropped
+
+    @property
+    def has_gauges(self) -> bool:
+        return any(each.max_dropped is not None for each in self._gauges)
+
+    @property
+    def dropped_total(self) -> int:
+        return max((each.max_dropped for each in self._gauges if each.max_dropped is not None), default=0)
+
+    @property
+    def dropped(self) -> int:
+        """In the span."""
+        if not self.has_gauges:
+            return 0
+        earliest_us = self._wanted.earliest_us
+        started_us = min(each.started_us for each in self._gauges)
+        before = 0
+        if earliest_us is not None and started_us < earliest_us:
+            before = min(each.min_dropped for each in self._gauges if each.min_dropped is not None)
+        if self._wanted.before is not None:
+            before = self._wanted.before.dropped.get(self._name, before)
+        return self.dropped_total - before
+
+    # Rows that are not there
+
+    def _last(self, kind: str) -> int:
+        """The number of the last row that is expected; 0 if none is."""
+        lasts = [each["last"] for each in self._by_kind[kind]]
+        if kind != _GAUGE:
+            lasts += [each[f"max_{kind}_rows_total"] for each in self._gauges]
+        return max((last for last in lasts if last is not None), default=0)
+
+    def _first(self, kind: str) -> int | None:
+        """The number of the first row that is expected; None if nobody can tell."""
+        if kind in self._known.numbers:
+            return self._known.numbers[kind] + 1
+        begin = self._wanted.around.first
+        if begin is None or self._began_us >= begin:
+            return 1
+        firsts = [each["first"] for each in self._by_kind[kind]]
+        if kind != _GAUGE:
+            totals = (each[f"min_{kind}_rows_total"] for each in self._gauges)
+            firsts += [total + 1 for total in totals if total is not None]
+        return min((first for first in firsts if first is not None), default=None)
+
+    def gaps(self) -> Iterator[Gap]:
+        """What is expected of each kind, and is not there."""
+        for kind in _KINDS:
+            first = self._first(kind)
+            if first is not None:
+                seen = sequence.union(_numbers(self._by_kind[kind], "seen"))
+                if lost := sequence.missing(first, self._last(kind), seen):
+                    yield Gap(self._name, kind, lost)
+
+    @property
+    def begins_late(self) -> bool:
+        """It ran before what is audited begins, by its name, and its first row is not there, nor one of that time."""
+        begin, first_us = self._wanted.earliest_us, self._first_us
+        if not self._is_new or not self._is_numbered or begin is None or first_us is None:
+            return False
+        firsts = [number for number, _ in _numbers(self._gauges or self._found, "seen")]
+        return self._began_us < begin < first_us and 1 not in firsts
+
+    @property
+    def _ended(self) -> bool:
+        return self._known.ended or any(each.ended for each in self._gauges)
+
+    @property
+    def ended_untold(self) -> bool:
+        """It has no last row, and should have later ones than it has, had it not ended."""
+        until = self._wanted.due_us
+        numbered = self._is_numbered or bool(self._known.numbers)
+        return numbered and not self._ended and until is not None and self._last_us < until
+
+    def followed(self) -> Followed:
+        """How far, after this audit and those before. What is reported is over; what a span leaves out is left out."""
+        state = self._wanted.state
+        before = Followed() if state is None else state.followed.get(self._name, Followed())
+        numbers = {kind: max(before.numbers.get(kind, 0), self._last(kind)) for kind in _KINDS}
+        audited = sequence.union([*before.audited, *_numbers(self._by_kind[_LEDGER], "audited")])
+        begin = self._wanted.span.first
+        if audited and begin is not None and self._began_us < begin:
+            audited = sequence.union([(1, audited[0][0]), *audited])
+        return Followed(
+            numbers={kind: number for kind, number in numbers.items() if number},
+            audited=audited,
+            last_us=self._last_us,
+            ended=self._ended or self.ended_untold,
+        )
+
+
+def _numbers(found: Iterable[SparkRow], bitmap: str) -> Iterator[tuple[int, int]]:
+    for each in found:
+        if each.bucket is not None:
+            yield from sequence.numbers(each.bucket, each[bitmap])
