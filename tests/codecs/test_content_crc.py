@@ -64,4 +64,4 @@ def test_a_part_that_was_split_off_has_that_of_its_records() -> None:
 
 
 def test_of_nothing() -> None:
-    assert content_crc(b"") == ContentCrc(0, 0)
+    assert content_crc(b"") == ContentCrc(0, 0, 0)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+import xxhash
 import zstandard
 
 from forebay_policies.journal_rows import (
@@ -132,10 +133,12 @@ def gauge_row(**given: object) -> GaugeRow:
     )
 
 
-def content_crcs(records: Sequence[tuple[bytes | None, bytes | None]]) -> tuple[int, int]:
-    """(crc, first_crc) of (key, value) pairs, from the description in LedgerPart alone."""
-    each = [zlib.crc32(_framed(key) + _framed(value)) for key, value in records]
-    return zlib.crc32(b"".join(crc.to_bytes(4, "big") for crc in each)), each[0]
+def content_crcs(records: Sequence[tuple[bytes | None, bytes | None]]) -> tuple[int, int, int]:
+    """(crc, first_crc, first_xxh64) of (key, value) pairs, from the description in LedgerPart alone."""
+    framed = [_framed(key) + _framed(value) for key, value in records]
+    each = [zlib.crc32(content) for content in framed]
+    first_xxh64 = int.from_bytes(xxhash.xxh64_digest(framed[0], 42), "big", signed=True)
+    return zlib.crc32(b"".join(crc.to_bytes(4, "big") for crc in each)), each[0], first_xxh64
 
 
 def _framed(field: bytes | None) -> bytes:
@@ -144,7 +147,7 @@ def _framed(field: bytes | None) -> bytes:
 
 def ledger_part(records: Sequence[tuple[bytes | None, bytes | None]], **given: object) -> LedgerPart:
     """A part that holds these (key, value) pairs; `partition` and `base_offset` 0 unless given."""
-    crc, first_crc = content_crcs(records)
+    crc, first_crc, first_xxh64 = content_crcs(records)
     return LedgerPart(
         **{
             "partition": 0,
@@ -154,6 +157,7 @@ def ledger_part(records: Sequence[tuple[bytes | None, bytes | None]], **given: o
             "movable": records[0][0] is None,
             "crc": crc,
             "first_crc": first_crc,
+            "first_xxh64": first_xxh64,
             **given,
         }  # type: ignore[arg-type]
     )

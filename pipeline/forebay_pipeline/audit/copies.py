@@ -3,10 +3,10 @@
 In: what is at each offset (claims.match), the ledger's parts, the ranges. Out: runs of unclaimed records whose content
 is that of a part of the same topic, and what that means.
 
-Plan: a part's content is identified by the CRC of its first record, its number of records and its CRC. An unclaimed
-record with the CRC of a first record may begin a copy. Each partition's unclaimed records are scanned in the order of
-their offsets and compared with the parts that begin so. A record belongs to one copy at most; of several ways to assign
-them, the one that explains the most records is chosen.
+Plan: a part's content is identified by the CRC and the XXH64 of its first record, its number of records and its CRC. An
+unclaimed record with the CRC and the XXH64 of a first record may begin a copy; older ledgers have only the CRC. Each
+partition's unclaimed records are scanned in the order of their offsets and compared with the parts that begin so. A
+record belongs to one copy at most; of several ways to assign them, the one that explains the most records is chosen.
 
 What a copy means depends on what became of the part. If it was acknowledged elsewhere, its records are there twice. If
 it was only ever answered with an error, they are there although the client could not know: `unconfirmed`. Unless each
@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -39,27 +39,39 @@ MAX_OVERLAPPING: Final = 10_000
 RETRIED: Final = "retried by the client"
 UNEXPLAINED: Final = "unexplained"
 
-_CONTENT: Final = ["topic", "records", "crc"]
+_CONTENT: Final = ["topic", "records", "crc", "first_xxh64"]
+_UNKNOWN: Final = 0
+"""The XXH64 of a part in whose ledger it does not stand."""
 _ORIGIN: Final = ("time_us", "process", "connection", "number", "client_id", "partition", "base_offset")
 
 
 def unclaimed(matched: DataFrame, ranges: DataFrame) -> DataFrame:
-    """The records that no part claims: topic, place, offset, crc, and `fresh`, whether no earlier audit has seen it."""
+    """The records that no part claims.
+
+    Columns: topic, place, offset, crc, xxh64, and `fresh`, whether no earlier audit has seen it.
+    """
     placed = matched.where(F.col("claimed").isNull()).join(F.broadcast(ranges), "place")
-    return placed.select("topic", "place", "offset", "crc", (F.col("offset") >= F.col("settled")).alias("fresh"))
+    return placed.select(
+        "topic", "place", "offset", "crc", "xxh64", (F.col("offset") >= F.col("settled")).alias("fresh")
+    )
 
 
 def find(unclaimed: DataFrame, parts: DataFrame) -> DataFrame:
-    """The copies: place, the offset of the first record, and the content's topic, records and crc."""
-    variant = F.struct("records", F.col("crc").alias("whole"), (F.col("unacknowledged") > 0).alias("refused"))
+    """The copies: place, the offset of the first record, and what _CONTENT says of the content."""
+    refused = (F.col("unacknowledged") > 0).alias("refused")
+    variant = F.struct("records", F.col("crc").alias("whole"), refused, "first_xxh64")
     beginnings = (
         _contents(parts)
         .groupBy("topic", F.col("first_crc").alias("crc"))
         .agg(F.sort_array(F.collect_list(variant), asc=False).alias("variants"))
-        .withColumn("variants", F.slice("variants", 1, MAX_VARIANTS))
     )
+
+    def begins_so(variant: Column) -> Column:
+        return variant["first_xxh64"].isin(F.lit(_UNKNOWN), F.col("xxh64"))
+
     in_order = (
         unclaimed.join(beginnings, ["topic", "crc"], "left")
+        .withColumn("variants", F.slice(F.filter("variants", begins_so), 1, MAX_VARIANTS))
         .select("topic", "place", "offset", "crc", "variants")
         .repartition("place")
         .sortWithinPartitions("place", "offset")
@@ -109,36 +121,42 @@ def _contents(parts: DataFrame) -> DataFrame:
     """Each content that was sent to a topic, once: how often it was acknowledged and refused, and who sent it first."""
     acknowledged, unacknowledged = F.col("fate") == ACKNOWLEDGED, F.col("fate") == UNACKNOWLEDGED
     known = parts.where(F.col("crc").isNotNull() & (F.col("records") > 0) & (acknowledged | unacknowledged))
-    return known.groupBy(*_CONTENT).agg(
-        F.min("first_crc").alias("first_crc"),
-        F.bool_or("checked").alias("checked"),
-        F.count_if(acknowledged).alias("acknowledged"),
-        F.count_if(unacknowledged).alias("unacknowledged"),
-        F.min(F.struct(unacknowledged.alias("unacknowledged"), *_ORIGIN)).alias("origin"),
+    first = F.coalesce("first_xxh64", F.lit(_UNKNOWN)).alias("first_xxh64")
+    return (
+        known.withColumn("first_xxh64", first)
+        .groupBy(*_CONTENT)
+        .agg(
+            F.min("first_crc").alias("first_crc"),
+            F.bool_or("checked").alias("checked"),
+            F.count_if(acknowledged).alias("acknowledged"),
+            F.count_if(unacknowledged).alias("unacknowledged"),
+            F.min(F.struct(unacknowledged.alias("unacknowledged"), *_ORIGIN)).alias("origin"),
+        )
     )
 
 
 def _sent_again(copies: DataFrame, matched: DataFrame, ranges: DataFrame) -> DataFrame:
     """How many records of each copy (place, offset) are at claimed offsets of their topic as well: `again`."""
     ends = F.col("offset") + F.col("records") - 1
+    content = ["crc", "xxh64"]
     opened = copies.select(
         "topic", "place", F.col("offset").alias("begin"), F.explode(F.sequence(F.col("offset"), ends)).alias("offset")
     )
     mine = opened.join(matched.where(F.col("claimed").isNull()), ["place", "offset"]).select(
-        "topic", "place", "begin", "crc"
+        "topic", "place", "begin", *content
     )
     claimed = matched.where(F.col("claimed") & F.col("crc").isNotNull()).join(F.broadcast(ranges), "place")
-    contents = claimed.select("topic", "crc").join(
-        mine.select("topic", "crc").distinct(), ["topic", "crc"], "left_semi"
+    contents = claimed.select("topic", *content).join(
+        mine.select("topic", *content).distinct(), ["topic", *content], "left_semi"
     )
-    again = mine.join(contents, ["topic", "crc"], "left_semi")
+    again = mine.join(contents, ["topic", *content], "left_semi")
     return again.groupBy("place", F.col("begin").alias("offset")).agg(F.count("*").alias("again"))
 
 
 # --- the search, in Python ---------------------------------------------------------------------------------------
 
-Variants = Sequence[tuple[int, int, bool]]
-"""(records, crc, refused) of the parts that begin with one record, the longest first."""
+Variants = Sequence[tuple[int, int, bool, int]]
+"""(records, crc, refused, first_xxh64) of the parts that begin with one record, the longest first."""
 
 
 class Copy(NamedTuple):
@@ -149,6 +167,7 @@ class Copy(NamedTuple):
     crc: int
     refused: bool = False
     """A client that sent this content received an error."""
+    first_xxh64: int = _UNKNOWN
 
     @property
     def end(self) -> int:
@@ -205,9 +224,9 @@ class Run:
         return told
 
     def _copies(self, begin: int, variants: Variants) -> Iterator[Copy]:
-        for records, crc, refused in variants:
+        for records, crc, refused, first_xxh64 in variants:
             if records <= self.next - begin and zlib.crc32(self._crcs[: 4 * records]) == crc:
-                yield Copy(begin, records, crc, refused)
+                yield Copy(begin, records, crc, refused, first_xxh64)
 
     def _told(self) -> list[Copy]:
         told, self._overlapping = choose(self._overlapping), []
@@ -260,15 +279,26 @@ def _search(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             if (place, offset) != (run.place, run.next):
                 found += _rows(topic, run, run.close())
                 run, topic = Run(place, offset), now
-            known = [(each["records"], each["whole"], each["refused"]) for each in variants] if variants else None
+            known = [_variant(each) for each in variants] if variants else None
             found += _rows(topic, run, run.add(crc, known))
         yield pa.RecordBatch.from_pylist(found, schema=_FOUND)
     yield pa.RecordBatch.from_pylist(_rows(topic, run, run.close()), schema=_FOUND)
 
 
+def _variant(each: Mapping[str, int]) -> tuple[int, int, bool, int]:
+    return each["records"], each["whole"], bool(each["refused"]), each["first_xxh64"]
+
+
 def _rows(topic: str, run: Run, copies: list[Copy]) -> list[dict[str, object]]:
     return [
-        {"topic": topic, "place": run.place, "offset": copy.offset, "records": copy.records, "crc": copy.crc}
+        {
+            "topic": topic,
+            "place": run.place,
+            "offset": copy.offset,
+            "records": copy.records,
+            "crc": copy.crc,
+            "first_xxh64": copy.first_xxh64,
+        }
         for copy in copies
     ]
 
@@ -280,5 +310,6 @@ _FOUND: Final = pa.schema(
         ("offset", pa.int64()),
         ("records", pa.int64()),
         ("crc", pa.int64()),
+        ("first_xxh64", pa.int64()),
     ]
 )

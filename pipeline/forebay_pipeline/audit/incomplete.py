@@ -26,24 +26,24 @@ def incomplete(totals: Counts, losses: Losses) -> Iterator[str]:
         )
     if totals.expired:
         yield (
-            f"Expired, as retention allows: {totals.expired:,} acknowledged records. They are not lost, but not audited "
-            "either."
+            f"Expired, as retention allows: {totals.expired:,} acknowledged records. They are not lost, but "
+            "not audited either."
         )
 
 
 def _journal(losses: Losses) -> Iterator[str]:
     if losses.dropped:
         yield (
-            f"Dropped: {losses.dropped:,} journal rows, by the proxy, because the disk was slow or full. Records of those "
-            "rows are not audited and count as unclaimed."
+            f"Dropped: {losses.dropped:,} journal rows, by the proxy, because the disk was slow or full. Records of "
+            "those rows are not audited and count as unclaimed."
         )
     if losses.torn:
         yield f"Unreadable: {losses.torn:,} lines or files of the journal."
     if losses.gaps:
         gaps = _named([_gap(each) for each in losses.gaps])
         yield (
-            f"Not there: {losses.missing:,} journal rows, by their numbers: {gaps}. They were dropped or torn, or their files "
-            "are not there (yet)."
+            f"Not there: {losses.missing:,} journal rows, by their numbers: {gaps}. They were dropped or torn, or "
+            "their files are not there (yet)."
         )
     if losses.beginnings:
         yield (

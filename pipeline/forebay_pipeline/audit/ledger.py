@@ -63,9 +63,9 @@ def parts(rows: DataFrame, wanted: Wanted) -> DataFrame:
     """A row for each part of a request; a request passed on untouched is one part without CRCs.
 
     Columns: process, number, connection, client_id, time_us, seq, topic, client_partition (the client's choice),
-    partition (where the records went), base_offset, end_offset, records, crc, first_crc, movable, fate (ACKNOWLEDGED,
-    UNACKNOWLEDGED or NOT_FOLLOWED), part (an id), first_of_row (each ledger row has one), row_key (its id within the
-    process and time), checked (whether this audit is to check it).
+    partition (where the records went), base_offset, end_offset, records, crc, first_crc, first_xxh64, movable, fate
+    (ACKNOWLEDGED, UNACKNOWLEDGED or NOT_FOLLOWED), part (an id among parts at the same offset), first_of_row (each ledger
+    row has one), row_key (its id within the process and time), checked (whether this audit is to check it).
     """
     ledger = of_kind(rows, LedgerRow)
     if wanted.topics:
@@ -87,9 +87,9 @@ def parts(rows: DataFrame, wanted: Wanted) -> DataFrame:
         records.alias("records"),
         F.col("sent.crc").alias("crc"),
         F.col("sent.first_crc").alias("first_crc"),
+        F.col("sent.first_xxh64").alias("first_xxh64"),
         F.coalesce("sent.movable", F.expr("false")).alias("movable"),
         _fate(base).alias("fate"),
-        # With a million parts, two of them share an id in one of thirty million audits.
         F.xxhash64("process", "number", "topic", "partition", "position").alias("part"),
         (F.coalesce("position", F.lit(0)) == 0).alias("first_of_row"),
         F.concat_ws("/", "number", "partition", "topic").alias("row_key"),

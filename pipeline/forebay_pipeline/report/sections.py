@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from forebay_pipeline.audit.result import AuditResult, Kind
+from forebay_pipeline.errors import CLEAN
 from forebay_pipeline.jobs.time_text import instant
 from forebay_pipeline.partitions import tables
 from forebay_pipeline.partitions.summary import Percentiles, Summary
@@ -72,8 +73,7 @@ def headlines(known: Known) -> Iterator[Headline]:
     if summary.metadata.hit_rate is not None:
         yield Headline("Metadata cached", f"{percent(summary.metadata.hit_rate)} %", "of topic lookups")
     if known.audit is not None:
-        found = known.audit.totals.findings
-        yield Headline("Audit", f"{found:,} findings" if found else "clean", _audited(known.audit), bad=bool(found))
+        yield Headline("Audit", _verdict(known.audit), _audited(known.audit), bad=known.audit.exit_code != CLEAN)
     if known.replay is not None:
         stays = known.replay.recommended == known.replay.present
         yield Headline(
@@ -83,6 +83,12 @@ def headlines(known: Known) -> Iterator[Headline]:
 
 def _other_levels(times: Percentiles) -> str:
     return f"p50 {ms(times.p50_us)}, p99.9 {ms(times.p999_us)}"
+
+
+def _verdict(audit: AuditResult) -> str:
+    if found := audit.totals.findings:
+        return f"{found:,} findings"
+    return "incomplete" if audit.incomplete else "clean"
 
 
 def _audited(audit: AuditResult) -> str:
@@ -158,7 +164,8 @@ def _audit(audit: AuditResult) -> Section:
     verdict = (
         f"{total.findings:,} records are not as they were acknowledged."
         if total.findings
-        else "Nothing is missing, duplicated, altered or out of order."
+        else "Nothing is missing, duplicated, altered or out of order"
+        + (" of what was audited." if audit.incomplete else ".")
     )
     return Section(
         "audit",
@@ -166,6 +173,7 @@ def _audit(audit: AuditResult) -> Section:
         [
             f"{total.acknowledged:,} records were acknowledged, {total.present:,} of them are present. {verdict}",
             *audit.notes,
+            *audit.incomplete,
         ],
         [plots.audit(total)],
         _cut([found, clients, topics]),

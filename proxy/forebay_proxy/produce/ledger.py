@@ -39,6 +39,7 @@ class _Placed(NamedTuple):
             self.movable,
             self.content.crc,
             self.content.first,
+            self.content.first_xxh64,
         )
 
 

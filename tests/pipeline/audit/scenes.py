@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from forebay_pipeline.audit.result import Kind
 from tests.pipeline.audit.world import World
 from tests.pipeline.rows import ledger_part
@@ -327,6 +329,20 @@ def same_content_elsewhere(world: World) -> None:
     world.send(world.made(1))
 
 
+def same_crc(world: World) -> None:
+    """Another producer's record, whose CRC-32 happens to be that of a part of one record."""
+    world.send([(None, b"a02552f76dbdf5fd")])
+    world.append([(None, b"670009b22c087272")])
+    world.send(world.made(1))
+
+
+def same_crc_in_an_older_ledger(world: World) -> None:
+    """It has nothing but the CRC-32 to tell them apart."""
+    world.answer([msgspec.structs.replace(world.part([(None, b"a02552f76dbdf5fd")]), first_xxh64=None)])
+    world.append([(None, b"670009b22c087272")])
+    world.send(world.made(1))
+
+
 def twice_over(world: World) -> None:
     """Copies one after the other, of parts that begin with the same record, the longer one first."""
     records = world.made(5)
@@ -370,6 +386,12 @@ COPIES = {
     ),
     "acknowledged-twice": Scene(acknowledged_twice, {"acknowledged": 10, "present": 10}),
     "same-content-elsewhere": Scene(same_content_elsewhere, {"acknowledged": 2, "present": 2}, unclaimed=5),
+    "same-crc": Scene(same_crc, {"acknowledged": 2, "present": 2}, unclaimed=1),
+    "same-crc-in-an-older-ledger": Scene(
+        same_crc_in_an_older_ledger,
+        {"acknowledged": 2, "present": 2, "duplicated": 1},
+        [(Kind.DUPLICATED, 0, 1, 1)],
+    ),
     "twice-over": Scene(
         twice_over,
         {"acknowledged": 8, "present": 8, "duplicated": 9},

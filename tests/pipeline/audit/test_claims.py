@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
-from forebay_pipeline.audit.claims import content, match, part_crc, record_crc
+from forebay_pipeline.audit.claims import content, match, part_crc, record_crc, record_xxh64
 from forebay_pipeline.audit.ranges import RANGE_COLUMNS, Range
 from forebay_pipeline.audit.topics import RECORD_COLUMNS
 from tests.pipeline.rows import content_crcs
@@ -23,12 +23,12 @@ SHAPES: list[tuple[bytes | None, bytes | None]] = [
 ]
 
 
-def test_a_records_crc_tells_null_from_empty_and_key_from_value(spark: SparkSession) -> None:
+def test_a_records_checksums_tell_null_from_empty_and_key_from_value(spark: SparkSession) -> None:
     records = spark.createDataFrame([(*shape,) for shape in SHAPES], "key binary, value binary")
-    expected = [content_crcs([shape])[1] for shape in SHAPES]
+    expected = [content_crcs([shape])[1:] for shape in SHAPES]
     assert len(set(expected)) == len(SHAPES)
-    found = records.select(record_crc().alias("crc"))
-    assertDataFrameEqual(found, spark.createDataFrame([(crc,) for crc in expected], "crc bigint"))
+    found = records.select(record_crc().alias("crc"), record_xxh64().alias("xxh64"))
+    assertDataFrameEqual(found, spark.createDataFrame(expected, "crc bigint, xxh64 bigint"))
 
 
 def test_a_parts_crc_is_in_the_order_of_offsets(spark: SparkSession) -> None:
@@ -59,20 +59,20 @@ def test_every_offset_that_is_claimed_or_there(spark: SparkSession) -> None:
         [("t", 1, offset, None, b"") for offset in range(10) if offset != 4] + [("t", 0, 3, None, b"")], RECORD_COLUMNS
     )
     claims = spark.createDataFrame(
-        [(9, 3, 6, 77, True), (9, 5, 6, 78, False), (9, 8, 8, 79, True)],
-        "place int, inside_first bigint, inside_end bigint, part bigint, checked boolean",
+        [(9, 3, 6, 3, 77, True), (9, 5, 6, 5, 78, False), (9, 8, 8, 8, 79, True)],
+        "place int, inside_first bigint, inside_end bigint, base_offset bigint, part bigint, checked boolean",
     )
-    crc = content_crcs([(None, b"")])[1]
+    crc, xxh64 = content_crcs([(None, b"")])[1:]
     expected = spark.createDataFrame(
         [
-            (9, 2, crc, None, None),
-            (9, 3, crc, 77, True),
-            (9, 4, None, 77, True),
-            (9, 5, crc, 77, True),
-            (9, 5, crc, None, True),
-            (9, 6, crc, None, None),
-            (9, 7, crc, None, None),
+            (9, 2, crc, xxh64, None, None, None),
+            (9, 3, crc, xxh64, 3, 77, True),
+            (9, 4, None, None, 3, 77, True),
+            (9, 5, crc, xxh64, 3, 77, True),
+            (9, 5, crc, xxh64, None, None, True),
+            (9, 6, crc, xxh64, None, None, None),
+            (9, 7, crc, xxh64, None, None, None),
         ],
-        "place int, offset bigint, crc bigint, part bigint, claimed boolean",
+        "place int, offset bigint, crc bigint, xxh64 bigint, base_offset bigint, part bigint, claimed boolean",
     )
     assertDataFrameEqual(match(content(records, ranges), claims), expected)

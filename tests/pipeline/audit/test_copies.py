@@ -18,9 +18,9 @@ def crc_of(crcs: Sequence[int]) -> int:
 
 def variants_of(parts: Sequence[Sequence[int]]) -> dict[int, Variants]:
     """By first record, the longest first."""
-    found: dict[int, list[tuple[int, int, bool]]] = {}
+    found: dict[int, list[tuple[int, int, bool, int]]] = {}
     for part in sorted(parts, key=len, reverse=True):
-        found.setdefault(part[0], []).append((len(part), crc_of(part), False))
+        found.setdefault(part[0], []).append((len(part), crc_of(part), False, 0))
     return dict(found)
 
 
@@ -93,5 +93,5 @@ def test_refused_parts_are_the_likelier_ones() -> None:
     """1 and 2 were refused, and are there; 1 2 was acknowledged elsewhere."""
     whole, one, two = crc_of([1, 2]), crc_of([1]), crc_of([2])
     run = Run(0, 0)
-    told = run.add(1, [(2, whole, False), (1, one, True)]) + run.add(2, [(1, two, True)])
+    told = run.add(1, [(2, whole, False, 0), (1, one, True, 0)]) + run.add(2, [(1, two, True, 0)])
     assert told + run.close() == [Copy(0, 1, one, refused=True), Copy(1, 1, two, refused=True)]

@@ -289,7 +289,7 @@ class TestLedger:
         assert before - 1000 <= row.received_us <= row.time_us
         (part,) = row.parts
         assert (part.partition, part.base_offset, part.records, part.movable) == (1, 0, 2, False)
-        assert (part.crc, part.first_crc) == content_crcs([(b"key", b"a"), (b"key", b"b")])
+        assert (part.crc, part.first_crc, part.first_xxh64) == content_crcs([(b"key", b"a"), (b"key", b"b")])
 
     @in_loop
     async def test_a_mixed_batch_has_two_parts_each_where_it_went(self, tmp_path: Path) -> None:
