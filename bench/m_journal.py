@@ -21,6 +21,7 @@ from forebay_policies.accumulator import Accumulator, TopicQueues
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.eligibility import Reason
 from forebay_policies.producer_batch import Lane, RecordRun
+from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.journal.files import JournalFiles
 from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.metrics.registry import MetricRegistry
@@ -209,7 +210,8 @@ def _batch_row(journal: Journal) -> Callable[[int], None]:
 
 
 def _ledger_row(journal: Journal) -> Callable[[int], None]:
-    ledger = Ledger(journal)
+    pool = BufferPool(1 << 25, 4096, 16_384)
+    ledger = Ledger(journal, Cluster(Accumulator(pool, 16_384, 262_144)))
     data = encode_batch([Record(None, b"x" * 512)] * 30)
     header = read_header(data, 0, len(data))
     assert header is not None

@@ -9,6 +9,7 @@ null; v13+ error_code. Source: Kafka's MetadataResponse.json.
 
 from __future__ import annotations
 
+import base64
 from typing import Final, NamedTuple
 
 from forebay_codecs.addresses import Translate, rewrite_brokers, splice
@@ -21,6 +22,11 @@ TOPIC_ID_FROM: Final = 10
 
 NO_TOPIC_ID: Final = bytes(16)
 """In a request: asked for by name. In a response: the topic, or its id, is unknown."""
+
+
+def printable_id(topic_id: bytes) -> str:
+    """A topic id as Kafka writes it: base64 without padding; empty for NO_TOPIC_ID."""
+    return "" if topic_id == NO_TOPIC_ID else base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 class Broker(NamedTuple):

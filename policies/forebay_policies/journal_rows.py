@@ -141,6 +141,8 @@ class GaugeRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="gau
     choice_rows_total: int | None = None
     metadata_rows_total: int | None = None
     ledger_rows_total: int | None = None
+    cluster_id: str = ""
+    """As the brokers told; empty before, and if they tell none."""
     last: bool = False
     """Nothing of this process follows: it exited in order."""
 
@@ -201,6 +203,9 @@ class LedgerRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="le
     """As the client was told; None if unknown here, because the request was passed on as it came."""
     v: int = VERSION
     seq: int | None = None
+    topic_id: str = ""
+    """As Kafka writes it, base64; empty if it is not known. It may be that of a topic deleted a moment ago, of the same
+    name: it is as old as the proxy's metadata."""
 
 
 Row = BatchRow | ChoiceRow | MetadataRow | GaugeRow | LedgerRow

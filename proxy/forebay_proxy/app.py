@@ -87,7 +87,6 @@ class App:
 
         journaled = bool(settings.journal_dir or settings.journal_topic)
         self._journal = Journal(worker, stats, settings.journal_topic) if journaled else None
-        ledger = Ledger(self._journal) if self._journal is not None and settings.journal_ledger else None
 
         # Brokers, and what waits for them.
         self._renewals = Renewals(settings, RenewalMetrics(stats))
@@ -109,6 +108,10 @@ class App:
         )
         self._versions = BrokerVersions(addresses.of, connector, self._log)
         reachability = Reachability(self._cluster, cache, self._updater, self._versions)
+
+        ledger = None
+        if self._journal is not None and settings.journal_ledger:
+            ledger = Ledger(self._journal, self._cluster)
 
         # A record's way: handler → accumulator → dispatcher → delivery.
         on_switch = self._journal.choice if self._journal is not None else None

@@ -66,8 +66,9 @@ def content(records: DataFrame, ranges: DataFrame) -> DataFrame:
 def claims(parts: DataFrame, ranges: DataFrame) -> DataFrame:
     """The acknowledged parts with their ranges' columns, and how many of their records can still be in the topic.
 
-    Columns added: `expired` and `cut`, records before the start and after the end of the log; [inside_first,
-    inside_end), the offsets in between. Of 100 … 109 in a log of 103 … 107: 3 expired, 2 cut, 103 … 107 inside.
+    Columns added: `former`, whether the topic has another id now than in the ledger; `expired` and `cut`, records before
+    the start and after the end of the log; [inside_first, inside_end), the offsets in between. Of 100 … 109 in a log of
+    103 … 107: 3 expired, 2 cut, 103 … 107 inside.
     """
     base, end, records, gone = F.col("base_offset"), F.col("end_offset"), F.col("records"), F.col("gone")
 
@@ -77,12 +78,19 @@ def claims(parts: DataFrame, ranges: DataFrame) -> DataFrame:
     acknowledged = parts.where((F.col("fate") == ACKNOWLEDGED) & (records > 0))
     return acknowledged.join(F.broadcast(ranges), ["topic", "partition"]).withColumns(
         {
+            "former": is_former(),
             "expired": at_most_all(F.col("earliest") - base),
             "cut": at_most_all(end - F.col("latest")),
             "inside_first": F.greatest(base, F.col("read_first")),
             "inside_end": F.least(end, F.col("read_end")),
         }
     )
+
+
+def is_former() -> Column:
+    """Whether a part (`topic_id`) was sent to another topic of that name than there is now (`topic_id_now`)."""
+    then, now = F.col("topic_id"), F.col("topic_id_now")
+    return (then != "") & (now != "") & (then != now)
 
 
 def match(content: DataFrame, claims: DataFrame) -> DataFrame:
@@ -126,13 +134,20 @@ def verdicts(claims: DataFrame, matched: DataFrame) -> DataFrame:
     # Older ledgers have no XXH64.
     differs = F.coalesce(F.col("first_xxh64") != F.col("xxh64_found"), F.expr("false"))
     other = (present == records) & ((F.col("crc") != F.col("crc_found")) | differs)
+    # The id in the ledger may be a moment old: what is there as it was sent is there.
+    gone = F.col("gone") | (F.col("former") & ((present < records) | F.coalesce(other, F.expr("false"))))
+
+    def unless_gone(count: Column) -> Column:
+        return F.when(gone, 0).otherwise(count)
+
     return judged.withColumns(
         {
-            "present": present,
-            "missing": F.when(F.col("compacted"), cut).otherwise(no_more + cut),
-            "compacted_away": F.when(F.col("compacted"), no_more).otherwise(0),
-            "topic_gone": F.when(F.col("gone"), records).otherwise(0),
-            "altered": F.when(other, records).otherwise(0),
+            "present": unless_gone(present),
+            "expired": unless_gone(F.col("expired")),
+            "missing": unless_gone(F.when(F.col("compacted"), cut).otherwise(no_more + cut)),
+            "compacted_away": unless_gone(F.when(F.col("compacted"), no_more).otherwise(0)),
+            "topic_gone": F.when(gone, records).otherwise(0),
+            "altered": unless_gone(F.when(other, records).otherwise(0)),
         }
     )
 
@@ -151,22 +166,26 @@ def missing(judged: DataFrame) -> DataFrame:
 
 
 def topic_gone(judged: DataFrame) -> DataFrame:
-    """Findings: claims in topics that no longer exist."""
-    return _whole(judged.where("topic_gone > 0"), "the topic no longer exists")
+    """Findings: claims in topics that no longer exist, or in one that was deleted and created again."""
+    again = F.when(F.col("gone"), "the topic no longer exists").otherwise("the topic was deleted and created again")
+    return _whole(judged.where("topic_gone > 0"), again)
 
 
 def altered(judged: DataFrame) -> DataFrame:
     """Findings: claims whose records are all present, but not with the content that was received."""
-    return _whole(judged.where("altered > 0"), "keys, values or their order differ from what was received")
+    differ = F.lit("keys, values or their order differ from what was received")
+    return _whole(judged.where("altered > 0"), differ)
 
 
-def _whole(judged: DataFrame, note: str) -> DataFrame:
-    return as_findings(judged, F.col("base_offset"), F.col("end_offset") - 1, F.col("records"), F.lit(note))
+def _whole(judged: DataFrame, note: Column) -> DataFrame:
+    return as_findings(judged, F.col("base_offset"), F.col("end_offset") - 1, F.col("records"), note)
 
 
 def overlapping(claims: DataFrame) -> DataFrame:
     """Findings: claims that begin before an earlier one ends, if one of the two is to be checked."""
-    before = Window.partitionBy("place").orderBy("base_offset", "part").rowsBetween(Window.unboundedPreceding, -1)
+    before = (
+        Window.partitionBy("place", "former").orderBy("base_offset", "part").rowsBetween(Window.unboundedPreceding, -1)
+    )
     base, end, reached, checked = F.col("base_offset"), F.col("end_offset"), F.col("reached"), F.col("checked")
     twice = claims.withColumns(
         {
@@ -191,7 +210,7 @@ def out_of_order(parts: DataFrame) -> DataFrame:
         & (F.col("partition") == F.col("client_partition"))
     )
     earlier = (
-        Window.partitionBy("process", "connection", "topic", "partition")
+        Window.partitionBy("process", "connection", "topic", "topic_id", "partition")
         .orderBy("number", "base_offset")
         .rowsBetween(Window.unboundedPreceding, -1)
     )

@@ -67,6 +67,8 @@ class Losses(NamedTuple):
     """Processes that are gone without a last row: after a crash, or their last files are not there."""
     unnumbered: int
     """Ledger rows without a number, as older proxies wrote them: whether one is missing, nobody can tell."""
+    others: Mapping[str, str]
+    """Processes in front of another cluster than the audited one → its id. All else says nothing of them."""
     followed: Mapping[str, Followed]
     """Process → how far it was followed by this audit and those before."""
 
@@ -76,16 +78,18 @@ class Losses(NamedTuple):
         return sum(gap.rows for gap in self.gaps)
 
 
-def losses(rows: DataFrame, wanted: Wanted) -> Losses:
-    """Read all rows once; what comes to the driver is small."""
+def losses(rows: DataFrame, wanted: Wanted, cluster_id: str) -> Losses:
+    """Read all rows once; what comes to the driver is small. `cluster_id`: of the audited topics, empty if unknown."""
     found = _found(rows, wanted)
     processes: dict[str, list[SparkRow]] = defaultdict(list)
     for each in found:
         if each[KIND] != TORN:
             processes[each.process].append(each)
-    followed = {name: _Process(name, each, wanted) for name, each in processes.items()}
+    clusters = {name: max((each.cluster_id or "" for each in found), default="") for name, found in processes.items()}
+    others = {name: found for name, found in clusters.items() if cluster_id and found not in ("", cluster_id)}
+    followed = {name: _Process(name, each, wanted) for name, each in processes.items() if name not in others}
     known = wanted.before.followed if wanted.before is not None else {}
-    for name in set(known) - set(followed):
+    for name in set(known) - set(followed) - set(others):
         followed[name] = _Process(name, [], wanted)
     torn = sum(each.rows for each in found if each[KIND] == TORN)
     return Losses(
@@ -96,6 +100,7 @@ def losses(rows: DataFrame, wanted: Wanted) -> Losses:
         beginnings=sorted(name for name, process in followed.items() if process.begins_late),
         ends=sorted(name for name, process in followed.items() if process.ended_untold),
         unnumbered=sum(process.unnumbered for process in followed.values()),
+        others=others,
         followed={name: process.followed() for name, process in followed.items()},
     )
 
@@ -125,6 +130,7 @@ def _found(rows: DataFrame, wanted: Wanted) -> list[SparkRow]:
             F.max("time_us").alias("last_us"),
             F.min(F.when(gauge, F.col("started_us"))).alias("started_us"),
             F.coalesce(F.bool_or(F.when(gauge, F.col("last"))), F.expr("false")).alias("ended"),
+            F.max("cluster_id").alias("cluster_id"),
             F.min(dropped).alias("min_dropped"),
             F.max(dropped).alias("max_dropped"),
             *(F.min(total).alias(f"min_{name}") for name, total in totals.items()),

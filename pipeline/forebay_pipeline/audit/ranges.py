@@ -31,6 +31,8 @@ class TopicNow(NamedTuple):
     """By partition."""
     compacted: bool = False
     """Its cleanup.policy includes `compact`."""
+    topic_id: str = ""
+    """As in the ledger; empty if the brokers have none."""
 
 
 class Claimed(NamedTuple):
@@ -57,11 +59,12 @@ class Range(NamedTuple):
     compacted: bool
     gone: bool
     """The topic no longer exists."""
+    topic_id: str = ""
 
 
 RANGE_COLUMNS: Final = (
     "place int, topic string, partition bigint, earliest bigint, latest bigint, read_first bigint, read_end bigint, "
-    "settled bigint, compacted boolean, gone boolean"
+    "settled bigint, compacted boolean, gone boolean, topic_id_now string"
 )
 
 Audited = Mapping[str, Mapping[int, int]]
@@ -92,6 +95,7 @@ def _range(place: int, claimed: Claimed, topic: TopicNow | None, audited: int | 
         settled=lowest if audited is None else audited,
         compacted=topic is not None and topic.compacted,
         gone=topic is None,
+        topic_id=topic.topic_id if topic is not None else "",
     )
 
 

@@ -29,10 +29,11 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
     Raises CannotRun if the ledger has no rows of the span, if all their records have expired, or as `topics` does.
     """
     rows = wanted.around.of(rows)
-    with keep(ledger.parts(rows, wanted)) as parts:
+    lost = losses(rows, wanted, topics.cluster_id())
+    state = wanted.state or AuditState()
+    ours = rows.where(~F.col("process").isin(list(lost.others))) if lost.others else rows
+    with keep(ledger.parts(ours, wanted)) as parts:
         survey = ledger.survey(parts)
-        lost = losses(rows, wanted)
-        state = wanted.state or AuditState()
         if survey is None:
             return _nothing_new(lost, wanted), state.moved_on({}, state.offsets, lost.totals, lost.followed)
         audited = wanted.before.offsets if wanted.before is not None else {}
@@ -57,7 +58,7 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
         rows_dropped=lost.dropped,
         lines_torn=lost.torn,
         incomplete=list(incomplete(examined.totals, lost)),
-        notes=[*anew.values(), *_notes(examined.totals)],
+        notes=[*anew.values(), *_elsewhere(lost), *_notes(examined.totals)],
     )
     return result, state.moved_on(marks, _offsets(state.offsets, anew, read), lost.totals, lost.followed)
 
@@ -81,7 +82,8 @@ def _examined(
 
 def _nothing_new(lost: Losses, wanted: Wanted) -> AuditResult:
     if wanted.before is None or not wanted.before.processes:
-        unread = f" Unreadable lines or files: {lost.torn:,}." if lost.torn else ""
+        unread = "".join(f" {note}" for note in _elsewhere(lost))
+        unread += f" Unreadable lines or files: {lost.torn:,}." if lost.torn else ""
         raise CannotRun(f"The journal has no ledger rows in that span: was journal.ledger on?{unread}")
     return AuditResult(
         first_us=None,
@@ -96,13 +98,19 @@ def _nothing_new(lost: Losses, wanted: Wanted) -> AuditResult:
         rows_dropped=lost.dropped,
         lines_torn=lost.torn,
         incomplete=list(incomplete(Counts(), lost)),
-        notes=["The ledger has no new rows since the last audit."],
+        notes=["The ledger has no new rows since the last audit.", *_elsewhere(lost)],
     )
+
+
+def _elsewhere(lost: Losses) -> Iterator[str]:
+    if lost.others:
+        clusters = ", ".join(sorted(set(lost.others.values())))
+        yield f"{len(lost.others):,} processes in the journal are in front of other clusters, not audited: {clusters}."
 
 
 def _notes(totals: Counts) -> Iterator[str]:
     if totals.topic_gone:
-        yield f"{totals.topic_gone:,} acknowledged records were in topics that no longer exist."
+        yield f"{totals.topic_gone:,} acknowledged records were in topics that no longer exist, or were created again."
     if totals.unconfirmed:
         yield (
             f"{totals.unconfirmed:,} records are in their topics although their clients were answered with an error: "

@@ -10,10 +10,11 @@ from concurrent.futures import Future
 from typing import Any, Final, Protocol
 
 import msgspec
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition, Uuid
 from confluent_kafka.admin import ConfigResource, OffsetSpec  # type: ignore[attr-defined]
 from pyspark.sql import DataFrame, SparkSession
 
+from forebay_codecs.metadata import printable_id
 from forebay_pipeline.audit.ranges import Ends, Range, TopicNow
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.brokers import Asked, Brokers, reason
@@ -27,6 +28,9 @@ _A_TASK: Final = 250_000
 
 class Topics(Protocol):
     """Where an audit finds out what topics hold."""
+
+    def cluster_id(self) -> str:
+        """That of the cluster; empty if it has none."""
 
     def now(self, names: Collection[str]) -> dict[str, TopicNow]:
         """A TopicNow for each of the topics that exists."""
@@ -42,6 +46,10 @@ class KafkaTopics:
         self._brokers = brokers
         self._asked = Asked(brokers)
 
+    def cluster_id(self) -> str:
+        """That of the cluster; empty if it has none. Raises CannotRun without an answer."""
+        return self._asked.cluster_id()
+
     def now(self, names: Collection[str]) -> dict[str, TopicNow]:
         """A TopicNow for each of the topics that exists. Raises CannotRun without answers."""
         known = self._asked.topics()
@@ -50,9 +58,12 @@ class KafkaTopics:
         earliest = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         latest = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         compacted = self._compacted(found)
+        ids = self._ids(found)
         return {
             name: TopicNow(
-                {number: Ends(earliest[name, number], latest[name, number]) for number in numbers}, name in compacted
+                {number: Ends(earliest[name, number], latest[name, number]) for number in numbers},
+                name in compacted,
+                ids.get(name, ""),
             )
             for name, numbers in found.items()
         }
@@ -65,6 +76,12 @@ class KafkaTopics:
             (each.topic, each.partition): _answer(offset, f"{each.topic}-{each.partition}").offset
             for each, offset in asked.items()
         }
+
+    def _ids(self, names: Mapping[str, object]) -> dict[str, str]:
+        if not names:
+            return {}
+        asked = self._asked.admin.describe_topics(TopicCollection(list(names)), request_timeout=_ANSWER_S)
+        return {name: _printable(_answer(topic, name).topic_id) for name, topic in asked.items()}
 
     def _compacted(self, names: Mapping[str, object]) -> set[str]:
         if not names:
@@ -99,6 +116,14 @@ def _by_topic(ranges: Sequence[Range], tell: Callable[[list[Range]], object]) ->
     topics = {each.topic for each in ranges}
     told = {topic: tell([each for each in ranges if each.topic == topic]) for topic in sorted(topics)}
     return msgspec.json.encode(told).decode()
+
+
+def _printable(topic_id: Uuid | None) -> str:
+    """As Kafka writes it, and the ledger; empty if brokers are too old to have any."""
+    if topic_id is None:
+        return ""
+    halves = topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()
+    return printable_id(b"".join(half.to_bytes(8, "big", signed=True) for half in halves))
 
 
 def _answer(future: Future[Any], what: str) -> Any:

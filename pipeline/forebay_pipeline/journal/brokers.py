@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, TopicMetadata  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, ClusterMetadata, TopicMetadata  # type: ignore[attr-defined]
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.security import PLAINTEXT, Security
@@ -54,8 +54,15 @@ class Asked:
 
     def topics(self) -> Mapping[str, TopicMetadata]:
         """All topics by name: asking for a single one may create it. Raises CannotRun if no broker answers."""
+        return self._metadata().topics
+
+    def cluster_id(self) -> str:
+        """Empty if the brokers tell none. Raises CannotRun if no broker answers."""
+        return self._metadata().cluster_id or ""
+
+    def _metadata(self) -> ClusterMetadata:
         try:
-            return self.admin.list_topics(timeout=CONNECT_S).topics
+            return self.admin.list_topics(timeout=CONNECT_S)
         except KafkaException as error:
             self.admin.poll(0)  # tells of errors on the way
             raise CannotRun(f"No broker answers at {self._brokers}: {self._why or reason(error)}.") from error

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from forebay_codecs import error_codes
-from forebay_codecs.metadata import Metadata, Topic
+from forebay_codecs.metadata import Metadata, Topic, printable_id
 from forebay_policies.accumulator import NO_LEADER, Accumulator, PartitionQueue, TopicQueues
 
 MAX_PARTITIONS: Final = 200_000
@@ -44,6 +44,8 @@ class TopicState:
     queues: TopicQueues
     internal: bool = False
     error_code: int = error_codes.NONE
+    topic_id: str = ""
+    """As Kafka writes it; empty if the brokers have none."""
     updated_at: float = 0.0
     used_at: float = 0.0
     nodes: set[int] = field(default_factory=set)
@@ -149,6 +151,7 @@ class Cluster:
         elif partitions := [found for found in topic.partitions if 0 <= found.partition_index < MAX_PARTITIONS]:
             state.internal = topic.is_internal
             state.error_code = error_codes.NONE
+            state.topic_id = printable_id(topic.topic_id)
             count = 1 + max(partition.partition_index for partition in partitions)
             leaders = [NO_LEADER] * count
             replicas: list[tuple[int, ...]] = [()] * count

@@ -40,4 +40,5 @@ def gauge_row(journal: Journal, stats: MetricRegistry) -> GaugeRow:
         choice_rows_total=journal.choice_rows,
         metadata_rows_total=journal.metadata_rows,
         ledger_rows_total=journal.ledger_rows,
+        cluster_id=journal.cluster_id,
     )

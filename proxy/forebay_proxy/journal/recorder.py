@@ -79,6 +79,8 @@ class Journal:
         self.ledger_rows = 0
         self.gauge_rows = 0
         """The last `seq` of each kind. Who makes a row counts it."""
+        self.cluster_id = ""
+        """Of the brokers, once they have told it."""
         self._sink: Sink | None = None
         self._gauges: Callable[[], GaugeRow] | None = None
         self._own_topic = own_topic

@@ -15,6 +15,7 @@ from forebay_codecs.header import printable
 from forebay_codecs.produce_request import ProduceRequest
 from forebay_policies.journal_rows import VERSION, LedgerPart, LedgerRow
 from forebay_policies.producer_batch import RecordRun
+from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.produce.classifier import ClassifiedRequest, InspectedBatch, RewritableBatch
 from forebay_proxy.produce.client import Client
@@ -92,8 +93,9 @@ class Entry:
 class Ledger:
     """Writes one row for each partition of each request, once it is answered."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, cluster: Cluster) -> None:
         self._journal = journal
+        self._cluster = cluster
         self._number = 0
 
     def next_number(self) -> int:
@@ -125,6 +127,7 @@ class Ledger:
     def _write(self, entry: Entry, slot: _Slot, now_us: int, base_offset: int, error_code: int | None) -> None:
         request = entry.request
         parts = [placed.row() for placed in slot.runs]
+        topic = self._cluster.topics.get(slot.topic)
         journal = self._journal
         journal.ledger_rows += 1
         journal.write(
@@ -149,5 +152,6 @@ class Ledger:
                 error_code,
                 VERSION,
                 journal.ledger_rows,
+                topic.topic_id if topic is not None else "",
             )
         )

@@ -59,6 +59,14 @@ def drop_topic(world: World) -> None:
     del world.logs[world.topic]
 
 
+def make_topic_again(world: World) -> None:
+    """It has other records at the same offsets now, and fewer."""
+    world.send(world.made(5), topic_id="then")
+    del world.logs[world.topic]
+    world.ids[world.topic] = "now"
+    world.send(world.made(3), topic_id="now")
+
+
 def duplicate(world: World) -> None:
     """The ten moved records once more, in another partition; then something behind them."""
     fill(world)
@@ -133,6 +141,9 @@ PLANTED = {
             (Kind.TOPIC_GONE, 3, 0, 19),
         ],
     ),
+    "made-again": Scene(
+        make_topic_again, {"acknowledged": 8, "present": 3, "topic_gone": 5}, [(Kind.TOPIC_GONE, 0, 0, 4)]
+    ),
     "duplicated": Scene(
         duplicate, {"acknowledged": 47, "present": 47, "duplicated": 10}, [(Kind.DUPLICATED, 1, 7, 16)]
     ),
@@ -187,6 +198,12 @@ def late(world: World) -> None:
     records = world.made(5)
     world.send(records)
     world.append(records)
+
+
+def id_of_a_moment_ago(world: World) -> None:
+    """The proxy had not heard yet that the topic was created again: what it sent there is there."""
+    world.ids[world.topic] = "now"
+    world.send(world.made(5), topic_id="then")
 
 
 def others(world: World) -> None:
@@ -253,6 +270,7 @@ NO_FINDING = {
     "retention": Scene(retention, {"acknowledged": 20, "present": 7, "expired": 13}),
     "compaction": Scene(compaction, {"acknowledged": 20, "present": 17, "compacted": 3}),
     "late": Scene(late, {"acknowledged": 5, "present": 5}, later=5),
+    "id-of-a-moment-ago": Scene(id_of_a_moment_ago, {"acknowledged": 5, "present": 5}),
     "others": Scene(others, {"acknowledged": 10, "present": 10}, unclaimed=3),
     "untouched": Scene(untouched, {"acknowledged": 2, "present": 2, "not_followed": 4}),
     "success-without-a-place": Scene(success_without_a_place, {"not_followed": 4}),

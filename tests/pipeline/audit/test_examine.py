@@ -58,6 +58,8 @@ def test_causes(result: AuditResult) -> None:
     assert notes["in-other-batches"] == "also in other batches, retried by the client"
     assert notes["copied-by-nobody"] == "also at offset 0 of partition 0, unexplained"
     assert notes["turned-round"] == "sent after the records at 12"
+    assert notes["no-topic"] == "the topic no longer exists"
+    assert notes["made-again"] == "the topic was deleted and created again"
     assert notes["lost"] == "later offsets exist"
     assert notes["cut-off"] == "the log ends at 16"
 
@@ -70,10 +72,13 @@ def test_a_finding_says_whose_it_is(result: AuditResult) -> None:
 
 
 def test_what_is_no_finding_is_told_in_sentences(result: AuditResult) -> None:
-    assert [note.partition(" ")[0] for note in result.notes] == ["46", "13", "5"]
+    assert [note.partition(" ")[0] for note in result.notes] == ["51", "5"]
     assert "topics that no longer exist" in result.notes[0]
-    assert "have expired" in result.notes[1]
-    assert "answered with an error" in result.notes[2]
+    assert "answered with an error" in result.notes[1]
+    assert [sentence.partition(":")[0] for sentence in result.incomplete] == [
+        "Not followed, by design",
+        "Expired, as retention allows",
+    ]
 
 
 def test_where_nothing_is_wrong(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> None:

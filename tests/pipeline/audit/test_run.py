@@ -14,7 +14,7 @@ from forebay_pipeline.audit.state import AuditState, ProcessMark
 from forebay_pipeline.errors import CLEAN, INCOMPLETE, CannotRun
 from forebay_pipeline.journal.source import Span
 from tests.pipeline.audit.world import STEP_US, World, counted
-from tests.pipeline.rows import START_US, gauge_row, write_lines
+from tests.pipeline.rows import START_US, gauge_row, ledger_part, write_lines
 
 
 @pytest.fixture
@@ -38,6 +38,16 @@ def test_a_span_and_what_its_neighbours_claim(world: World) -> None:
     assert (result.rows, result.first_us, result.last_us) == (2, first.time_us, last.time_us)
     assert [(each.topic, each.first, each.end) for each in world.read] == [("t", 5, 20)]
     assert [(line.unclaimed, line.later) for line in result.topics] == [(0, 5)]
+
+
+def test_a_topic_of_the_same_name_in_another_cluster(world: World) -> None:
+    world.rows.append(gauge_row(process="here-1", cluster_id="here"))
+    world.send(world.made(5))
+    world.rows.append(gauge_row(process="there-2", time_us=world.now_us, cluster_id="there"))
+    world.answer([ledger_part([(b"key", b"theirs")], base_offset=3)], process="there-2")
+    result = world.audit()
+    assert (counted(result.totals), result.exit_code) == ({"acknowledged": 5, "present": 5}, CLEAN)
+    assert result.notes == ["1 processes in the journal are in front of other clusters, not audited: there."]
 
 
 def test_a_span_without_rows(world: World) -> None:

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition, Uuid
 from confluent_kafka.admin import ConfigResource, OffsetSpec  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 
@@ -31,6 +31,11 @@ class Admin:
 
     def list_topics(self, timeout: float) -> _Named:
         return _Named(topics={"a": _Named(partitions={0: None, 1: None}), "b": _Named(partitions={0: None})})
+
+    def describe_topics(self, asked: TopicCollection, request_timeout: float) -> dict[str, Future[Any]]:
+        """`b` is at brokers too old to have ids."""
+        ids = {"a": Uuid(-5, 7), "b": None}
+        return _futures(ids, lambda name: _Named(topic_id=ids[name]))
 
     def list_offsets(self, asked: dict[TopicPartition, OffsetSpec], request_timeout: float) -> dict[Any, Future[Any]]:
         def offset(of: TopicPartition) -> _Named:
@@ -67,7 +72,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
 
 def test_topics_that_exist_are_told(admin: Admin) -> None:
     assert KafkaTopics(Brokers("a:1")).now(["a", "b", "gone"]) == {
-        "a": TopicNow({0: Ends(2, 7), 1: Ends(12, 17)}),
+        "a": TopicNow({0: Ends(2, 7), 1: Ends(12, 17)}, topic_id="__________sAAAAAAAAABw"),
         "b": TopicNow({0: Ends(2, 7)}, compacted=True),
     }
     assert KafkaTopics(Brokers("a:1")).now(["gone"]) == {}

@@ -40,6 +40,8 @@ class World:
         self.logs: dict[str, dict[int, Log]] = defaultdict(lambda: defaultdict(Log))
         self.rows: list[Row] = []
         self.compacted: set[str] = set()
+        self.ids: dict[str, str] = {}
+        """Topic ids now."""
         self.read: list[Range] = []
         """The ranges of the last audit."""
         self.now_us = START_US
@@ -106,11 +108,15 @@ class World:
 
     # --- topics, as audit_topics.Topics ---
 
+    def cluster_id(self) -> str:
+        return "here"
+
     def now(self, names: Collection[str]) -> dict[str, TopicNow]:
         return {
             name: TopicNow(
                 {partition: Ends(log.earliest, log.latest) for partition, log in self.logs[name].items()},
                 name in self.compacted,
+                self.ids.get(name, ""),
             )
             for name in names
             if name in self.logs

@@ -226,6 +226,7 @@ class TestTheRest:
         last = gauges[-1]
         assert last.pool_bytes == last.pool_available_bytes == 33_554_432
         assert last.rows_dropped_total == 0
+        assert last.last
 
     @in_loop
     async def test_a_metadata_request_that_fails_says_why(self, tmp_path: Path) -> None:
