@@ -26,6 +26,13 @@ _VARINT: Final[i64] = 5
 _VARLONG: Final[i64] = 10
 
 
+class Keys(NamedTuple):
+    """The XXH64s of records' keys, in their order, and which records have no value, counted from 0."""
+
+    hashes: list[int]
+    tombstones: list[int]
+
+
 class ContentCrc(NamedTuple):
     """CRC-32s: `crc` over those of all records in order, `first` that of the first record; and that one's XXH64."""
 
@@ -80,6 +87,28 @@ def content_crc(section: bytes) -> ContentCrc:
         _append_u32(each, crc)
         cursor.pos = next_record
     return ContentCrc(crc32(each.getvalue()), first, first_xxh64)
+
+
+def content_keys(section: bytes) -> Keys:
+    """Of the records in `section`, all of which have a key."""
+    hashes: list[int] = []
+    tombstones: list[int] = []
+    end: i64 = len(section)
+    cursor = Cursor(section, 0, end)
+    while cursor.pos < end:
+        size: i64 = cursor.varlong(_VARINT)
+        next_record: i64 = cursor.pos + size
+        cursor.jump(1)
+        cursor.varlong(_VARLONG)
+        cursor.varlong(_VARINT)
+        of_key: i64 = cursor.varlong(_VARINT)
+        key: i64 = cursor.pos
+        cursor.jump(of_key)
+        if cursor.varlong(_VARINT) < 0:
+            tombstones.append(len(hashes))
+        hashes.append(xxh64(section[key : key + of_key]))
+        cursor.pos = next_record
+    return Keys(hashes, tombstones)
 
 
 def xxh64(data: bytes) -> int:

@@ -169,6 +169,10 @@ class LedgerPart(msgspec.Struct, frozen=True, gc=False):
     first_xxh64: int | None = None
     """The XXH64 of the same bytes of the first record, with a seed of 42, signed, both as Spark has it. Of a million
     parts of one record and a million other records, some 230 have the same CRC-32 by chance."""
+    keys: list[int] | None = None
+    """With `journal.ledger.keys`, of records with a key: the XXH64 of each one's key, as above."""
+    tombstones: list[int] | None = None
+    """With `keys`: which of them have no value, 0 being the first."""
 
 
 class LedgerRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="ledger"):

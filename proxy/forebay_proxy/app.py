@@ -111,7 +111,7 @@ class App:
 
         ledger = None
         if self._journal is not None and settings.journal_ledger:
-            ledger = Ledger(self._journal, self._cluster)
+            ledger = Ledger(self._journal, self._cluster, keys=settings.journal_ledger_keys)
 
         # A record's way: handler → accumulator → dispatcher → delivery.
         on_switch = self._journal.choice if self._journal is not None else None

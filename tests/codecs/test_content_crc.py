@@ -6,10 +6,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from forebay_codecs.content_crc import ContentCrc, content_crc
+from forebay_codecs.content_crc import ContentCrc, content_crc, content_keys
 from forebay_codecs.record_batch import open_batch, read_header, split_by_key
 from tests.codecs.record_oracle import NOW, Headers, Record, encode_batch
-from tests.pipeline.rows import content_crcs
+from tests.pipeline.rows import content_crcs, keys_of
 
 FIELDS = st.none() | st.binary(max_size=200)
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=2).map(tuple)
@@ -51,6 +51,16 @@ def test_what_differs_has_another(
         content_crc(section([Record(*pair) for pair in one])).crc
         != content_crc(section([Record(*pair) for pair in other])).crc
     )
+
+
+@given(st.lists(st.tuples(st.binary(max_size=200), FIELDS, HEADERS), min_size=1))
+def test_keys_and_tombstones(given_records: list[tuple[bytes, bytes | None, Headers]]) -> None:
+    records = [Record(key, value, headers, NOW) for key, value, headers in given_records]
+    expected = keys_of([(record.key, record.value) for record in records])
+    assert content_keys(section(records))._asdict() == {
+        "hashes": expected["keys"],
+        "tombstones": expected["tombstones"],
+    }
 
 
 def test_a_part_that_was_split_off_has_that_of_its_records() -> None:

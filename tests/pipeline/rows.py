@@ -141,6 +141,15 @@ def content_crcs(records: Sequence[tuple[bytes | None, bytes | None]]) -> tuple[
     return zlib.crc32(b"".join(crc.to_bytes(4, "big") for crc in each)), each[0], first_xxh64
 
 
+def keys_of(records: Sequence[tuple[bytes | None, bytes | None]]) -> dict[str, list[int]]:
+    """LedgerPart's `keys` and `tombstones` of (key, value) pairs, from its description alone."""
+    keys = [xxhash.xxh64_digest(key or b"", 42) for key, _ in records]
+    return {
+        "keys": [int.from_bytes(key, "big", signed=True) for key in keys],
+        "tombstones": [number for number, (_, value) in enumerate(records) if value is None],
+    }
+
+
 def _framed(field: bytes | None) -> bytes:
     return b"\xff\xff\xff\xff" if field is None else len(field).to_bytes(4, "big") + field
 

@@ -26,7 +26,7 @@ FINDING_COLUMNS: Final = [name for name in Finding.__struct_fields__ if name != 
 _NULL: Final = "FFFFFFFF"
 
 
-_KEYS_OF_PART: Final = ["place", "base_offset", "part"]
+PART: Final = ["place", "base_offset", "part"]
 """What is one part: with a thousand million of them, two would share the 64 bits of `part` by themselves."""
 
 
@@ -56,19 +56,20 @@ def part_crc(records: Column) -> Column:
 
 
 def content(records: DataFrame, ranges: DataFrame) -> DataFrame:
-    """The records within the ranges: place, offset, crc, xxh64."""
+    """The records within the ranges: place, offset, crc, xxh64, and in compacted topics the XXH64 of their `key`."""
     inside = records.join(F.broadcast(ranges), ["topic", "partition"]).where(
-        (F.col("offset") >= F.col("read_first")) & (F.col("offset") < F.col("read_end"))
+        (F.col("offset") >= F.col("read_first")) & (F.col("offset") < F.greatest("read_end", "keys_end"))
     )
-    return inside.select("place", "offset", record_crc().alias("crc"), record_xxh64().alias("xxh64"))
+    key = F.when(F.col("compacted") & F.col("key").isNotNull(), F.xxhash64("key"))
+    return inside.select("place", "offset", record_crc().alias("crc"), record_xxh64().alias("xxh64"), key.alias("key"))
 
 
 def claims(parts: DataFrame, ranges: DataFrame) -> DataFrame:
     """The acknowledged parts with their ranges' columns, and how many of their records can still be in the topic.
 
-    Columns added: `former`, whether the topic has another id now than in the ledger; `expired` and `cut`, records before
-    the start and after the end of the log; [inside_first, inside_end), the offsets in between. Of 100 … 109 in a log of
-    103 … 107: 3 expired, 2 cut, 103 … 107 inside.
+    Columns added: `former`, whether the topic has another id now than in the ledger; `expired` and `cut`, records
+    before the start and after the end of the log; [inside_first, inside_end), the offsets in between. Of 100 … 109 in a
+    log of 103 … 107: 3 expired, 2 cut, 103 … 107 inside.
     """
     base, end, records, gone = F.col("base_offset"), F.col("end_offset"), F.col("records"), F.col("gone")
 
@@ -96,8 +97,8 @@ def is_former() -> Column:
 def match(content: DataFrame, claims: DataFrame) -> DataFrame:
     """A row for each claim of an offset, and for each unclaimed record.
 
-    Columns: place, offset, crc and xxh64 (null without a record), claimed (true, or null for an unclaimed record), and
-    base_offset and part (null unless the claim is to be checked).
+    Columns: place, offset, crc, xxh64 and key (null without a record), claimed (true, or null for an unclaimed record),
+    and base_offset and part (null unless the claim is to be checked).
     """
     offsets = F.sequence(F.col("inside_first"), F.col("inside_end") - 1)
     claimed = claims.where("inside_first < inside_end").select(
@@ -109,16 +110,17 @@ def match(content: DataFrame, claims: DataFrame) -> DataFrame:
     return content.join(claimed, ["place", "offset"], "full_outer")
 
 
-def verdicts(claims: DataFrame, matched: DataFrame) -> DataFrame:
+def verdicts(claims: DataFrame, matched: DataFrame, lost: DataFrame) -> DataFrame:
     """The claims to be checked, each with its number of records that are present, missing and so on.
 
-    The columns are named as in result.Counts, but for `compacted_away`: `compacted` is the topic's policy.
+    The columns are named as in result.Counts, but for `compacted_away`: `compacted` is the topic's policy. `lost` is
+    what compaction does not explain (compaction.lost).
     """
     absent = F.when(F.col("crc").isNull(), F.col("offset"))
     seen = (
         matched.where(F.col("part").isNotNull())
-        .repartition(*_KEYS_OF_PART)
-        .groupBy(*_KEYS_OF_PART)
+        .repartition(*PART)
+        .groupBy(*PART)
         .agg(
             F.count("crc").alias("found"),
             F.min(absent).alias("first_absent"),
@@ -127,13 +129,14 @@ def verdicts(claims: DataFrame, matched: DataFrame) -> DataFrame:
             F.min_by("xxh64", "offset").alias("xxh64_found"),
         )
     )
-    judged = claims.where("checked").join(seen, _KEYS_OF_PART, "left")
+    judged = claims.where("checked").join(seen, PART, "left").join(lost, PART, "left")
     records, present = F.col("records"), F.coalesce("found", F.lit(0))
     inside = F.greatest(F.col("inside_end") - F.col("inside_first"), F.lit(0))
     no_more, cut = inside - present, F.col("cut")
     # Older ledgers have no XXH64.
     differs = F.coalesce(F.col("first_xxh64") != F.col("xxh64_found"), F.expr("false"))
     other = (present == records) & ((F.col("crc") != F.col("crc_found")) | differs)
+    compacted, has_keys, lost_keys = F.col("compacted"), F.col("keys").isNotNull(), F.coalesce("lost", F.lit(0))
     # The id in the ledger may be a moment old: what is there as it was sent is there.
     gone = F.col("gone") | (F.col("former") & ((present < records) | F.coalesce(other, F.expr("false"))))
 
@@ -144,8 +147,9 @@ def verdicts(claims: DataFrame, matched: DataFrame) -> DataFrame:
         {
             "present": unless_gone(present),
             "expired": unless_gone(F.col("expired")),
-            "missing": unless_gone(F.when(F.col("compacted"), cut).otherwise(no_more + cut)),
-            "compacted_away": unless_gone(F.when(F.col("compacted"), no_more).otherwise(0)),
+            "missing": unless_gone(cut + F.when(compacted, lost_keys).otherwise(no_more)),
+            "compacted_away": unless_gone(F.when(compacted & has_keys, no_more - lost_keys).otherwise(0)),
+            "not_judged": unless_gone(F.when(compacted & ~has_keys, no_more).otherwise(0)),
             "topic_gone": F.when(gone, records).otherwise(0),
             "altered": unless_gone(F.when(other, records).otherwise(0)),
         }
@@ -155,13 +159,17 @@ def verdicts(claims: DataFrame, matched: DataFrame) -> DataFrame:
 def missing(judged: DataFrame) -> DataFrame:
     """Findings: claims with records that are not in their topic, though it should still have them."""
     cut, end = F.col("cut") > 0, F.col("end_offset")
-    absent_inside = ~F.col("compacted")
+    compacted = F.col("compacted")
+    first, last = (
+        F.when(compacted, F.col(f"{end}_lost")).otherwise(F.col(f"{end}_absent")) for end in ("first", "last")
+    )
+    there = F.when(compacted, "no later record has the key").otherwise("later offsets exist")
     return as_findings(
         judged.where("missing > 0"),
-        first=F.least(F.when(absent_inside, F.col("first_absent")), F.when(cut, end - F.col("cut"))),
-        last=F.when(cut, end - 1).otherwise(F.col("last_absent")),
+        first=F.least(first, F.when(cut, end - F.col("cut"))),
+        last=F.when(cut, end - 1).otherwise(last),
         records=F.col("missing"),
-        note=F.when(cut, F.concat(F.lit("the log ends at "), F.col("latest"))).otherwise("later offsets exist"),
+        note=F.when(cut, F.concat(F.lit("the log ends at "), F.col("latest"))).otherwise(there),
     )
 
 

@@ -50,7 +50,7 @@ def unclaimed(matched: DataFrame, ranges: DataFrame) -> DataFrame:
 
     Columns: topic, place, offset, crc, xxh64, and `fresh`, whether no earlier audit has seen it.
     """
-    placed = matched.where(F.col("claimed").isNull()).join(F.broadcast(ranges), "place")
+    placed = matched.where(F.col("claimed").isNull()).join(F.broadcast(ranges), "place").where("offset < read_end")
     return placed.select(
         "topic", "place", "offset", "crc", "xxh64", (F.col("offset") >= F.col("settled")).alias("fresh")
     )

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from forebay_pipeline.audit import claims as audit_claims
+from forebay_pipeline.audit import compaction
 from forebay_pipeline.audit import copies as audit_copies
 from forebay_pipeline.audit.ledger import ACKNOWLEDGED, NOT_FOLLOWED, UNACKNOWLEDGED
 from forebay_pipeline.audit.ranges import RANGE_COLUMNS, Range
@@ -63,7 +64,8 @@ def examine(parts: DataFrame, ranges: Sequence[Range], records: DataFrame) -> Ex
             return stack.enter_context(keep(frame))
 
         matched = kept(audit_claims.match(audit_claims.content(records, table), claims))
-        judged = kept(audit_claims.verdicts(claims, matched))
+        keyed = matched if any(each.compacted for each in ranges) else matched.limit(0)
+        judged = kept(audit_claims.verdicts(claims, matched, compaction.lost(claims, keyed)))
         found = {
             Kind.MISSING: audit_claims.missing(judged),
             Kind.TOPIC_GONE: audit_claims.topic_gone(judged),
@@ -102,6 +104,7 @@ def _lines(parts: DataFrame, judged: DataFrame, found: Mapping[Kind, DataFrame],
         "present": F.col("present"),
         "expired": F.col("expired"),
         "compacted": F.col("compacted_away"),
+        "not_judged": F.col("not_judged"),
     }
     counted = [
         parts.where("checked").select("topic", "client_id", *(count.alias(name) for name, count in fates.items())),

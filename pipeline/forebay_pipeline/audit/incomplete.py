@@ -24,6 +24,11 @@ def incomplete(totals: Counts, losses: Losses) -> Iterator[str]:
             f"Not followed, by design: {totals.not_followed:,} records of requests that passed through untouched "
             "(idempotent, transactional, excluded …). What their clients were told is not known."
         )
+    if totals.not_judged:
+        yield (
+            f"Not judged: {totals.not_judged:,} acknowledged records are not in their topics, which are compacted. "
+            "Whether a later record had their key, only a ledger with journal.ledger.keys can tell."
+        )
     if totals.expired:
         yield (
             f"Expired, as retention allows: {totals.expired:,} acknowledged records. They are not lost, but "

@@ -64,9 +64,9 @@ def parts(rows: DataFrame, wanted: Wanted) -> DataFrame:
 
     Columns: process, number, connection, client_id, time_us, seq, topic, client_partition (the client's choice),
     partition (where the records went), base_offset, end_offset, records, crc, first_crc, first_xxh64, movable, topic_id
-    (empty if it is not known), fate (ACKNOWLEDGED, UNACKNOWLEDGED or NOT_FOLLOWED), part (an id among parts at one
-    offset), first_of_row (each ledger row has one), row_key (its id within the process and time), checked (whether this
-    audit is to check it).
+    (empty if it is not known), keys, tombstones, fate (ACKNOWLEDGED, UNACKNOWLEDGED or NOT_FOLLOWED), part (an id among
+    parts at one offset), first_of_row (each ledger row has one), row_key (its id within the process and time), checked
+    (whether this audit is to check it).
     """
     ledger = of_kind(rows, LedgerRow)
     if wanted.topics:
@@ -91,6 +91,8 @@ def parts(rows: DataFrame, wanted: Wanted) -> DataFrame:
         F.col("sent.first_xxh64").alias("first_xxh64"),
         F.coalesce("sent.movable", F.expr("false")).alias("movable"),
         F.coalesce("topic_id", F.lit("")).alias("topic_id"),
+        F.col("sent.keys").alias("keys"),
+        F.col("sent.tombstones").alias("tombstones"),
         _fate(base).alias("fate"),
         F.xxhash64("process", "number", "topic", "partition", "position").alias("part"),
         (F.coalesce("position", F.lit(0)) == 0).alias("first_of_row"),

@@ -8,7 +8,8 @@ each partition.
     the topic has             90 … 449
     read                      90 … 449       80 … 89 have expired, 450 … 499 are missing
 
-Nothing after the last claimed offset is read: later records are in journal files that are not closed yet.
+Nothing after the last claimed offset is read: later records are in journal files that are not closed yet. Except in
+compacted topics, where a later record of the same key is why an earlier one is gone.
 """
 
 from __future__ import annotations
@@ -60,11 +61,19 @@ class Range(NamedTuple):
     gone: bool
     """The topic no longer exists."""
     topic_id: str = ""
+    keys_end: int = -1
+    """Of a compacted topic, the end of the log: what follows `end` is read for its keys alone."""
+
+    @property
+    def last_end(self) -> int:
+        """Before this offset all is read."""
+        return max(self.end, self.keys_end)
 
 
 RANGE_COLUMNS: Final = (
     "place int, topic string, partition bigint, earliest bigint, latest bigint, read_first bigint, read_end bigint, "
-    "settled bigint, compacted boolean, gone boolean, topic_id_now string"
+    "settled bigint, compacted boolean, gone boolean, topic_id_now string, "
+    "keys_end bigint"
 )
 
 Audited = Mapping[str, Mapping[int, int]]
@@ -96,6 +105,7 @@ def _range(place: int, claimed: Claimed, topic: TopicNow | None, audited: int | 
         compacted=topic is not None and topic.compacted,
         gone=topic is None,
         topic_id=topic.topic_id if topic is not None else "",
+        keys_end=ends.latest if topic is not None and topic.compacted else -1,
     )
 
 

@@ -41,7 +41,9 @@ class Counts(msgspec.Struct, kw_only=True):
     expired: int = 0
     """Acknowledged, but below the earliest offset: deleted by retention or by somebody."""
     compacted: int = 0
-    """Acknowledged, but not in the topic, which keeps only the last record of each key."""
+    """Acknowledged, but not in the topic, which keeps only the last record of each key: a later one has theirs."""
+    not_judged: int = 0
+    """Acknowledged, but not in the topic, which keeps only the last record of each key; theirs is not in the ledger."""
     topic_gone: int = 0
     """Acknowledged, in a topic that no longer exists."""
     altered: int = 0

@@ -96,17 +96,17 @@ class KafkaTopics:
 
     def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
         """The records of the ranges in RECORD_COLUMNS; expired ones are silently missing."""
-        wanted = [each for each in ranges if each.first < each.end]
+        wanted = [each for each in ranges if each.first < each.last_end]
         if not wanted:
             return spark.createDataFrame([], RECORD_COLUMNS)
         options = {
             **self._brokers.for_spark(),
             "assign": _by_topic(wanted, lambda topic: [each.partition for each in topic]),
             "startingOffsets": _by_topic(wanted, lambda topic: {str(each.partition): each.first for each in topic}),
-            "endingOffsets": _by_topic(wanted, lambda topic: {str(each.partition): each.end for each in topic}),
+            "endingOffsets": _by_topic(wanted, lambda topic: {str(each.partition): each.last_end for each in topic}),
             # Records that expire meanwhile are noticed afterwards (run.audit).
             "failOnDataLoss": "false",
-            "minPartitions": str(max(len(wanted), sum(each.end - each.first for each in wanted) // _A_TASK)),
+            "minPartitions": str(max(len(wanted), sum(each.last_end - each.first for each in wanted) // _A_TASK)),
         }
         records = spark.read.format("kafka").options(**options).load()
         return records.select("topic", "partition", "offset", "key", "value")

@@ -362,6 +362,12 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             NO_COUNTERPART,
             "true",
         ),
+        "journal.ledger.keys": Reference(
+            "Needs journal.ledger. Compaction keeps the last record of each key: by hashes of keys the audit can tell "
+            "whether a record that is no more there was superseded or lost. Some 20 bytes of journal a keyed record.",
+            NO_COUNTERPART,
+            "true",
+        ),
         "journal.segment.bytes": Reference("Measured before compression. Files become visible when they are closed."),
         "journal.roll.ms": Reference("Files are also closed at the end of each hour, and when Forebay exits."),
         "journal.queue.bytes": Reference(

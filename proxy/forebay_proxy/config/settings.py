@@ -291,6 +291,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     journal_ledger: Annotated[
         bool, about("Also record what each Produce request held and what became of it, for the audit.")
     ] = False
+    journal_ledger_keys: Annotated[
+        bool, about("The ledger has a hash of each record's key, too, for the audit of compacted topics.")
+    ] = False
     journal_segment_bytes: Annotated[
         int, Meta(ge=4096, le=INT_MAX, extra=BYTES), about("A journal file of this size is closed and compressed.")
     ] = 67_108_864
@@ -461,6 +464,8 @@ def _journal_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "journal.topic", "must be a topic name: up to 249 letters, digits, dots, underscores and hyphens"
     if settings.journal_ledger and not (settings.journal_dir or settings.journal_topic):
         yield "journal.ledger", "needs journal.dir or journal.topic"
+    if settings.journal_ledger_keys and not settings.journal_ledger:
+        yield "journal.ledger.keys", "needs journal.ledger"
 
 
 def _number(settings: Settings, name: str) -> int:

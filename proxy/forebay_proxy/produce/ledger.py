@@ -10,7 +10,7 @@ from __future__ import annotations
 from time import monotonic
 from typing import NamedTuple
 
-from forebay_codecs.content_crc import ContentCrc, content_crc
+from forebay_codecs.content_crc import ContentCrc, Keys, content_crc, content_keys
 from forebay_codecs.header import printable
 from forebay_codecs.produce_request import ProduceRequest
 from forebay_policies.journal_rows import VERSION, LedgerPart, LedgerRow
@@ -29,6 +29,7 @@ class _Placed(NamedTuple):
     size: int
     movable: bool
     content: ContentCrc
+    keys: Keys | None
 
     def row(self) -> LedgerPart:
         run = self.run
@@ -41,6 +42,8 @@ class _Placed(NamedTuple):
             self.content.crc,
             self.content.first,
             self.content.first_xxh64,
+            self.keys.hashes if self.keys is not None else None,
+            self.keys.tombstones if self.keys is not None else None,
         )
 
 
@@ -83,7 +86,8 @@ class Entry:
     def appended(self, run: RecordRun, touched: RewritableBatch) -> None:
         """The records of `touched` were appended as `run`. Only their size and checksum are kept."""
         section = touched.batch.section
-        self.slots[touched.slot].runs.append(_Placed(run, len(section), touched.movable, content_crc(section)))
+        keys = content_keys(section) if self._ledger.keys and not touched.movable else None
+        self.slots[touched.slot].runs.append(_Placed(run, len(section), touched.movable, content_crc(section), keys))
 
     def answered(self, completion: ProduceCompletion) -> None:
         """The request is over: write its rows."""
@@ -91,9 +95,10 @@ class Entry:
 
 
 class Ledger:
-    """Writes one row for each partition of each request, once it is answered."""
+    """Writes one row for each partition of each request, once it is answered. `keys`: with hashes of records' keys."""
 
-    def __init__(self, journal: Journal, cluster: Cluster) -> None:
+    def __init__(self, journal: Journal, cluster: Cluster, *, keys: bool = False) -> None:
+        self.keys = keys
         self._journal = journal
         self._cluster = cluster
         self._number = 0

@@ -65,14 +65,15 @@ def test_every_offset_that_is_claimed_or_there(spark: SparkSession) -> None:
     crc, xxh64 = content_crcs([(None, b"")])[1:]
     expected = spark.createDataFrame(
         [
-            (9, 2, crc, xxh64, None, None, None),
-            (9, 3, crc, xxh64, 3, 77, True),
-            (9, 4, None, None, 3, 77, True),
-            (9, 5, crc, xxh64, 3, 77, True),
-            (9, 5, crc, xxh64, None, None, True),
-            (9, 6, crc, xxh64, None, None, None),
-            (9, 7, crc, xxh64, None, None, None),
+            (9, 2, crc, xxh64, None, None, None, None),
+            (9, 3, crc, xxh64, None, 3, 77, True),
+            (9, 4, None, None, None, 3, 77, True),
+            (9, 5, crc, xxh64, None, 3, 77, True),
+            (9, 5, crc, xxh64, None, None, None, True),
+            (9, 6, crc, xxh64, None, None, None, None),
+            (9, 7, crc, xxh64, None, None, None, None),
         ],
-        "place int, offset bigint, crc bigint, xxh64 bigint, base_offset bigint, part bigint, claimed boolean",
+        "place int, offset bigint, crc bigint, xxh64 bigint, key bigint, base_offset bigint, part bigint, "
+        "claimed boolean",
     )
     assertDataFrameEqual(match(content(records, ranges), claims), expected)

@@ -32,7 +32,7 @@ def test_one_record_of_any_kind_is_a_finding(kind: Kind) -> None:
 
 def test_all_else_is_none() -> None:
     others = set(Counts.__struct_fields__) - set(Kind)
-    assert others >= {"expired", "compacted", "unacknowledged", "unconfirmed", "not_followed"}
+    assert others >= {"expired", "compacted", "not_judged", "unacknowledged", "unconfirmed", "not_followed"}
     assert result(Counts(**dict.fromkeys(others, 1))).exit_code == CLEAN
 
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from forebay_pipeline.audit.ledger import Wanted
@@ -18,7 +19,7 @@ from forebay_pipeline.audit.state import AuditState
 from forebay_pipeline.audit.topics import RECORD_COLUMNS
 from forebay_pipeline.journal.source import JournalPlace, read_rows
 from forebay_policies.journal_rows import LedgerPart, LedgerRow, Row
-from tests.pipeline.rows import START_US, Numbering, ledger_part, ledger_row, write_journal
+from tests.pipeline.rows import START_US, Numbering, keys_of, ledger_part, ledger_row, write_journal
 
 Record = tuple[bytes | None, bytes | None]
 
@@ -74,6 +75,10 @@ class World:
     def part(self, records: Sequence[Record], partition: int = 0) -> LedgerPart:
         """Appended, and told so."""
         return ledger_part(records, partition=partition, base_offset=self.append(records, partition))
+
+    def keyed(self, records: Sequence[Record]) -> LedgerPart:
+        """The same of a proxy with journal.ledger.keys."""
+        return msgspec.structs.replace(self.part(records), **keys_of(records))
 
     def answer(self, parts: list[LedgerPart], **given: object) -> LedgerRow:
         """The next request of its connection is answered."""

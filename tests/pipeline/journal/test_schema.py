@@ -14,7 +14,7 @@ from forebay_policies.journal_rows import ROWS, BatchRow, ChoiceRow, GaugeRow, L
 def test_the_schema_is_the_rows(spark: SparkSession) -> None:
     assert SPARK_SCHEMA["parts"].dataType.simpleString() == (
         "array<struct<partition:bigint,base_offset:bigint,records:bigint,bytes:bigint,movable:boolean,crc:bigint,"
-        "first_crc:bigint,first_xxh64:bigint>>"
+        "first_crc:bigint,first_xxh64:bigint,keys:array<bigint>,tombstones:array<bigint>>>"
     )
     names = {field.encode_name for row in ROWS for field in msgspec.structs.fields(row)}
     assert set(SPARK_SCHEMA.names) == names | {"kind"}

@@ -67,6 +67,7 @@ REFERRED_TO = {"KAFKA": "what an example refers to"}
 NEEDED = {
     "admin.ssl.truststore.location": ("admin.ssl.keystore.location=/a.pem",),
     "journal.ledger": ("journal.dir=journal",),
+    "journal.ledger.keys": ("journal.dir=journal", "journal.ledger=true"),
     "listeners": ("listener.name.ssl.ssl.keystore.location=/k.pem",),
     "ssl.keystore.key": ("ssl.keystore.certificate.chain=a",),
     "ssl.keystore.certificate.chain": ("ssl.keystore.key=${env:KAFKA}",),

@@ -37,7 +37,7 @@ from tests.kit.fake_broker import FakeCluster
 from tests.kit.journal import closed_files, decoded, of, rows_in
 from tests.kit.wire import batch, keyed, null_key, old_produce, produce, transactional
 from tests.pipeline import rows as make
-from tests.pipeline.rows import content_crcs
+from tests.pipeline.rows import content_crcs, keys_of
 
 
 async def ended(forebay: Running, folder: Path) -> list[Row]:
@@ -291,6 +291,14 @@ class TestLedger:
         (part,) = row.parts
         assert (part.partition, part.base_offset, part.records, part.movable) == (1, 0, 2, False)
         assert (part.crc, part.first_crc, part.first_xxh64) == content_crcs([(b"key", b"a"), (b"key", b"b")])
+
+    @in_loop
+    async def test_keys_are_told_where_they_are_asked_for(self, tmp_path: Path) -> None:
+        mixed = batch([*keyed("k"), *null_key("n", "m")])
+        (row,), _ = await self._told(tmp_path, produce(1, ("ponds", 1, mixed)), journal_ledger_keys=True)
+        kept, moved = sorted(row.parts, key=lambda part: part.movable)
+        assert {"keys": kept.keys, "tombstones": kept.tombstones} == keys_of([(b"key", b"k")])
+        assert (moved.keys, moved.tombstones) == (None, None)
 
     @in_loop
     async def test_a_mixed_batch_has_two_parts_each_where_it_went(self, tmp_path: Path) -> None:
