@@ -2,8 +2,9 @@
 
 In: the journal's files or topic. Out: Parquet that all other jobs but `runaways` accept in place of the journal. Each
 row is written exactly once, across restarts too: the checkpoint records what was read, the output's `_spark_metadata`
-what was written. Rows without a topic (gauges, metadata requests) go to `topic=__HIVE_DEFAULT_PARTITION__`, unreadable
-lines to `kind=_torn`.
+what was written. Fields that this version does not know are kept as JSON in a column of their own (source.UNKNOWN), for
+readers that know them. Rows without a topic (gauges, metadata requests) go to `topic=__HIVE_DEFAULT_PARTITION__`,
+unreadable lines to `kind=_torn`.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def compact(
     """
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", _PROGRESS_KEPT)
     writer = (
-        _counted(stream_rows(spark, place, skip_expired=skip_expired))
+        _counted(stream_rows(spark, place, skip_expired=skip_expired, unknown=True))
         .withColumn("dt", F.date_format(F.timestamp_micros("time_us"), "yyyy-MM-dd"))
         .writeStream.format("parquet")
         .partitionBy(KIND, "dt", "topic")

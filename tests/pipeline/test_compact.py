@@ -7,12 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
 from forebay_pipeline.compact import Compacted, compact, compacted
 from forebay_pipeline.errors import COULD_NOT_RUN
+from forebay_pipeline.journal import source
+from forebay_pipeline.journal.schema import SPARK_SCHEMA
 from forebay_pipeline.journal.source import JournalPlace, read_rows, torn
 from tests.pipeline import command_line
 from tests.pipeline import rows as make
@@ -43,6 +47,47 @@ def test_rows_are_the_same_before_and_after(spark: SparkSession, journal: Path, 
     assertDataFrameEqual(read_rows(spark, JournalPlace(str(output))), read_rows(spark, JournalPlace(str(journal))))
     assert (output / "kind=ledger" / "dt=2026-11-18" / "topic=007").is_dir()
     assert (output / "kind=batch" / "dt=2026-11-19" / "topic=a.b-c_d").is_dir()
+
+
+def test_fields_of_a_later_version_are_kept_for_those_who_know_them(
+    spark: SparkSession, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In rows, in parts, and a kind of which nothing is known, beside a torn line and a row without any."""
+    ledger = make.ledger_row([make.ledger_part([(b"k", b"x")])], topic_id="an id")
+    lines = json_lines([make.batch_row(), ledger]).replace(b'"topic_id":"an id"', b'"topic_id":"an id","later":[1]')
+    lines = lines.replace(b'"keys":null', b'"keys":null,"mood":"fair"')
+    write_lines(journal, lines + b'{"kind":"moonphase","time_us":1,"phase":{"full":true}}\n{"kind":"ba')
+    output = tmp_path / "parquet"
+    assert run(spark, journal, output) == (3, 1)
+    kept = {row.kind: row[source.UNKNOWN] for row in spark.read.parquet(str(output)).collect()}
+    assert (kept["batch"], kept["moonphase"]) == (None, '{"phase":{"full":true}}')
+    assert msgspec.json.decode(kept["ledger"]).keys() == {"later", "parts"}
+    assert '"mood":"fair"' in kept["ledger"]
+    assertDataFrameEqual(read_rows(spark, JournalPlace(str(output))), read_rows(spark, JournalPlace(str(journal))))
+
+
+def test_what_was_unknown_when_it_was_compacted_is_a_column_now(
+    spark: SparkSession, journal: Path, tmp_path: Path
+) -> None:
+    rows = spark.read.schema("kind string, time_us bigint, process string, topic string, _unknown string").json(
+        spark.sparkContext.parallelize(
+            [
+                '{"kind":"batch","time_us":1,"process":"p","topic":"t","_unknown":"{\\"seq\\":7,\\"phase\\":1}"}',
+                '{"kind":"batch","time_us":2,"process":"p","topic":"t"}',
+            ]
+        )
+    )
+    whole = rows.select(
+        *(
+            F.col(name) if name in rows.columns else F.lit(None).cast(SPARK_SCHEMA[name].dataType).alias(name)
+            for name in SPARK_SCHEMA.names
+            if name != "seq"
+        ),
+        "_unknown",
+    )
+    whole.write.partitionBy("kind", "topic").parquet(str(tmp_path / "parquet"))
+    found = read_rows(spark, JournalPlace(str(tmp_path / "parquet"))).select("time_us", "seq").collect()
+    assert {row.time_us: row.seq for row in found} == {1: 7, 2: None}
 
 
 def test_a_further_run_takes_only_what_is_new(spark: SparkSession, journal: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from forebay_pipeline.audit.ledger import Wanted
+from forebay_pipeline.audit.reread import reading
 from forebay_pipeline.audit.run import audit
 from forebay_pipeline.audit.state import read_state, write_state
 from forebay_pipeline.audit.text import as_text
@@ -71,10 +72,11 @@ def command(
     wanted = Wanted(span, topics, state, due_us if span.last is None else min(due_us, span.last))
     topics_now = KafkaTopics(place.brokers)
     session = spark("audit", kafka=True)
-    result, state = audit(session, read_rows(session, place, wanted.around), topics_now, wanted)
+    again = reading(place, wanted)
+    result, state = audit(session, read_rows(session, place, again.span), topics_now, wanted)
     click.echo(as_text(result, terminal_width()))
     if output is not None:
         write(output, msgspec.json.encode(result))
     if state_path is not None:
-        write_state(state_path, state)
+        write_state(state_path, msgspec.structs.replace(state, files=again.files))
     return result.exit_code

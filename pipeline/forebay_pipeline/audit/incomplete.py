@@ -43,7 +43,7 @@ def _journal(losses: Losses) -> Iterator[str]:
             "those rows are not audited and count as unclaimed."
         )
     if losses.torn:
-        yield f"Unreadable: {losses.torn:,} lines or files of the journal."
+        yield f"Unreadable: {losses.lines_torn:,} lines or files of the journal."
     if losses.gaps:
         gaps = _named([_gap(each) for each in losses.gaps])
         yield (

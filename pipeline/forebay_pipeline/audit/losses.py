@@ -57,8 +57,8 @@ class Losses(NamedTuple):
     """Rows that the proxy dropped in the span."""
     totals: Mapping[str, int]
     """Process → rows that it had dropped since its start, at the end of the span."""
-    torn: int
-    """Unreadable lines and files, whatever their time."""
+    torn: Mapping[str, int]
+    """What could not be read → how many lines or files, whatever their time; what was reported before is left out."""
     gaps: list[Gap]
     """Rows that were written and are not there, dropped and torn ones among them."""
     beginnings: list[str]
@@ -77,6 +77,11 @@ class Losses(NamedTuple):
         """Rows that were written and are not there."""
         return sum(gap.rows for gap in self.gaps)
 
+    @property
+    def lines_torn(self) -> int:
+        """Lines and files that could not be read."""
+        return sum(self.torn.values())
+
 
 def losses(rows: DataFrame, wanted: Wanted, cluster_id: str) -> Losses:
     """Read all rows once; what comes to the driver is small. `cluster_id`: of the audited topics, empty if unknown."""
@@ -91,11 +96,12 @@ def losses(rows: DataFrame, wanted: Wanted, cluster_id: str) -> Losses:
     known = wanted.before.followed if wanted.before is not None else {}
     for name in set(known) - set(followed) - set(others):
         followed[name] = _Process(name, [], wanted)
-    torn = sum(each.rows for each in found if each[KIND] == TORN)
+    reported = wanted.before.torn if wanted.before is not None else {}
+    torn = {each.error: each.rows - reported.get(each.error, 0) for each in found if each[KIND] == TORN}
     return Losses(
         dropped=sum(process.dropped for process in followed.values()),
         totals={name: process.dropped_total for name, process in followed.items() if process.has_gauges},
-        torn=torn,
+        torn={error: count for error, count in torn.items() if count > 0},
         gaps=[gap for name in sorted(followed) for gap in followed[name].gaps()],
         beginnings=sorted(name for name, process in followed.items() if process.begins_late),
         ends=sorted(name for name, process in followed.items() if process.ended_untold),
@@ -110,7 +116,7 @@ def _found(rows: DataFrame, wanted: Wanted) -> list[SparkRow]:
     known = rows.where(F.col(KIND).isin([*_KINDS, TORN]))
     number = F.when(F.col("seq") > 0, F.col("seq"))
     checked, gauge = wanted.to_be_checked.holds, F.col(KIND) == _GAUGE
-    ledger = F.col(KIND) == _LEDGER
+    ledger, torn = F.col(KIND) == _LEDGER, F.when(F.col(KIND) == TORN, F.col("error"))
     dropped = F.when(gauge & checked, F.col("rows_dropped_total"))
 
     def within(column: Column) -> Column:
@@ -118,7 +124,7 @@ def _found(rows: DataFrame, wanted: Wanted) -> list[SparkRow]:
 
     totals = {f"{kind}_rows_total": F.when(gauge & checked, F.col(f"{kind}_rows_total")) for kind in _COUNTED}
     return (
-        known.groupBy(KIND, "process", sequence.bucket(number).alias("bucket"))
+        known.groupBy(KIND, "process", sequence.bucket(number).alias("bucket"), torn.alias("error"))
         .agg(
             F.count("*").alias("rows"),
             F.count_if(ledger & number.isNull() & checked).alias("unnumbered"),

@@ -35,7 +35,7 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
     with keep(ledger.parts(ours, wanted)) as parts:
         survey = ledger.survey(parts)
         if survey is None:
-            return _nothing_new(lost, wanted), state.moved_on({}, state.offsets, lost.totals, lost.followed)
+            return _nothing_new(lost, wanted), state.moved_on({}, state.offsets, lost.totals, lost.followed, lost.torn)
         audited = wanted.before.offsets if wanted.before is not None else {}
         around = parts.where(F.col("time_us") >= survey.first_us - AROUND_US)
         examined, read, anew = _examined(spark, around, survey.claimed, audited, topics)
@@ -56,11 +56,11 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
         findings=examined.findings,
         rows_missing=lost.missing,
         rows_dropped=lost.dropped,
-        lines_torn=lost.torn,
+        lines_torn=lost.lines_torn,
         incomplete=list(incomplete(examined.totals, lost)),
         notes=[*anew.values(), *_elsewhere(lost), *_notes(examined.totals)],
     )
-    return result, state.moved_on(marks, _offsets(state.offsets, anew, read), lost.totals, lost.followed)
+    return result, state.moved_on(marks, _offsets(state.offsets, anew, read), lost.totals, lost.followed, lost.torn)
 
 
 def _examined(
@@ -83,7 +83,7 @@ def _examined(
 def _nothing_new(lost: Losses, wanted: Wanted) -> AuditResult:
     if wanted.before is None or not wanted.before.processes:
         unread = "".join(f" {note}" for note in _elsewhere(lost))
-        unread += f" Unreadable lines or files: {lost.torn:,}." if lost.torn else ""
+        unread += f" Unreadable lines or files: {lost.lines_torn:,}." if lost.torn else ""
         raise CannotRun(f"The journal has no ledger rows in that span: was journal.ledger on?{unread}")
     return AuditResult(
         first_us=None,
@@ -96,7 +96,7 @@ def _nothing_new(lost: Losses, wanted: Wanted) -> AuditResult:
         findings=[],
         rows_missing=lost.missing,
         rows_dropped=lost.dropped,
-        lines_torn=lost.torn,
+        lines_torn=lost.lines_torn,
         incomplete=list(incomplete(Counts(), lost)),
         notes=["The ledger has no new rows since the last audit.", *_elsewhere(lost)],
     )

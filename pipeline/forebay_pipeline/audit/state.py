@@ -20,6 +20,10 @@ HORIZON_US: Final = 24 * 3600 * 1_000_000
 open file, which the next one on its machine closes. But the journal of a year need not be read."""
 
 
+MAX_TORN: Final = 1000
+"""Unreadable places that are remembered; what was forgotten may be reported again."""
+
+
 class ProcessMark(msgspec.Struct, frozen=True):
     """Up to where the rows of a process are audited, if they have no numbers: a process writes them in the order of
     their times, but its files may arrive in another."""
@@ -52,8 +56,12 @@ class AuditState(msgspec.Struct):
     """Processes whose rows are numbered."""
     offsets: dict[str, dict[int, int]] = {}
     """Topic → partition → the offset up to which it was audited."""
+    files: list[str] = []
+    """Closed files of the journal that were there, of the last day."""
     dropped: dict[str, int] = {}
     """Process → journal rows that it had dropped."""
+    torn: dict[str, int] = {}
+    """What could not be read → how often that was reported."""
     v: int = VERSION
 
     @property
@@ -67,6 +75,7 @@ class AuditState(msgspec.Struct):
         offsets: dict[str, dict[int, int]],
         dropped: Mapping[str, int],
         followed: Mapping[str, Followed],
+        torn: Mapping[str, int],
     ) -> AuditState:
         """The state after an audit that came this far. Marks never move back."""
         processes = dict(self.processes)
@@ -77,8 +86,10 @@ class AuditState(msgspec.Struct):
             elif known.time_us == mark.time_us:
                 processes[process] = ProcessMark(mark.time_us, sorted({*known.rows, *mark.rows}))
         newest = max((mark.time_us for mark in processes.values()), default=0)
+        told = {error: count + self.torn.get(error, 0) for error, count in torn.items()}
         return AuditState(
             only=self.only,
+            files=self.files,
             processes={name: mark for name, mark in processes.items() if mark.time_us >= newest - HORIZON_US},
             followed={
                 name: process
@@ -87,6 +98,7 @@ class AuditState(msgspec.Struct):
             },
             offsets=offsets,
             dropped=dict(dropped),
+            torn=dict(list({**self.torn, **told}.items())[-MAX_TORN:]),
         )
 
 

@@ -4,15 +4,16 @@ In: a JournalPlace and a Span. Out: rows of all kinds in the columns of schema.S
 `of_kind` picks one kind and its columns. Raises CannotRun if there is no journal, or Parquet has other columns.
 
 An unreadable line or file costs only itself, and is reported: it becomes a row of kind TORN whose `error` says where it
-is. A row without a field that its kind requires is torn as well. Unknown columns are ignored; columns added later are
-null in older rows.
+is. A row without a field that its kind requires is torn as well. Columns added later are null in older rows. Fields
+that this version does not know are ignored, but `compact` keeps them (UNKNOWN), for readers that do.
 """
 
 from __future__ import annotations
 
 import datetime
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +25,7 @@ import zstandard
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.brokers import Asked, Brokers
@@ -31,6 +33,8 @@ from forebay_pipeline.journal.schema import ARROW_SCHEMA, KIND, SPARK_SCHEMA, co
 from forebay_policies.journal_rows import FILE_SUFFIX, ROWS
 
 TORN: Final = "_torn"
+UNKNOWN: Final = "_unknown"
+"""In the output of `compact`: a JSON object of the fields that it did not know, null if there are none."""
 _FILE: Final = "path string, modificationTime timestamp, length long, content binary"
 _HOUR_US: Final = 3_600_000_000
 _BLOCK: Final = 4 << 20
@@ -39,6 +43,25 @@ _BLOCK: Final = 4 << 20
 _REQUIRED: Final = {
     kind_of(row): [field.encode_name for field in msgspec.structs.fields(row) if field.required] for row in ROWS
 }
+_NAMES: Final = SPARK_SCHEMA.names
+_ADDED: Final = StructType(
+    [
+        each
+        for each in SPARK_SCHEMA
+        if each.name == "parts" or not any(each.name in names for names in _REQUIRED.values())
+    ]
+)
+"""What a later version may have been the first to have, or have added to."""
+_WITH_UNKNOWN: Final = StructType([*SPARK_SCHEMA, StructField(UNKNOWN, StringType())])
+_OF_STRUCTS: Final = {
+    field.name: {each.name for each in field.type.value_type}
+    for field in ARROW_SCHEMA
+    if pa.types.is_list(field.type) and pa.types.is_struct(field.type.value_type)
+}
+"""Columns of lists of structs, with these structs' fields."""
+
+DecodeLines = Callable[[bytes, str], Iterator[pa.RecordBatch]]
+"""decode_lines, or lines_with_unknown."""
 
 
 class Span(NamedTuple):
@@ -90,7 +113,7 @@ def read_rows(spark: SparkSession, place: JournalPlace, span: Span = ALL_TIME) -
     Raises CannotRun if there is no journal at `place`.
     """
     if place.in_kafka:
-        records = spark.read.format("kafka").options(**_kafka(place)).load()
+        records = spark.read.format("kafka").options(**_kafka(place), **_beginning(span)).load()
         return span.of(_decoded(records.select("value")))
     folder = _checked(place.folder)
     if (folder / "_spark_metadata").is_dir() or any(folder.glob(f"{KIND}=*")):
@@ -102,17 +125,39 @@ def read_rows(spark: SparkSession, place: JournalPlace, span: Span = ALL_TIME) -
     return span.of(_decoded(files.where(F.col("path").endswith(FILE_SUFFIX)).select("path", "content")))
 
 
+def files_of(place: JournalPlace, span: Span) -> list[Path]:
+    """The closed files that may have rows of the span; none of a topic, nor of what `compact` wrote.
+
+    Raises CannotRun if there is no journal at `place`.
+    """
+    if place.in_kafka:
+        return []
+    hours = _checked(place.folder).glob("dt=*/hour=*")
+    return [path for hour in hours if _may_hold(hour, span) for path in hour.glob(f"[!.]*{FILE_SUFFIX}")]
+
+
 def stream_rows(
-    spark: SparkSession, place: JournalPlace, files_a_trigger: int = 64, *, skip_expired: bool = False
+    spark: SparkSession,
+    place: JournalPlace,
+    files_a_trigger: int = 64,
+    *,
+    skip_expired: bool = False,
+    unknown: bool = False,
 ) -> DataFrame:
-    """New rows as a stream, in SPARK_SCHEMA; not of what `compact` wrote.
+    """New rows as a stream, in SPARK_SCHEMA, and with `unknown` in UNKNOWN as well; not of what `compact` wrote.
 
     At most `files_a_trigger` files are read at once. Rows that a topic lost before they were read fail the query unless
     `skip_expired`. Raises CannotRun if there is no journal at `place`.
     """
+    decode = _with_unknown if unknown else _decoded
     if place.in_kafka:
-        options = {**_kafka(place), "maxOffsetsPerTrigger": "1000000", "failOnDataLoss": str(not skip_expired)}
-        return _decoded(spark.readStream.format("kafka").options(**options).load().select("value"))
+        options = {
+            **_kafka(place),
+            "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": "1000000",
+            "failOnDataLoss": str(not skip_expired),
+        }
+        return decode(spark.readStream.format("kafka").options(**options).load().select("value"))
     folder = _checked(place.folder)
     files = (
         spark.readStream.format("binaryFile")
@@ -120,7 +165,7 @@ def stream_rows(
         .option("maxFilesPerTrigger", files_a_trigger)
         .load(f"{folder}/dt=*/hour=*")
     )
-    return _decoded(files.where(F.col("path").endswith(FILE_SUFFIX)).select("path", "content"))
+    return decode(files.where(F.col("path").endswith(FILE_SUFFIX)).select("path", "content"))
 
 
 def of_kind(rows: DataFrame, row: type[msgspec.Struct]) -> DataFrame:
@@ -164,7 +209,12 @@ def _parquet(spark: SparkSession, folder: str) -> DataFrame:
     if missing:
         raise CannotRun(f"{folder} was not written by `compact`: it lacks the columns {', '.join(missing)}.")
     # Not inferred: older files lack columns that were added later.
-    return spark.read.schema(SPARK_SCHEMA).parquet(folder).select(SPARK_SCHEMA.names)
+    rows = spark.read.schema(_WITH_UNKNOWN).parquet(folder)
+    # What was unknown to whoever compacted it may be known by now.
+    known = F.from_json(UNKNOWN, _ADDED)
+    return rows.select(
+        *(F.coalesce(known[name], F.col(name)).alias(name) if name in _ADDED.names else name for name in _NAMES)
+    )
 
 
 def _kafka(place: JournalPlace) -> dict[str, str]:
@@ -175,25 +225,52 @@ def _kafka(place: JournalPlace) -> dict[str, str]:
     return {
         **place.brokers.for_spark(),
         "subscribe": place.topic,
-        "startingOffsets": "earliest",
         "kafka.default.api.timeout.ms": "20000",
         "kafka.request.timeout.ms": "15000",
     }
 
 
+def _beginning(span: Span) -> dict[str, str]:
+    """Where to begin to read a topic: its records have the time at which they were sent, which is after the rows' own.
+
+    With an hour's margin, for clocks that were set back.
+    """
+    if span.first is None:
+        return {"startingOffsets": "earliest"}
+    return {
+        "startingTimestamp": str(max(0, span.first - _HOUR_US) // 1000),
+        "startingOffsetsByTimestampStrategy": "latest",
+    }
+
+
 def _decoded(source: DataFrame) -> DataFrame:
-    decode = _decode_files if "content" in source.columns else _decode_values
-    return source.mapInArrow(decode, SPARK_SCHEMA)
+    return source.mapInArrow(partial(_decode, decode_lines), SPARK_SCHEMA)
 
 
-def _decode_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _with_unknown(source: DataFrame) -> DataFrame:
+    return source.mapInArrow(_decode_with_unknown, _WITH_UNKNOWN)
+
+
+def _decode_with_unknown(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in _decode(lines_with_unknown, batches):
+        if UNKNOWN in batch.schema.names:
+            yield batch
+        else:
+            yield batch.append_column(UNKNOWN, pa.nulls(batch.num_rows, pa.string()))
+
+
+def _decode(lines: DecodeLines, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        for path, content in zip(batch["path"].to_pylist(), batch["content"], strict=True):
-            try:
-                for block in _blocks(content.as_buffer()):
-                    yield from decode_lines(block, path)
-            except zstandard.ZstdError as error:
-                yield _torn([f"{path}: {error}"])
+        yield from (_decode_files if "content" in batch.schema.names else _decode_values)(lines, batch)
+
+
+def _decode_files(lines: DecodeLines, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    for path, content in zip(batch["path"].to_pylist(), batch["content"], strict=True):
+        try:
+            for block in _blocks(content.as_buffer()):
+                yield from lines(block, path)
+        except zstandard.ZstdError as error:
+            yield _torn([f"{path}: {error}"])
 
 
 def _blocks(compressed: pa.Buffer) -> Iterator[bytes]:
@@ -211,17 +288,48 @@ def _blocks(compressed: pa.Buffer) -> Iterator[bytes]:
         yield rest
 
 
-def _decode_values(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        values = [value for value in batch["value"].to_pylist() if value]
-        if values:
-            yield from decode_lines(b"\n".join(values), "a record of the journal's topic")
+def _decode_values(lines: DecodeLines, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    values = [value for value in batch["value"].to_pylist() if value]
+    if values:
+        yield from lines(b"\n".join(values), "a record of the journal's topic")
 
 
-def decode_lines(lines: bytes, where: str) -> Iterator[pa.RecordBatch]:
-    """JSON lines as rows in ARROW_SCHEMA, unreadable ones as torn rows; `where` goes into their `error`."""
+def lines_with_unknown(lines: bytes, where: str) -> Iterator[pa.RecordBatch]:
+    """As `decode_lines`, and in UNKNOWN the fields that ARROW_SCHEMA does not have; without it if there are none."""
     try:
-        yield from _parsed(lines, where)
+        yield from list(_parsed(lines, where, _STRICT))
+    except pa.ArrowInvalid:
+        yield from decode_lines(b"\n".join(map(_with_its_unknown, lines.splitlines())), where, _PARSE_UNKNOWN)
+
+
+def _with_its_unknown(line: bytes) -> bytes:
+    """The line with its unknown fields in one more; a torn line as it is."""
+    try:
+        fields = _fields.decode(line)
+    except msgspec.DecodeError:
+        return line
+    unknown = {name: value for name, value in fields.items() if name not in _NAMES or _has_unknown(name, value)}
+    if not unknown:
+        return line
+    return msgspec.json.encode({**fields, UNKNOWN: msgspec.json.encode(unknown).decode()})
+
+
+def _has_unknown(name: str, value: msgspec.Raw) -> bool:
+    """Whether one of the structs in the list `value` has a field that the schema does not know."""
+    if name not in _OF_STRUCTS:
+        return False
+    try:
+        structs = _structs.decode(value)
+    except msgspec.DecodeError:
+        return False
+    return any(not each.keys() <= _OF_STRUCTS[name] for each in structs)
+
+
+def decode_lines(lines: bytes, where: str, parse: pyarrow.json.ParseOptions | None = None) -> Iterator[pa.RecordBatch]:
+    """JSON lines as rows in ARROW_SCHEMA, unreadable ones as torn rows; `where` goes into their `error`."""
+    parse = parse or _PARSE
+    try:
+        yield from _parsed(lines, where, parse)
     except pa.ArrowInvalid:
         good, bad = [], 0
         for line in lines.splitlines():
@@ -231,7 +339,7 @@ def decode_lines(lines: bytes, where: str) -> Iterator[pa.RecordBatch]:
                 bad += bool(line)
         yield _torn([f"{where}: a torn line"] * bad)
         if good:
-            yield from _parsed(b"\n".join(good), where)
+            yield from _parsed(b"\n".join(good), where, parse)
 
 
 def _is_row(line: bytes) -> bool:
@@ -244,12 +352,18 @@ def _is_row(line: bytes) -> bool:
 
 
 _json: Final = msgspec.json.Decoder(dict[str, Any])
+_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_structs: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _PARSE: Final = pyarrow.json.ParseOptions(explicit_schema=ARROW_SCHEMA, unexpected_field_behavior="ignore")
+_STRICT: Final = pyarrow.json.ParseOptions(explicit_schema=ARROW_SCHEMA, unexpected_field_behavior="error")
+_PARSE_UNKNOWN: Final = pyarrow.json.ParseOptions(
+    explicit_schema=ARROW_SCHEMA.append(pa.field(UNKNOWN, pa.string())), unexpected_field_behavior="ignore"
+)
 
 
-def _parsed(lines: bytes, where: str) -> Iterator[pa.RecordBatch]:
+def _parsed(lines: bytes, where: str, parse: pyarrow.json.ParseOptions) -> Iterator[pa.RecordBatch]:
     options = pyarrow.json.ReadOptions(use_threads=False, block_size=len(lines) + 1)
-    table = pyarrow.json.read_json(io.BytesIO(lines), read_options=options, parse_options=_PARSE)
+    table = pyarrow.json.read_json(io.BytesIO(lines), read_options=options, parse_options=parse)
     whole = _whole(table)
     lacking = pc.sum(pc.invert(whole)).as_py() or 0
     if lacking:

@@ -70,16 +70,18 @@ def test_a_write_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pyte
 
 
 def test_it_moves_forward_only() -> None:
-    moved = STATE.moved_on({"here-1": ProcessMark(4, ["0/0/t"]), "there-2": ProcessMark(6, [])}, {"t": {0: 12}}, {}, {})
+    moved = STATE.moved_on(
+        {"here-1": ProcessMark(4, ["0/0/t"]), "there-2": ProcessMark(6, [])}, {"t": {0: 12}}, {}, {}, {}
+    )
     assert moved.processes == {"here-1": ProcessMark(5, ["1/0/t"]), "there-2": ProcessMark(6, [])}
     assert (moved.only, moved.offsets, moved.newest_us) == (["a", "b"], {"t": {0: 12}}, 6)
-    again = moved.moved_on({"there-2": ProcessMark(6, ["7/0/t"])}, {}, {}, {})
+    again = moved.moved_on({"there-2": ProcessMark(6, ["7/0/t"])}, {}, {}, {}, {})
     assert again.processes["there-2"] == ProcessMark(6, ["7/0/t"])
 
 
 def test_processes_that_are_long_gone_are_forgotten() -> None:
     followed = {"here-1": Followed({"ledger": 7}, [(1, 7)], 5), "there-2": Followed(last_us=6 + 2 * HORIZON_US)}
-    moved = STATE.moved_on({"there-2": ProcessMark(6 + HORIZON_US, [])}, {}, {}, followed)
+    moved = STATE.moved_on({"there-2": ProcessMark(6 + HORIZON_US, [])}, {}, {}, followed, {})
     assert (set(moved.processes), set(moved.followed)) == ({"there-2"}, {"here-1", "there-2"})
-    moved = moved.moved_on({"there-2": ProcessMark(6 + 2 * HORIZON_US, [])}, {}, {}, {})
+    moved = moved.moved_on({"there-2": ProcessMark(6 + 2 * HORIZON_US, [])}, {}, {}, {}, {})
     assert set(moved.followed) == {"there-2"}

@@ -1,0 +1,43 @@
+"""What an audit that carries on from an earlier one has to read of the journal again.
+
+In: the journal's place, what is wanted, and the closed files there. Out: the span to read.
+
+Rows of the last minutes are read again, because they tell of their neighbours. Older rows only turn up in files that
+appear late, after a crash, say: while every older file was there for the last audit, nothing older is read. If one was
+not, everything is, of the last day, since its neighbours are needed too. The records of a topic come in the order of
+their sending, so nothing turns up late there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from forebay_pipeline.audit.ledger import AROUND_US, Wanted
+from forebay_pipeline.journal.source import JournalPlace, Span, files_of
+
+
+class Reading(NamedTuple):
+    """What to read, and the closed files of the last day, for the next audit to know."""
+
+    span: Span
+    files: list[str]
+
+
+def reading(place: JournalPlace, wanted: Wanted) -> Reading:
+    """Raises CannotRun if there is no journal."""
+    around, before = wanted.around, wanted.before
+    files = files_of(place, around) if wanted.state is not None else []
+    names = [path.name for path in files]
+    if before is None or before.newest_us is None:
+        return Reading(around, names)
+    recent = Span(before.newest_us - AROUND_US, around.last)
+    if place.in_kafka or _all_known(names, {path.name for path in files_of(place, recent)}, before.files):
+        return Reading(recent, names)
+    return Reading(around, names)
+
+
+def _all_known(names: list[str], recent: set[str], before: Iterable[str]) -> bool:
+    """Whether the files that are not recent were there for the last audit; not if there are none: it is no proof."""
+    known = set(before)
+    return bool(known) and set(names) - recent <= known
