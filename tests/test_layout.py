@@ -46,6 +46,7 @@ WITHOUT_OWN_TEST: Final = {
     "proxy/produce/client": DECLARES,
     "proxy/produce/journal_topic": "proxy/journal/test_recorder.py",
     "proxy/produce/ledger": "proxy/journal/test_recorder.py",
+    "pipeline/audit/compaction": "pipeline/audit/test_examine.py",
     "pipeline/errors": DECLARES,
     "pipeline/partitions/summary": DECLARES,
 }

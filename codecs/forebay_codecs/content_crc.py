@@ -22,6 +22,8 @@ SEED: Final = 42
 """Of the XXH64s: the one that Spark has."""
 
 _NULL: Final = b"\xff\xff\xff\xff"
+_FRAMES: Final = [size.to_bytes(4, "big") for size in range(1024)]
+"""What stands before keys and values of most sizes."""
 _VARINT: Final[i64] = 5
 _VARLONG: Final[i64] = 10
 
@@ -52,8 +54,9 @@ def content_crc(section: bytes) -> ContentCrc:
     key_frame = _NULL
     value_size: i64 = -1
     value_frame = _NULL
+    keyless_size: i64 = -1
     keyless = crc32(_NULL + _NULL)
-    """CRC of a null key, and of what frames the value."""
+    """CRC of a null key, and of what frames a value of `keyless_size`."""
     first = first_xxh64 = 0
     while cursor.pos < end:
         size: i64 = cursor.varlong(_VARINT)
@@ -72,8 +75,10 @@ def content_crc(section: bytes) -> ContentCrc:
         if of_value != value_size:
             value_size = of_value
             value_frame = _frame(of_value)
-            keyless = crc32(_NULL + value_frame)
         if of_key < 0:
+            if of_value != keyless_size:
+                keyless_size = of_value
+                keyless = crc32(_NULL + value_frame)
             crc: i64 = crc32(section[value : cursor.pos], keyless)
         else:
             if of_key != key_size:
@@ -121,6 +126,8 @@ def _frame(size: i64) -> bytes:
     """What stands before a key or a value of that size; below 0 is null."""
     if size < 0:
         return _NULL
+    if size < 1024:
+        return _FRAMES[size]
     out = BytesWriter()
     _append_u32(out, size)
     return out.getvalue()

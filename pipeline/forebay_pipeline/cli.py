@@ -1,6 +1,6 @@
 """The command `forebay-pipeline <job>`; under spark-submit: `spark-submit …/forebay_pipeline/cli.py <job>`.
 
-Exit codes: 0 success, 1 the audit has findings, 2 the job could not run.
+Exit codes: 0 success, 1 the audit has findings, 2 the job could not run, 3 the audit is incomplete.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ What it should say is counted independently, from the topic itself: which record
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -20,9 +21,10 @@ from pyspark.sql import SparkSession
 
 from forebay_pipeline.audit import command as audit
 from forebay_pipeline.audit.result import AuditResult, Finding, Kind
+from forebay_pipeline.errors import FINDINGS, INCOMPLETE
 from forebay_policies.journal_rows import LedgerPart, LedgerRow, Row
 from tests.kit.forebay import ForebayProcess
-from tests.kit.journal import of, rows_in
+from tests.kit.journal import closed_files, lines_of, of, rows_in
 from tests.kit.kafka import KafkaCluster
 from tests.kit.paths import JARS
 from tests.kit.ports import free_ports
@@ -184,7 +186,18 @@ def test_an_audit_of_faults_then_of_what_was_planted(stage: Stage, spark: SparkS
     assert all(finding.note.endswith("retried by the client") for finding in result.findings)
     assert totals.present + totals.duplicated + totals.unconfirmed == len(found)
     assert [(topic.topic, topic.unclaimed, topic.later) for topic in result.topics] == [(TOPIC, 0, 0)]
-    assert (result.rows_dropped, result.lines_torn) == (0, 0)
+    assert (result.rows_dropped, result.lines_torn, result.rows_missing, result.incomplete) == (0, 0, 0, [])
+
+    # A closed file is deleted: what it told of is not known any more, and that is noticed.
+    lacking = stage.folder / "lacking"
+    shutil.copytree(stage.journal, lacking)
+    files = closed_files(lacking)
+    gone = files[len(files) // 2]
+    rows = len(lines_of(gone))
+    gone.unlink()
+    result = run_audit(stage, spark, lacking)
+    assert (result.rows_missing, result.exit_code) == (rows, FINDINGS if result.findings else INCOMPLETE)
+    assert result.incomplete[0].startswith(f"Not there: {rows:,} journal rows, by their numbers: ")
 
     row, part = a_part(stage)
     send_again(stage, part)

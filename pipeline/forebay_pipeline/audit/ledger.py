@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from forebay_pipeline.audit.ranges import Claimed
-from forebay_pipeline.audit.state import HORIZON_US, AuditState, Followed, ProcessMark
+from forebay_pipeline.audit.state import HORIZON_US, AuditState, ProcessMark
 from forebay_pipeline.journal.source import Span, of_kind
 from forebay_policies.journal_rows import LedgerRow
 
@@ -120,19 +120,19 @@ def _with_checked(lines: DataFrame, wanted: Wanted) -> DataFrame:
     checked, before = wanted.to_be_checked.holds, wanted.before
     if before is None or not (before.processes or before.followed):
         return lines.withColumn("checked", checked)
-    names = sorted({*before.processes, *before.followed})
-    nothing, nowhere = ProcessMark(-1, []), Followed()
+    nothing = ProcessMark(-1, [])
+    numbered = {name: followed.audited for name, followed in before.followed.items()}
     marks = lines.sparkSession.createDataFrame(
         [
-            (name, *astuple(before.processes.get(name, nothing)), before.followed.get(name, nowhere).audited)
-            for name in names
+            (name, *astuple(before.processes.get(name, nothing)), numbered.get(name))
+            for name in sorted({*before.processes, *numbered})
         ],
         "process string, marked_us bigint, marked_rows array<string>, audited array<struct<first:bigint,last:bigint>>",
     )
     time, marked, number = F.col("time_us"), F.col("marked_us"), F.col("seq")
     by_time = (time < marked) | ((time == marked) & F.array_contains("marked_rows", F.col("row_key")))
     by_number = F.exists("audited", lambda numbers: number.between(numbers["first"], numbers["last"]))
-    audited = F.when(number.isNull(), by_time).otherwise(by_number)
+    audited = F.when(number.isNull() | F.col("audited").isNull(), by_time).otherwise(by_number)
     return (
         lines.join(F.broadcast(marks), "process", "left")
         .withColumn("checked", checked & ~F.coalesce(audited, F.expr("false")))

@@ -15,7 +15,7 @@ What was reported once is not reported again: the next audit expects what comes 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -83,15 +83,18 @@ class Losses(NamedTuple):
         return sum(self.torn.values())
 
 
-def losses(rows: DataFrame, wanted: Wanted, cluster_id: str) -> Losses:
-    """Read all rows once; what comes to the driver is small. `cluster_id`: of the audited topics, empty if unknown."""
+def losses(rows: DataFrame, wanted: Wanted, cluster_id: Callable[[], str]) -> Losses:
+    """Read all rows once; what comes to the driver is small. `cluster_id` tells that of the audited topics, empty if
+    unknown; it is asked if the journal has any.
+    """
     found = _found(rows, wanted)
     processes: dict[str, list[SparkRow]] = defaultdict(list)
     for each in found:
         if each[KIND] != TORN:
             processes[each.process].append(each)
     clusters = {name: max((each.cluster_id or "" for each in found), default="") for name, found in processes.items()}
-    others = {name: found for name, found in clusters.items() if cluster_id and found not in ("", cluster_id)}
+    ours = cluster_id() if any(clusters.values()) else ""
+    others = {name: found for name, found in clusters.items() if ours and found not in ("", ours)}
     followed = {name: _Process(name, each, wanted) for name, each in processes.items() if name not in others}
     known = wanted.before.followed if wanted.before is not None else {}
     for name in set(known) - set(followed) - set(others):
@@ -166,7 +169,8 @@ class _Process:
 
     @property
     def _last_us(self) -> int:
-        return max((self._known.last_us, *(each.last_us for each in self._found)))
+        last_us: int = max((self._known.last_us, *(each.last_us for each in self._found)))
+        return last_us
 
     @property
     def _is_numbered(self) -> bool:

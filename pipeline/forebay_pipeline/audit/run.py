@@ -29,7 +29,7 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
     Raises CannotRun if the ledger has no rows of the span, if all their records have expired, or as `topics` does.
     """
     rows = wanted.around.of(rows)
-    lost = losses(rows, wanted, topics.cluster_id())
+    lost = losses(rows, wanted, topics.cluster_id)
     state = wanted.state or AuditState()
     ours = rows.where(~F.col("process").isin(list(lost.others))) if lost.others else rows
     with keep(ledger.parts(ours, wanted)) as parts:

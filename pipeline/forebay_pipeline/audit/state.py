@@ -86,18 +86,18 @@ class AuditState(msgspec.Struct):
             elif known.time_us == mark.time_us:
                 processes[process] = ProcessMark(mark.time_us, sorted({*known.rows, *mark.rows}))
         newest = max((mark.time_us for mark in processes.values()), default=0)
+        processes = {name: mark for name, mark in processes.items() if mark.time_us >= newest - HORIZON_US}
+        all_followed = {**self.followed, **followed}
+        recent = {name: each for name, each in all_followed.items() if each.last_us >= newest - 2 * HORIZON_US}
+        all_dropped = {**self.dropped, **dropped}
         told = {error: count + self.torn.get(error, 0) for error, count in torn.items()}
         return AuditState(
             only=self.only,
             files=self.files,
-            processes={name: mark for name, mark in processes.items() if mark.time_us >= newest - HORIZON_US},
-            followed={
-                name: process
-                for name, process in {**self.followed, **followed}.items()
-                if process.last_us >= newest - 2 * HORIZON_US
-            },
+            processes=processes,
+            followed=recent,
             offsets=offsets,
-            dropped=dict(dropped),
+            dropped={name: rows for name, rows in all_dropped.items() if name in processes or name in recent},
             torn=dict(list({**self.torn, **told}.items())[-MAX_TORN:]),
         )
 

@@ -14,7 +14,6 @@ from confluent_kafka import KafkaException, TopicCollection, TopicPartition, Uui
 from confluent_kafka.admin import ConfigResource, OffsetSpec  # type: ignore[attr-defined]
 from pyspark.sql import DataFrame, SparkSession
 
-from forebay_codecs.metadata import printable_id
 from forebay_pipeline.audit.ranges import Ends, Range, TopicNow
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.brokers import Asked, Brokers, reason
@@ -119,11 +118,8 @@ def _by_topic(ranges: Sequence[Range], tell: Callable[[list[Range]], object]) ->
 
 
 def _printable(topic_id: Uuid | None) -> str:
-    """As Kafka writes it, and the ledger; empty if brokers are too old to have any."""
-    if topic_id is None:
-        return ""
-    halves = topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()
-    return printable_id(b"".join(half.to_bytes(8, "big", signed=True) for half in halves))
+    """As Kafka writes it, and the ledger, safe in URLs; empty if brokers are too old to have any."""
+    return str(topic_id).replace("+", "-").replace("/", "_") if topic_id is not None else ""
 
 
 def _answer(future: Future[Any], what: str) -> Any:

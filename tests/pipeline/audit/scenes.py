@@ -199,6 +199,13 @@ def compaction_with_keys(world: World) -> None:
     world.log().records = {offset: world.log().records[offset] for offset in [*kept, 301]}
 
 
+def compaction_that_lost_every_key(world: World) -> None:
+    world.compacted.add(world.topic)
+    for turn in range(3):
+        world.answer([world.keyed([(b"k%d" % key, b"v%d" % turn) for key in range(100)])])
+    world.log().records.clear()
+
+
 def compaction_of_a_log_that_was_cut(world: World) -> None:
     compaction(world)
     world.cut(18)
@@ -296,6 +303,12 @@ NEARLY = {
         compaction_with_keys,
         {"acknowledged": 301, "present": 96, "compacted": 203, "missing": 2},
         [(Kind.MISSING, 0, 217, 299)],
+        later=1,
+    ),
+    "compaction-that-lost-every-key": Scene(
+        compaction_that_lost_every_key,
+        {"acknowledged": 300, "compacted": 200, "missing": 100},
+        [(Kind.MISSING, 0, 200, 299)],
     ),
     "compaction-of-a-log-that-was-cut": Scene(
         compaction_of_a_log_that_was_cut,

@@ -116,6 +116,7 @@ def test_with_a_state_of_something_else(spark: SparkSession, tmp_path: Path) -> 
 @pytest.mark.whole
 def test_where_the_result_cannot_be_written(world: World, tmp_path: Path) -> None:
     world.send(world.made(5))
+    world.rows.append(gauge_row(process="here-1", last=True))
     world.close_files()
     words = ("--journal", tmp_path / "journal", "--bootstrap-servers", "any:9092", "--state", tmp_path / "state.json")
     result = run(*words, "--to", "2026-12-01", "--output", tmp_path / "nowhere" / "audit.json")

@@ -146,6 +146,24 @@ def test_each_audit_carries_on_where_the_last_one_ended(world: World) -> None:
     assert state.offsets == {"t": {0: 4}}
 
 
+def test_files_of_a_process_that_come_in_another_order(world: World) -> None:
+    """The second file is there first: the first one is missed, once, and audited when it comes."""
+    world.send(world.made(5))
+    world.close_files()
+    late = world.file(0)
+    content = late.read_bytes()
+    late.unlink()
+    world.send(world.made(5))
+    result, state = world.audit_on(Wanted(state=AuditState()))
+    assert (result.totals.present, result.rows_missing, result.exit_code) == (5, 1, INCOMPLETE)
+    result, state = world.audit_on(Wanted(state=state))
+    assert (result.rows, result.rows_missing, result.exit_code) == (0, 0, CLEAN)
+    late.write_bytes(content)
+    result, state = world.audit_on(Wanted(state=state))
+    assert (counted(result.totals), result.exit_code) == ({"acknowledged": 5, "present": 5}, CLEAN)
+    assert state.followed["here-1"].audited == [(1, 2)]
+
+
 def test_rows_of_one_microsecond_may_be_in_two_files(world: World) -> None:
     """Those of one request, say, between whose partitions a file was closed."""
     seen = world.send(world.made(5), number=1)

@@ -229,6 +229,31 @@ class TestTheRest:
         assert last.last
 
     @in_loop
+    async def test_rows_are_numbered_and_the_last_one_tells_how_many_there_are(self, tmp_path: Path) -> None:
+        cluster = FakeCluster({"ponds": [0, 0]})
+        cluster.topic_ids["ponds"] = bytes(range(16))
+        cluster.metadata_versions = (0, 12)
+        async with (
+            cluster,
+            running(cluster.bootstrap, journal_dir=str(tmp_path), journal_ledger=True) as forebay,
+        ):
+            client = await forebay.client(0)
+            client.send(*[produce(number, ("ponds", 0, batch(null_key("a")))) for number in range(3)])
+            await client.receives(0, 1, 2)
+            rows = await ended(forebay, tmp_path)
+        kinds = (BatchRow, ChoiceRow, MetadataRow, LedgerRow, GaugeRow)
+        for kind in kinds:
+            numbers = [row.seq for row in rows if isinstance(row, kind)]
+            assert numbers == list(range(1, len(numbers) + 1))
+        last = rows[-1]
+        assert isinstance(last, GaugeRow)
+        assert [row.last for row in of(GaugeRow, rows)] == [False] * (len(of(GaugeRow, rows)) - 1) + [True]
+        told = (last.batch_rows_total, last.choice_rows_total, last.metadata_rows_total, last.ledger_rows_total)
+        assert told == tuple(sum(isinstance(row, kind) for row in rows) for kind in kinds[:4])
+        assert last.cluster_id == "fake"
+        assert {row.topic_id for row in of(LedgerRow, rows)} == {"AAECAwQFBgcICQoLDA0ODw"}
+
+    @in_loop
     async def test_a_metadata_request_that_fails_says_why(self, tmp_path: Path) -> None:
         async with (
             FakeCluster({"ponds": [0]}) as cluster,
@@ -255,8 +280,8 @@ class TestTheRest:
             seconds = asyncio.get_running_loop().time() - began
             assert client is not None
             gauges = of(GaugeRow, await ended(forebay, tmp_path))
-        assert len(gauges) <= seconds + 2
-        assert gauges[-1].client_connections == 1
+        assert len([row for row in gauges if not row.last]) <= seconds + 2
+        assert gauges[-2].client_connections == 1
 
     @in_loop
     async def test_without_a_journal_nothing_is_written(self, tmp_path: Path) -> None:

@@ -1,0 +1,50 @@
+"""The sentences that an audit has for what it could not see."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from forebay_pipeline.audit.incomplete import incomplete
+from forebay_pipeline.audit.losses import Gap, Losses
+from forebay_pipeline.audit.result import Counts
+
+NOTHING = Losses(
+    dropped=0, totals={}, torn={}, gaps=[], beginnings=[], ends=[], unnumbered=0, others={"there": "B"}, followed={}
+)
+
+
+def test_where_all_was_there_and_followed_there_is_none() -> None:
+    assert list(incomplete(Counts(acknowledged=5, present=4, missing=1, unacknowledged=7, compacted=3), NOTHING)) == []
+
+
+@pytest.mark.parametrize(
+    ("lost", "sentence"),
+    [
+        ({"dropped": 1234}, "Dropped: 1,234 journal rows"),
+        ({"torn": {"a": 2, "b": 1}}, "Unreadable: 3 lines"),
+        (
+            {"gaps": [Gap("p", "ledger", [(2, 2), (4, 1005)])]},
+            "Not there: 1,003 journal rows, by their numbers: p, ledger",
+        ),
+        ({"beginnings": ["p"]}, "Not there: the first rows"),
+        ({"ends": list("abcdefg")}, "Not there: the last rows of processes that are gone: a; b; c; d; e and 2 more."),
+        ({"unnumbered": 3}, "Not numbered: 3 ledger rows"),
+    ],
+)
+def test_what_the_journal_lost(lost: dict[str, object], sentence: str) -> None:
+    (told,) = incomplete(Counts(), NOTHING._replace(**lost))  # type: ignore[arg-type]
+    assert told.startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("count", "sentence"),
+    [
+        ("not_followed", "Not followed, by design: 9 records"),
+        ("not_judged", "Not judged: 9 acknowledged records"),
+        ("expired", "Expired, as retention allows: 9 acknowledged records"),
+    ],
+)
+def test_what_was_not_looked_at(count: str, sentence: str) -> None:
+    (told,) = incomplete(msgspec.structs.replace(Counts(), **{count: 9}), NOTHING)
+    assert told.startswith(sentence)

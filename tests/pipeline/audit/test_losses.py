@@ -1,0 +1,101 @@
+"""What of a journal is not there: each process has lost something else, or nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from forebay_pipeline.audit.ledger import Wanted
+from forebay_pipeline.audit.losses import Gap, losses
+from forebay_pipeline.audit.state import AuditState, Followed, ProcessMark
+from forebay_pipeline.journal.source import JournalPlace, Span, read_rows
+from forebay_policies.journal_rows import Row
+from tests.pipeline.journals import journal_of
+from tests.pipeline.rows import START_US, gauge_row, ledger_row, write_lines
+
+SECOND_US = 1_000_000
+BEGIN_US = START_US
+DUE_US = START_US + 100 * SECOND_US
+BEFORE = f"{START_US - 3000 * SECOND_US:x}"
+"""The end of the name of a process that ran long before the time span; START's is that of one begun in it."""
+START = f"{START_US + SECOND_US:x}"
+
+
+def gauges(process: str, numbers: range, **given: object) -> list[Row]:
+    """One each second, the first one when the time span begins."""
+    return [
+        gauge_row(process=process, seq=number, time_us=BEGIN_US + at * SECOND_US, ledger_rows_total=0, **given)
+        for at, number in enumerate(numbers)
+    ]
+
+
+def ledger(process: str, *numbers: int | None) -> list[Row]:
+    return [
+        ledger_row([], process=process, seq=number, time_us=BEGIN_US + 50 * SECOND_US + at)
+        for at, number in enumerate(numbers)
+    ]
+
+
+def last(process: str, number: int, rows: int) -> Row:
+    return gauge_row(
+        process=process, seq=number, time_us=DUE_US - SECOND_US, ledger_rows_total=rows, last=True, cluster_id="here"
+    )
+
+
+ROWS: list[Row] = [
+    *gauges(f"whole-{START}", range(1, 9)),
+    *ledger(f"whole-{START}", 1, 2),
+    last(f"whole-{START}", 9, 2),
+    *gauges(f"running-{BEFORE}", range(40, 142)),
+    *gauges(f"crashed-{START}", range(1, 5)),
+    gauge_row(process=f"beheaded-{BEFORE}", seq=9, time_us=BEGIN_US + SECOND_US),
+    last(f"beheaded-{BEFORE}", 10, 0),
+    *gauges(f"first-{BEFORE}", range(40, 48)),
+    *ledger(f"first-{BEFORE}", 2, 3),
+    last(f"first-{BEFORE}", 48, 3),
+    *gauges(f"middle-{START}", range(1, 4)),
+    *ledger(f"middle-{START}", 1, 3, 7),
+    last(f"middle-{START}", 5, 8),
+    *ledger("older-1", None, None),
+    gauge_row(process=f"elsewhere-{START}", seq=7, cluster_id="there"),
+]
+
+
+def test_what_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
+    rows = journal_of(spark, tmp_path, ROWS)
+    found = losses(rows, Wanted(Span(BEGIN_US), due_us=DUE_US), lambda: "here")
+    assert found.gaps == [
+        Gap(f"first-{BEFORE}", "ledger", [(1, 1)]),
+        Gap(f"middle-{START}", "gauge", [(4, 4)]),
+        Gap(f"middle-{START}", "ledger", [(2, 2), (4, 6), (8, 8)]),
+    ]
+    assert found.missing == 7
+    assert found.beginnings == [f"beheaded-{BEFORE}"]
+    assert found.ends == [f"crashed-{START}"]
+    assert found.unnumbered == 2
+    assert found.others == {f"elsewhere-{START}": "there"}
+    assert found.followed[f"middle-{START}"].audited == [(1, 1), (3, 3), (7, 7)]
+    assert found.followed[f"crashed-{START}"].ended
+
+
+def test_what_was_reported_is_not_reported_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Nor what could not be read; what comes after it is expected, of a process that is no more seen, too."""
+    write_lines(tmp_path, b'{"kind":"ledger","time', name="torn")
+    journal_of(spark, tmp_path, [*ledger("p-1", 3, 5, 8), *gauges("p-1", range(2, 3))])
+    rows = read_rows(spark, JournalPlace(str(tmp_path)))
+    torn = losses(rows, Wanted(), str).torn
+    before = AuditState(
+        processes={"p-1": ProcessMark(BEGIN_US, [])},
+        followed={
+            "p-1": Followed({"ledger": 6, "gauge": 2}, [(3, 3), (5, 5)], DUE_US),
+            "gone-2": Followed({"gauge": 6}, [], DUE_US - 1),
+            "over-3": Followed({"gauge": 6}, [], DUE_US - 1, ended=True),
+        },
+        torn=dict(torn),
+    )
+    found = losses(rows, Wanted(state=before, due_us=DUE_US), str)
+    assert (found.gaps, found.ends, found.torn) == ([Gap("p-1", "ledger", [(7, 7)])], ["gone-2"], {})
+    assert sum(torn.values()) == 1
+    assert found.followed["p-1"].audited == [(3, 3), (5, 5), (8, 8)]
+    assert found.followed["gone-2"].ended
