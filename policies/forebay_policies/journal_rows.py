@@ -145,6 +145,11 @@ class GaugeRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="gau
     """As the brokers told; empty before, and if they tell none."""
     last: bool = False
     """Nothing of this process follows: it exited in order."""
+    same_rack_bytes_total: int | None = None
+    """Of clients' batches, to leaders in their client's rack; null where no client's rack is set."""
+    other_rack_bytes_total: int | None = None
+    unknown_rack_bytes_total: int | None = None
+    """The client's rack, or the leader's, is not known."""
 
 
 class LedgerPart(msgspec.Struct, frozen=True, gc=False):

@@ -96,6 +96,7 @@ def summarize(rows: Rows, place: JournalPlace, span: Span, questions: Questions)
         runaway_changes_left_out=changes_left_out,
         metadata=partitions_workers.metadata(rows.gauges, rows.requests),
         workers=partitions_workers.workers(rows.gauges),
+        racks=partitions_workers.racks(rows.gauges),
         torn=rows.torn,
     )
 

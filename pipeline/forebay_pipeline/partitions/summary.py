@@ -94,6 +94,14 @@ class MetadataUse(msgspec.Struct, frozen=True):
     response_bytes: int
 
 
+class RackUse(msgspec.Struct, frozen=True):
+    """Bytes of clients' batches, by whether the partition's leader was in the client's rack."""
+
+    same_bytes: int
+    other_bytes: int
+    unknown_bytes: int
+
+
 class WorkerUse(msgspec.Struct, frozen=True):
     """Memory and queues of one worker, from its gauge rows, one a second."""
 
@@ -132,6 +140,8 @@ class Summary(msgspec.Struct, frozen=True):
     runaway_changes_left_out: int
     metadata: MetadataUse
     workers: list[WorkerUse]
+    racks: RackUse | None
+    """None where no worker knew of racks."""
     torn: int
     """Unreadable lines and files of the journal, whatever their time."""
 

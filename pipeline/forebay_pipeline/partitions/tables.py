@@ -166,6 +166,32 @@ def metadata(summary: Summary) -> str:
     )
 
 
+GB: Final = 1e9
+_MONTH_US: Final = 30 * 24 * 3600 * 1_000_000
+
+
+def racks(summary: Summary, price_per_gb: float | None = None) -> str:
+    """What stayed in its client's rack and what crossed, and at that price a GB (10⁹ bytes) what it costs.
+
+    One or two sentences; empty if nothing is known of racks, or nothing was sent.
+    """
+    use = summary.racks
+    if use is None or not (known := use.same_bytes + use.other_bytes):
+        return ""
+    unknown = f" Of {use.unknown_bytes / GB:,.1f} GB it is not known." if use.unknown_bytes else ""
+    crossed = use.other_bytes / GB
+    sentence = (
+        f"Racks: {percent(use.same_bytes / known)} % of {known / GB:,.1f} GB went to a leader in the client's rack, "
+        f"{crossed:,.1f} GB crossed.{unknown}"
+    )
+    if price_per_gb is None:
+        return sentence
+    cost = crossed * price_per_gb
+    seconds_us = summary.last_us - summary.first_us
+    month = f", and {cost * _MONTH_US / seconds_us:,.2f} in 30 days like that" if seconds_us else ""
+    return f"{sentence} At {price_per_gb:g} a GB that is {cost:,.2f}{month}."
+
+
 def warnings(summary: Summary) -> Iterator[str]:
     """A sentence for each reason why the numbers are incomplete."""
     if summary.rows_dropped:

@@ -32,7 +32,7 @@ def _blocks(summary: Summary, width: int | None) -> Iterator[str]:
         table = make(summary)
         if table.rows:
             yield _text(table, width)
-    sentences = ["" if summary.runaways else "No partition ran away.", tables.metadata(summary)]
+    sentences = ["" if summary.runaways else "No partition ran away.", tables.metadata(summary), tables.racks(summary)]
     yield "\n".join(sentence for sentence in (*sentences, *tables.warnings(summary)) if sentence)
 
 

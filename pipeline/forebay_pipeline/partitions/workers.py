@@ -1,4 +1,4 @@
-"""Metadata cache, memory pressure and dropped rows.
+"""Metadata cache, memory pressure, dropped rows, and what crossed racks.
 
 In: gauge and metadata rows (the columns of journal_rows.GaugeRow and MetadataRow). Out: the structs of summary.py.
 
@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from forebay_pipeline.partitions.batches import as_percentiles, percentiles
-from forebay_pipeline.partitions.summary import MetadataUse, WorkerUse
+from forebay_pipeline.partitions.summary import MetadataUse, RackUse, WorkerUse
 
 FIRST_ROW_US: Final = 5_000_000
 """A process began in the span if its first row there came within this time of its start; it writes one a second."""
@@ -29,6 +29,9 @@ TOTALS: Final = (
     "metadata_misses_total",
     "metadata_waits_total",
     "rows_dropped_total",
+    "same_rack_bytes_total",
+    "other_rack_bytes_total",
+    "unknown_rack_bytes_total",
 )
 
 
@@ -88,3 +91,12 @@ def metadata(gauges: DataFrame, requests: DataFrame) -> MetadataUse:
         request_bytes=sent["request_bytes"],
         response_bytes=sent["response_bytes"],
     )
+
+
+def racks(gauges: DataFrame) -> RackUse | None:
+    """Bytes within and across racks; None where no process knew of racks."""
+    names = ("same", "other", "unknown")
+    (sums,) = counted(gauges).agg(*(F.sum(f"{name}_rack_bytes_total").alias(name) for name in names)).collect()
+    if sums["same"] is None:
+        return None
+    return RackUse(**{f"{name}_bytes": sums[name] for name in names})

@@ -36,6 +36,7 @@ def known(
     topics: int,
     audit: AuditResult | None = None,
     replay: ReplayReport | None = None,
+    price_per_gb: float | None = None,
 ) -> Known:
     """All that the page shows of the rows of `span` at `place`; plots of the `topics` topics with the most bytes.
 
@@ -44,7 +45,7 @@ def known(
     summary = summarize(rows, place, span, Questions(max_rows=MAX_ROWS))
     names = [topic.topic for topic in summary.topics[:topics]]
     found = series(rows.batches, rows.gauges, summary.first_us, summary.last_us, names)
-    return Known(summary, found, audit, replay)
+    return Known(summary, found, audit, replay, price_per_gb)
 
 
 def read_result(path: Path | None, kind: type[T], made_by: str) -> T | None:
@@ -64,6 +65,12 @@ def read_result(path: Path | None, kind: type[T], made_by: str) -> T | None:
 @span_options
 @click.option("--audit", type=click.Path(path_type=Path), metavar="FILE.json", help="Include this output of `audit`.")
 @click.option("--replay", type=click.Path(path_type=Path), metavar="FILE.json", help="Include this output of `replay`.")
+@click.option(
+    "--price-per-gb",
+    type=click.FloatRange(min=0),
+    metavar="MONEY",
+    help="Say what bytes that crossed racks cost, at this price for a GB.",
+)
 @click.option(
     "--topics",
     type=click.IntRange(1, MAX_TOPICS),
@@ -85,6 +92,7 @@ def command(
     span: Span,
     audit: Path | None,
     replay: Path | None,
+    price_per_gb: float | None,
     topics: int,
     output: Path,
     spark: OpenSpark,
@@ -93,7 +101,7 @@ def command(
     audited = read_result(audit, AuditResult, "audit --output")
     replayed = read_result(replay, ReplayReport, "replay --output")
     with kept_rows(spark("report", kafka=place.in_kafka), place, span) as rows:
-        html = page(known(rows, place, span, topics, audited, replayed)).encode()
+        html = page(known(rows, place, span, topics, audited, replayed, price_per_gb)).encode()
     write(output, html)
     click.echo(f"{output}: {len(html) / 1000:,.0f} kB")
     return CLEAN

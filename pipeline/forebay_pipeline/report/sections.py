@@ -31,6 +31,8 @@ class Known(NamedTuple):
     series: Series
     audit: AuditResult | None = None
     replay: ReplayReport | None = None
+    price_per_gb: float | None = None
+    """Of what crosses racks, in whatever money."""
 
 
 class Headline(NamedTuple):
@@ -101,6 +103,8 @@ def sections(known: Known) -> Iterator[Section]:
     yield _times(known.summary, known.series)
     yield _batches(known.summary, known.series)
     yield _memory(known.summary, known.series)
+    if racks := tables.racks(known.summary, known.price_per_gb):
+        yield Section("racks", "What crossed racks", [racks])
     if known.audit is not None:
         yield _audit(known.audit)
     if known.replay is not None:

@@ -41,4 +41,15 @@ def gauge_row(journal: Journal, stats: MetricRegistry) -> GaugeRow:
         metadata_rows_total=journal.metadata_rows,
         ledger_rows_total=journal.ledger_rows,
         cluster_id=journal.cluster_id,
+        same_rack_bytes_total=_rack_bytes(stats, "same"),
+        other_rack_bytes_total=_rack_bytes(stats, "other"),
+        unknown_rack_bytes_total=_rack_bytes(stats, "unknown"),
     )
+
+
+def _rack_bytes(stats: MetricRegistry, rack: str) -> int | None:
+    """None where nothing is known of racks, so that nobody counts."""
+    try:
+        return int(stats.value("forebay_rack_bytes_total", rack=rack))
+    except KeyError:
+        return None

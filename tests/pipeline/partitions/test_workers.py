@@ -7,7 +7,7 @@ from pyspark.testing import assertDataFrameEqual
 
 from forebay_pipeline.journal.source import of_kind
 from forebay_pipeline.partitions import workers
-from forebay_pipeline.partitions.summary import MetadataUse, Percentiles
+from forebay_pipeline.partitions.summary import MetadataUse, Percentiles, RackUse
 from forebay_policies.journal_rows import GaugeRow, MetadataRow
 from tests.pipeline.partitions.journal import SECOND, Journal
 from tests.pipeline.rows import START_US, batch_row, gauge_row, metadata_row
@@ -25,6 +25,8 @@ def test_totals_over_restarts(spark: SparkSession, journal: Journal) -> None:
             metadata_hits_total=hits,
             metadata_misses_total=hits // 10,
             rows_dropped_total=2 * hits,
+            same_rack_bytes_total=0,
+            other_rack_bytes_total=hits,
         )
 
     # fmt: off
@@ -37,13 +39,26 @@ def test_totals_over_restarts(spark: SparkSession, journal: Journal) -> None:
     gauges = of_kind(rows, GaugeRow)
     found = workers.counted(gauges)
     expected = [
-        (0, nine, 0, 120, 12, 0, 240),
-        (0, nine + 603 * SECOND, 0, 40, 4, 0, 80),
-        (1, nine - 3600 * SECOND, 0, 50, 5, 0, 100),
+        (0, nine, 0, 120, 12, 0, 240, 0, 120, None),
+        (0, nine + 603 * SECOND, 0, 40, 4, 0, 80, 0, 40, None),
+        (1, nine - 3600 * SECOND, 0, 50, 5, 0, 100, 0, 50, None),
     ]
     assertDataFrameEqual(found, spark.createDataFrame(expected, found.schema))
     use = workers.metadata(gauges, of_kind(rows, MetadataRow))
     assert (use.hits, use.misses, use.hit_rate) == (210, 21, 210 / 231)
+
+
+def test_what_crossed_racks(journal: Journal) -> None:
+    def gauge(at_s: int, same: int | None, other: int | None, process: str = "p") -> GaugeRow:
+        bytes_ = {"same_rack_bytes_total": same, "other_rack_bytes_total": other}
+        time_us = START_US + at_s * SECOND
+        return gauge_row(
+            process=process, started_us=START_US, time_us=time_us, unknown_rack_bytes_total=same and 7, **bytes_
+        )
+
+    rows = [gauge(1, 0, 0), gauge(9, 40, 60), gauge(1, None, None, "knows none"), gauge(1, 100, 0, "q")]
+    assert journal.summary(batch_row(), *rows).racks == RackUse(same_bytes=140, other_bytes=60, unknown_bytes=14)
+    assert journal.summary(batch_row(), gauge(1, None, None)).racks is None
 
 
 def test_metadata_requests(journal: Journal) -> None:

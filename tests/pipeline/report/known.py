@@ -11,6 +11,7 @@ from forebay_pipeline.partitions.summary import (
     Group,
     MetadataUse,
     Percentiles,
+    RackUse,
     Reason,
     Summary,
     TopicSkew,
@@ -133,6 +134,7 @@ def _summary(topics: tuple[str, ...], journal: str) -> Summary:
             request_bytes=16_000,
             response_bytes=900_000,
         ),
+        racks=RackUse(same_bytes=61_000_000_000, other_bytes=39_000_000_000, unknown_bytes=2_000_000_000),
         workers=[
             WorkerUse(
                 worker=number,

@@ -29,12 +29,25 @@ def test_bad_numbers_are_marked() -> None:
 def test_without_audit_and_replay_nothing_is_said_of_them() -> None:
     everything = known()
     bare = Known(everything.summary, everything.series)
-    assert [section.name for section in sections(bare)] == ["partitions", "times", "batches", "memory"]
-    assert [section.name for section in sections(everything)][4:] == ["audit", "replay"]
+    assert [section.name for section in sections(bare)] == ["partitions", "times", "batches", "memory", "racks"]
+    assert [section.name for section in sections(everything)][5:] == ["audit", "replay"]
     assert {line.name for line in headlines(everything)} - {line.name for line in headlines(bare)} == {
         "Audit",
         "Replay",
     }
+
+
+def test_what_crossed_racks_has_a_price_where_one_is_given() -> None:
+    everything = known()
+    (racks,) = (section for section in sections(everything) if section.name == "racks")
+    assert racks.text == [
+        "Racks: 61.0 % of 100.0 GB went to a leader in the client's rack, 39.0 GB crossed. Of 2.0 GB it is not known."
+    ]
+    summary = msgspec.structs.replace(everything.summary, first_us=0, last_us=3_600_000_000)
+    (racks,) = (it for it in sections(everything._replace(summary=summary, price_per_gb=0.02)) if it.name == "racks")
+    assert racks.text[0].endswith(" At 0.02 a GB that is 0.78, and 561.60 in 30 days like that.")
+    unknown = everything._replace(summary=msgspec.structs.replace(everything.summary, racks=None))
+    assert "racks" not in {section.name for section in sections(unknown)}
 
 
 def test_long_tables_are_cut_and_say_so() -> None:
