@@ -28,6 +28,7 @@ PYTEST = $(BIN)/python -m pytest -q -p tests.no_skips --hypothesis-profile=ci --
 # Two at once, each with files and ports of its own; what is left of one's work the other takes over. Not for tests
 # before a real cluster or under faults: they need the machine for themselves.
 TWO := -n 2 --dist=worksteal
+COMPILED := FOREBAY_REQUIRE_COMPILE=1 PYTHONPATH=$(CURDIR)/build/compiled
 UNIT := tests --ignore=tests/integration --ignore=tests/deploy --ignore=tests/chaos --ignore=tests/pipeline
 SOURCES := $(shell find codecs policies proxy pipeline -name '*.py') hatch_build.py pyproject.toml constraints.txt
 
@@ -76,7 +77,7 @@ coverage: $(VENV)/.dev
 # Over the compiled modules, which stand outside the tree: beside the sources they would shadow edits. Their own tests
 # and those of the whole proxy; all unit tests with WHOLE=1.
 compile-test: $(VENV)/.dev build/compiled/.done
-	FOREBAY_REQUIRE_COMPILE=1 PYTHONPATH=$(CURDIR)/build/compiled $(PYTEST) $(TWO) -p no:cacheprovider \
+	$(COMPILED) $(PYTEST) $(TWO) -p no:cacheprovider \
 	    $(if $(WHOLE),$(UNIT),$$($(BIN)/python -m tests.kit.compiled))
 
 deploy-test: $(VENV)/.dev kit
@@ -98,34 +99,35 @@ client-suites: $(VENV)/.dev kit
 
 # The most telling faults, each once, and a pair that is the same every time, as examples are for unit tests: it found
 # clients that cost others the loop. With WHOLE=1 every fault and two new pairs, a quarter of an hour and more.
-chaos-test: $(VENV)/.dev kit
-	$(if $(WHOLE),,FOREBAY_TEST_SEED=$${FOREBAY_TEST_SEED:-736524}) $(PYTEST) tests/chaos
+# Then over the compiled modules, as users have them.
+chaos-test: $(VENV)/.dev kit $(if $(WHOLE),build/compiled/.done)
+	$(if $(WHOLE),$(COMPILED),FOREBAY_TEST_SEED=$${FOREBAY_TEST_SEED:-736524}) $(PYTEST) tests/chaos
 
 # The seed is printed with every pair; FOREBAY_TEST_SEED=N draws the same pairs again.
 CHAOS_SECONDS ?= 1800
 chaos: export WHOLE = 1
-chaos: $(VENV)/.dev kit
-	FOREBAY_TEST_SECONDS=$(CHAOS_SECONDS) FOREBAY_TEST_KEEP=1 $(PYTEST) -s tests/chaos
+chaos: $(VENV)/.dev kit build/compiled/.done
+	$(COMPILED) FOREBAY_TEST_SECONDS=$(CHAOS_SECONDS) FOREBAY_TEST_KEEP=1 $(PYTEST) -s tests/chaos
 
 # Over the compiled modules, as users have them. SOAK=short or SOAK=default: with those timeouts only.
 .PHONY: soak
 SOAK_SECONDS ?= 3600
 soak: $(VENV)/.dev kit build/compiled/.done
-	FOREBAY_REQUIRE_COMPILE=1 PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python -m tests.chaos.soak $(SOAK_SECONDS) $(SOAK)
+	$(COMPILED) $(BIN)/python -m tests.chaos.soak $(SOAK_SECONDS) $(SOAK)
 
 # Over the compiled modules, as users have them; half an hour.
 .PHONY: exactly-once
 RECORDS ?= 1000000
 exactly-once: $(VENV)/.dev kit build/compiled/.done
-	FOREBAY_REQUIRE_COMPILE=1 PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python -m tests.chaos.exactly_once $(RECORDS)
+	$(COMPILED) $(BIN)/python -m tests.chaos.exactly_once $(RECORDS)
 
 # Over the compiled codecs, as users have them.
 bench: $(VENV)/.dev kit build/compiled/.done
-	FOREBAY_REQUIRE_COMPILE=1 PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python -m bench --keep $(BENCH)
+	$(COMPILED) $(BIN)/python -m bench --keep $(BENCH)
 
 # Numbers of a few seconds say nothing: what is asked is that each has some.
 bench-short: $(VENV)/.dev kit build/compiled/.done
-	FOREBAY_REQUIRE_COMPILE=1 PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python -m bench --short $(BENCH)
+	$(COMPILED) $(BIN)/python -m bench --short $(BENCH)
 
 bench-others: $(VENV)/.dev kit
 	$(BIN)/python -m bench.others_setup
