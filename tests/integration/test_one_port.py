@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections import Counter
@@ -57,7 +58,7 @@ def port(open_route: Callable[[str], Route]) -> Iterator[Route]:
     """The route to Kafka 4.3.1 through one port."""
     through = open_route("4.3.1")
     with ForebayProcess(through.cluster.bootstrap, through.cluster.nodes, producers_only=True) as forebay:
-        yield Route(through.cluster, through.log, forebay)
+        yield dataclasses.replace(through, forebay=forebay)  # names of topics go on where others of this cluster ended
 
 
 def sent(port: Route, client: Client | GoClient, spec: ProduceSpec) -> None:
