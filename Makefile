@@ -10,6 +10,7 @@
 # make exactly-once clients that send once, while brokers' answers get lost (RECORDS=1000000 each): docs/reliability.md
 # make fuzz         bad bytes to every decoder and to the whole proxy, for FUZZ_SECONDS=600
 # make bench        the tables of docs/performance.md, measured anew on this machine (about an hour)
+# make instructions the instructions of each path a request, counted by valgrind: a table of docs/performance.md
 # make bench-short  each bench in seconds: whether it works, for `make test-all`
 # make bench-others fetches other proxies for bench f to compare with, and tries them (Shotover: nine minutes of CPU)
 # Another Python:   make PYTHON=python3.13 …
@@ -57,7 +58,7 @@ test-all: export WHOLE = 1
 test-all: export FUZZ_SECONDS = 120
 test-all:
 	@.ci/toolchain $(PYTHON)
-	@$(PYTHON) .ci/stages $(MAKE) $(STAGES) coverage fuzz client-suites bench-short
+	@$(PYTHON) .ci/stages $(MAKE) $(STAGES) coverage fuzz client-suites bench-short instructions-check
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check --quiet
@@ -129,6 +130,14 @@ bench: $(VENV)/.dev kit build/compiled/.done
 bench-short: $(VENV)/.dev kit build/compiled/.done
 	$(COMPILED) $(BIN)/python -m bench --short $(BENCH)
 
+# Forebay's instructions a request, which do not depend on who else uses the machine. Needs valgrind.
+.PHONY: instructions instructions-check
+instructions: $(VENV)/.dev build/compiled/.done
+	$(COMPILED) $(BIN)/python -m bench.instructions
+
+instructions-check: $(VENV)/.dev build/compiled/.done
+	$(COMPILED) $(BIN)/python -m bench.instructions --check
+
 bench-others: $(VENV)/.dev kit
 	$(BIN)/python -m bench.others_setup
 	$(BIN)/python -m bench.others_check
@@ -154,10 +163,10 @@ $(VENV)/.dev: $(VENV)/.pip pyproject.toml constraints.txt
 	$(BIN)/$(PIP) $(INSTALL) -e '.[demo,pipeline]' --group dev
 	@touch $@
 
-# What a user gets from `pip install 'forebay[demo]'`, but compiled at -O1: less than a tenth slower, and a minute's
-# work for the compiler becomes half a minute's.
+# What a user gets from `pip install 'forebay[demo]'`, but for half of the compiler's work: codecs and policies only, at
+# -O1. Forebay takes a quarter more CPU by that, of which the demo leaves it plenty.
 build/demo/.done: $(SOURCES) | build/demo/.pip
-	FOREBAY_OPT_LEVEL=1 build/demo/bin/$(PIP) $(INSTALL) '.[demo]'
+	FOREBAY_COMPILE=codecs,policies FOREBAY_OPT_LEVEL=1 build/demo/bin/$(PIP) $(INSTALL) '.[demo]'
 	@touch $@
 
 # The same without its dependencies: on PYTHONPATH it comes before the editable one. Built for an environment where

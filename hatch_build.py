@@ -4,9 +4,10 @@ A wheel carries each module of HOT twice: as Python and, where a C compiler is a
 Python prefers on import; the code of a folder's twins is in one library. Editable installs stay pure, since a compiled
 module in the tree would shadow later edits.
 
-FOREBAY_NO_COMPILE=1       do not compile
-FOREBAY_OPT_LEVEL=1        what the C compiler is given after -O; 3 without it, and 1 takes two thirds of its time
-FOREBAY_REQUIRE_COMPILE=1  a failed compile is an error, not a pure-Python wheel
+FOREBAY_NO_COMPILE=1             do not compile
+FOREBAY_COMPILE=codecs,policies  compile of these folders only
+FOREBAY_OPT_LEVEL=1              what the C compiler is given after -O; 3 without it, and 1 takes two thirds of its time
+FOREBAY_REQUIRE_COMPILE=1        a failed compile is an error, not a pure-Python wheel
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +59,7 @@ HOT = (
     "policies/forebay_policies/response_memory.py",
     "policies/forebay_policies/retry.py",
     "policies/forebay_policies/throttling.py",
+    "policies/forebay_policies/topic_changes.py",
     "policies/forebay_policies/uniform_partitioner.py",
     "proxy/forebay_proxy/brokers/cluster.py",
     "proxy/forebay_proxy/brokers/upstream_connection.py",
@@ -111,6 +114,10 @@ def compile_hot(target: Path, scratch: Path) -> list[Path]:
     from mypyc.build import mypycify
     from setuptools import Distribution
 
+    chosen = os.environ.get("FOREBAY_COMPILE") or ",".join(FOLDERS)
+    if unknown := set(chosen.split(",")).difference(FOLDERS):
+        raise ValueError(f"FOREBAY_COMPILE={chosen}: {', '.join(sorted(unknown))} is none of {', '.join(FOLDERS)}")
+    modules = {folder: [name for name in HOT if name.startswith(f"{folder}/")] for folder in chosen.split(",")}
     with working_directory(ROOT):
         extensions = mypycify(
             # Not the project's strict configuration: types are the linter's matter, and this environment need not
@@ -120,13 +127,13 @@ def compile_hot(target: Path, scratch: Path) -> list[Path]:
                 "--ignore-missing-imports",
                 "--explicit-package-bases",
                 f"--cache-dir={scratch}",
-                *HOT,
+                *chain.from_iterable(modules.values()),
             ],
             opt_level=os.environ.get("FOREBAY_OPT_LEVEL", "3"),
             debug_level="0",
             # One library a folder: the compiler reads mypyc's own C once for each of them, not once for each module,
             # which is more than half of its work; and the folders are compiled side by side.
-            separate=[([name for name in HOT if name.startswith(f"{it}/")], f"forebay_{it}") for it in FOLDERS],
+            separate=[(names, f"forebay_{folder}") for folder, names in modules.items()],
             target_dir=str(scratch),
         )
         command = Distribution({"name": "forebay", "ext_modules": extensions}).get_command_obj("build_ext")

@@ -1,9 +1,9 @@
 """A broker that costs next to nothing: `python -m bench.wire_sink PORT [--stall] [--wide N] [--keystore PEM]`.
 
 A process of its own. It leads all partitions of TOPIC, and N of WIDE, and answers at once: Produce with offset 0 for
-every partition, Fetch with as many bytes of records as it wants, ApiVersions and Metadata as tests.kit.fake_broker
-does, anything else with 4 zero bytes. `--stall`: Produce is taken and never answered. `--keystore`: TLS is spoken, with
-that certificate and key.
+every partition, Fetch with as many bytes of records as it wants, ApiVersions, Metadata and InitProducerId as
+tests.kit.fake_broker does, anything else with 4 zero bytes. `--stall`: Produce is taken and never answered.
+`--keystore`: TLS is spoken, with that certificate and key.
 Bytes are read into one buffer a connection and looked at in place; records are never looked at.
 """
 
@@ -20,7 +20,7 @@ import uvloop
 
 from bench.wire_frames import PARTITIONS, TOPIC, WIDE, fetch_answer
 from forebay_codecs import error_codes, produce_request, produce_response
-from forebay_codecs.apis import API_VERSIONS, FETCH, METADATA, PRODUCE
+from forebay_codecs.apis import API_VERSIONS, FETCH, INIT_PRODUCER_ID, METADATA, PRODUCE
 from forebay_codecs.produce_response import PartitionResponse
 from tests.kit.fake_broker import Asked, BrokerConnection, FakeCluster
 from tests.kit.ports import LOOPBACK
@@ -72,7 +72,7 @@ class SinkConnection(asyncio.BufferedProtocol):
         key, _, correlation_id = _HEAD.unpack_from(self._buffer, start)
         if key == PRODUCE:
             return b"" if self._stall else self._produced(bytes(self._buffer[start:end]))
-        if key in (API_VERSIONS, METADATA):
+        if key in (API_VERSIONS, METADATA, INIT_PRODUCER_ID):
             asked = Asked(cast(BrokerConnection, self), bytes(self._buffer[start:end]))
             body = self._cluster.body(asked)
         elif key == FETCH:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -58,27 +58,32 @@ def sink(stall: bool = False, wide: int = 0, tls: Tls | None = None) -> Iterator
 
 
 @contextmanager
-def relay(broker: int) -> Iterator[tuple[int, int]]:
-    """A relay of wire_relay before the broker at that port; its port and its pid."""
+def relay(broker: int, *under: str) -> Iterator[tuple[int, int]]:
+    """A relay of wire_relay before the broker at that port, run by a command `under` if any; its port and its pid."""
     port = free_port()
-    with _listening("wire_relay", port, [str(broker), str(port)]) as server:
+    with _listening("wire_relay", port, [str(broker), str(port)], under) as server:
         yield port, server.pid
 
 
 @contextmanager
-def _listening(module: str, port: int, arguments: list[str]) -> Iterator[Server]:
+def _listening(module: str, port: int, arguments: list[str], under: Sequence[str] = ()) -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as directory:
-        server = Server(module, [sys.executable, "-m", f"bench.{module}", *arguments], Path(directory, "log"))
+        command = [*under, sys.executable, "-m", f"bench.{module}", *arguments]
+        server = Server(module, command, Path(directory, "log"))
         try:
-            server.wait_until(lambda: accepts(port), 20)
+            server.wait_until(lambda: accepts(port), 200 if under else 20)
             yield server
         finally:
             server.kill()
 
 
-def forebay(broker: int, **settings: str) -> ForebayProcess:
-    """Before the broker at that port. It runs the modules that this interpreter runs: see `codecs`."""
-    return ForebayProcess(f"{LOOPBACK}:{broker}", [0], settings=settings)
+def forebay(broker: int, *under: str, **settings: str) -> ForebayProcess:
+    """Before the broker at that port. It runs the modules that this interpreter runs: see `codecs`.
+
+    `linger_ms="5"` is `--set linger.ms=5`; a command `under` which it runs, if any.
+    """
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    return ForebayProcess(f"{LOOPBACK}:{broker}", [0], settings=named, under=under)
 
 
 def forebay_with_tls(broker: int, tls: Tls, **settings: str) -> ForebayProcess:

@@ -75,6 +75,12 @@ def test_compiling_can_be_switched_off(tmp_path: Path) -> None:
     assert built.returncode == 0, built.stderr
 
 
+def test_folders_to_compile_that_there_are_not_are_named(tmp_path: Path) -> None:
+    built = build(tmp_path, FOREBAY_COMPILE="codecs,police", FOREBAY_REQUIRE_COMPILE="1")
+    assert built.returncode != 0
+    assert "FOREBAY_COMPILE=codecs,police: police is none of codecs, policies, proxy" in built.stdout + built.stderr
+
+
 def imported() -> dict[str, set[str]]:
     """{top-level module: the files that import it}, of all that is shipped and not ours or the standard library's."""
     found: dict[str, set[str]] = {}

@@ -32,7 +32,7 @@ PRODUCE_NAMES_BROKERS_FROM: Final = 10
 
 _FIND_COORDINATOR_FLEXIBLE_FROM: Final = 3
 _FIND_COORDINATOR_ARRAY_FROM: Final = 4
-CONTROLLERS: Final = 2
+_CONTROLLERS: Final = 2
 """endpoint_type in DescribeCluster."""
 
 
@@ -146,13 +146,19 @@ def _rewrite_coordinator(reader: Reader, out: Writer, translate: Translate) -> N
     out.raw(reader.data[tags : reader.pos])
 
 
+def names_controllers(reader: Reader, version: int) -> bool:
+    """Read a DescribeCluster response up to controller_id: whether it lists controllers, and not brokers."""
+    reader.skip(6)  # throttle_time_ms, error_code
+    reader.nullable_string(FLEXIBLE)  # error_message
+    controllers = version >= 1 and reader.i8() == _CONTROLLERS
+    reader.string(FLEXIBLE)  # cluster_id
+    return controllers
+
+
 def rewrite_describe_cluster(response: bytes, version: int, translate: Translate) -> bytes:
     """Translate brokers; drop controllers (endpoint_type 2), for which there are no listeners."""
     reader = Reader(response, response_header_size(response, flexible=True))
-    reader.skip(6)  # throttle_time_ms, error_code
-    reader.nullable_string(FLEXIBLE)  # error_message
-    controllers = version >= 1 and reader.i8() == CONTROLLERS
-    reader.string(FLEXIBLE)  # cluster_id
+    controllers = names_controllers(reader, version)
     reader.skip(4)  # controller_id
     start = reader.pos
 

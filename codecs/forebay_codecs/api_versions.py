@@ -9,6 +9,7 @@ Sources: Kafka's ApiVersionsRequest.json and ApiVersionsResponse.json.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
 from forebay_codecs.addresses import splice
@@ -72,8 +73,8 @@ def parse_api_versions(response: bytes, version: int) -> dict[int, tuple[int, in
     return ranges
 
 
-def rewrite_api_versions(response: bytes, version: int) -> bytes:
-    """The response with each range narrowed to what APIS offers; APIs of which nothing is left are dropped.
+def rewrite_api_versions(response: bytes, version: int, hidden: Container[int] = ()) -> bytes:
+    """The response with each range narrowed to what APIS offers, without `hidden` and APIs of which nothing is left.
 
     Throttle time and features are copied. A response with an error is returned unchanged.
     """
@@ -88,7 +89,7 @@ def rewrite_api_versions(response: bytes, version: int) -> bytes:
         key, lowest, highest = reader.i16(), reader.i16(), reader.i16()
         tags = reader.pos
         reader.skip_tags(flexible)
-        api = APIS.get(key)
+        api = APIS.get(key) if key not in hidden else None
         offered = api.offered(lowest, highest) if api else None
         if offered is None:
             continue

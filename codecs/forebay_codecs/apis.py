@@ -40,6 +40,7 @@ INIT_PRODUCER_ID: Final = 22
 SASL_AUTHENTICATE: Final = 36
 DESCRIBE_QUORUM: Final = 55
 DESCRIBE_CLUSTER: Final = 60
+DESCRIBE_TOPIC_PARTITIONS: Final = 75
 SHARE_FETCH: Final = 78
 SHARE_ACKNOWLEDGE: Final = 79
 
@@ -203,7 +204,7 @@ _APIS: Final = (
     Api(71, "GetTelemetrySubscriptions", 0),
     Api(72, "PushTelemetry", 0),
     Api(74, "ListConfigResources", 0),
-    Api(75, "DescribeTopicPartitions", 0),
+    Api(DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0),
     Api(76, "ShareGroupHeartbeat", 0),
     Api(77, "ShareGroupDescribe", 0),
     # v0 of the next two was Kafka 4.0's early access and is laid out differently.

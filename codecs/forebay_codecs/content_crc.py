@@ -59,11 +59,7 @@ def content_crc(section: bytes) -> ContentCrc:
     """CRC of a null key, and of what frames a value of `keyless_size`."""
     first = first_xxh64 = 0
     while cursor.pos < end:
-        size: i64 = cursor.varlong(_VARINT)
-        next_record: i64 = cursor.pos + size
-        cursor.jump(1)
-        cursor.varlong(_VARLONG)
-        cursor.varlong(_VARINT)
+        next_record: i64 = _to_key(cursor)
         of_key: i64 = cursor.varlong(_VARINT)
         key: i64 = cursor.pos
         if of_key > 0:
@@ -101,11 +97,7 @@ def content_keys(section: bytes) -> Keys:
     end: i64 = len(section)
     cursor = Cursor(section, 0, end)
     while cursor.pos < end:
-        size: i64 = cursor.varlong(_VARINT)
-        next_record: i64 = cursor.pos + size
-        cursor.jump(1)
-        cursor.varlong(_VARLONG)
-        cursor.varlong(_VARINT)
+        next_record: i64 = _to_key(cursor)
         of_key: i64 = cursor.varlong(_VARINT)
         key: i64 = cursor.pos
         cursor.jump(of_key)
@@ -114,6 +106,16 @@ def content_keys(section: bytes) -> Keys:
         hashes.append(xxh64(section[key : key + of_key]))
         cursor.pos = next_record
     return Keys(hashes, tombstones)
+
+
+def _to_key(cursor: Cursor) -> i64:
+    """Read a record as far as its offset, so that the size of its key is next. Returns where the next record begins."""
+    size: i64 = cursor.varlong(_VARINT)
+    next_record: i64 = cursor.pos + size
+    cursor.jump(1)
+    cursor.varlong(_VARLONG)
+    cursor.varlong(_VARINT)
+    return next_record
 
 
 def xxh64(data: bytes) -> int:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from forebay_codecs import produce_response
-from forebay_codecs.addresses import CONTROLLERS, Translate
+from forebay_codecs.addresses import Translate, names_controllers
 from forebay_codecs.apis import APIS, DESCRIBE_CLUSTER, METADATA, PRODUCE, Api
 from forebay_codecs.header import response_header_size
 from forebay_codecs.metadata import FLEXIBLE_FROM, TOPIC_ID_FROM, Broker, Partition, Topic
@@ -130,10 +130,7 @@ def _rewrite_topic(reader: Reader, out: Writer, version: int) -> None:
 def rewrite_describe_cluster(response: bytes, version: int, translate: Translate) -> bytes:
     """A broker's answer as that broker would give it; controllers, which have no address here, are left out."""
     reader = Reader(response, response_header_size(response, flexible=True))
-    reader.skip(6)  # throttle_time_ms, error_code
-    reader.nullable_string(FLEXIBLE)  # error_message
-    controllers = version >= 1 and reader.i8() == CONTROLLERS
-    reader.string(FLEXIBLE)  # cluster_id
+    controllers = names_controllers(reader, version)
     out = Writer()
     out.raw(response[: reader.pos])
     out.i32(_of_node(reader.i32()))  # controller_id

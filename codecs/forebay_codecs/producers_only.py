@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from forebay_codecs.apis import APIS, FETCH, FIND_COORDINATOR, INIT_PRODUCER_ID, LIST_OFFSETS
+from forebay_codecs.apis import APIS, DESCRIBE_TOPIC_PARTITIONS, FETCH, FIND_COORDINATOR, INIT_PRODUCER_ID, LIST_OFFSETS
 from forebay_codecs.error_codes import (
     GROUP_AUTHORIZATION_FAILED,
     TOPIC_AUTHORIZATION_FAILED,
@@ -30,6 +30,8 @@ from forebay_codecs.header import peek, read_client_id
 from forebay_codecs.primitives import FLEXIBLE, Reader, Writer
 
 MESSAGE: Final = "this port takes producers only"
+NOT_OFFERED: Final = frozenset({DESCRIBE_TOPIC_PARTITIONS})
+"""Its answer names leaders that such a client knows nothing of; Metadata, which clients ask instead, does not."""
 _TRANSACTION: Final = 1
 """key_type in FindCoordinator; all others are groups of some kind."""
 _NONE: Final = -1
@@ -116,35 +118,19 @@ def _fetch(reader: Reader, out: Writer, version: int, *, flexible: bool) -> bool
         out.i32(0)  # session_id
     # current_leader_epoch v9+, fetch_offset, last_fetched_epoch v12+, log_start_offset v5+, partition_max_bytes
     size = 12 + 4 * (version >= 9) + 4 * (version >= 12) + 8 * (version >= 5)
-    topics = reader.array(flexible)
-    out.array(topics, flexible)
-    for _ in range(topics):
-        if version >= 13:
-            out.raw(reader.raw(16))  # topic_id
-        else:
-            out.string(reader.string(flexible), flexible)
-        partitions = reader.array(flexible)
-        out.array(partitions, flexible)
-        for _ in range(partitions):
-            out.i32(reader.i32())
-            reader.skip(size)
-            reader.skip_tags(flexible)
-            out.i16(TOPIC_AUTHORIZATION_FAILED)
-            out.i64(_NONE)  # high_watermark
-            if version >= 4:
-                out.i64(_NONE)  # last_stable_offset
-            if version >= 5:
-                out.i64(_NONE)  # log_start_offset
-            if version >= 4:
-                out.array(0, flexible)  # aborted_transactions
-            if version >= 11:
-                out.i32(_NONE)  # preferred_read_replica
-            out.array(0, flexible)  # records: of no bytes
-            if flexible:
-                out.tags()
-        reader.skip_tags(flexible)
-        if flexible:
-            out.tags()
+    refused = Writer()
+    refused.i16(TOPIC_AUTHORIZATION_FAILED)
+    refused.i64(_NONE)  # high_watermark
+    if version >= 4:
+        refused.i64(_NONE)  # last_stable_offset
+    if version >= 5:
+        refused.i64(_NONE)  # log_start_offset
+    if version >= 4:
+        refused.array(0, flexible)  # aborted_transactions
+    if version >= 11:
+        refused.i32(_NONE)  # preferred_read_replica
+    refused.array(0, flexible)  # records: of no bytes
+    _refuse_partitions(reader, out, size, refused, flexible=flexible, by_id=version >= 13)
     return True
 
 
@@ -155,30 +141,43 @@ def _list_offsets(reader: Reader, out: Writer, version: int, *, flexible: bool) 
         out.i32(0)  # throttle_time_ms
     # current_leader_epoch v4+, timestamp, max_num_offsets in v0
     size = 8 + 4 * (version >= 4) + 4 * (version == 0)
+    refused = Writer()
+    refused.i16(TOPIC_AUTHORIZATION_FAILED)
+    if version == 0:
+        refused.array(0, flexible)  # old_style_offsets
+    else:
+        refused.i64(_NONE)  # timestamp
+        refused.i64(_NONE)  # offset
+    if version >= 4:
+        refused.i32(_NONE)  # leader_epoch
+    _refuse_partitions(reader, out, size, refused, flexible=flexible)
+    return True
+
+
+def _refuse_partitions(
+    reader: Reader, out: Writer, size: int, refused: Writer, *, flexible: bool, by_id: bool = False
+) -> None:
+    """`refused` behind the index of each partition that is asked for, of which `size` more bytes are passed over."""
+    if flexible:
+        refused.tags()
+    answer = refused.getvalue()
     topics = reader.array(flexible)
     out.array(topics, flexible)
     for _ in range(topics):
-        out.string(reader.string(flexible), flexible)
+        if by_id:
+            out.raw(reader.raw(16))
+        else:
+            out.string(reader.string(flexible), flexible)
         partitions = reader.array(flexible)
         out.array(partitions, flexible)
         for _ in range(partitions):
             out.i32(reader.i32())
             reader.skip(size)
             reader.skip_tags(flexible)
-            out.i16(TOPIC_AUTHORIZATION_FAILED)
-            if version == 0:
-                out.array(0, flexible)  # old_style_offsets
-            else:
-                out.i64(_NONE)  # timestamp
-                out.i64(_NONE)  # offset
-            if version >= 4:
-                out.i32(_NONE)  # leader_epoch
-            if flexible:
-                out.tags()
+            out.raw(answer)
         reader.skip_tags(flexible)
         if flexible:
             out.tags()
-    return True
 
 
 class _Refuse(Protocol):

@@ -50,6 +50,7 @@ from forebay_proxy.journal.recorder import Journal, Sink
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.metrics.traffic import HandshakeMetrics, RenewalMetrics, TrafficMetrics
+from forebay_proxy.metrics.worker_vitals import WorkerVitals
 from forebay_proxy.produce.classifier import BatchClassifier
 from forebay_proxy.produce.deadlines import Deadlines
 from forebay_proxy.produce.delivery import Delivery
@@ -207,6 +208,7 @@ class App:
         stats.gauge("forebay_queued_request_bytes", lambda: inbound_memory.total)
         stats.gauge("forebay_gathered_response_bytes", lambda: responses.total)
         stats.gauge("forebay_upstream_connections", lambda: sum(c.has_upstream for c in self._connections))
+        self._vitals = WorkerVitals(stats, worker, monotonic)
         stats.gauge("forebay_tasks", lambda: len(asyncio.all_tasks()))
 
     # Start
@@ -223,6 +225,7 @@ class App:
             self._dispatcher,
             self._connections,
             self._renewals,
+            self._vitals,
         )
         self._tasks = [loop.create_task(part.run()) for part in parts if part is not None]
         for task in self._tasks:

@@ -123,7 +123,7 @@ class Balanced:
 
     def _connections(self, forebay: ForebayProcess) -> float:
         metrics = forebay.metrics()
-        return sum(metrics[f'forebay_connections{{listener="{listener}"}}'] for listener in ("bootstrap", "node"))
+        return sum(metrics[f'forebay_open_connections{{listener="{listener}"}}'] for listener in ("bootstrap", "node"))
 
 
 class Trickle:

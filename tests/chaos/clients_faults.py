@@ -18,6 +18,8 @@ from tests.kit.wire import batch, echo, keyed, metadata, null_key, produce
 
 STORM = 2_000
 IMPATIENCE = 5.0
+_UNREAD = "never-read"
+"""The topic of those that do not read."""
 
 
 def _connect(port: int) -> socket.socket:
@@ -25,10 +27,18 @@ def _connect(port: int) -> socket.socket:
 
 
 @contextmanager
+def _with_a_topic_of_theirs(stage: Stage) -> Iterator[None]:
+    stage.create_topic(_UNREAD)
+    try:
+        yield
+    finally:
+        stage.delete_topic(_UNREAD)
+
+
+@contextmanager
 def never_reading(stage: Stage, topic: str) -> Iterator[None]:
     """Clients that ask for metadata and send records for as long as they are read, and read no answer."""
-    own = stage.new_topic("never-read")
-    asked = metadata(1, topic) * 200 + produce(2, (own, 0, batch(null_key("never read"))), acks=0) + echo(3) * 200
+    asked = metadata(1, topic) * 200 + produce(2, (_UNREAD, 0, batch(null_key("never read"))), acks=0) + echo(3) * 200
     with ExitStack() as stack:
         for port in [*map(stage.forebay.node_port, stage.nodes), stage.forebay.port] * 5:
             client = stack.enter_context(_connect(port))
@@ -75,7 +85,13 @@ def storm(stage: Stage, topic: str) -> Iterator[None]:
 
 
 CLIENTS_FAULTS = (
-    Fault("20 clients never read", frozenset({CLIENTS}), never_reading, spares=ALL_SPARED),
+    Fault(
+        "20 clients never read",
+        frozenset({CLIENTS}),
+        never_reading,
+        around=_with_a_topic_of_theirs,
+        spares=ALL_SPARED,
+    ),
     Fault("clients die in mid-frame", frozenset({CLIENTS}), dying_in_mid_frame, spares=ALL_SPARED),
     Fault(f"{STORM:,} clients connect at once", frozenset({CLIENTS}), storm, seconds=1.0, spares=ALL_SPARED),
 )

@@ -50,7 +50,7 @@ def footprint(forebay: ForebayProcess) -> Footprint:
         queued_batches=level("queued_batches"),
         in_flight_requests=level("in_flight_requests"),
         memory_waiters=level("buffer_memory_waiters"),
-        client_connections=level("connections"),
+        client_connections=level("open_connections"),
         upstream_connections=level("upstream_connections"),
         tasks=level("tasks"),
         file_descriptors=len(os.listdir(f"/proc/{forebay.pid}/fd")),

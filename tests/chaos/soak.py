@@ -194,12 +194,9 @@ def _sample(stage: Stage, at: float) -> Sample:
 
 def total(findings: Sequence[Findings]) -> Findings:
     """Of all clients together."""
-    whole = Findings()
-    for found in findings:
-        for name in ("sent", "acknowledged", "refused", "unknown", "lost", "duplicated", "retried"):
-            setattr(whole, name, getattr(whole, name) + getattr(found, name))
-        whole.violations += found.violations
-    return whole
+    counts = ("sent", "acknowledged", "refused", "unknown", "lost", "duplicated", "retried")
+    violations = [violation for found in findings for violation in found.violations]
+    return Findings(violations=violations, **{name: sum(getattr(it, name) for it in findings) for name in counts})
 
 
 def table(soaked: Sequence[Soaked]) -> Table:

@@ -147,6 +147,11 @@ class Stage:
     def delete_topic(self, topic: str) -> None:
         self.admin.delete_topics([topic], operation_timeout=30)[topic].result(60)
 
+    def topic_ids(self, topic: str) -> set[bytes | None]:
+        """By which the brokers know it: None for one that does not answer."""
+        known = [ask_metadata(port, topic, version=10) for port in self.cluster.internal_ports.values()]
+        return {answer.topics[0].topic_id if answer is not None else None for answer in known}
+
     def partitions(self, topic: str) -> set[int]:
         return set(self.admin.list_topics(topic, timeout=RECOVERY_SECONDS).topics[topic].partitions)
 

@@ -52,8 +52,11 @@ def _deleted(stage: Stage, topic: str) -> Iterator[None]:
 @contextmanager
 def _recreated(stage: Stage, topic: str) -> Iterator[None]:
     with _fleeting_load(stage) as load:
+        others = {None, *stage.topic_ids(load.topic)}
         stage.delete_topic(load.topic)
         stage.create_topic(load.topic)
+        # Until a broker has heard of it, it takes records for the old one.
+        wait_until(lambda: not stage.topic_ids(load.topic) & others, RECOVERY_SECONDS, "all brokers know the new topic")
         binding = monotonic() + _SETTLED_SECONDS
         yield
         wait_until(lambda: load.acked_since(binding) >= 20, RECOVERY_SECONDS, "the new topic takes records")

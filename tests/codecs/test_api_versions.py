@@ -19,7 +19,15 @@ from forebay_codecs.api_versions import (
     unsupported_version_response,
     with_admin,
 )
-from forebay_codecs.apis import API_VERSIONS, APIS, METADATA, PRODUCE, SASL_HANDSHAKE, SHARE_FETCH
+from forebay_codecs.apis import (
+    API_VERSIONS,
+    APIS,
+    DESCRIBE_TOPIC_PARTITIONS,
+    METADATA,
+    PRODUCE,
+    SASL_HANDSHAKE,
+    SHARE_FETCH,
+)
 from tests.codecs.hardening import damaged, refuses_cuts, refuses_cuts_ignores_tails, refuses_cuts_keeps_tails, survives
 from tests.codecs.kio_oracle import (
     CORRELATION_ID,
@@ -74,6 +82,13 @@ def test_cuts_ranges_and_hides_the_rest(version: int) -> None:
         API_VERSIONS: (0, 4),
     }
     assert rewritten == encode_response(sample(version, offered))
+
+
+@VERSIONS
+def test_hides_what_it_is_told_to(version: int) -> None:
+    brokers = {PRODUCE: (0, 12), DESCRIBE_TOPIC_PARTITIONS: (0, 0), METADATA: (0, 13)}
+    rewritten = rewrite_api_versions(encode_response(sample(version, brokers)), version, {DESCRIBE_TOPIC_PARTITIONS})
+    assert rewritten == encode_response(sample(version, {PRODUCE: (0, 12), METADATA: (0, 13)}))
 
 
 @VERSIONS

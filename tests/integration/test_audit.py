@@ -63,6 +63,7 @@ class Stage:
             "journal.roll.ms": "1000",
             "request.timeout.ms": "2000",
             "socket.connection.setup.timeout.ms": "1000",
+            "enable.idempotence": "false",  # so that answers which are lost are told as such
         }
         return ForebayProcess(self.cluster.bootstrap, self.cluster.nodes, settings=settings)
 

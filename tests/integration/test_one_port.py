@@ -285,5 +285,5 @@ def test_ten_thousand_producers_stay_connected() -> None:
                 assert crowd.count == MANY
                 wait_until(lambda: sum(log.ends("many").values()) == 3 * MANY, SECONDS, "all records are there")
                 metrics = forebay.metrics()
-                assert sum(now for name, now in metrics.items() if name.startswith("forebay_connections{")) == MANY
+                assert sum(now for name, now in metrics.items() if name.startswith("forebay_open_connections{")) == MANY
                 assert forebay.ready()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+from tests.kit.json_records import text_of
 from tests.kit.paths import OLD_KAFKA_PYTHON, program
 from tests.kit.spec import Ack, ClientFailed, ProduceResult, ProduceSpec
 
@@ -40,7 +40,9 @@ class AncientProgram:
             "codec": _CODECS.index(spec.compression),
             "linger_ms": spec.linger_ms,
             "props": dict(spec.props),
-            "records": [{"key": _text(spec.key(seq)), "value": _text(spec.value(seq))} for seq in range(spec.count)],
+            "records": [
+                {"key": text_of(spec.key(seq)), "value": text_of(spec.value(seq))} for seq in range(spec.count)
+            ],
         }
         ended = subprocess.run(
             self._command(), input=json.dumps(order), capture_output=True, text=True, timeout=_SECONDS, env=self._env()
@@ -64,10 +66,6 @@ class AncientProgram:
 
     def _env(self) -> dict[str, str]:
         return {**os.environ, "PYTHONPATH": str(OLD_KAFKA_PYTHON), "PYTHONWARNINGS": "ignore"}
-
-
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else base64.b64encode(data).decode()
 
 
 PROGRAMS = (

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -42,10 +42,12 @@ class ForebayProcess:
         tls: Mapping[str, str] | None = None,
         protocols: tuple[str, str] = ("PLAINTEXT", "SSL"),
         producers_only: bool = False,
+        under: Sequence[str] = (),
     ) -> None:
         """`tls`: settings of a listener with TLS beside the first, behind its brokers' ports (`tls_bootstrap`).
 
         `protocols`: of the first, and of that one. `producers_only`: it has one port, and no other listener.
+        `under`: a command that runs it, as valgrind does.
         """
         self.nodes = sorted(nodes)
         self.port = free_run(2 * (2 + self.nodes[-1]))
@@ -53,6 +55,7 @@ class ForebayProcess:
         self._tls = tls
         self._protocols = protocols
         self._producers_only = producers_only
+        self._under = under
         self.admin_port = free_port()
         self._upstream = bootstrap_servers
         self._settings = dict(settings or {})
@@ -102,7 +105,7 @@ class ForebayProcess:
             listen = [word for assignment in only for word in ("--set", assignment)]
         listen += ["--admin", f"{LOOPBACK}:{self.admin_port}"]
         run = [sys.executable, "-m", "forebay_proxy.commands.cli", "run", "--bootstrap-servers", self._upstream]
-        return [*run, *listen, *sets, *self._options]
+        return [*self._under, *run, *listen, *sets, *self._options]
 
     def start(self, seconds: float = START_SECONDS) -> Self:
         """Raises ServerFailed where it is not ready within `seconds`."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import subprocess
 from pathlib import Path
 from typing import Any
 
+from tests.kit.json_records import record_of, text_of
 from tests.kit.paths import program
 from tests.kit.spec import Ack, ClientFailed, ConsumedRecord, ProduceResult, ProduceSpec
 
@@ -28,9 +28,9 @@ class GoClient:
     def produce(self, bootstrap: str, spec: ProduceSpec) -> ProduceResult:
         records = [
             {
-                "key": _text(spec.key(seq)),
-                "value": _text(spec.value(seq)),
-                "headers": [{"key": key, "value": _text(value)} for key, value in spec.record_headers(seq)],
+                "key": text_of(spec.key(seq)),
+                "value": text_of(spec.value(seq)),
+                "headers": [{"key": key, "value": text_of(value)} for key, value in spec.record_headers(seq)],
             }
             for seq in range(spec.count)
         ]
@@ -51,7 +51,7 @@ class GoClient:
         self, bootstrap: str, topic: str, group: str, count: int, read_committed: bool = False
     ) -> list[ConsumedRecord]:
         assert not read_committed, "not asked of Go's clients"
-        return [_record(line) for line in self._run("consume", bootstrap, topic=topic, group=group, count=count)]
+        return [record_of(line) for line in self._run("consume", bootstrap, topic=topic, group=group, count=count)]
 
     def brokers(self, bootstrap: str, topic: str) -> set[str]:
         (answer,) = self._run("brokers", bootstrap, topic=topic)
@@ -71,23 +71,3 @@ class GoClient:
         if done.returncode:
             raise ClientFailed(f"{self.name} {verb}: {done.stderr[-2000:]}")
         return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def _record(line: dict[str, Any]) -> ConsumedRecord:
-    return ConsumedRecord(
-        topic=line["topic"],
-        partition=line["partition"],
-        offset=line["offset"],
-        timestamp=line["timestamp"],
-        key=_bytes(line["key"]),
-        value=_bytes(line["value"]),
-        headers=tuple((header["key"], _bytes(header["value"])) for header in line["headers"]),
-    )
-
-
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else base64.b64encode(data).decode()
-
-
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text)

@@ -6,7 +6,6 @@ killed, and the next command starts a new one.
 
 from __future__ import annotations
 
-import base64
 import json
 import subprocess
 import tempfile
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
 
+from tests.kit.json_records import record_of
 from tests.kit.paths import CLASSES, classpath
 from tests.kit.spec import CODECS, Ack, ClientFailed, Codec, ConsumedRecord, ProduceResult, ProduceSpec
 
@@ -109,7 +109,7 @@ class JavaClient:
         return _produce_arguments(bootstrap, spec)
 
     def _records(self, verb: str, arguments: Mapping[str, object]) -> list[ConsumedRecord]:
-        return [_record(line) for line in self._ask(verb, arguments)]
+        return [record_of(line) for line in self._ask(verb, arguments)]
 
     def _ask(self, verb: str, arguments: Mapping[str, object]) -> Iterator[dict[str, Any]]:
         """The answer's lines without its last. The whole answer is read before the first line is given."""
@@ -198,20 +198,3 @@ def _produce_arguments(bootstrap: str, spec: ProduceSpec) -> dict[str, object]:
         arguments["prop.transactional.id"] = spec.transactional_id
     arguments.update({f"prop.{name}": value for name, value in spec.props.items()})
     return arguments
-
-
-def _record(line: Mapping[str, Any]) -> ConsumedRecord:
-    headers = tuple((header["key"], _bytes(header["value"])) for header in line["headers"])
-    return ConsumedRecord(
-        topic=line["topic"],
-        partition=line["partition"],
-        offset=line["offset"],
-        timestamp=line["timestamp"],
-        key=_bytes(line["key"]),
-        value=_bytes(line["value"]),
-        headers=headers,
-    )
-
-
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text)

@@ -235,6 +235,7 @@ class Debian(NamedTuple):
 DEBIAN_PROGRAMS = {
     "kcat": Debian("kcat", "usr/bin/kcat", "the client built on librdkafka"),
     "haproxy": Debian("haproxy", "usr/sbin/haproxy", "the balancer"),
+    "promtool": Debian("prometheus", "usr/bin/promtool", "what Prometheus checks metrics and rules with"),
     "chromium": Debian("chromium-headless-shell", "usr/lib/chromium/chromium-headless-shell", "the browser"),
 }
 

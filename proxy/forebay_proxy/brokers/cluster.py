@@ -178,9 +178,11 @@ class Cluster:
         nodes = self.nodes
         up = {node_id for node_id in state.nodes if node_id in nodes and not nodes[node_id].down}
         available = [index for index, leader in enumerate(state.queues.leaders) if leader in up]
-        racks: dict[str, list[int]] = {}
-        for index in available:
-            racks.setdefault(nodes[state.queues.leaders[index]].rack, []).append(index)
+        racks: dict[str, list[int]] = {"": available} if available else {}
+        if any(nodes[node_id].rack for node_id in up):
+            racks = {}
+            for index in available:
+                racks.setdefault(nodes[state.queues.leaders[index]].rack, []).append(index)
         # The same objects mean: nothing has changed.
         if available != state.queues.available:
             state.queues.available = available

@@ -17,7 +17,7 @@ from random import Random
 from time import monotonic
 from typing import Final
 
-from forebay_codecs import api_versions
+from forebay_codecs import api_versions, produce_request
 from forebay_codecs.apis import SASL_AUTHENTICATE
 from forebay_codecs.sasl import MAX_AUTHENTICATE_VERSION
 from forebay_policies.throttling import CLIENT_ID
@@ -152,6 +152,12 @@ class Connector:
             log.error(
                 "broker refuses Forebay's login", host=broker.host, port=broker.port, mechanism=mechanism, error=why
             )
+
+
+def takes_produce(connection: UpstreamConnection) -> bool:
+    """Whether the broker takes Produce requests of a version that is spoken here."""
+    lowest, highest = connection.versions.get(produce_request.API_KEY, (0, -1))
+    return highest >= produce_request.RECORD_BATCHES_FROM and lowest <= produce_request.MAX_VERSION
 
 
 def _authenticate_version(connection: UpstreamConnection) -> int:

@@ -65,6 +65,10 @@ class AnsweredClient:
         return self._upstream.sees_one_broker
 
     @property
+    def topics_settle(self) -> bool:
+        return self._upstream.topics_settle
+
+    @property
     def producing(self) -> bool:
         """Records of it, with or without acks, whose fate is not known."""
         return self._producing > 0

@@ -111,7 +111,7 @@ class ClientConnection(BoundedReads):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         local, peer = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
         self._upstream.advertised_host = plain_address(local[0]) if local else ""
-        self.host = self._client.host = plain_address(peer[0]) if peer else ""
+        self.host = self._client.host = self._upstream.client_host = plain_address(peer[0]) if peer else ""
         self._client.rack = self._shared.racks.of(self.host)
         self.peer = f"{self.host}:{peer[1]}" if peer else "?"
         self._shared.metrics.opened(self.node_id)

@@ -51,8 +51,11 @@ class Brokers(Protocol):
     def produce_answered(self, response: bytes, version: int) -> None:
         """A broker's answer to untouched records. Raises Malformed."""
 
-    def topics_changed(self) -> None:
-        """Topics may have been made, ended or moved."""
+    def topics_changed(self, node_id: int | None, client_host: str) -> None:
+        """A client has had that broker make, end or move topics."""
+
+    def topics_settle(self, node_id: int | None, client_host: str) -> bool:
+        """Whether that broker, by which the client changed topics, may be the only one to know."""
 
 
 class ClientUpstream:
@@ -61,6 +64,7 @@ class ClientUpstream:
     `own_login`        the client logs in at the broker by itself, or will: nothing of it goes elsewhere
     `corked`           bytes gather until `flush`, so that requests which came together leave together
     `advertised_host`  as what host the client finds brokers
+    `client_host`      where the client is
     """
 
     def __init__(
@@ -74,7 +78,7 @@ class ClientUpstream:
         self.orderer = orderer
         self.own_login = gateway.own_logins
         self.corked = False
-        self.advertised_host = ""
+        self.advertised_host = self.client_host = ""
         self._life = life
         self._state = life.state
         self._who = who
@@ -100,6 +104,11 @@ class ClientUpstream:
     def sees_one_broker(self) -> bool:
         """The client knows of one broker, which stands for all."""
         return False
+
+    @property
+    def topics_settle(self) -> bool:
+        """Topics that the client has changed here may not be known to other brokers yet."""
+        return self._gateway.topics_settle(self._node_id, self.client_host)
 
     # Requests
 
@@ -243,7 +252,7 @@ class ClientUpstream:
         self._gateway.produce_answered(response, version)
 
     def topics_changed(self) -> None:
-        self._gateway.topics_changed()
+        self._gateway.topics_changed(self._node_id, self.client_host)
 
     def not_taken(self) -> None:
         self._life.end(Cause.NOT_TAKEN, client=self._life.peer)

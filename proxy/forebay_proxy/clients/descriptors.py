@@ -37,15 +37,20 @@ def raise_limit(max_connections: int, more: int = 0) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     else:
         limit = ENOUGH if soft == resource.RLIM_INFINITY else soft
-    room = max(1, (limit - RESERVED - min(more, limit // 8)) // 2)
-    if room < max_connections:
+    enough_for = room(limit, more)
+    if enough_for < max_connections:
         get_logger().warning(
             "too few file descriptors for max.connections: fewer clients are let in",
             max_connections=max_connections,
-            let_in=room,
+            let_in=enough_for,
             descriptors=limit,
         )
-    return min(room, max_connections)
+    return min(enough_for, max_connections)
+
+
+def room(limit: int, more: int = 0) -> int:
+    """How many clients `limit` descriptors are enough for, with `more` kept as above."""
+    return max(1, (limit - RESERVED - min(more, limit // 8)) // 2)
 
 
 def unread(transport: asyncio.BaseTransport) -> int:

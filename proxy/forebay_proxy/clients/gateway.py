@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic
-from typing import Final
 
 from forebay_codecs import error_codes, one_broker, produce_response
 from forebay_codecs.produce_response import ProduceResponse
@@ -16,6 +15,7 @@ from forebay_policies import retry
 from forebay_policies.leader_handover import NOWHERE
 from forebay_policies.metadata_cache import MetadataCache
 from forebay_policies.response_memory import ResponseMemory
+from forebay_policies.topic_changes import SETTLE_S, TopicChanges
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.cluster import Cluster, Node
@@ -27,9 +27,6 @@ from forebay_proxy.clients.listener import Listener
 from forebay_proxy.clients.opaque_connection import OpaqueConnection
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.security.authenticator import AuthenticationFailed
-
-SETTLE_S: Final = 1.0
-"""After a change of topics nothing is answered from the cache for so long: not all brokers know of it at once."""
 
 
 class Gateway:
@@ -61,6 +58,7 @@ class Gateway:
         self._connector = connector
         self._told = listener.settings
         self.producers_only = listener.settings.producers_only
+        self._changes = TopicChanges(monotonic)
         self.patience = settings.delivery_timeout_ms / 1000
         """Seconds that a request may take at most."""
         if not self.producers_only:
@@ -167,9 +165,14 @@ class Gateway:
         """Whether brokers take such requests, as far as is known."""
         return self._updater.takes(api_key, version)
 
-    def topics_changed(self) -> None:
-        """A client has created, deleted, widened or moved topics."""
+    def topics_changed(self, node_id: int | None, client_host: str) -> None:
+        """A client has created, deleted, widened or moved topics. Nothing is answered from the cache until all know."""
         self._cache.invalidate_all(monotonic() + SETTLE_S)
+        self._changes.changed(node_id, client_host)
+
+    def topics_settle(self, node_id: int | None, client_host: str) -> bool:
+        """Whether that broker, by which the client changed topics, may be the only one to know."""
+        return self._changes.settle(node_id, client_host)
 
     def api_versions(self, node_id: int | None, version: int, ready: Callable[[bytes | None], None]) -> None:
         """`ready` gets a broker's ApiVersions response, cut to what is understood; None: no broker answers."""

@@ -31,6 +31,25 @@ def plain_address(host: str) -> str:
     return host.removeprefix(_V4_MAPPED) if host.startswith(_V4_MAPPED) and "." in host else host
 
 
+def listen(host: str, port: int, *, shared: bool) -> socket.socket:
+    """A socket that listens there, with other workers if `shared`. Raises OSError."""
+    infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, address = infos[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        keep_alive(listening)
+        if shared:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+        listening.settimeout(0)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
 OnClient = Callable[[int | None], asyncio.BaseProtocol]
 """Node id, or None for bootstrap → the protocol of a connection that has come."""
 
@@ -91,20 +110,7 @@ class Listener:
         return self._ports.of(self.settings, node_id)
 
     def _listen(self, node_id: int | None, port: int) -> None:
-        infos = socket.getaddrinfo(self.settings.host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = infos[0]
-        listening = socket.socket(family, kind, protocol)
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            keep_alive(listening)
-            if self._shared:
-                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            listening.bind(address)
-            listening.listen(BACKLOG)
-            listening.settimeout(0)
-        except OSError:
-            listening.close()
-            raise
+        listening = listen(self.settings.host, port, shared=self._shared)
         assert self._on_client is not None, "brokers come after the bootstrap listener"
         make = partial(self._on_client, node_id)
         server = self._loop.create_server(make, sock=listening, backlog=BACKLOG)

@@ -1,10 +1,10 @@
 """Answers clients' Metadata requests from the cache (KIP-526).
 
-In: one Metadata frame of v0–v13. Out: False, where only a broker can answer (authorized operations): the caller then
-forwards the frame as it came. Else a response in the client's version, with the proxy's addresses: at once where the
-cache may serve all that was asked for, later where brokers have to be asked first. A client waits for its own topics
-only, and at most `request.timeout.ms`; what is not known by then is LEADER_NOT_AVAILABLE, which every client asks for
-again.
+In: one Metadata frame of v0–v13. Out: False, where only the client's broker can answer (authorized operations; topics
+that the client has just changed there): the caller then forwards the frame as it came. Else a response in the client's
+version, with the proxy's addresses: at once where the cache may serve all that was asked for, later where brokers have
+to be asked first. A client waits for its own topics only, and at most `request.timeout.ms`; what is not known by then
+is LEADER_NOT_AVAILABLE, which every client asks for again.
 
 A client that asks again, on the same connection, for exactly what it asked for before wants news: it was told something
 that turned out wrong, or nothing. It is not answered from what it was told before. A refresh once in a while costs
@@ -58,6 +58,10 @@ class MetadataClient(Client, Protocol):
     def sees_one_broker(self) -> bool:
         """It knows of one broker, which stands for all."""
 
+    @property
+    def topics_settle(self) -> bool:
+        """Topics that it has changed by its broker may not be known to others yet."""
+
     def translate(self, node_id: int, host: str, port: int) -> tuple[str, int] | None:
         """Where the client finds that broker; None: nowhere."""
 
@@ -86,12 +90,12 @@ class MetadataHandler:
             for how in ("from_cache", "after_asking", "by_broker")
         }
         self.topics = {found: stats.counter("forebay_metadata_topics_total", found=found) for found in ("hit", "miss")}
-        self.age = stats.histogram("forebay_metadata_age_ms")
+        self.age = stats.histogram("forebay_metadata_age_seconds")
         stats.gauge("forebay_metadata_cached_topics", lambda: len(cache))
 
     def handle(self, client: MetadataClient, frame: bytes, request: MetadataRequest) -> bool:
         """Take a request, which `frame` holds without its size. False: only a broker can answer; forward the frame."""
-        if request.authorized_operations:
+        if request.authorized_operations or client.topics_settle:
             self.answered["by_broker"].value += 1
             return False
         # Behind api_key, version and correlation id stands what is asked for.
@@ -253,7 +257,7 @@ class PendingMetadata:
                 unknown = Topic(error_codes.UNKNOWN_TOPIC_ID, None, topic_id, is_internal=False, partitions=())
                 sections.append(encode_topic(unknown, version))
                 bad = True
-        handler.age.observe(1000 * (now - oldest))
+        handler.age.observe(now - oldest)
         self._client.told = LastAnswer(self._hash, now if self._told_at is None else self._told_at, bad=bad)
         controller_id = brokers.controller_id
         if one:

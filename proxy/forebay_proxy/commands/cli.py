@@ -2,7 +2,10 @@
 
     forebay run --bootstrap-servers HOST:PORT,… --listen HOST:PORT [--set linger.ms=5]…
     forebay config [NAME]   every setting and its value, or one setting in full; also checks a file
+    forebay check           whether it could serve: brokers, ports, addresses, memory, descriptors, journal
+    forebay explain         whether records of a client and a topic may be touched, and which pattern says so
     forebay clients         who is connected, and who is too old for Kafka 4
+    forebay completion      completion for bash, zsh and fish
     forebay demo            direct and through Forebay, side by side, on an embedded cluster
     forebay --version
 
@@ -18,11 +21,12 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
 import click
+from click.shell_completion import get_completion_class
 
 from forebay_proxy import __version__, logs
 from forebay_proxy.commands import config as config_view
 from forebay_proxy.commands.config import FLAGS, flag
-from forebay_proxy.commands.text_output import columns
+from forebay_proxy.commands.text_output import columns, json_text
 from forebay_proxy.config.settings import ALIASES, Servers
 from forebay_proxy.config.sources import CONFIG_VARIABLE, Loaded, SettingsError, Sources, allowed, close_names, load
 from forebay_proxy.config.values import SETTINGS, find
@@ -145,6 +149,41 @@ def _known(name: str | None) -> str | None:
 
 
 @main.command()
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@setting_options
+def check(form: str, **options: Any) -> None:
+    """Say whether Forebay could serve with these settings.
+
+    Reaches all brokers as it would, logs in, and looks at ports, the addresses clients would be told, memory,
+    descriptors and the journal. Exits with 1 if something would not work, with 2 if a setting is wrong. Ports that a
+    running Forebay holds count as taken.
+    """
+    settings = _load(options, complete=True).settings
+    logs.configure("error", settings.log_format)
+    from forebay_proxy.commands import check as check_command
+
+    findings = check_command.check(settings, os.environ)
+    click.echo(json_text(findings) if form == "json" else check_command.as_text(findings))
+    sys.exit(FAILED if any(finding.verdict == check_command.FAILURE for finding in findings) else 0)
+
+
+@main.command()
+@click.option("--topic", required=True, help="Where the records go.")
+@click.option("--client-id", help="Who sends them; without it, any client that is not excluded.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@setting_options
+def explain(topic: str, client_id: str | None, form: str, **options: Any) -> None:
+    """Say whether Forebay would touch a client's records for a topic.
+
+    Names the pattern that decides, by the settings that this command's options, variables and file give.
+    """
+    from forebay_proxy.commands import explain as explain_command
+
+    found = explain_command.decisions(_load(options, complete=False).values, client_id, topic)
+    click.echo(json_text(found) if form == "json" else explain_command.as_text(found))
+
+
+@main.command()
 @click.option("--bootstrap-servers", metavar="HOST:PORT,…", help="Address that clients use to reach Forebay.")
 @click.option("--url", metavar="http[s]://HOST:PORT", help="Address of Forebay's admin endpoint.")
 @click.option(
@@ -182,6 +221,18 @@ def _servers(written: str) -> Servers:
     except ValueError as error:
         wanted = f"{written!r} must be {setting.allowed}"
         raise click.BadParameter(wanted, param_hint="--bootstrap-servers") from error
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a script that completes commands and options.
+
+    For bash: forebay completion bash > ~/.local/share/bash-completion/completions/forebay
+    """
+    made = get_completion_class(shell)
+    assert made is not None, "click has all of these"
+    click.echo(made(main, {}, "forebay", "_FOREBAY_COMPLETE").source())
 
 
 @main.command()

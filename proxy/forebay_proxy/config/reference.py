@@ -294,8 +294,8 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "sequence numbers and does not append it twice. Holds for every acks, which stay the client's. Batches of "
             "clients that are idempotent themselves pass untouched. Where brokers give out no producer id, batches "
             "leave without: before Kafka 2.8 Forebay's user needs IDEMPOTENT_WRITE on the cluster, since then WRITE on "
-            "any topic. New, and off until it has been through longer tests.",
-            _producer("there it is on, and needs acks=all"),
+            "any topic.",
+            _producer("there it needs acks=all"),
         ),
         "retry.backoff.ms": Reference(f"For batches that a broker refused for the moment. {_RETRY}", _producer()),
         "retry.backoff.max.ms": Reference("Limits what retry.backoff.ms doubles to.", _producer()),

@@ -76,6 +76,7 @@ class HostPort(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+MAX_WORKERS: Final = 64
 Servers = tuple[HostPort, ...]
 Patterns = tuple[str, ...]
 Partitioner = Annotated[
@@ -127,7 +128,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     """Full name → what was written, of values that stand in files, which may change (rereading.py). No setting, too."""
 
     # Process
-    workers: Annotated[int, Meta(ge=1, le=64), about("Processes that share the ports, one core each.")] = 1
+    workers: Annotated[int, Meta(ge=1, le=MAX_WORKERS), about("Processes that share the ports, one core each.")] = 1
     admin: Annotated[HostPort | None, about("Address of /metrics, /clients, /healthz, /readyz; empty: none.")] = None
     admin_ssl_keystore_location: Annotated[
         PemFile, about("PEM file with the admin endpoint's key and certificate chain; empty: no TLS.")
@@ -226,7 +227,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     ] = 120_000
     enable_idempotence: Annotated[
         bool, about("Send merged records under a producer id, so that lost answers cost neither records nor copies.")
-    ] = False
+    ] = True
     retry_backoff_ms: Annotated[Ms, about("Pause before the first retry; doubles with each.")] = 100
     retry_backoff_max_ms: Annotated[Ms, about("Longest pause before a retry.")] = 1000
     reconnect_backoff_ms: Annotated[Ms, about("Pause before reconnecting to a broker; doubles with each try.")] = 50

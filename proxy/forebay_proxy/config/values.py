@@ -200,6 +200,13 @@ def _elements(written: object) -> Iterable[object]:
     raise ValueError(written)
 
 
+def _pairs(written: object) -> Iterable[tuple[object, object]]:
+    """Of a map, or of text: name:value,name:value. Names may have colons, values have none."""
+    if isinstance(written, dict):
+        return written.items()
+    return [_text(element).rpartition(":")[::2] for element in _elements(written)]
+
+
 def _servers(written: object) -> Servers:
     return tuple(_host_port(element) for element in _elements(written)) or _refuse(written)
 
@@ -209,13 +216,8 @@ def _patterns(written: object) -> Patterns:
 
 
 def _node_ports(written: object) -> NodePorts:
-    pairs: Iterable[tuple[object, object]]
-    if isinstance(written, dict):
-        pairs = written.items()
-    else:
-        pairs = [_text(element).partition(":")[::2] for element in _elements(written)]
     ports: NodePorts = {}
-    for node_id, port in pairs:
+    for node_id, port in _pairs(written):
         number = _number(node_id)
         if not 0 <= number < 2**31 or number in ports:
             raise ValueError(written)
@@ -224,13 +226,8 @@ def _node_ports(written: object) -> NodePorts:
 
 
 def _network_racks(written: object) -> NetworkRacks:
-    pairs: Iterable[tuple[object, object]]
-    if isinstance(written, dict):
-        pairs = written.items()
-    else:
-        pairs = [_text(element).rpartition(":")[::2] for element in _elements(written)]
     racks: NetworkRacks = {}
-    for network, rack in pairs:
+    for network, rack in _pairs(written):
         known = str(ipaddress.ip_network(_text(network)))  # ValueError, also where bits of the host are set
         if not _text(rack) or known in racks:
             raise ValueError(written)
@@ -251,13 +248,8 @@ def _listener_address(written: object) -> ListenerAddress:
 
 
 def _protocol_map(written: object) -> ProtocolMap:
-    pairs: Iterable[tuple[object, object]]
-    if isinstance(written, dict):
-        pairs = written.items()
-    else:
-        pairs = [_text(element).partition(":")[::2] for element in _elements(written)]
     protocols: ProtocolMap = {}
-    for name, protocol in pairs:
+    for name, protocol in _pairs(written):
         known = next((each for each in get_args(SecurityProtocol) if each == _text(protocol).upper()), None)
         if known is None or _LISTENER_NAME.fullmatch(_text(name)) is None or _text(name).upper() in protocols:
             raise ValueError(written)

@@ -28,7 +28,7 @@ def gauge_row(journal: Journal, stats: MetricRegistry) -> GaugeRow:
         queued_batches=now("queued_batches"),
         queued_request_bytes=now("queued_request_bytes"),
         in_flight_requests=now("in_flight_requests"),
-        client_connections=sum(now("connections", listener=kind) for kind in ("bootstrap", "node")),
+        client_connections=sum(now("open_connections", listener=kind) for kind in ("bootstrap", "node")),
         upstream_connections=now("upstream_connections"),
         pool_waits_total=now("pool_waits_total"),
         metadata_hits_total=now("metadata_topics_total", found="hit"),

@@ -1,6 +1,7 @@
 """The catalog of metrics: name, kind, labels with all their values, help. No metric is defined anywhere else.
 
-Label values come from closed sets, never from clients: topics, client ids and unknown APIs could grow without bound.
+Label values come from closed sets, or are brokers' node ids; never from clients: topics, client ids and unknown APIs
+could grow without bound.
 A new reason or kind of error is added here first.
 """
 
@@ -14,6 +15,7 @@ from forebay_codecs.apis import APIS
 from forebay_policies.builtin_partitioners import BUILT_IN
 from forebay_policies.eligibility import Reason
 from forebay_policies.journal_rows import FlushReason
+from forebay_proxy.config.settings import MAX_WORKERS
 
 API_NAMES: Final = tuple(api.name for api in APIS.values())
 """Requests are counted by the name of their API, if it is one that Forebay offers to clients."""
@@ -64,22 +66,29 @@ HANDSHAKE_RESULTS: Final = (
     "client_left",
 )
 
+WORKERS: Final = tuple(map(str, range(MAX_WORKERS)))
+
 RENEWED_SIDES: Final = ("client", "upstream", "admin")
 
 # Sizes and counts: powers of two, as batches grow. Times: from 10 µs, four steps per doubling, so a percentile is at
 # most 19 % too high: for p99 = 2.0 ms the true value is above 1.68 ms.
 SIZES: Final = tuple(float(2**exponent) for exponent in range(25))
-TIMES_MS: Final = tuple(0.01 * 2 ** (step / 4) for step in range(4 * 24 + 1))
+TIMES_S: Final = tuple(1e-5 * 2 ** (step / 4) for step in range(4 * 24 + 1))
+
+
+OF_THE_CLUSTER: Final = ()
+"""A label's values are node ids, of which there are as many as the cluster has brokers."""
+_NODE: Final = {"node": OF_THE_CLUSTER}
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
     """One metric as declared; its name never changes.
 
-    `labels` maps each label to all its values; `buckets` are a histogram's upper bounds, of which Prometheus is shown
-    one in `shown_every`. If `windowed`, the histogram also yields gauges <name>_max, _p50, _p99 and _p999 over the last
-    window, and `rate` names a gauge of observations per second. `least`: of several workers' gauges the least counts,
-    not their sum.
+    `labels` maps each label to all its values, or to OF_THE_CLUSTER; `buckets` are a histogram's upper bounds, of which
+    Prometheus is shown one in `shown_every`. If `windowed`, the histogram also yields gauges <name>_max, _p50, _p99 and
+    _p999 over the last window, and `rate` names a gauge of observations per second. `least`: of several workers' gauges
+    the least counts, not their sum.
     """
 
     name: str
@@ -97,7 +106,7 @@ _SIDE: Final = {"side": ("client", "upstream")}
 
 _ALL: Final = (
     # Connections
-    Metric("forebay_connections", "gauge", "Client connections open now.", {"listener": ("bootstrap", "node")}),
+    Metric("forebay_open_connections", "gauge", "Client connections open now.", {"listener": ("bootstrap", "node")}),
     Metric(
         "forebay_connections_total",
         "counter",
@@ -128,6 +137,27 @@ _ALL: Final = (
     Metric("forebay_upstream_connections", "gauge", "Broker connections open now."),
     Metric("forebay_tasks", "gauge", "Tasks in the event loops; steady growth is a leak."),
     Metric("forebay_workers", "gauge", "Worker processes running."),
+    Metric(
+        "forebay_worker_cpu_seconds_total",
+        "counter",
+        "CPU time of a worker process, user and system.",
+        {"worker": WORKERS},
+    ),
+    Metric(
+        "forebay_worker_resident_memory_bytes",
+        "gauge",
+        "Memory of a worker process that is resident.",
+        {"worker": WORKERS},
+    ),
+    Metric(
+        "forebay_event_loop_lag_seconds",
+        "histogram",
+        "How late a worker's event loop came to what was due, looked at ten times a second.",
+        {"worker": WORKERS},
+        buckets=TIMES_S,
+        shown_every=4,
+        windowed=True,
+    ),
     Metric("forebay_worker_restarts_total", "counter", "Workers restarted after they died."),
     # Requests
     Metric("forebay_requests_total", "counter", "Requests from clients.", {"api": API_NAMES}),
@@ -196,19 +226,19 @@ _ALL: Final = (
     Metric("forebay_batch_records", "histogram", "Records per batch sent.", buckets=SIZES),
     Metric("forebay_batch_bytes", "histogram", "Bytes per batch sent.", buckets=SIZES),
     Metric(
-        "forebay_batch_linger_time_ms",
+        "forebay_batch_linger_time_seconds",
         "histogram",
         "Time from opening a batch to sending it.",
-        buckets=TIMES_MS,
+        buckets=TIMES_S,
         shown_every=4,
         windowed=True,
         rate="forebay_batch_flush_rate",
     ),
     Metric(
-        "forebay_produce_latency_ms",
+        "forebay_produce_latency_seconds",
         "histogram",
         "Time from a batch's first record to its acknowledgement.",
-        buckets=TIMES_MS,
+        buckets=TIMES_S,
         shown_every=4,
         windowed=True,
     ),
@@ -222,6 +252,23 @@ _ALL: Final = (
     Metric("forebay_queued_request_bytes", "gauge", "Bytes of requests that are incomplete or wait for memory."),
     Metric("forebay_gathered_response_bytes", "gauge", "Bytes of brokers' responses that are taken whole."),
     Metric("forebay_pool_waits_total", "counter", "Times a client had to wait for buffer.memory."),
+    # Brokers
+    Metric("forebay_broker_up", "gauge", "1: the last attempt to connect to the broker succeeded.", _NODE, least=True),
+    Metric("forebay_broker_records_total", "counter", "Records sent to the broker; those sent again too.", _NODE),
+    Metric("forebay_broker_bytes_total", "counter", "Bytes of batches sent to the broker; sent again too.", _NODE),
+    Metric("forebay_broker_queued_bytes", "gauge", "Bytes of records queued for the broker or on their way.", _NODE),
+    Metric(
+        "forebay_broker_in_flight_requests", "gauge", "Produce requests that the broker has not answered yet.", _NODE
+    ),
+    Metric(
+        "forebay_broker_latency_seconds",
+        "histogram",
+        "Time from writing a Produce request to the broker's answer.",
+        _NODE,
+        buckets=TIMES_S,
+        shown_every=4,
+        windowed=True,
+    ),
     # Trouble
     Metric("forebay_errors_total", "counter", "Errors, by side and kind.", {"side": SIDES, "kind": ERROR_KINDS}),
     Metric("forebay_retries_total", "counter", "Batches sent again, by reason.", {"reason": RETRY_REASONS}),
@@ -279,10 +326,10 @@ _ALL: Final = (
         {"found": ("hit", "miss")},
     ),
     Metric(
-        "forebay_metadata_age_ms",
+        "forebay_metadata_age_seconds",
         "histogram",
         "Age of the oldest topic in a Metadata response.",
-        buckets=TIMES_MS,
+        buckets=TIMES_S,
         shown_every=4,
         windowed=True,
     ),

@@ -1,6 +1,6 @@
 """A snapshot in Prometheus's text format.
 
-Never OpenMetrics, for which forebay_connections and forebay_connections_total are the same name. Each histogram appears
+Each histogram appears
 as a Prometheus histogram with one bucket per doubling (its own are finer); a windowed one also as gauges <name>_max,
 _p50, _p99 and _p999 and its rate, all over the last window (see registry.py).
 """

@@ -3,7 +3,7 @@
     stats = MetricRegistry()
     moved = stats.counter("forebay_records_total", fate="moved")    # once, at the start; KeyError if not in catalog
     moved.value += 12                                               # per batch
-    linger = stats.histogram("forebay_batch_linger_time_ms")
+    linger = stats.histogram("forebay_batch_linger_time_seconds")
     linger.observe(0.4)
     stats.gauge("forebay_queued_bytes", lambda: accumulator.bytes)  # read by each snapshot
 
@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
 from forebay_proxy.metrics import clients_seen
-from forebay_proxy.metrics.catalog import METRICS, Metric
+from forebay_proxy.metrics.catalog import METRICS, OF_THE_CLUSTER, Metric
 from forebay_proxy.metrics.clients_seen import ClientsSeen, SeenClient
 from forebay_proxy.metrics.instruments import Counter, Histogram
 
@@ -71,7 +71,7 @@ class HistogramData(msgspec.Struct, array_like=True):
 class Snapshot(msgspec.Struct, array_like=True):
     """Everything that one worker has counted, or several together."""
 
-    counters: dict[Key, int] = {}
+    counters: dict[Key, float] = {}
     gauges: dict[Key, float] = {}
     histograms: dict[Key, HistogramData] = {}
     clients: list[SeenClient] = []
@@ -106,16 +106,17 @@ class MetricRegistry:
         self._clock = clock
         self._window_began = clock()
         self._counters: dict[Key, Counter] = {}
-        self._counters_elsewhere: dict[Key, Callable[[], int]] = {}
+        self._counters_elsewhere: dict[Key, Callable[[], float]] = {}
         self._histograms: dict[Key, Histogram] = {}
         self._gauges: dict[Key, list[Callable[[], float]]] = {}
+        self._gauges_of_brokers: dict[str, Callable[[], Mapping[int, float]]] = {}
         self.clients = ClientsSeen(self._window_began)
 
     def counter(self, name: str, **labels: str) -> Counter:
         """The counter of that name and labels; always the same one."""
         return self._counters.setdefault(_key(name, "counter", labels), Counter())
 
-    def counter_from(self, name: str, read: Callable[[], int], **labels: str) -> None:
+    def counter_from(self, name: str, read: Callable[[], float], **labels: str) -> None:
         """Register a counter that is kept elsewhere: each snapshot calls `read`, whose result never falls."""
         self._counters_elsewhere[_key(name, "counter", labels)] = read
 
@@ -127,6 +128,11 @@ class MetricRegistry:
     def gauge(self, name: str, read: Callable[[], float], **labels: str) -> None:
         """Register a gauge: each snapshot calls `read`; several of one name and labels are added up."""
         self._gauges.setdefault(_key(name, "gauge", labels), []).append(read)
+
+    def gauge_of_brokers(self, name: str, read: Callable[[], Mapping[int, float]]) -> None:
+        """Register a gauge by node id: each snapshot calls `read`, and has those brokers and no others."""
+        _key(name, "gauge", {"node": "0"})
+        self._gauges_of_brokers[name] = read
 
     def value(self, name: str, **labels: str) -> float:
         """The present value of a counter or gauge; KeyError if none was registered."""
@@ -153,7 +159,12 @@ class MetricRegistry:
         return Snapshot(
             counters={key: counter.value for key, counter in self._counters.items()}
             | {key: read() for key, read in self._counters_elsewhere.items()},
-            gauges={key: float(sum(read() for read in reads)) for key, reads in self._gauges.items()},
+            gauges={key: float(sum(read() for read in reads)) for key, reads in self._gauges.items()}
+            | {
+                (name, (str(node_id),)): float(level)
+                for name, read in self._gauges_of_brokers.items()
+                for node_id, level in read().items()
+            },
             histograms={key: HistogramData.of(histogram, now) for key, histogram in self._histograms.items()},
             clients=self.clients.snapshot(now),
         )
@@ -170,7 +181,7 @@ def _key(name: str, kind: str, labels: dict[str, str]) -> Key:
     if labels.keys() != metric.labels.keys():
         raise KeyError(f"{name} has the labels {sorted(metric.labels)}, not {sorted(labels)}")
     for label, value in labels.items():
-        if value not in metric.labels[label]:
+        if metric.labels[label] != OF_THE_CLUSTER and value not in metric.labels[label]:
             raise KeyError(f"{name}: {label} is one of {', '.join(metric.labels[label])}, not {value}")
     return name, tuple(labels[label] for label in metric.labels)
 

@@ -20,7 +20,7 @@ class TrafficMetrics:
         self._open = {"bootstrap": 0, "node": 0}
         self._total = {kind: stats.counter("forebay_connections_total", listener=kind) for kind in self._open}
         for kind in self._open:
-            stats.gauge("forebay_connections", lambda kind=kind: self._open[kind], listener=kind)  # type: ignore[misc]
+            stats.gauge("forebay_open_connections", lambda kind=kind: self._open[kind], listener=kind)  # type: ignore[misc]
         self._requests = {api.name: stats.counter("forebay_requests_total", api=api.name) for api in APIS.values()}
         self._bytes_in = stats.counter("forebay_request_bytes_total", side="client")
         self._bytes_out = stats.counter("forebay_response_bytes_total", side="client")
@@ -139,7 +139,7 @@ class FlushMetrics:
     """Counts the batches that are sent to brokers, and why they left when they did."""
 
     def __init__(self, stats: MetricRegistry) -> None:
-        self._linger = stats.histogram("forebay_batch_linger_time_ms")
+        self._linger = stats.histogram("forebay_batch_linger_time_seconds")
         self._records = stats.histogram("forebay_batch_records")
         self._bytes = stats.histogram("forebay_batch_bytes")
         self._reasons = {
@@ -148,7 +148,7 @@ class FlushMetrics:
 
     def flushed(self, batch: ProducerBatch, now: float) -> None:
         """A batch is sent at `now`, in seconds of the clock of its `opened_at`."""
-        self._linger.observe((now - batch.opened_at) * 1000)
+        self._linger.observe(now - batch.opened_at)
         self._records.observe(batch.record_count)
         self._bytes.observe(batch.size)
         self._reasons[batch.flush_reason].value += 1

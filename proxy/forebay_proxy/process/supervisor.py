@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ from forebay_proxy.metrics.clients_seen import SeenClient
 from forebay_proxy.metrics.exposition import expose
 from forebay_proxy.metrics.registry import MetricRegistry, Snapshot, merge
 from forebay_proxy.metrics.traffic import RenewalMetrics
+from forebay_proxy.process import service_manager
 from forebay_proxy.process.lifecycle import DRAINED, FAILED, App, Stop, load_app, serve
 from forebay_proxy.process.worker_slot import SILENT_S, Clock, WorkerSlot
 from forebay_proxy.security.renewals import Renewals
@@ -87,14 +88,15 @@ async def run_alone(settings: Settings, app_path: str) -> int:
 
     admin = Admin(metrics, clients, unready, app.unhealthy)
     serving = serve(app, stats, stop, settings.shutdown_timeout_ms / 1000)
-    return await _with_admin(admin, settings, stats, stop, app.reload, serving)
+    return await _with_admin(admin, settings, stats, stop, stop.started.wait, app.reload, serving)
 
 
 async def run_many(settings: Settings, app_path: str) -> int:
     """`run` with this process as the supervisor of `settings.workers` others."""
     supervisor = Supervisor(settings, app_path)
     admin = Admin(supervisor.metrics, supervisor.clients, supervisor.unready, supervisor.unhealthy)
-    return await _with_admin(admin, settings, supervisor.stats, supervisor.stop, supervisor.reload, supervisor.run())
+    stats, stop = supervisor.stats, supervisor.stop
+    return await _with_admin(admin, settings, stats, stop, supervisor.started, supervisor.reload, supervisor.run())
 
 
 async def _with_admin(
@@ -102,10 +104,14 @@ async def _with_admin(
     settings: Settings,
     stats: MetricRegistry,
     stop: Stop,
+    started: Callable[[], Awaitable[object]],
     reload_served: Callable[[], None],
     serving: Coroutine[Any, Any, int],
 ) -> int:
-    """`serving`, with the process's signals handled and the admin endpoint open. SIGHUP renews both."""
+    """`serving`, with the process's signals handled and the admin endpoint open. SIGHUP renews both.
+
+    The service manager is told once `started` has returned.
+    """
     renewals = Renewals(settings, RenewalMetrics(stats))
 
     def reload() -> None:
@@ -113,14 +119,18 @@ async def _with_admin(
         renewals.now()
 
     stop.listen(reload)
-    renewing = asyncio.create_task(renewals.run())
+    beside = [
+        asyncio.create_task(renewals.run()),
+        asyncio.create_task(service_manager.keep_told(started, stop, os.environ)),
+    ]
     try:
         if settings.admin is not None:
             renewals.add(admin.renewable)
             await admin.start(settings)
         return await serving
     finally:
-        renewing.cancel()
+        for task in beside:
+            task.cancel()
         serving.close()
         await admin.stop()
 
@@ -163,6 +173,10 @@ class Supervisor:
         if self.stop.now.is_set():
             return self.stop.exit_code
         return max(codes)
+
+    async def started(self) -> None:
+        """Returns once every worker's listeners are open."""
+        await asyncio.gather(*(worker.served.wait() for worker in self.workers))
 
     def reload(self) -> None:
         """Have all workers read certificates and secrets again."""

@@ -63,7 +63,7 @@ class Delivery:
         self._acknowledged = acknowledged
         self._rng = rng
         self._loop = asyncio.get_running_loop()
-        self._latency = stats.histogram("forebay_produce_latency_ms")
+        self._latency = stats.histogram("forebay_produce_latency_seconds")
         self._retries = {
             reason: stats.counter("forebay_retries_total", reason=reason)
             for reason in ("repartitioned", "backoff", "split", "unreachable", "outcome_unknown", "resequenced")
@@ -87,7 +87,7 @@ class Delivery:
             self._journal.batch(queue, batch, now, _FATES[verdict], response.error_code, response.base_offset)
         if verdict is Verdict.ACKNOWLEDGED:
             seconds = now - batch.opened_at
-            self._latency.observe(seconds * 1000)
+            self._latency.observe(seconds)
             self._acknowledge(batch, response)
             queue.sequence.acknowledged(batch)
             self._finish(queue, batch, now)

@@ -74,12 +74,26 @@ class Dispatcher:
         stats.gauge("forebay_queued_bytes", lambda: accumulator.queued_bytes)
         stats.gauge("forebay_queued_batches", lambda: accumulator.queued_batches)
         stats.gauge("forebay_in_flight_requests", lambda: sum(s.in_flight for s in self._senders.values()))
+        stats.gauge_of_brokers("forebay_broker_up", lambda: {it.id: not it.down for it in cluster.nodes.values()})
+        stats.gauge_of_brokers("forebay_broker_queued_bytes", self._queued_by_broker)
+        stats.gauge_of_brokers(
+            "forebay_broker_in_flight_requests", lambda: {it.node.id: it.in_flight for it in self._senders.values()}
+        )
         stats.gauge("forebay_upstream_connections", lambda: sum(s.connected for s in self._senders.values()))
         stats.gauge("forebay_throttled_client_ids", lambda: accumulator.throttling.waiting)
         stats.gauge("forebay_unmerged_brokers", lambda: accumulator.throttling.apart)
         stats.gauge("forebay_buffer_memory_total_bytes", lambda: pool.memory)
         stats.gauge("forebay_buffer_memory_available_bytes", lambda: pool.available)
         stats.gauge("forebay_buffer_memory_waiters", lambda: pool.waiting)
+
+    def _queued_by_broker(self) -> dict[int, int]:
+        queued = dict.fromkeys(self._senders, 0)
+        for topic in self._accumulator.topics.values():
+            for index, load in topic.loads().items():
+                leader = topic.leader_of(index)
+                if leader in queued:
+                    queued[leader] += load
+        return queued
 
     # A batch opens, and is due
 

@@ -23,7 +23,7 @@ from forebay_policies.loop_turns import SLICE_S
 from forebay_policies.producer_batch import ProducerBatch
 from forebay_policies.requests_in_flight import RequestsInFlight
 from forebay_proxy.brokers.cluster import Cluster, Node
-from forebay_proxy.brokers.connector import Connector
+from forebay_proxy.brokers.connector import Connector, takes_produce
 from forebay_proxy.brokers.upstream_connection import UpstreamConnection
 from forebay_proxy.brokers.upstream_pool import UpstreamPool
 from forebay_proxy.config.settings import Settings
@@ -82,6 +82,9 @@ class Sender:
         self._closed = False
         self._max_size = settings.max_request_size
         self._requests = stats.counter("forebay_produce_requests_total", side="upstream")
+        self._records = stats.counter("forebay_broker_records_total", node=str(node.id))
+        self._bytes = stats.counter("forebay_broker_bytes_total", node=str(node.id))
+        self._latency = stats.histogram("forebay_broker_latency_seconds", node=str(node.id))
         self._request_timeout_ms = settings.request_timeout_ms
         self._watched: dict[_Request, float] = {}
         """Requests that are not answered, and when to give them up, by `monotonic`."""
@@ -219,6 +222,8 @@ class Sender:
                 self._delivery.fail(queue, batch, error_codes.UNKNOWN_SERVER_ERROR, "the batch could not be encoded")
                 continue
             sent.append((queue, batch))
+            self._records.value += batch.record_count
+            self._bytes.value += size
             topics.setdefault(queue.topic.name, []).append((queue.index, size, buffers))
             timeout_ms = max(timeout_ms, batch.timeouts_ms[1])
             may_retry = may_retry and batch.producer_id >= 0
@@ -278,7 +283,10 @@ class Sender:
                 if queue.in_flight is batch:
                     self._accumulator.completed(queue, batch, monotonic())
         self._done(request)
-        self._accumulator.answered(request.group, drained, monotonic() - request.sent_at)
+        took = monotonic() - request.sent_at
+        self._accumulator.answered(request.group, drained, took)
+        if response is not None:
+            self._latency.observe(took)
         self.wake()
 
     def _throttled(self, client_id: str | None, seconds: float) -> None:
@@ -293,8 +301,7 @@ class Sender:
 
     def usable(self, connection: UpstreamConnection) -> bool:
         """Whether the broker takes Produce requests of a version that is spoken here."""
-        lowest, highest = connection.versions.get(produce_request.API_KEY, (0, -1))
-        return highest >= produce_request.RECORD_BATCHES_FROM and lowest <= produce_request.MAX_VERSION
+        return takes_produce(connection)
 
     @property
     def patience(self) -> float:

@@ -16,8 +16,9 @@ from forebay_proxy.clients.gateway import Gateway
 class Told:
     """A gateway whose broker answers `response`, and the frames that the client got."""
 
-    def __init__(self, response: bytes | None) -> None:
+    def __init__(self, response: bytes | None, *, producers_only: bool = False) -> None:
         self.response = response
+        self.producers_only = producers_only
         self.asked: list[tuple[int | None, int]] = []
         self.frames: list[bytes | None] = []
 
@@ -41,6 +42,15 @@ def test_the_brokers_answer_comes_with_the_clients_correlation_id() -> None:
     own = (-7).to_bytes(4, "big", signed=True) + response()[4:]
     assert told.ask(3) == len(own).to_bytes(4, "big") + own
     assert told.asked == [(2, 3)]
+
+
+def test_where_only_producers_are_served_nothing_is_offered_that_names_other_leaders() -> None:
+    describe_topic_partitions = b"\0\x4b" + bytes(4) + b"\0"
+    produce = b"\0\0" + b"\0\0" + b"\0\x0c" + b"\0"
+    told = Told(bytes(6) + b"\3" + produce + describe_topic_partitions + bytes(4) + b"\0", producers_only=True)
+    frame = told.ask(3)
+    assert frame is not None
+    assert frame[8:] == bytes(2) + b"\2" + produce + bytes(4) + b"\0"
 
 
 def test_a_version_that_is_too_new_is_answered_without_a_broker() -> None:

@@ -313,7 +313,7 @@ class TestRefusals:
                 client.send(echo(1))
                 await client.receives(1)
             first.close()
-            await until(lambda: forebay.count("forebay_connections", "node") == 0)
+            await until(lambda: forebay.count("forebay_open_connections", "node") == 0)
             fourth = await forebay.client(0)
             fourth.send(echo(1))
             await fourth.receives(1)

@@ -272,7 +272,7 @@ class TestAsking:
             asked = await cluster[0].receives(METADATA)
             client.close()
             asked.answer()
-            await until(lambda: forebay.count("forebay_connections", "node") == 0)
+            await until(lambda: forebay.count("forebay_open_connections", "node") == 0)
             cluster[0].releases(METADATA)
             assert (await ask(await forebay.client(0), 1, "ponds"))["ponds"].error_code == NONE
 
@@ -390,16 +390,34 @@ class TestAskingAgain:
 
     @in_loop
     async def test_a_broker_that_does_not_know_of_a_change_yet_is_not_believed_for_long(self) -> None:
-        cluster = FakeCluster({"ponds": [0]})
+        cluster = FakeCluster({"ponds": [0]}, nodes=2)
         async with before(cluster) as forebay:
-            client = await forebay.client(0)
+            client, other = await forebay.client(0), await forebay.client(1)
             client.send(request(CREATE_TOPICS, 0, 1, b"whatever"))
             await client.receives(1)
-            await ask(client, 2, "ponds")
+            await ask(other, 2, "ponds")
             cluster.topics["ponds"] = [0, 0]
 
-            other = await forebay.client(0)
-            assert len((await ask(other, 1, "ponds"))["ponds"].partitions) == 2
+            another = await forebay.client(1)
+            assert len((await ask(another, 1, "ponds"))["ponds"].partitions) == 2
+
+    @in_loop
+    async def test_who_has_changed_topics_is_told_by_the_broker_that_it_told(self) -> None:
+        """Which knows of them before others do; KafkaJS takes it for final that another does not."""
+        cluster = FakeCluster({"ponds": [0]}, nodes=2)
+        async with before(cluster) as forebay:
+            for node_id in (0, 1):
+                client, beside = await forebay.client(node_id), await forebay.client(node_id)
+                client.send(request(CREATE_TOPICS, 0, 1, b"whatever"))
+                await client.receives(1)
+                for broker in cluster.brokers.values():
+                    broker.forget()
+
+                await ask(client, 2, "ponds")
+                await ask(beside, 3, "ponds")
+
+                assert [asked.metadata.correlation_id for asked in cluster[node_id].requests(METADATA)] == [2, 3]
+            assert forebay.count("forebay_metadata_requests_total", "by_broker") == 4
 
 
 class TestNews:

@@ -73,7 +73,10 @@ class FakeGateway:
 
     def produce_answered(self, response: bytes, version: int) -> None: ...
 
-    def topics_changed(self) -> None: ...
+    def topics_changed(self, node_id: int | None, client_host: str) -> None: ...
+
+    def topics_settle(self, node_id: int | None, client_host: str) -> bool:
+        return False
 
 
 class Stage:

@@ -189,3 +189,20 @@ class TestClients:
         assert told.exit_code == code
         assert isinstance(told.exception, SystemExit)
         assert told.output.startswith("forebay: ") or code == 2
+
+
+class TestCompletion:
+    @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+    def test_each_shell_gets_a_script_of_its_own(self, shell: str) -> None:
+        result = forebay("completion", shell)
+        assert result.exit_code == 0
+        assert f"_FOREBAY_COMPLETE={shell}_complete" in result.stdout
+
+    def test_what_the_script_asks_for_is_answered(self) -> None:
+        asked = {"_FOREBAY_COMPLETE": "bash_complete", "COMP_WORDS": "forebay ch", "COMP_CWORD": "1"}
+        command = [sys.executable, "-c", "from forebay_proxy.commands.cli import main; main(prog_name='forebay')"]
+        done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, timeout=60)
+        assert done.stdout.split() == ["plain,check"]
+
+    def test_another_shell_is_refused(self) -> None:
+        assert forebay("completion", "csh").exit_code == 2

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from forebay_proxy.metrics.catalog import METRICS, SIZES, TIMES_MS
+from forebay_proxy.metrics.catalog import METRICS, SIZES, TIMES_S
 from forebay_proxy.metrics.exposition import expose
 from forebay_proxy.metrics.instruments import Histogram
 from forebay_proxy.metrics.registry import WINDOW_S, MetricRegistry, Snapshot, decode, merge, percentile
+from tests.kit.metrics import everything
 
-LINGER = "forebay_batch_linger_time_ms"
+LINGER = "forebay_batch_linger_time_seconds"
 
 
 class Clock:
@@ -82,9 +83,9 @@ class TestNames:
 
 class TestBuckets:
     def test_bounds_grow_and_reach_from_microseconds_to_minutes(self) -> None:
-        assert list(TIMES_MS) == sorted(set(TIMES_MS))
-        assert TIMES_MS[0] <= 0.01
-        assert TIMES_MS[-1] >= 120_000
+        assert list(TIMES_S) == sorted(set(TIMES_S))
+        assert TIMES_S[0] <= 1e-5
+        assert TIMES_S[-1] >= 120
         assert SIZES[0] == 1
         assert SIZES[-1] >= 16_000_000
 
@@ -99,11 +100,11 @@ class TestBuckets:
     def test_percentiles_are_at_most_one_step_above_the_truth(self, share: float) -> None:
         rng = random.Random(794)
         values = [rng.lognormvariate(0.5, 1.5) for _ in range(20_000)]
-        histogram = Histogram(TIMES_MS, now=0)
+        histogram = Histogram(TIMES_S, now=0)
         for value in values:
             histogram.observe(value)
         truth = sorted(values)[math.ceil(share * len(values)) - 1]
-        found = percentile(histogram.counts, TIMES_MS, max(values), share)
+        found = percentile(histogram.counts, TIMES_S, max(values), share)
         assert truth <= found <= truth * 2 ** (1 / 4) * 1.000001
 
 
@@ -198,9 +199,25 @@ class TestMerge:
 
     def test_several_readers_of_one_gauge_are_added_up(self) -> None:
         stats = MetricRegistry(Clock())
-        stats.gauge("forebay_connections", lambda: 2, listener="node")
-        stats.gauge("forebay_connections", lambda: 3, listener="node")
-        assert scrape(stats.take())[("forebay_connections", labels(listener="node"))] == 5
+        stats.gauge("forebay_open_connections", lambda: 2, listener="node")
+        stats.gauge("forebay_open_connections", lambda: 3, listener="node")
+        assert scrape(stats.take())[("forebay_open_connections", labels(listener="node"))] == 5
+
+    def test_a_broker_that_has_left_is_not_told_of(self) -> None:
+        stats = MetricRegistry(Clock())
+        up = {1: 1.0, 12: 0.0}
+        stats.gauge_of_brokers("forebay_broker_up", lambda: up)
+        assert scrape(stats.take())[("forebay_broker_up", labels(node="12"))] == 0
+        del up[12]
+        found = scrape(stats.take())
+        assert found[("forebay_broker_up", labels(node="1"))] == 1
+        assert ("forebay_broker_up", labels(node="12")) not in found
+
+    def test_a_broker_is_up_if_all_workers_reach_it(self) -> None:
+        workers = [MetricRegistry(Clock()) for _ in range(2)]
+        for stats, up in zip(workers, (1.0, 0.0), strict=True):
+            stats.gauge_of_brokers("forebay_broker_up", lambda up=up: {1: up})  # type: ignore[misc]
+        assert scrape(*(stats.take() for stats in workers))[("forebay_broker_up", labels(node="1"))] == 0
 
 
 class TestText:
@@ -216,32 +233,22 @@ class TestText:
 
     def test_shown_bounds_count_what_the_hidden_ones_between_them_hold(self) -> None:
         stats = MetricRegistry(Clock())
-        for value in TIMES_MS:
+        for value in TIMES_S:
             stats.histogram(LINGER).observe(value)
         found = scrape(stats.take())
         shown = {
             float(dict(sample)["le"]): count for (name, sample), count in found.items() if name == f"{LINGER}_bucket"
         }
-        assert shown.pop(math.inf) == len(TIMES_MS)
-        assert shown == {bound: TIMES_MS.index(bound) + 1 for bound in TIMES_MS[::4]}
+        assert shown.pop(math.inf) == len(TIMES_S)
+        assert shown == {bound: TIMES_S.index(bound) + 1 for bound in TIMES_S[::4]}
 
     def test_everything_in_the_table_is_text_that_prometheus_reads(self) -> None:
-        stats = MetricRegistry(Clock())
-        for metric in METRICS.values():
-            first = {label: values[0] for label, values in metric.labels.items()}
-            if metric.kind == "counter":
-                stats.counter(metric.name, **first).value += 1
-            elif metric.kind == "gauge":
-                stats.gauge(metric.name, lambda: 1, **first)
-            else:
-                stats.histogram(metric.name, **first).observe(1)
-        snapshot = stats.take()
-        names = {name for name, _ in scrape(snapshot)}
+        names = {name for name, _ in scrape(everything().take())}
         for metric in METRICS.values():
             assert (metric.name if metric.kind != "histogram" else f"{metric.name}_count") in names
         for suffix in ("max", "p50", "p99", "p999"):
             assert f"{LINGER}_{suffix}" in names
-            assert f"forebay_produce_latency_ms_{suffix}" in names
+            assert f"forebay_produce_latency_seconds_{suffix}" in names
 
     def test_the_version_is_told(self) -> None:
         assert scrape(Snapshot())[("forebay_build_info", labels(version="1.2.3"))] == 1

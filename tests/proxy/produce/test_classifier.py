@@ -38,7 +38,7 @@ class Desk:
         """Of the batches that may be touched."""
         return [entry.topic for entry in self.inspect(frame[4:]) if entry.reason is None]
 
-    def reasons(self) -> dict[str, int]:
+    def reasons(self) -> dict[str, float]:
         counters = self.stats.take().counters
         return {labels[0]: n for (name, labels), n in counters.items() if name == "forebay_batches_in_total" and n}
 

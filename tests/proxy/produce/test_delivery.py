@@ -72,7 +72,7 @@ class Dock:
         assert (self.accumulator.queued_bytes, self.accumulator.in_flight_bytes) == (0, 0)
         assert not self.cluster.topics["ponds"].queues.loads()
 
-    def retries(self, reason: str) -> int:
+    def retries(self, reason: str) -> float:
         return self.stats.take().counters["forebay_retries_total", (reason,)]
 
 

@@ -3,11 +3,13 @@ there is none its topics are asked for."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
 import pytest
 
+from forebay_codecs.apis import PRODUCE
 from forebay_policies.accumulator import Accumulator
 from forebay_policies.metadata_cache import Ages, MetadataCache
 from forebay_proxy.brokers.broker_versions import BrokerVersions
@@ -16,7 +18,7 @@ from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.brokers.reachability import Reachability
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.logs import RateLimited, get_logger
-from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.metrics.registry import Key, MetricRegistry
 from forebay_proxy.produce.delivery import Delivery
 from forebay_proxy.produce.dispatcher import Dispatcher
 from tests.kit import fakes_proxy as fakes
@@ -57,6 +59,9 @@ class Dock:
     def append(self, value: str, partition: int = 0) -> fakes.FakeOwner:
         queue = self.cluster.topics["ponds"].queues.queue(partition)
         return fakes.append(self.accumulator, queue, keyed(value))
+
+    def of_broker(self, values: Mapping[Key, float], name: str, node_id: int) -> float:
+        return values[f"forebay_broker_{name}", (str(node_id),)]
 
     def asked_for(self, cause: str) -> float:
         return self.stats.take().counters["forebay_metadata_refreshes_total", (cause,)]
@@ -102,6 +107,34 @@ async def test_a_broker_that_is_gone_takes_its_connection_with_it() -> None:
         dock.cluster.apply(fakes.metadata({}, nodes=()), set(), 1000.0, 300.0)
         await until(lambda: not cluster[0].connections)
         assert dock.stats.value("forebay_upstream_connections") == 0
+
+
+@in_loop
+async def test_measures_by_broker() -> None:
+    async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster:
+        dock = Dock(cluster, [0, 1], linger_ms=0)
+        dock.meet(0)
+        dock.meet(1)
+        cluster[1].holds(PRODUCE)
+        owner = dock.append("a", 0)
+        dock.append("b", 1)
+        await until(lambda: owner.told)
+        await cluster[1].receives(PRODUCE)
+        now = dock.stats.take()
+
+        assert [dock.of_broker(now.counters, "records_total", node) for node in (0, 1)] == [1, 1]
+        assert dock.of_broker(now.counters, "bytes_total", 1) > 61
+        assert [dock.of_broker(now.gauges, "in_flight_requests", node) for node in (0, 1)] == [0, 1]
+        assert dock.of_broker(now.gauges, "queued_bytes", 0) == 0
+        assert dock.of_broker(now.gauges, "queued_bytes", 1) > 0
+        assert [dock.of_broker(now.gauges, "up", node) for node in (0, 1)] == [1, 1]
+        answered = [sum(now.histograms["forebay_broker_latency_seconds", (node,)].counts) for node in "01"]
+        assert answered == [1, 0]
+
+        dock.cluster.set_down(dock.cluster.nodes[1], down=True)
+        assert [dock.of_broker(dock.stats.take().gauges, "up", node) for node in (0, 1)] == [1, 0]
+        dock.dispatcher.close()
+        await turns()
 
 
 @in_loop

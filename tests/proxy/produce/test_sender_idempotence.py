@@ -541,7 +541,7 @@ class TestClientsThatLeave:
             it.send("a")
             first = await it.asked()
             it.client.close()
-            await until(lambda: it.forebay.count("forebay_connections", "node") == 0)
+            await until(lambda: it.forebay.count("forebay_open_connections", "node") == 0)
             first.close()
             await until(lambda: it.forebay.count("forebay_producer_epoch_bumps_total") == 1)
             it.client = await it.forebay.client(0)
@@ -556,7 +556,7 @@ class TestClientsThatLeave:
             it.send("a")
             await until(lambda: it.forebay.count(*KEPT) == 3)
             it.client.close()
-            await until(lambda: it.forebay.count("forebay_connections", "node") == 0)
+            await until(lambda: it.forebay.count("forebay_open_connections", "node") == 0)
             away.answer()
             assert (await it.asked()).values == ["a"]
 
@@ -573,7 +573,7 @@ class TestClientsThatLeave:
             merged = await it.asked()
             assert sorted(merged.values) == ["a", "b"]
             it.client.close()
-            await until(lambda: it.forebay.count("forebay_connections", "node") == 1)
+            await until(lambda: it.forebay.count("forebay_open_connections", "node") == 1)
             merged.answer(error_code=codes.NOT_LEADER_OR_FOLLOWER)
             again = await it.asked()
             assert again.values == ["b"]

@@ -1,0 +1,263 @@
+"""What `forebay check` does: whether Forebay could be started with these settings, here and now.
+
+In: settings. Out: findings in the order in which Forebay would meet them: brokers as they are reached, logged in at and
+listed, ports, addresses that clients would be told, memory, descriptors, the journal. Nothing stays behind: ports are
+bound and given back, brokers are asked for ApiVersions and Metadata only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import shutil
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Final, Literal
+
+import msgspec
+
+from forebay_codecs import produce_request
+from forebay_codecs.errors import Malformed
+from forebay_codecs.metadata import METADATA, Metadata, parse_metadata_response
+from forebay_codecs.metadata_request import MAX_VERSION, encode_metadata_request
+from forebay_policies.throttling import CLIENT_ID
+from forebay_proxy.brokers.connector import Connector, takes_produce
+from forebay_proxy.brokers.metadata_updater import LOWEST_VERSION
+from forebay_proxy.brokers.upstream_connection import UpstreamConnection
+from forebay_proxy.clients.descriptors import room
+from forebay_proxy.clients.listener import listen
+from forebay_proxy.clients.listener_ports import ListenerPorts
+from forebay_proxy.config.advertised import may_strand
+from forebay_proxy.config.listeners import ClientListener
+from forebay_proxy.config.settings import HostPort, Settings
+from forebay_proxy.errors import StartError
+from forebay_proxy.metrics.registry import MetricRegistry
+
+Verdict = Literal["ok", "warning", "failure"]
+FAILURE: Final = "failure"
+
+CGROUP_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""cgroup v2, v1."""
+PROCESS_BYTES: Final = 64 << 20
+"""What a worker takes before it holds records."""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What was looked at, what came of it, and where it is not well what to do."""
+
+    what: str
+    verdict: Verdict
+    said: str
+
+
+def check(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
+    """Everything that was found. Takes as long as brokers that do not answer: socket.connection.setup.timeout.ms."""
+    return asyncio.run(_everything(settings, environ))
+
+
+async def _everything(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
+    findings: list[Finding] = []
+    nodes: list[int] = []
+    async for finding, named in _brokers(settings):
+        findings.append(finding)
+        nodes = named or nodes
+    findings += _ports(settings, nodes)
+    findings += _addresses(settings, environ)
+    findings += [_memory(settings, CGROUP_LIMITS), _descriptors(settings)]
+    findings += _journal(settings)
+    return findings
+
+
+# Brokers
+
+
+async def _brokers(settings: Settings) -> AsyncIterator[tuple[Finding, list[int]]]:
+    """Findings, with the ids of all brokers as soon as they are known."""
+    try:
+        connector = Connector(settings, MetricRegistry(), Random())
+    except StartError as error:
+        yield Finding("certificates and login", FAILURE, str(error)), []
+        return
+    known: Metadata | None = None
+    for server in settings.bootstrap_servers:
+        finding, connection = await _reached(connector, server, f"bootstrap server {server}")
+        yield finding, []
+        if connection is None:
+            continue
+        try:
+            if known is None and not settings.only_passes_logins:
+                known = await _cluster(connection)
+        except (OSError, Malformed) as error:
+            yield Finding("cluster", FAILURE, f"{server} does not tell of it: {error}"), []
+        finally:
+            connection.close()
+    if settings.only_passes_logins:
+        yield Finding("cluster", "warning", "not looked at: clients log in themselves, Forebay has no login"), []
+    elif known is not None:
+        brokers = {node_id: HostPort(broker.host, broker.port) for node_id, broker in known.brokers.items()}
+        ids = ", ".join(map(str, sorted(brokers)))
+        yield Finding("cluster", "ok", f"{known.cluster_id}, brokers {ids}"), sorted(brokers)
+        for node_id, address in sorted(brokers.items()):
+            finding, connection = await _reached(connector, address, f"broker {node_id} at {address}")
+            yield finding, []
+            if connection is not None:
+                connection.close()
+
+
+async def _reached(connector: Connector, server: HostPort, what: str) -> tuple[Finding, UpstreamConnection | None]:
+    try:
+        connection = await connector.open(*server)
+    except socket.gaierror as error:
+        return Finding(what, FAILURE, f"its name is not known here: {error.strerror or error}"), None
+    except (OSError, UnicodeError, Malformed) as error:
+        return Finding(what, FAILURE, str(error)), None
+    takes = connection.versions.get(produce_request.API_KEY)
+    offered = "none" if takes is None else f"v{takes[0]} to v{takes[1]}"
+    if takes is None or not takes_produce(connection):
+        connection.close()
+        return Finding(what, FAILURE, f"offers no Produce that Forebay speaks: {offered}. Is it Kafka?"), None
+    return Finding(what, "ok", f"answers, Produce up to v{takes[1]}"), connection
+
+
+async def _cluster(connection: UpstreamConnection) -> Metadata:
+    """Raises OSError or Malformed."""
+    lowest, highest = connection.versions.get(METADATA, (0, -1))
+    version = min(MAX_VERSION, highest)
+    if version < max(lowest, LOWEST_VERSION):
+        raise Malformed(f"it offers no Metadata v{LOWEST_VERSION}")
+    response = await connection.call(
+        lambda correlation_id: encode_metadata_request(correlation_id, CLIENT_ID, version, ())
+    )
+    return parse_metadata_response(response, version)
+
+
+# This machine
+
+
+def _ports(settings: Settings, nodes: Sequence[int]) -> Iterator[Finding]:
+    """Each port that would be opened: whether it is free."""
+    ports = ListenerPorts(settings.client_listeners)
+    for listener in settings.client_listeners:
+        wanted: list[tuple[str, int | None]] = [("clients", listener.port)]
+        if not listener.producers_only:
+            wanted += [(f"broker {node_id}", ports.of(listener, node_id)) for node_id in nodes]
+        yield _port(listener, wanted)
+    if settings.admin is not None:
+        yield _free("admin endpoint", settings.admin.host, [("it", settings.admin.port)])
+
+
+def _port(listener: ClientListener, wanted: Sequence[tuple[str, int | None]]) -> Finding:
+    what = f"listener {listener.name}"
+    without = [name for name, port in wanted if port is None]
+    if without:
+        return Finding(what, FAILURE, f"has no port for {', '.join(without)}: name one with node.ports")
+    return _free(what, listener.host, [(name, port) for name, port in wanted if port is not None])
+
+
+def _free(what: str, host: str, wanted: Sequence[tuple[str, int]]) -> Finding:
+    taken = [f"{port} for {name}: {why}" for name, port in wanted if (why := _why_not(host, port))]
+    if taken:
+        return Finding(what, FAILURE, f"cannot listen on {host} port {'; '.join(taken)}")
+    return Finding(what, "ok", f"{host}, ports {', '.join(str(port) for _, port in wanted)} are free")
+
+
+def _why_not(host: str, port: int) -> str | None:
+    """Why the port cannot be bound; None: it can."""
+    try:
+        listen(host, port, shared=False).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def _addresses(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """What clients would be told."""
+    strands = {listener.name for listener in may_strand(settings, environ)}
+    for listener in settings.client_listeners:
+        what = f"addresses told by {listener.name}"
+        if listener.name in strands:
+            said = (
+                "each client is told the address at which it reached Forebay; behind a balancer that strands clients "
+                "when this Forebay is replaced: set advertised.host"
+            )
+            yield Finding(what, "warning", said)
+        elif listener.told.advertised_address is not None:
+            yield Finding(what, "ok", "broker 0 is {}:{}".format(*listener.told.advertised_address.of(0)))
+        else:
+            yield Finding(what, "ok", listener.advertised_host or f"as reached, on {listener.host}")
+
+
+def _memory(settings: Settings, limits: Sequence[Path]) -> Finding:
+    each = settings.buffer_memory + settings.queued_max_request_bytes + PROCESS_BYTES
+    needed = settings.workers * each
+    limit = _limit(limits)
+    said = f"{_mb(needed)} at most for {settings.workers} worker{'s' if settings.workers > 1 else ''}"
+    if limit is None:
+        return Finding("memory", "ok", f"{said}; no limit is set for this process")
+    if needed > limit:
+        more = "give it more, or lower buffer.memory, queued.max.request.bytes or workers"
+        return Finding("memory", FAILURE, f"{said}, but the limit is {_mb(limit)}: {more}")
+    return Finding("memory", "ok", f"{said} of {_mb(limit)}")
+
+
+def _limit(limits: Sequence[Path]) -> int | None:
+    """Bytes that this process's control group may take; None: as many as there are."""
+    for path in limits:
+        try:
+            written = path.read_text().strip()
+        except OSError:
+            continue
+        if written.isdigit() and int(written) < 1 << 60:  # v1 writes "none" as a number beyond all memory
+            return int(written)
+    return None
+
+
+def _mb(size: int) -> str:
+    return f"{size / (1 << 20):,.0f} MiB"
+
+
+def _descriptors(settings: Settings) -> Finding:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or room(hard) >= settings.max_connections:
+        return Finding("file descriptors", "ok", f"enough for max.connections = {settings.max_connections:,} a worker")
+    said = f"{hard:,}, enough for {room(hard):,} clients a worker, not for max.connections"
+    return Finding("file descriptors", "warning", f"{said} = {settings.max_connections:,}: raise the limit (nofile)")
+
+
+def _journal(settings: Settings) -> Iterator[Finding]:
+    if settings.journal_topic:
+        yield Finding("journal", "ok", f"to the topic {settings.journal_topic}")
+    if not settings.journal_dir:
+        return
+    folder = Path(settings.journal_dir)
+    there = folder
+    while not there.exists():
+        there = there.parent
+    if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
+        yield Finding("journal", FAILURE, f"{folder} cannot be written: {there} does not let us")
+        return
+    free, kept = shutil.disk_usage(there).free, settings.journal_retention_bytes
+    verdict: Verdict = "warning" if kept > free else "ok"
+    yield Finding("journal", verdict, f"{folder}: keeps at most {_mb(kept)}, {_mb(free)} are free")
+
+
+# For people
+
+
+_SIGNS: Final[Mapping[Verdict, str]] = {"ok": "ok  ", "warning": "warn", "failure": "FAIL"}
+
+
+def as_text(findings: Sequence[Finding]) -> str:
+    """A line each, and how many are not well."""
+    lines = [f"{_SIGNS[finding.verdict]}  {finding.what}: {finding.said}" for finding in findings]
+    failures, warnings = (sum(it.verdict == verdict for it in findings) for verdict in ("failure", "warning"))
+    if failures:
+        last = f"Forebay would not serve: {failures} failure{'s' if failures > 1 else ''}."
+    elif warnings:
+        last = f"Forebay would serve; {warnings} warning{'s' if warnings > 1 else ''}."
+    else:
+        last = "Forebay would serve."
+    return "\n".join([*lines, last])

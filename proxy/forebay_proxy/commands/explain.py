@@ -1,0 +1,79 @@
+"""What `forebay explain` does: whether these settings let Forebay touch records of a client for a topic, and why.
+
+In: settings, a client id (None: not asked about), a topic. Out: for each of both the pattern that decides. What a batch
+itself brings (idempotent, transactional, keys) is not known here, and is said in general.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Final, cast
+
+import msgspec
+
+from forebay_policies.eligibility import INTERNAL_TOPICS, Reason
+from forebay_proxy.config.settings import Patterns
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """About a client id or a topic. `reason`: why its records stay untouched, as in metrics; None: they need not.
+
+    `setting` and `pattern` decide; None where no pattern matches, or none is asked.
+    """
+
+    what: str
+    name: str
+    reason: Reason | None
+    setting: str | None
+    pattern: str | None
+
+
+def decisions(values: Mapping[str, object], client_id: str | None, topic: str) -> list[Decision]:
+    """In the order in which Forebay asks: the client, the topic. Kafka's own topics need no pattern.
+
+    `values` of settings by name, the four of patterns at least.
+    """
+    found = []
+    if client_id is not None:
+        found.append(_decided("client id", client_id, values, "client.ids", Reason.CLIENT_EXCLUDED))
+    if topic in INTERNAL_TOPICS:
+        found.append(Decision("topic", topic, Reason.INTERNAL_TOPIC, None, None))
+    else:
+        found.append(_decided("topic", topic, values, "topics", Reason.TOPIC_EXCLUDED))
+    return found
+
+
+def _decided(what: str, name: str, values: Mapping[str, object], settings: str, reason: Reason) -> Decision:
+    include, exclude = f"{settings}.include", f"{settings}.exclude"
+    excluded = _first_that_matches(name, cast(Patterns, values[exclude]))
+    if excluded is not None:
+        return Decision(what, name, reason, exclude, excluded)
+    included = _first_that_matches(name, cast(Patterns, values[include]))
+    return Decision(what, name, None if included is not None else reason, include, included)
+
+
+def _first_that_matches(name: str, patterns: Patterns) -> str | None:
+    return next((pattern for pattern in patterns if fnmatchcase(name, pattern)), None)
+
+
+_TOUCHED: Final = """\
+Forebay may touch them: records without a key may go to another partition, keyed ones stay in theirs, and both are
+merged with those of others. Idempotent and transactional batches pass untouched, as they always do."""
+_UNTOUCHED: Final = "Forebay passes them untouched ({})."
+
+
+def as_text(found: Sequence[Decision]) -> str:
+    """A line for each decision, and what follows."""
+    lines = [_line(decision) for decision in found]
+    reason = next((decision.reason for decision in found if decision.reason is not None), None)
+    return "\n".join([*lines, _TOUCHED if reason is None else _UNTOUCHED.format(reason)])
+
+
+def _line(decision: Decision) -> str:
+    about = f"{decision.what} {decision.name}"
+    if decision.setting is None:
+        return f"{about}: one of Kafka's own"
+    if decision.pattern is None:
+        return f"{about}: {decision.setting} has no pattern that matches"
+    return f"{about}: {decision.setting} has {decision.pattern}"

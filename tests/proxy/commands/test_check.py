@@ -1,0 +1,124 @@
+"""`forebay check`, as a person uses it, before brokers that others wrote (librdkafka's mock cluster)."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from forebay_proxy.commands import check, cli
+from forebay_proxy.demo.mock_cluster import MockCluster
+from tests.kit.app import settings
+from tests.kit.ports import LOOPBACK, free_port, free_run
+
+NODES = 3
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in list(os.environ):
+        if variable.startswith("FOREBAY_"):
+            monkeypatch.delenv(variable)
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[str]:
+    with MockCluster(NODES) as cluster:
+        yield cluster.bootstrap
+
+
+@pytest.fixture
+def port() -> int:
+    return free_run(NODES + 2)
+
+
+def checked(bootstrap: str, port: int, *arguments: str) -> Result:
+    # As few clients as any machine's file descriptors are enough for.
+    where = ("--bootstrap-servers", bootstrap, "--listen", f"{LOOPBACK}:{port}", "--set", "max.connections=10")
+    return CliRunner().invoke(cli.main, ("check", *where, *arguments))
+
+
+def line(result: Result, what: str) -> str:
+    (found,) = (line for line in result.output.splitlines() if line[6:].startswith(f"{what}:"))
+    return found
+
+
+def test_where_all_is_well_it_says_so_and_leaves_every_port_free(brokers: str, port: int) -> None:
+    for _ in range(2):
+        result = checked(brokers, port)
+        assert result.exit_code == 0, result.output
+        assert result.output.splitlines()[-1] == "Forebay would serve."
+    assert result.output.count("ok    broker ") == NODES
+    ports = ", ".join(str(port + offset) for offset in (0, 2, 3, 4))  # its brokers are 1, 2 and 3
+    assert line(result, "listener PLAINTEXT") == f"ok    listener PLAINTEXT: {LOOPBACK}, ports {ports} are free"
+
+
+def test_a_server_that_nobody_listens_at_is_a_failure_and_the_others_are_asked(brokers: str, port: int) -> None:
+    nobody = f"{LOOPBACK}:{free_port()}"
+    result = checked(f"{nobody},{brokers}", port)
+    assert result.exit_code == 1
+    assert line(result, f"bootstrap server {nobody}").startswith("FAIL")
+    assert line(result, "cluster").startswith("ok")
+    assert result.output.splitlines()[-1] == "Forebay would not serve: 1 failure."
+
+
+def test_what_is_not_kafka_is_told_apart_in_time(port: int) -> None:
+    with socket.create_server((LOOPBACK, 0)) as silent:
+        silent.listen()
+        address = f"{LOOPBACK}:{silent.getsockname()[1]}"
+        result = checked(address, port, "--set", "socket.connection.setup.timeout.ms=200")
+    assert result.exit_code == 1
+    assert line(result, f"bootstrap server {address}").startswith("FAIL")
+    assert "cluster" not in result.output
+
+
+def test_a_port_that_is_taken_is_named_with_whom_it_is_for(brokers: str, port: int) -> None:
+    with socket.create_server((LOOPBACK, port + 3)):
+        result = checked(brokers, port)
+    assert result.exit_code == 1
+    assert f"{port + 3} for broker 2: " in line(result, "listener PLAINTEXT")
+
+
+def test_an_address_that_would_strand_clients_is_a_warning(brokers: str, port: int) -> None:
+    where = ("--bootstrap-servers", brokers, "--listen", f"0.0.0.0:{port}")
+    result = CliRunner().invoke(cli.main, ("check", *where))
+    assert result.exit_code == 0
+    assert line(result, "addresses told by PLAINTEXT").startswith("warn")
+    assert "advertised.host" in line(result, "addresses told by PLAINTEXT")
+    told = CliRunner().invoke(cli.main, ("check", *where, "--advertised-host", "kafka.example"))
+    assert line(told, "addresses told by PLAINTEXT") == "ok    addresses told by PLAINTEXT: kafka.example"
+
+
+def test_a_journal_that_cannot_be_written(brokers: str, port: int, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    result = checked(brokers, port, "--set", f"journal.dir={file}/journal")
+    assert (result.exit_code, line(result, "journal")[:4]) == (1, "FAIL")
+    assert line(checked(brokers, port, "--set", f"journal.dir={tmp_path}/new"), "journal").startswith("ok")
+    assert not (tmp_path / "new").exists()
+
+
+def test_json_has_the_same_findings(brokers: str, port: int) -> None:
+    findings = json.loads(checked(brokers, port, "--format", "json").stdout)
+    assert {finding["verdict"] for finding in findings} == {"ok"}
+    assert [finding["what"] for finding in findings][-2:] == ["memory", "file descriptors"]
+
+
+def test_wrong_settings_are_told_as_everywhere(port: int) -> None:
+    result = checked("nowhere", port)
+    assert result.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("written", "verdict"), [("max\n", "ok"), ("1000000\n", "failure"), (f"{2**63}\n", "ok"), (f"{1 << 40}\n", "ok")]
+)
+def test_memory_against_the_control_groups_limit(tmp_path: Path, written: str, verdict: str) -> None:
+    limit = tmp_path / "memory.max"
+    limit.write_text(written)
+    found = check._memory(settings((), 1), (tmp_path / "absent", limit))
+    assert found.verdict == verdict

@@ -1,0 +1,88 @@
+"""`forebay explain` against what really decides, Eligibility, and as a person uses it."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forebay_policies.eligibility import INTERNAL_TOPICS, Eligibility
+from forebay_proxy.commands import cli
+from forebay_proxy.commands.explain import decisions
+
+NAMES = st.one_of(st.sampled_from(sorted(INTERNAL_TOPICS)), st.text("ab-.*?[!]", max_size=5))
+PATTERNS = st.lists(st.text("ab-.*?[!]", min_size=1, max_size=4), max_size=3).map(tuple)
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in list(os.environ):
+        if variable.startswith("FOREBAY_"):
+            monkeypatch.delenv(variable)
+
+
+def explained(*arguments: str) -> Result:
+    where = ("--bootstrap-servers", "broker:9092", "--listen", "127.0.0.1:19092")
+    return CliRunner().invoke(cli.main, ("explain", *where, *arguments))
+
+
+@given(NAMES, NAMES, PATTERNS, PATTERNS, PATTERNS, PATTERNS)
+def test_it_says_what_forebay_does(
+    client_id: str,
+    topic: str,
+    topics: tuple[str, ...],
+    not_topics: tuple[str, ...],
+    clients: tuple[str, ...],
+    not_clients: tuple[str, ...],
+) -> None:
+    values = {
+        "topics.include": topics,
+        "topics.exclude": not_topics,
+        "client.ids.include": clients,
+        "client.ids.exclude": not_clients,
+    }
+    judge = Eligibility(topics, not_topics, clients, not_clients)
+    client, of_topic = decisions(values, client_id, topic)
+    assert client.reason == judge.client(client_id)
+    assert of_topic.reason == judge.topic(topic, internal=False)
+    for decision in (client, of_topic):
+        if decision.pattern is not None:
+            alone = Eligibility((), (), (decision.pattern,), ())
+            assert alone.client(decision.name) is None, "the pattern that it names matches"
+
+
+def test_a_topic_that_is_touched() -> None:
+    result = explained("--topic", "orders", "--client-id", "php-7")
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[:2] == [
+        "client id php-7: client.ids.include has *",
+        "topic orders: topics.include has *",
+    ]
+    assert "Forebay may touch them" in result.output
+
+
+def test_the_pattern_that_decides_is_named() -> None:
+    result = explained("--topic", "orders.eu", "--set", "topics.exclude=billing-*,orders.*")
+    assert "topic orders.eu: topics.exclude has orders.*" in result.output
+    assert result.output.splitlines()[-1] == "Forebay passes them untouched (topic_excluded)."
+    only = explained("--topic", "orders", "--set", "topics.include=billing")
+    assert "topic orders: topics.include has no pattern that matches" in only.output
+
+
+def test_json() -> None:
+    (found,) = json.loads(explained("--topic", "__consumer_offsets", "--format", "json").stdout)
+    assert found == {
+        "what": "topic",
+        "name": "__consumer_offsets",
+        "reason": "internal_topic",
+        "setting": None,
+        "pattern": None,
+    }
+
+
+def test_it_needs_no_addresses() -> None:
+    assert CliRunner().invoke(cli.main, ("explain", "--topic", "orders")).exit_code == 0
