@@ -265,9 +265,10 @@ def test_leaders_that_move_lose_and_duplicate_nothing(
 
 
 def refusals(port: Route) -> float:
-    """After which a leader was asked for."""
+    """After which a leader was asked for, or was named by the broker that refused."""
     assert port.forebay is not None
-    return port.forebay.metrics()['forebay_metadata_refreshes_total{cause="error"}']
+    metrics = port.forebay.metrics()
+    return metrics['forebay_metadata_refreshes_total{cause="error"}'] + metrics["forebay_metadata_leaders_named_total"]
 
 
 # Many

@@ -110,6 +110,7 @@ class MetadataUpdater:
         )
         causes: tuple[Cause, ...] = ("new_topic", "error", "connection", "max_age", "client")
         self._refreshes = {cause: stats.counter("forebay_metadata_refreshes_total", cause=cause) for cause in causes}
+        self._leaders_named = stats.counter("forebay_metadata_leaders_named_total")
         self._failures = stats.counter("forebay_errors_total", side="upstream", kind="metadata")
         self._requests_sent = stats.counter("forebay_metadata_upstream_requests_total")
         self._bytes_sent = stats.counter("forebay_metadata_upstream_bytes_total", direction="request")
@@ -150,6 +151,7 @@ class MetadataUpdater:
         if not self._cache.new_leader(name, partition, leader_id, leader_epoch):
             return False
         self._cluster.set_leader(name, partition, leader_id, monotonic())
+        self._leaders_named.value += 1
         return True
 
     def _from_cache(self, known: CachedTopic) -> None:

@@ -314,6 +314,11 @@ _ALL: Final = (
         {"cause": METADATA_CAUSES},
     ),
     Metric(
+        "forebay_metadata_leaders_named_total",
+        "counter",
+        "New leaders that a broker named as it refused records (KIP-951): nobody had to be asked.",
+    ),
+    Metric(
         "forebay_metadata_requests_total",
         "counter",
         "Metadata requests from clients, by how they were answered.",
