@@ -236,6 +236,7 @@ DEBIAN_PROGRAMS = {
     "kcat": Debian("kcat", "usr/bin/kcat", "the client built on librdkafka"),
     "haproxy": Debian("haproxy", "usr/sbin/haproxy", "the balancer"),
     "promtool": Debian("prometheus", "usr/bin/promtool", "what Prometheus checks metrics and rules with"),
+    "prometheus": Debian("prometheus", "usr/bin/prometheus", "what scrapes metrics"),
     "chromium": Debian("chromium-headless-shell", "usr/lib/chromium/chromium-headless-shell", "the browser"),
 }
 
@@ -256,10 +257,21 @@ def fetch_debian_programs() -> None:
 
 def _unpack(program: str) -> None:
     wanted = DEBIAN_PROGRAMS[program]
-    folder = CACHE / program
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    plan_it = ["apt-get", "install", "--simulate", "--no-install-recommends", wanted.package]
+    folder = CACHE / wanted.package
+    if not (folder / wanted.path).exists():  # one package may hold several
+        unpacked = folder.with_suffix(".part")
+        shutil.rmtree(unpacked, ignore_errors=True)
+        unpacked.mkdir()
+        _fetch(wanted.package, unpacked)
+        shutil.rmtree(folder, ignore_errors=True)
+        unpacked.rename(folder)
+    libraries = sorted({str(library.parent) for library in folder.glob("usr/lib/**/*.so*")})
+    _wrap(program, f'LD_LIBRARY_PATH="{":".join(libraries)}" exec "{folder / wanted.path}" "$@"')
+
+
+def _fetch(debian_package: str, folder: Path) -> None:
+    """The package, with what it needs that this machine lacks, unpacked in `folder`."""
+    plan_it = ["apt-get", "install", "--simulate", "--no-install-recommends", debian_package]
     try:
         plan = run(plan_it)
     except SetupFailed:  # package lists may be missing or old
@@ -269,8 +281,6 @@ def _unpack(program: str) -> None:
     for package in folder.glob("*.deb"):
         run(["dpkg", "-x", package.name, "."], cwd=folder)
         package.unlink()
-    libraries = sorted({str(library.parent) for library in folder.glob("usr/lib/**/*.so*")})
-    _wrap(program, f'LD_LIBRARY_PATH="{":".join(libraries)}" exec "{folder / wanted.path}" "$@"')
 
 
 def _wrap(program: str, command: str) -> None:

@@ -128,6 +128,13 @@ _ALL: Final = (
         {"side": RENEWED_SIDES, "outcome": ("renewed", "failed")},
     ),
     Metric(
+        "forebay_security_last_reload_successful",
+        "gauge",
+        "1: certificates, keys and secrets are as in their files; 0: older ones are in use, the files cannot be used.",
+        {"side": RENEWED_SIDES},
+        least=True,
+    ),
+    Metric(
         "forebay_certificate_expiry_timestamp_seconds",
         "gauge",
         "When the first of Forebay's own certificates in use expires, in seconds since 1970; +Inf: it has none.",
@@ -136,6 +143,7 @@ _ALL: Final = (
     ),
     Metric("forebay_upstream_connections", "gauge", "Broker connections open now."),
     Metric("forebay_tasks", "gauge", "Tasks in the event loops; steady growth is a leak."),
+    Metric("forebay_ready", "gauge", "1: clients can be served; 0: not yet, no longer or not now, as /readyz says."),
     Metric("forebay_workers", "gauge", "Worker processes running."),
     Metric(
         "forebay_worker_cpu_seconds_total",

@@ -125,9 +125,10 @@ class RenewalMetrics:
         """New ones cannot be used."""
         self._count(side, "failed", 1)
 
-    def watched(self, side: str, first_expiry: Callable[[], float]) -> None:
-        """There are some; `first_expiry` in seconds since 1970."""
+    def watched(self, side: str, first_expiry: Callable[[], float], sound: Callable[[], bool]) -> None:
+        """There are some; `first_expiry` in seconds since 1970, `sound`: whether their files can be used."""
         self._stats.gauge("forebay_certificate_expiry_timestamp_seconds", first_expiry, side=side)
+        self._stats.gauge("forebay_security_last_reload_successful", sound, side=side)
         for outcome in ("renewed", "failed"):
             self._count(side, outcome, 0)
 

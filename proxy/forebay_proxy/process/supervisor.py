@@ -86,6 +86,7 @@ async def run_alone(settings: Settings, app_path: str) -> int:
     def unready() -> str | None:
         return stop.unready() or app.ready()
 
+    stats.gauge("forebay_ready", lambda: unready() is None)
     admin = Admin(metrics, clients, unready, app.unhealthy)
     serving = serve(app, stats, stop, settings.shutdown_timeout_ms / 1000)
     return await _with_admin(admin, settings, stats, stop, stop.started.wait, app.reload, serving)
@@ -154,6 +155,7 @@ class Supervisor:
         self._past = Snapshot()
         self._start_failure: str | None = None
         self.stats.gauge("forebay_workers", lambda: sum(worker.running for worker in self.workers))
+        self.stats.gauge("forebay_ready", lambda: self.unready() is None)
 
     async def run(self) -> int:
         """Start the workers and look after them until the last one has exited; the exit code.

@@ -40,8 +40,11 @@ class Told(Protocol):
     def failed(self, side: str) -> None:
         """One could not be made."""
 
-    def watched(self, side: str, first_expiry: Callable[[], float]) -> None:
-        """There is one. `first_expiry`: when the first certificate of that side expires; given once a side."""
+    def watched(self, side: str, first_expiry: Callable[[], float], sound: Callable[[], bool]) -> None:
+        """There is one; said once a side.
+
+        `first_expiry`: when the first certificate of that side expires. `sound`: its files, as they are, can be used.
+        """
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Renewals:
             return
         side = renewable.side
         if all(each.it.side != side for each in self._watched):
-            self._told.watched(side, lambda: self._first_expiry(side))
+            self._told.watched(side, lambda: self._first_expiry(side), lambda: self._sound(side))
         self._watched.append(_Watched(renewable, paths, _look_at(paths)))
 
     def now(self) -> None:
@@ -153,6 +156,9 @@ class Renewals:
 
     def _first_expiry(self, side: str) -> float:
         return min(each.it.expires_at() for each in self._watched if each.it.side == side)
+
+    def _sound(self, side: str) -> bool:
+        return all(each.error is None for each in self._watched if each.it.side == side)
 
 
 class _Watched:

@@ -253,6 +253,7 @@ async def test_a_leader_that_a_broker_names_is_taken_over_without_a_request() ->
         assert list(known.leaders) == [0, 1]
         await turns(100)
         assert len(running.asked()) == asked
+        assert running.stats.value("forebay_metadata_leaders_named_total") == 1
 
 
 @pytest.mark.parametrize(

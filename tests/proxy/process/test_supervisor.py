@@ -149,7 +149,7 @@ class TestAlone:
             assert forebay.get("readyz")[0] == 200
             assert forebay.get("healthz")[0] == 200
             metrics = forebay.metrics()
-            assert (metrics[MOVED], metrics["forebay_workers"]) == (1, 1)
+            assert (metrics[MOVED], metrics["forebay_workers"], metrics["forebay_ready"]) == (1, 1, 1)
             forebay.signal(signal.SIGTERM)
             assert forebay.exit_code() == 0
             forebay.rest()
@@ -175,7 +175,8 @@ class TestAlone:
             status, body = forebay.get("readyz")
             assert (status, json.loads(body)["reason"]) == (503, "draining")
             assert forebay.get("healthz")[0] == 200
-            assert MOVED in forebay.metrics()
+            metrics = forebay.metrics()
+            assert (MOVED in metrics, metrics["forebay_ready"]) == (True, 0)
 
     @pytest.mark.parametrize(("second", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
     def test_a_second_signal_leaves_at_once(self, second: signal.Signals, code: int) -> None:
@@ -255,6 +256,7 @@ class TestSeveral:
             metrics = forebay.metrics()
             assert metrics[MOVED] == sum(heard.values())
             assert (metrics["forebay_workers"], metrics["forebay_worker_restarts_total"]) == (2, 0)
+            assert metrics["forebay_ready"] == 1
             assert forebay.get("readyz")[0] == 200
             assert forebay.get("healthz")[0] == 200
 
@@ -292,7 +294,8 @@ class TestSeveral:
                 os.kill(process, signal.SIGTERM)
             status, body = forebay.get("readyz")
             assert (status, json.loads(body)["reason"]) == (503, "draining")
-            assert forebay.metrics()["forebay_workers"] == 2
+            metrics = forebay.metrics()
+            assert (metrics["forebay_workers"], metrics["forebay_ready"]) == (2, 0)
             forebay.signal(signal.SIGTERM)
             assert forebay.exit_code() == 143
 

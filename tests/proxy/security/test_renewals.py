@@ -64,13 +64,17 @@ def count(stats: MetricRegistry, outcome: str) -> float:
     return stats.value("forebay_security_reloads_total", side="upstream", outcome=outcome)
 
 
+def successful(stats: MetricRegistry) -> float:
+    return stats.value("forebay_security_last_reload_successful", side="upstream")
+
+
 @in_loop
 async def test_a_file_that_changes_is_taken_once(tmp_path: Path) -> None:
     path = tmp_path / "ca.pem"
     path.write_text("one")
     async with watching(path) as (thing, _, stats):
         await turns()
-        assert thing.tries == 0
+        assert (thing.tries, successful(stats)) == (0, 1)
         path.write_text("other")
         await until(lambda: thing.text == "other")
         tries = thing.tries
@@ -101,10 +105,11 @@ async def test_a_bad_file_changes_nothing_is_told_once_and_tried_again(tmp_path:
             await until(lambda: thing.text == "good")
             path.write_text("bad")
             await until(lambda: thing.tries > 4)
-            assert (thing.text, count(stats, "failed")) == ("good", 1)
+            assert (thing.text, count(stats, "failed"), successful(stats)) == ("good", 1, 0)
             path.unlink()
             path.write_text("better")
             await until(lambda: thing.text == "better")
+            await until(lambda: successful(stats) == 1)
     (line,) = [line for line in logs if line["log_level"] == "error"]
     assert line["error"] == f"ssl.truststore.location: {path} is bad"
 

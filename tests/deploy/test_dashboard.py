@@ -1,0 +1,104 @@
+"""Grafana's dashboard: made of the catalog, whole, and every query answered by a Prometheus that scrapes Forebay."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from deploy.grafana import dashboard
+from forebay_proxy.demo.mock_cluster import MockCluster
+from forebay_proxy.metrics.catalog import METRICS
+from tests.deploy.test_alerts import RULES
+from tests.kit.forebay import ForebayProcess
+from tests.kit.ports import free_port
+from tests.kit.prometheus import Prometheus, Refused
+from tests.kit.waiting import wait_until
+
+PANELS: list[dict[str, Any]] = json.loads(dashboard.TARGET.read_text())["panels"]
+
+NOT_HERE = {
+    "Rack bytes a second",  # no racks are set
+    "Certificate expiry timestamp seconds",  # no certificates
+    "Security reloads a second",
+    "Security last reload successful",
+    "Journal rows a second",  # no journal
+    "Journal rows dropped a second",
+}
+"""Panels that have nothing to show of a Forebay with nothing but its defaults."""
+
+SECONDS = 60
+
+
+def queries(panel: dict[str, Any]) -> list[str]:
+    """What the panel asks, as Grafana would fill it in."""
+    filled = [target["expr"].replace("$instance", ".*") for target in panel.get("targets", ())]
+    return [expr.replace(dashboard.WINDOW, "1m") for expr in filled]
+
+
+def test_the_file_is_what_the_catalog_makes_of_it() -> None:
+    assert dashboard.TARGET.read_text() == dashboard.text(), "run: python deploy/grafana/dashboard.py"
+
+
+def test_every_metric_has_one_panel() -> None:
+    shown = Counter(f"forebay_{name}" for names in dashboard.SECTIONS.values() for name in names)
+    assert shown == Counter(list(METRICS))
+
+
+def test_no_panel_covers_another() -> None:
+    covered = Counter(
+        (x, y)
+        for panel in PANELS
+        for at in [panel["gridPos"]]
+        for x in range(at["x"], at["x"] + at["w"])
+        for y in range(at["y"], at["y"] + at["h"])
+    )
+    assert max(covered.values()) == 1
+    assert max(x for x, _ in covered) < dashboard.GRID
+
+
+@pytest.fixture(scope="module")
+def prometheus() -> Iterator[Prometheus]:
+    """It scrapes a Forebay of two workers that has passed records on, and knows the alerting rules."""
+    with (
+        MockCluster(3) as brokers,
+        ForebayProcess(brokers.bootstrap, (1, 2, 3), options=("--workers", "2")) as forebay,
+        Prometheus([forebay.admin_port], [RULES]) as prometheus,
+    ):
+        brokers.create_topic("t", 3)
+        producer = Producer({"bootstrap.servers": forebay.bootstrap})
+
+        def measured() -> bool:
+            producer.produce("t", b"value")
+            assert producer.flush(SECONDS) == 0
+            return bool(prometheus.query("rate(forebay_records_total[1m]) > 0"))
+
+        wait_until(measured, SECONDS, "records are seen")
+        yield prometheus
+
+
+@pytest.mark.parametrize("panel", [each for each in PANELS if each["type"] != "row"], ids=lambda panel: panel["title"])
+def test_every_panel_has_something_to_show(prometheus: Prometheus, panel: dict[str, Any]) -> None:
+    for expr in queries(panel):
+        if panel["title"] in NOT_HERE:
+            assert not prometheus.query(expr), expr
+        else:  # on a busy machine a scrape may fail, and the next one bring it back
+            wait_until(lambda: prometheus.query(expr), SECONDS, expr)  # noqa: B023
+
+
+def test_a_wrong_query_is_found_out(prometheus: Prometheus) -> None:
+    with pytest.raises(Refused):
+        prometheus.query("sum by (forebay_ready")
+
+
+def test_no_alert_where_all_is_well(prometheus: Prometheus) -> None:
+    wait_until(lambda: prometheus.alerts() == {}, SECONDS, "no alert is left")
+
+
+def test_an_instance_that_is_gone_is_missed() -> None:
+    with Prometheus([free_port()], [RULES]) as prometheus:
+        wait_until(lambda: prometheus.alerts() == {"ForebayDown": "pending"}, SECONDS, "an alert")
