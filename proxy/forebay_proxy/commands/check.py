@@ -12,10 +12,11 @@ import os
 import resource
 import shutil
 import socket
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -35,6 +36,7 @@ from forebay_proxy.config.listeners import ClientListener
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.security.authenticator import AuthenticationFailed
 
 Verdict = Literal["ok", "warning", "failure"]
 FAILURE: Final = "failure"
@@ -59,11 +61,7 @@ def check(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
 
 
 async def _everything(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
-    findings: list[Finding] = []
-    nodes: list[int] = []
-    async for finding, named in _brokers(settings):
-        findings.append(finding)
-        nodes = named or nodes
+    findings, nodes = await _brokers(settings)
     findings += _ports(settings, nodes)
     findings += _addresses(settings, environ)
     findings += [_memory(settings, CGROUP_LIMITS), _descriptors(settings)]
@@ -74,52 +72,77 @@ async def _everything(settings: Settings, environ: Mapping[str, str]) -> list[Fi
 # Brokers
 
 
-async def _brokers(settings: Settings) -> AsyncIterator[tuple[Finding, list[int]]]:
-    """Findings, with the ids of all brokers as soon as they are known."""
+async def _brokers(settings: Settings) -> tuple[list[Finding], list[int]]:
+    """Findings, and the ids of all brokers; none: no broker tells of them."""
     try:
         connector = Connector(settings, MetricRegistry(), Random())
     except StartError as error:
-        yield Finding("certificates and login", FAILURE, str(error)), []
-        return
+        return [Finding("certificates and login", FAILURE, str(error))], []
+    tried: list[_Tried] = []
+    untold: list[Finding] = []
     known: Metadata | None = None
     for server in settings.bootstrap_servers:
-        finding, connection = await _reached(connector, server, f"bootstrap server {server}")
-        yield finding, []
+        tried.append(await _try(connector, server, f"bootstrap server {server}"))
+        connection = tried[-1].connection
         if connection is None:
             continue
         try:
             if known is None and not settings.only_passes_logins:
                 known = await _cluster(connection)
         except (OSError, Malformed) as error:
-            yield Finding("cluster", FAILURE, f"{server} does not tell of it: {error}"), []
+            untold.append(Finding("cluster", FAILURE, f"{server} does not tell of it: {error}"))
         finally:
             connection.close()
+    findings = [*_together(tried, "another one is enough to start"), *untold]
     if settings.only_passes_logins:
-        yield Finding("cluster", "warning", "not looked at: clients log in themselves, Forebay has no login"), []
-    elif known is not None:
-        brokers = {node_id: HostPort(broker.host, broker.port) for node_id, broker in known.brokers.items()}
-        ids = ", ".join(map(str, sorted(brokers)))
-        yield Finding("cluster", "ok", f"{known.cluster_id}, brokers {ids}"), sorted(brokers)
-        for node_id, address in sorted(brokers.items()):
-            finding, connection = await _reached(connector, address, f"broker {node_id} at {address}")
-            yield finding, []
-            if connection is not None:
-                connection.close()
+        said = "not looked at: clients log in themselves, Forebay has no login"
+        return [*findings, Finding("cluster", "warning", said)], []
+    if known is None:
+        return findings, []
+    nodes = sorted(known.brokers)
+    findings.append(Finding("cluster", "ok", f"{known.cluster_id}, brokers {', '.join(map(str, nodes))}"))
+    tried = []
+    for node_id in nodes:
+        address = HostPort(known.brokers[node_id].host, known.brokers[node_id].port)
+        tried.append(await _try(connector, address, f"broker {node_id} at {address}"))
+        if tried[-1].connection is not None:
+            tried[-1].connection.close()
+    return [*findings, *_together(tried, "partitions that it leads are not served")], nodes
 
 
-async def _reached(connector: Connector, server: HostPort, what: str) -> tuple[Finding, UpstreamConnection | None]:
+class _Tried(NamedTuple):
+    """`connection`: None where there is none. `down`: nobody answers there, which others may make up for."""
+
+    finding: Finding
+    connection: UpstreamConnection | None = None
+    down: bool = False
+
+
+def _together(tried: Sequence[_Tried], costs: str) -> Iterator[Finding]:
+    """Where some serve, one that is down is a warning that says what it `costs`."""
+    some_serve = any(it.connection is not None for it in tried)
+    for finding, _, down in tried:
+        if down and some_serve:
+            yield Finding(finding.what, "warning", f"{finding.said}; {costs}")
+        else:
+            yield finding
+
+
+async def _try(connector: Connector, server: HostPort, what: str) -> _Tried:
     try:
         connection = await connector.open(*server)
     except socket.gaierror as error:
-        return Finding(what, FAILURE, f"its name is not known here: {error.strerror or error}"), None
-    except (OSError, UnicodeError, Malformed) as error:
-        return Finding(what, FAILURE, str(error)), None
+        return _Tried(Finding(what, FAILURE, f"its name is not known here: {error.strerror or error}"), down=True)
+    except (AuthenticationFailed, ssl.SSLError, UnicodeError, Malformed) as error:
+        return _Tried(Finding(what, FAILURE, str(error)))
+    except OSError as error:
+        return _Tried(Finding(what, FAILURE, str(error)), down=True)
     takes = connection.versions.get(produce_request.API_KEY)
     offered = "none" if takes is None else f"v{takes[0]} to v{takes[1]}"
     if takes is None or not takes_produce(connection):
         connection.close()
-        return Finding(what, FAILURE, f"offers no Produce that Forebay speaks: {offered}. Is it Kafka?"), None
-    return Finding(what, "ok", f"answers, Produce up to v{takes[1]}"), connection
+        return _Tried(Finding(what, FAILURE, f"offers no Produce that Forebay speaks: {offered}. Is it Kafka?"))
+    return _Tried(Finding(what, "ok", f"answers, Produce up to v{takes[1]}"), connection)
 
 
 async def _cluster(connection: UpstreamConnection) -> Metadata:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -14,6 +15,8 @@ from click.testing import CliRunner, Result
 from forebay_proxy.commands import check, cli
 from forebay_proxy.demo.mock_cluster import MockCluster
 from tests.kit.app import settings
+from tests.kit.event_loop import in_loop
+from tests.kit.fake_broker import FakeCluster
 from tests.kit.ports import LOOPBACK, free_port, free_run
 
 NODES = 3
@@ -58,13 +61,31 @@ def test_where_all_is_well_it_says_so_and_leaves_every_port_free(brokers: str, p
     assert line(result, "listener PLAINTEXT") == f"ok    listener PLAINTEXT: {LOOPBACK}, ports {ports} are free"
 
 
-def test_a_server_that_nobody_listens_at_is_a_failure_and_the_others_are_asked(brokers: str, port: int) -> None:
+def test_a_server_that_is_down_is_a_warning_where_others_answer(brokers: str, port: int) -> None:
     nobody = f"{LOOPBACK}:{free_port()}"
     result = checked(f"{nobody},{brokers}", port)
-    assert result.exit_code == 1
-    assert line(result, f"bootstrap server {nobody}").startswith("FAIL")
+    assert result.exit_code == 0
+    assert line(result, f"bootstrap server {nobody}").startswith("warn")
     assert line(result, "cluster").startswith("ok")
-    assert result.output.splitlines()[-1] == "Forebay would not serve: 1 failure."
+    assert result.output.splitlines()[-1] == "Forebay would serve; 1 warning."
+
+
+def test_where_no_server_answers_it_would_not_serve(port: int) -> None:
+    result = checked(f"{LOOPBACK}:{free_port()},no.such.host.invalid:9092", port)
+    assert result.exit_code == 1
+    assert result.output.splitlines()[-1] == "Forebay would not serve: 2 failures."
+
+
+@in_loop
+async def test_a_broker_that_is_down_is_a_warning_that_says_what_it_costs(port: int) -> None:
+    async with FakeCluster({"a": [0]}, nodes=2) as brokers:
+        brokers[1].down()  # and the other one still tells of it
+        bootstrap = ",".join(map(str, brokers.bootstrap[:1]))
+        result = await asyncio.to_thread(checked, bootstrap, port)
+    assert result.exit_code == 0, result.output
+    broker = line(result, f"broker 1 at {brokers.bootstrap[1]}")
+    assert broker.startswith("warn")
+    assert broker.endswith("; partitions that it leads are not served")
 
 
 def test_what_is_not_kafka_is_told_apart_in_time(port: int) -> None:
