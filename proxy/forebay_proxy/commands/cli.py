@@ -26,6 +26,7 @@ from click.shell_completion import get_completion_class
 from forebay_proxy import __version__, logs
 from forebay_proxy.commands import config as config_view
 from forebay_proxy.commands.config import FLAGS, flag
+from forebay_proxy.commands.config_schema import schema
 from forebay_proxy.commands.text_output import columns, json_text
 from forebay_proxy.config.settings import ALIASES, Servers
 from forebay_proxy.config.sources import CONFIG_VARIABLE, Loaded, SettingsError, Sources, allowed, close_names, load
@@ -108,10 +109,10 @@ def run(**options: Any) -> None:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["auto", "list", "table", "json"]),
+    type=click.Choice(["auto", "list", "table", "json", "schema"]),
     default="auto",
     show_default=True,
-    help=f"auto: a table if the terminal has {config_view.WIDE} columns, else a list.",
+    help=f"auto: a table if the terminal has {config_view.WIDE} columns, else a list. schema: JSON Schema of a file.",
 )
 @setting_options
 def config(name: str | None, form: str, **options: Any) -> None:
@@ -120,6 +121,9 @@ def config(name: str | None, form: str, **options: Any) -> None:
     Values are what this command's options, variables and file make them. NAME is a setting such as linger.ms. Exits
     with 2 if a setting or the file is wrong, so it can be used to check a file.
     """
+    if form == "schema":
+        click.echo(json_text(schema()))
+        return
     known = _known(name)
     loaded = _load(options, complete=False)
     width = columns()
