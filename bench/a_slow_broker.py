@@ -19,7 +19,7 @@ RATE: Final = 2_048
 SIZE: Final = 512
 VARIANTS: Final[Mapping[str, Mapping[str, str]]] = {
     name: {"partitioner": name} for name in ("round_robin", "sticky", "uniform", "adaptive", "expected_wait")
-}
+} | {"adaptive, without enable.idempotence": {"partitioner": "adaptive", "enable.idempotence": "false"}}
 """Forebay's settings."""
 
 FAIR: Final = 1 / NODES

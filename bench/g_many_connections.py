@@ -35,12 +35,21 @@ class Run(NamedTuple):
 def run(short: bool) -> Section:
     warm_up, seconds, rounds = (1.0, 3.0, 1) if short else (4.0, 16.0, 3)
     phases = (Phase(warm_up), Phase(seconds))
-    with brokers(PARTITIONS) as cluster, forebay(cluster) as proxy:
-        pids = {"brokers": broker_pids(cluster), "forebay": (proxy.pid,)}
-        direct = Load(TOPIC, leader_ports(cluster, PARTITIONS), CONNECTIONS, phases, pids=pids)
-        through = Load(TOPIC, leader_ports(proxy, PARTITIONS), CONNECTIONS, phases, pids=pids)
+    with (
+        brokers(PARTITIONS) as cluster,
+        forebay(cluster) as proxy,
+        forebay(cluster, enable_idempotence="false") as plain,
+    ):
+        pids = broker_pids(cluster)
+        direct = Load(TOPIC, leader_ports(cluster, PARTITIONS), CONNECTIONS, phases, pids={"brokers": pids})
+        through, without = (
+            msgspec.structs.replace(
+                direct, ports=leader_ports(each, PARTITIONS), pids={"brokers": pids, "forebay": (each.pid,)}
+            )
+            for each in (proxy, plain)
+        )
         offer(msgspec.structs.replace(direct, phases=(Phase(JVM_WARM_UP * seconds),)))
-        runs = [(_offered(direct), _watched(through, proxy)) for _ in range(rounds)]
+        runs = [(_offered(direct), _watched(through, proxy), _watched(without, plain)) for _ in range(rounds)]
     return Section("g", TITLE, [_what(seconds, rounds), _table(*zip(*runs, strict=True))])
 
 
@@ -55,15 +64,23 @@ def _watched(load: Load, proxy: ForebayProcess) -> Run:
     return Run(outcomes[-1], did.requests / records, did.batches / records)
 
 
-def _table(direct: Sequence[Run], through: Sequence[Run]) -> Table:
+def _table(direct: Sequence[Run], through: Sequence[Run], plain: Sequence[Run]) -> Table:
     rows = []
     for name, of in LINES.items():
-        without, within = median_of(direct, of), median_of(through, of)
-        if name == OURS:  # directly it has nothing to do
-            rows.append([name, "–", shown(within), ""])
-        else:
-            rows.append([name, shown(without), shown(within), f"{within / without:.2f}"])
-    return Table(["", "directly", "through Forebay", "ratio"], rows)
+        within, without = median_of(through, of), median_of(plain, of)
+        straight = None if name == OURS else median_of(direct, of)  # directly it has nothing to do
+        rows.append(
+            [
+                name,
+                "–" if straight is None else shown(straight),
+                shown(within),
+                "" if straight is None else f"{within / straight:.2f}",
+                shown(without),
+                f"{within / without:.2f}",
+            ]
+        )
+    head = ["", "directly", "through Forebay", "ratio", "without enable.idempotence", "ratio"]
+    return Table(head, rows)
 
 
 OURS: Final = "CPU of Forebay, µs a record"
@@ -83,7 +100,7 @@ def _what(seconds: float, rounds: int) -> str:
     return (
         f"{CONNECTIONS} connections send Produce v7 requests of one 200-byte record without a key, acks=1, each as soon"
         f" as the one before is answered, to three brokers of Kafka {KAFKA} with {PARTITIONS} partitions: straight to "
-        f"the leaders and through one Forebay process with its defaults (codecs {codecs()}), in turns; medians of "
-        f"{rounds} × {seconds:g} s. Brokers, Forebay and the load share the machine. Targets: as many records/s as "
-        "directly, a tenth of the requests."
+        f"the leaders, through one Forebay process with its defaults (codecs {codecs()}), and through one without"
+        f" enable.idempotence, in turns; medians of {rounds} × {seconds:g} s. Brokers, Forebay and the load share the"
+        " machine. Targets: as many records/s as directly, a tenth of the requests."
     )
