@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Final, NamedTuple
 
 import msgspec
@@ -12,10 +14,12 @@ from bench.report import Section, Table
 from bench.rig import KAFKA, TOPIC, Watch, broker_pids, brokers, forebay, leader_ports, median_of, shown
 from bench.wired import codecs
 from tests.kit.forebay import ForebayProcess
+from tests.kit.kafka import KafkaCluster
 
 TITLE: Final = "Many connections that send little"
 PARTITIONS: Final = 6
 CONNECTIONS: Final = 200
+REPLICAS: Final = (1, 2, 4)
 JVM_WARM_UP: Final = 0.75
 """Of a run's time, before the first: brokers that have just started take four times the CPU for a request."""
 
@@ -50,7 +54,9 @@ def run(short: bool) -> Section:
         )
         offer(msgspec.structs.replace(direct, phases=(Phase(JVM_WARM_UP * seconds),)))
         runs = [(_offered(direct), _watched(through, proxy), _watched(without, plain)) for _ in range(rounds)]
-    return Section("g", TITLE, [_what(seconds, rounds), _table(*zip(*runs, strict=True))])
+        apart = {replicas: _replicas(cluster, replicas, direct) for replicas in REPLICAS}
+    tables = _table(*zip(*runs, strict=True)), _shared_out(apart)
+    return Section("g", TITLE, [_what(seconds, rounds), tables[0], _replicas_words(seconds), tables[1]])
 
 
 def _offered(load: Load) -> Run:
@@ -62,6 +68,37 @@ def _watched(load: Load, proxy: ForebayProcess) -> Run:
         outcomes = offer(load)
     records = sum(outcome.sent for outcome in outcomes)
     return Run(outcomes[-1], did.requests / records, did.batches / records)
+
+
+def _replicas(cluster: KafkaCluster, replicas: int, load: Load) -> tuple[float, float, float]:
+    """Records a second, a batch and a request of so many Forebays that share the connections of `load`."""
+    with ExitStack() as stack:
+        proxies = [stack.enter_context(forebay(cluster)) for _ in range(replicas)]
+        loads = [
+            msgspec.structs.replace(
+                load, ports=leader_ports(proxy, PARTITIONS), connections=load.connections // replicas, pids={}
+            )
+            for proxy in proxies
+        ]
+        with ExitStack() as watched:
+            did = [watched.enter_context(Watch(proxy)) for proxy in proxies]
+            with ThreadPoolExecutor(replicas) as pool:
+                outcomes = list(pool.map(offer, loads))
+        records = sum(outcome.sent for each in outcomes for outcome in each)
+        rate = sum(each[-1].rate for each in outcomes)
+        return rate, records / sum(each.batches for each in did), records / sum(each.requests for each in did)
+
+
+def _replicas_words(seconds: float) -> str:
+    return (
+        "The same connections shared out among several Forebays, as a balancer does. Each merges only what it gets:"
+        f" {seconds:g} s each."
+    )
+
+
+def _shared_out(apart: Mapping[int, tuple[float, float, float]]) -> Table:
+    rows = [[str(replicas), *map(shown, measured)] for replicas, measured in apart.items()]
+    return Table(["Forebays", "records/s", "records a batch", "records a request to brokers"], rows)
 
 
 def _table(direct: Sequence[Run], through: Sequence[Run], plain: Sequence[Run]) -> Table:
