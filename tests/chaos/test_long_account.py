@@ -101,6 +101,19 @@ def test_a_record_told_of_twice_is_found() -> None:
     assert "twice" in account.findings().violations[0]
 
 
+@pytest.mark.parametrize("idempotence", [False, True])
+def test_a_client_may_have_as_many_duplicates_as_it_sent_again(idempotence: bool) -> None:
+    account = LongAccount(replace(SPEC, idempotence=idempotence), Promise(True, True))
+    account.sent = 1
+    account.acknowledged(Ack(0, 0, 0))
+    for offset in range(3):
+        account.found(0, at(0, 0, offset))
+    account.retried = 2
+    assert account.findings().violations == []
+    account.retried = 1
+    assert account.findings().violations == ["one: 2 duplicates, 1 allowed"]
+
+
 def test_nothing_is_kept_of_what_is_settled() -> None:
     account = LongAccount(SPEC, Promise(True, True))
     for seq in range(10_000):
