@@ -12,7 +12,7 @@ All send with acks=all, every second record with a key. What they may do differs
 |---|---|---|
 | java-1.1.1 | once | never a duplicate, keys in order |
 | java-2.8.2 | until delivery.timeout.ms, one request in flight | as many duplicates as it retried, keys in order |
-| java-4.3.1 | the same, idempotent | a duplicate only where it raises its epoch (long_account.py), keys in order, offsets told |
+| java-4.3.1 | the same, idempotent | never a duplicate (but see long_account.py), keys in order, offsets told |
 | confluent (librdkafka), kafka-python | once | never a duplicate, keys in order |
 
 Their timeouts differ too (`impatient`), or are the ones that users have by default (`patient`).

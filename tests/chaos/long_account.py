@@ -9,9 +9,8 @@ acknowledgement, it was found. Of those nothing is kept but the numbers of the o
 what is found below `low` and is none of them is there twice. From `low` on each has an entry.
 
 What must hold is what reconcile.py says of a short run, but for one thing: an idempotent client, too, may have as many
-duplicates as it sent again. Where all brokers are killed while answers are lost, which faults in pairs bring about, they
-forget all but the last batch of each producer; Java then sends what it has away again in a new epoch, directly as well
-as through Forebay.
+duplicates as it sent again. Brokers that are all killed while answers are lost, as in pairs of faults, know only the
+last batch of each producer afterwards; Java then sends what it has away again in a new epoch, also directly.
 """
 
 from __future__ import annotations
