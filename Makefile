@@ -27,7 +27,7 @@ INSTALL := install --no-compile -c constraints.txt --build-constraint constraint
 WHOLE ?=
 PYTEST = $(BIN)/python -m pytest -q -p tests.no_skips --hypothesis-profile=ci --durations=20 --durations-min=4 $(if $(WHOLE),,-m 'not whole')
 # Two at once, each with files and ports of its own; what is left of one's work the other takes over. Not for tests
-# before a real cluster or under faults: they need the machine for themselves.
+# under faults: they need the machine for themselves.
 TWO := -n 2 --dist=worksteal
 COMPILED := FOREBAY_REQUIRE_COMPILE=1 PYTHONPATH=$(CURDIR)/build/compiled
 UNIT := tests --ignore=tests/integration --ignore=tests/deploy --ignore=tests/chaos --ignore=tests/pipeline
@@ -89,8 +89,9 @@ deploy-test: $(VENV)/.dev kit
 pipeline-test: $(VENV)/.dev kit
 	$(PYTEST) -n 2 --dist=loadfile tests/pipeline
 
+# Two at once, each with clusters of its own, file by file: they mostly wait for brokers and clients.
 integration: $(VENV)/.dev kit
-	$(PYTEST) tests/integration
+	$(PYTEST) -n 2 --dist=loadfile tests/integration
 
 # Clients' own test suites, directly and through Forebay, and the scenarios of integration with more clients.
 .PHONY: client-suites
