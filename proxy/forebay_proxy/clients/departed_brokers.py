@@ -2,7 +2,8 @@
 
 librdkafka (from 2.10 on) drops a broker that Metadata no longer names, believes that the Produce requests it has away
 there were never sent, and sends them again, whatever its `retries`: records would be there twice. Directly that does
-not happen, since a broker that dies closes its connections first. Here the connection stands, and will be answered.
+not happen, since a broker that dies closes its connections first. Here the connection stands, and will be answered. An
+answer that has been written may still be on its way, and Metadata on another connection may be the faster one.
 
 In: the brokers as Metadata has them, requests that begin and cease to wait. Out: the brokers to tell of.
 """
@@ -11,19 +12,36 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Final
 
 from forebay_codecs.metadata import Broker
 
+ON_THE_WAY: Final = 5.0
+"""Seconds that an answer may need to its client, over a link that is slow or loses packets."""
+
+
+class _Departed:
+    """A broker that has left; `busy` is when a request was last seen to wait on its port, at first when it left."""
+
+    __slots__ = ("broker", "busy", "left")
+
+    def __init__(self, broker: Broker, left: float) -> None:
+        self.broker = broker
+        self.left = left
+        self.busy = left
+
 
 class DepartedBrokers:
-    """A broker that has left is told of while a Produce request waits on its port, for `patience` seconds at most."""
+    """A broker that has left is told of until the last Produce request on its port has its answer, and a bit longer.
+
+    That is ON_THE_WAY seconds. What has not been answered `patience` seconds after it left counts no more.
+    """
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
         self._waiting: Counter[int] = Counter()
         self._there: Mapping[int, Broker] = {}
-        self._departed: dict[int, tuple[Broker, float]] = {}
-        """With the time at which each was found to have left."""
+        self._departed: dict[int, _Departed] = {}
 
     def waits(self, node_id: int) -> None:
         """A client waits for an answer on that broker's port."""
@@ -38,13 +56,16 @@ class DepartedBrokers:
         if there is not self._there:
             for node_id, broker in self._there.items():
                 if node_id not in there:
-                    self._departed.setdefault(node_id, (broker, now))
+                    self._departed.setdefault(node_id, _Departed(broker, now))
             self._there = there
         if not self._departed:
             return there
+        for node_id, departed in self._departed.items():
+            if self._waiting[node_id] > 0:
+                departed.busy = min(now, departed.left + self._patience)
         self._departed = {
-            node_id: (broker, since)
-            for node_id, (broker, since) in self._departed.items()
-            if node_id not in there and self._waiting[node_id] > 0 and now < since + self._patience
+            node_id: departed
+            for node_id, departed in self._departed.items()
+            if node_id not in there and now < departed.busy + ON_THE_WAY
         }
-        return {**there, **{node_id: broker for node_id, (broker, _) in self._departed.items()}}
+        return {**there, **{node_id: departed.broker for node_id, departed in self._departed.items()}}

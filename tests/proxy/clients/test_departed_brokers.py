@@ -16,7 +16,8 @@ def test_all_who_are_there() -> None:
     assert departed.told_of({1: ONE, 2: THREE}, 1) == {1: ONE, 2: THREE}
 
 
-def test_who_has_left_until_its_clients_are_answered() -> None:
+def test_who_has_left_until_its_clients_have_their_answers() -> None:
+    """The last one was written at 2 or before 3, where that is seen, and takes five seconds at most."""
     departed = DepartedBrokers(30)
     departed.told_of(BOTH, 0)
     departed.waits(2)
@@ -24,18 +25,24 @@ def test_who_has_left_until_its_clients_are_answered() -> None:
     without = {1: ONE}
     assert departed.told_of(without, 1) == BOTH
     departed.answered(2)
-    assert departed.told_of(without, 2) == BOTH
+    assert departed.told_of(without, 7) == BOTH
     departed.answered(2)
-    assert departed.told_of(without, 3) == without
+    assert departed.told_of(without, 8) == BOTH
+    assert departed.told_of(without, 11.9) == BOTH
+    assert departed.told_of(without, 12) == without
     departed.waits(2)
-    assert departed.told_of(without, 4) == without, "who asks there now knows better"
+    assert departed.told_of(without, 13) == without, "who asks there now knows better"
 
 
-def test_who_has_left_and_nobody_waits_is_gone_at_once() -> None:
+def test_who_has_left_and_nobody_waits_until_the_last_answers_have_arrived() -> None:
     departed = DepartedBrokers(30)
     departed.told_of(BOTH, 0)
     departed.waits(1)
-    assert departed.told_of({1: ONE}, 1) == {1: ONE}
+    departed.waits(2)
+    departed.answered(2)
+    assert departed.told_of({1: ONE}, 1) == BOTH
+    assert departed.told_of({1: ONE}, 5.9) == BOTH
+    assert departed.told_of({1: ONE}, 6) == {1: ONE}
 
 
 def test_who_has_left_is_told_of_no_longer_than_clients_are_patient() -> None:
@@ -43,8 +50,8 @@ def test_who_has_left_is_told_of_no_longer_than_clients_are_patient() -> None:
     departed.told_of(BOTH, 0)
     departed.waits(2)
     assert departed.told_of({1: ONE}, 5) == BOTH
-    assert departed.told_of({1: ONE}, 34) == BOTH
-    assert departed.told_of({1: ONE}, 35) == {1: ONE}
+    assert departed.told_of({1: ONE}, 39) == BOTH
+    assert departed.told_of({1: ONE}, 40) == {1: ONE}
 
 
 def test_who_returns_is_there_where_it_is_now() -> None:
