@@ -104,7 +104,6 @@ class ProduceHandler:
         self._requests = stats.counter("forebay_produce_requests_total", side="client")
         self._moved = stats.counter("forebay_records_total", fate="moved")
         self._kept = stats.counter("forebay_records_total", fate="kept")
-        stats.counter_from("forebay_pool_waits_total", lambda: accumulator.pool.waits)
 
     def handle(self, client: Client, frame: bytes, request: ProduceRequest) -> bool:
         """Take a request, which `frame` holds without its size. False: nothing of it is touched; forward the frame."""
