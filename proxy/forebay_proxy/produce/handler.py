@@ -174,7 +174,7 @@ class ProduceHandler:
         state.used_at = now
         topic = state.queues
         batch = touched.batch
-        lane = Lane(completion.acks, batch.codec, touched.movable)
+        lane = Lane(completion.acks, batch.codec, touched.movable, completion.principal)
         client_id = completion.client_id
         partition = touched.partition
         partitioner = self._partitioner_of(touched.topic, rack)
@@ -280,6 +280,7 @@ class PendingProduce:
             (client.host, request.client_id),
             request.client_id,
             client,
+            client.principal,
         )
         if handler.throttling.active:
             self._completion.paused = handler.throttling.pause(request.client_id, monotonic())
