@@ -24,6 +24,7 @@ WITHOUT_OWN_TEST: Final = {
     "policies/hold_reason": DECLARES,
     "policies/journal_rows": DECLARES,
     "proxy/errors": DECLARES,
+    "proxy/brokers/broker_view": DECLARES,
     "proxy/clients/client_identity": "proxy/clients/test_client_connection.py",
     "proxy/clients/connection_context": DECLARES,
     "proxy/clients/gateway": "proxy/clients/test_client_connection.py, proxy/test_app.py",

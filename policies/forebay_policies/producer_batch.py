@@ -38,7 +38,8 @@ class Lane(NamedTuple):
     """What records must have in common to share a batch.
 
     `movable`: records without a key whose partition the partitioner chose. They may be sent elsewhere if their broker
-    fails, so they do not mix with records that must stay. `principal` is whom the broker takes the client for.
+    fails, so they do not mix with records that must stay. `principal` is whom the broker takes the client for,
+    empty where that is Forebay.
     """
 
     acks: int

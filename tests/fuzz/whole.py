@@ -101,7 +101,7 @@ class World:
             client_max_in_flight_requests=20,
         )
         self.app = App(settings, MetricRegistry(), rng=Random(1))
-        self.app._handler.classifier._now_ms = lambda: message_sets.RECEIVED
+        self.app._realm.handler.classifier._now_ms = lambda: message_sets.RECEIVED
         self.app._connections._clock = loop.time  # a default argument took the clock before it could be changed
 
     async def start(self) -> None:
@@ -137,10 +137,10 @@ class World:
 
         def empty() -> bool:
             return (
-                not len(app._deadlines)
+                not len(app._realm.deadlines)
                 and not app._pool.used
-                and not app._accumulator.queued_batches
-                and not app._accumulator.in_flight_bytes
+                and not app._realm.accumulator.queued_batches
+                and not app._realm.accumulator.in_flight_bytes
                 and len(app._connections) == connections
             )
 

@@ -35,11 +35,13 @@ Buffers = Iterable[bytes | bytearray | memoryview]
 class UpstreamConnection(asyncio.Protocol):
     """Gives every request that is sent exactly one answer: the response, or None.
 
-    `versions` is what the broker offers, once whoever connected has asked."""
+    `versions` is what the broker offers, once whoever connected has asked. `principal`: for whom it was logged in
+    (producer_batch.Lane); empty: Forebay itself, or nobody."""
 
     def __init__(self, name: str, request_timeout: float, stats: MetricRegistry) -> None:
         self.name = name
         self.versions: dict[int, tuple[int, int]] = {}
+        self.principal = ""
         self.on_closed: Callable[[], None] | None = None
         self._request_timeout = request_timeout
         self._loop = asyncio.get_running_loop()

@@ -40,7 +40,7 @@ class AnsweredClient:
     ) -> None:
         """`node_id`: the broker on whose port the client is; None: on the bootstrap port."""
         self.number = next(_numbers)
-        self.host = self.rack = ""
+        self.host = self.rack = self.principal = ""
         self.told: LastAnswer | None = None
         self._life = life
         self._state = life.state

@@ -13,15 +13,10 @@ from forebay_codecs import error_codes, one_broker, produce_response
 from forebay_codecs.produce_response import ProduceResponse
 from forebay_policies import retry
 from forebay_policies.leader_handover import NOWHERE
-from forebay_policies.metadata_cache import MetadataCache
 from forebay_policies.response_memory import ResponseMemory
 from forebay_policies.topic_changes import SETTLE_S, TopicChanges
-from forebay_proxy.brokers.broker_addresses import BrokerAddresses
-from forebay_proxy.brokers.broker_versions import BrokerVersions
-from forebay_proxy.brokers.cluster import Cluster, Node
-from forebay_proxy.brokers.connector import Connector
-from forebay_proxy.brokers.metadata_updater import MetadataUpdater
-from forebay_proxy.brokers.reachability import Reachability
+from forebay_proxy.brokers.broker_view import BrokerView
+from forebay_proxy.brokers.cluster import Node
 from forebay_proxy.brokers.session import Session
 from forebay_proxy.clients.listener import Listener
 from forebay_proxy.clients.opaque_connection import OpaqueConnection
@@ -35,34 +30,28 @@ class Gateway:
     def __init__(
         self,
         settings: Settings,
-        cluster: Cluster,
-        cache: MetadataCache,
-        updater: MetadataUpdater,
-        versions: BrokerVersions,
-        addresses: BrokerAddresses,
-        reachability: Reachability,
+        view: BrokerView,
         listener: Listener,
-        connector: Connector,
         responses: ResponseMemory,
     ) -> None:
         self.responses = responses
         """What is gathered of brokers' responses, for all clients."""
         self.own_logins = listener.settings.uses_sasl
-        self._cluster = cluster
-        self._cache = cache
-        self._updater = updater
-        self._versions = versions
-        self._addresses = addresses
-        self._reachability = reachability
+        self._cluster = view.cluster
+        self._cache = view.cache
+        self._updater = view.updater
+        self._versions = view.versions
+        self._addresses = view.addresses
+        self._reachability = view.reachability
+        self._connector = view.connector
         self._listener = listener
-        self._connector = connector
         self._told = listener.settings
         self.producers_only = listener.settings.producers_only
         self._changes = TopicChanges(monotonic)
         self.patience = settings.delivery_timeout_ms / 1000
         """Seconds that a request may take at most."""
         if not self.producers_only:
-            cluster.on_node(self._node_changed)
+            view.cluster.on_node(self._node_changed)
 
     def _node_changed(self, node: Node) -> None:
         if node.gone:

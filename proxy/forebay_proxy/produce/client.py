@@ -34,6 +34,10 @@ class Client(Protocol):
         """The connection has ended."""
 
     @property
+    def principal(self) -> str:
+        """Whose records they are that it sends and that are merged here; empty: Forebay's own, as all are it there."""
+
+    @property
     def own_login(self) -> bool:
         """It logs in at its broker by itself: what it sends is its own, and mixes with nobody's."""
 

@@ -113,6 +113,7 @@ class ProduceCompletion:
         "fates",
         "open_runs",
         "paused",
+        "principal",
         "throttle_time_ms",
         "timeout_ms",
         "version",
@@ -129,8 +130,11 @@ class ProduceCompletion:
         client: Hashable = None,
         client_id: str | None = CLIENT_ID,
         sender: Sender | None = None,
+        principal: str = "",
     ) -> None:
         self._sender = sender
+        self.principal = principal
+        """Whose records they are (Lane.principal)."""
         self.client = client
         """Who sent the request; records of one client keep their order within a partition."""
         self.client_id = client_id

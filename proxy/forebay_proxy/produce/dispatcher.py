@@ -30,9 +30,6 @@ from forebay_proxy.produce.sender import Sender
 SWEEP_S: Final = 5.0
 """Between two looks for idle connections and for batches that nobody waits for."""
 
-LOOK_S: Final = 5e-6
-"""For each that waits for memory, from one look through them to the next: several times what the look takes."""
-
 
 class Dispatcher:
     """Guarantees that each ready partition is looked at: by its leader's sender, or by Delivery where there is none."""
@@ -64,13 +61,9 @@ class Dispatcher:
         self._opened: list[tuple[PartitionQueue, ProducerBatch, int]] = []
         self._senders: dict[int, Sender] = {}
         self._closed = False
-        self._grant_scheduled = False
-        self._next_grant = 0.0
         accumulator.observe(opened=self._batch_opened, ready=self._partition_ready, deserted=delivery.deserted)
         cluster.on_node(self._node_changed)
         cluster.on_partitions_gone(delivery.gone)
-        pool = accumulator.pool
-        pool.observe(self._memory_freed)
         stats.gauge("forebay_queued_bytes", lambda: accumulator.queued_bytes)
         stats.gauge("forebay_queued_batches", lambda: accumulator.queued_batches)
         stats.gauge("forebay_in_flight_requests", lambda: sum(s.in_flight for s in self._senders.values()))
@@ -82,9 +75,6 @@ class Dispatcher:
         stats.gauge("forebay_upstream_connections", lambda: sum(s.connected for s in self._senders.values()))
         stats.gauge("forebay_throttled_client_ids", lambda: accumulator.throttling.waiting)
         stats.gauge("forebay_unmerged_brokers", lambda: accumulator.throttling.apart)
-        stats.gauge("forebay_buffer_memory_total_bytes", lambda: pool.memory)
-        stats.gauge("forebay_buffer_memory_available_bytes", lambda: pool.available)
-        stats.gauge("forebay_buffer_memory_waiters", lambda: pool.waiting)
 
     def _queued_by_broker(self) -> dict[int, int]:
         queued = dict.fromkeys(self._senders, 0)
@@ -122,24 +112,6 @@ class Dispatcher:
 
     def _flush(self, queue: PartitionQueue, batch: ProducerBatch, number: int) -> None:
         self._accumulator.flush(queue, batch, number, monotonic())
-
-    # Memory is freed
-
-    def _memory_freed(self) -> None:
-        """Look through those that wait, once for all that is freed in a turn, and less often the more they are."""
-        if not self._grant_scheduled:
-            self._grant_scheduled = True
-            pause = self._next_grant - monotonic()
-            if pause > 0:
-                self._loop.call_later(pause, self._grant)
-            else:
-                self._loop.call_soon(self._grant)
-
-    def _grant(self) -> None:
-        self._grant_scheduled = False
-        pool = self._accumulator.pool
-        pool.grant()
-        self._next_grant = monotonic() + pool.waiting * LOOK_S
 
     # A partition is ready
 

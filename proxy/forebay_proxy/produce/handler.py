@@ -104,7 +104,6 @@ class ProduceHandler:
         self._requests = stats.counter("forebay_produce_requests_total", side="client")
         self._moved = stats.counter("forebay_records_total", fate="moved")
         self._kept = stats.counter("forebay_records_total", fate="kept")
-        stats.counter_from("forebay_pool_waits_total", lambda: accumulator.pool.waits)
 
     def handle(self, client: Client, frame: bytes, request: ProduceRequest) -> bool:
         """Take a request, which `frame` holds without its size. False: nothing of it is touched; forward the frame."""
@@ -175,7 +174,7 @@ class ProduceHandler:
         state.used_at = now
         topic = state.queues
         batch = touched.batch
-        lane = Lane(completion.acks, batch.codec, touched.movable)
+        lane = Lane(completion.acks, batch.codec, touched.movable, completion.principal)
         client_id = completion.client_id
         partition = touched.partition
         partitioner = self._partitioner_of(touched.topic, rack)
@@ -281,6 +280,7 @@ class PendingProduce:
             (client.host, request.client_id),
             request.client_id,
             client,
+            client.principal,
         )
         if handler.throttling.active:
             self._completion.paused = handler.throttling.pause(request.client_id, monotonic())

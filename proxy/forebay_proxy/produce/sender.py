@@ -31,6 +31,7 @@ from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.delivery import Delivery
 from forebay_proxy.produce.handler import SHORTEST_WAIT
+from forebay_proxy.produce.one_principal import ensure_one_principal
 
 log = get_logger()
 
@@ -208,6 +209,7 @@ class Sender:
 
     def _write(self, request: _Request) -> None:
         connection, now = request.connection, request.sent_at
+        ensure_one_principal(connection.principal, request.drained)
         topics: dict[str, list[tuple[int, int, list[bytes | memoryview]]]] = {}
         timeout_ms = 0
         may_retry = True

@@ -259,8 +259,8 @@ async def moved(cluster: FakeCluster, forebay: Running, partition: int, to: int)
     """Forebay knows by then."""
     cluster.topics["ponds"][partition] = to
     cluster.epochs["ponds"] = cluster.epochs.get("ponds", 0) + 1
-    forebay.app._updater.invalidate(("ponds",), "error")
-    await until(lambda: forebay.app._cluster.topics["ponds"].queues.leader_of(partition) == to)
+    forebay.app._realm.view.updater.invalidate(("ponds",), "error")
+    await until(lambda: forebay.app._realm.view.cluster.topics["ponds"].queues.leader_of(partition) == to)
 
 
 async def settle(client: WireClient, *batches: tuple[str, int]) -> None:

@@ -701,9 +701,9 @@ class TestRequestsOfManyPartitions:
             cluster[0].holds(PRODUCE)
             with patch("forebay_policies.loop_turns.SLICE_S", 0.0):  # a part a turn of the loop
                 client.send(produce(1, *[("ponds", index, batch(keyed("a"))) for index in range(1, many)]))
-                while not forebay.app._deadlines._live:  # noqa: ASYNC110 - in the turn of the loop in which it comes
+                while not forebay.app._realm.deadlines._live:  # noqa: ASYNC110 - in the turn of the loop in which it comes
                     await asyncio.sleep(0)
-                (completion,) = forebay.app._deadlines._live
+                (completion,) = forebay.app._realm.deadlines._live
                 completion.expire()
                 (response,) = await client.receives(1)
             assert {told.error_code for told in produced(response).values()} == {REQUEST_TIMED_OUT}
@@ -712,7 +712,7 @@ class TestRequestsOfManyPartitions:
             client.send(produce(2, ("lakes", 0, batch(keyed("next")))))
             await client.receives(2)
             assert cluster.values("ponds", many - 1) == []
-            assert not forebay.app._deadlines._live
+            assert not forebay.app._realm.deadlines._live
 
     @in_loop
     async def test_what_cannot_be_opened_goes_on_as_it_came_behind_the_others(self) -> None:

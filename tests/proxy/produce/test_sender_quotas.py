@@ -248,7 +248,7 @@ class TestForms:
                     records = batch(keyed(value), codec=rng.choice([0, 0, 1, 3]))
                     where = ("ponds", rng.randrange(3), records)
                     client.send(produce(number, where, acks=-1 if name % 2 else 1, client_id=f"client {name}"))
-            accumulator = forebay.app._accumulator
+            accumulator = forebay.app._realm.accumulator
             now = monotonic()
             while sum(len(values) for values in cluster.log.values()) < 40 * len(clients):
                 if held:

@@ -92,6 +92,6 @@ async def test_choices_stay_counted_when_their_topic_is_forgotten() -> None:
                 client.send(produce(number, ("ponds", 0, batch(null_key("x")))))
                 await client.receives(number)
             before = forebay.count("forebay_partitioner_choices_total", "round_robin", "switch")
-            forebay.app._cluster.forget_idle(float("inf"), 0.0)
+            forebay.app._realm.view.cluster.forget_idle(float("inf"), 0.0)
             assert before == 3
             assert forebay.count("forebay_partitioner_choices_total", "round_robin", "switch") == 3

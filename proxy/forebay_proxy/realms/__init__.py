@@ -1,0 +1,1 @@
+"""What belongs to one identity at the brokers: a realm for each."""

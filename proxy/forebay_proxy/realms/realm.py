@@ -1,0 +1,138 @@
+"""All that belongs to one identity at the brokers, put together: its records never meet those of another.
+
+    handler → accumulator → dispatcher → senders → delivery → completions
+                   ↑                        ↑
+    metadata ← updater → cluster        connections that log in as this identity
+
+In: what realms share, and how this one's connections log in. Out: a produce path and a Metadata path of its own. A part
+is given what it needs when it is constructed; whoever wants to hear of another's news registers with it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass
+from random import Random
+
+from forebay_policies.accumulator import Accumulator
+from forebay_policies.buffer_pool import BufferPool
+from forebay_policies.eligibility import Eligibility
+from forebay_policies.loop_turns import LoopTurns
+from forebay_policies.metadata_cache import Ages, MetadataCache
+from forebay_policies.throttling import Throttling
+from forebay_proxy.brokers.broker_addresses import BrokerAddresses
+from forebay_proxy.brokers.broker_versions import BrokerVersions
+from forebay_proxy.brokers.broker_view import BrokerView
+from forebay_proxy.brokers.cluster import Cluster
+from forebay_proxy.brokers.connector import Connector
+from forebay_proxy.brokers.metadata_updater import MetadataUpdater
+from forebay_proxy.brokers.producer_id_requests import ProducerIdRequests
+from forebay_proxy.brokers.reachability import Reachability
+from forebay_proxy.clients.departed_brokers import DepartedBrokers
+from forebay_proxy.clients.metadata_handler import MetadataHandler
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.journal.recorder import Journal
+from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.produce.classifier import BatchClassifier
+from forebay_proxy.produce.deadlines import Deadlines
+from forebay_proxy.produce.delivery import Delivery
+from forebay_proxy.produce.dispatcher import Dispatcher
+from forebay_proxy.produce.handler import ProduceHandler
+from forebay_proxy.produce.idempotent_sample import IdempotentSample
+from forebay_proxy.produce.ledger import Ledger
+from forebay_proxy.produce.rack_traffic import RackTraffic
+from forebay_proxy.produce.topic_partitioners import TopicPartitioners
+
+
+@dataclass(slots=True)
+class Shared:
+    """What all realms of a process have in common: limits, clocks, and what takes no login to learn."""
+
+    settings: Settings
+    rng: Random
+    pool: BufferPool
+    versions: BrokerVersions
+    turns: LoopTurns
+    departed: DepartedBrokers
+    journal: Journal | None
+
+
+class Realm:
+    """Nothing in it is another identity's. Between `run` and `close` its records are delivered.
+
+    `asks`: it may ask brokers for metadata and producer ids, since its `connector` logs in where they want a login.
+    """
+
+    def __init__(self, shared: Shared, connector: Connector, stats: MetricRegistry, *, asks: bool) -> None:
+        settings, rng, journal = shared.settings, shared.rng, shared.journal
+        self._asks = asks
+
+        # Brokers, and what waits for them.
+        throttling = Throttling(merges=settings.merge_across_client_ids, patience=settings.delivery_timeout_ms / 1000)
+        self.accumulator = Accumulator(shared.pool, settings.batch_size, settings.batch_max_size, throttling)
+        cluster = Cluster(self.accumulator)
+        ages = Ages.of_ms(settings.metadata_soft_age_ms, settings.metadata_max_age_ms, settings.metadata_max_idle_ms)
+        cache = MetadataCache(ages, settings.metadata_max_topics, settings.metadata_refresh_group_size, rng)
+        updater = MetadataUpdater(cluster, cache, connector, settings, stats, rng, journal)
+        addresses = BrokerAddresses(cluster, settings.bootstrap_servers, rng)
+        reachability = Reachability(cluster, cache, updater, shared.versions)
+        self.view = BrokerView(cluster, cache, updater, shared.versions, addresses, reachability, connector)
+        self._producer_ids = (
+            ProducerIdRequests(self.accumulator.ids, addresses, connector, settings, stats, rng)
+            if settings.enable_idempotence and asks
+            else None
+        )
+
+        # A record's way: handler → accumulator → dispatcher → delivery.
+        on_switch = journal.choice if journal is not None else None
+        partitioners = TopicPartitioners(settings, stats, rng, cluster, on_switch)
+        delivery = Delivery(
+            self.accumulator, settings, stats, updater.leader_changed, partitioners.acknowledged, rng, journal
+        )
+        self.dispatcher = Dispatcher(
+            settings, stats, self.accumulator, cluster, updater, delivery, reachability, connector, rng
+        )
+        self.deadlines = Deadlines(stats, throttling, self.accumulator.drop_done)
+        eligibility = Eligibility(
+            settings.topics_include, settings.topics_exclude, settings.client_ids_include, settings.client_ids_exclude
+        )
+        classifier = BatchClassifier(
+            eligibility, cluster.is_internal, cluster.has_choice, settings.max_decompressed_bytes, stats
+        )
+        ledger = None
+        if journal is not None and settings.journal_ledger:
+            ledger = Ledger(journal, cluster, keys=settings.journal_ledger_keys)
+        self.handler = ProduceHandler(
+            self.accumulator,
+            classifier,
+            partitioners.of,
+            cluster,
+            updater,
+            self.deadlines,
+            settings,
+            stats,
+            shared.turns,
+            IdempotentSample(cluster.has_choice, stats, rng),
+            RackTraffic(cluster, stats) if settings.knows_racks else None,
+            ledger,
+        )
+        self.metadata = MetadataHandler(cache, updater, shared.departed, settings.request_timeout_ms / 1000, stats)
+
+    @property
+    def busy(self) -> bool:
+        """Records of it are in a broker's hands, or clients wait for their fate."""
+        return len(self.deadlines) > 0 or self.accumulator.in_flight_bytes > 0
+
+    def run(self) -> Iterator[Coroutine[None, None, None]]:
+        """What must run for as long as the realm lives; none of it ends by itself."""
+        if self._asks:
+            yield self.view.updater.run()
+        if self._producer_ids is not None:
+            yield self._producer_ids.run()
+        yield self.dispatcher.run()
+
+    def close(self) -> None:
+        """End its connections. What is still queued stays unsent, and nobody is told."""
+        self.dispatcher.close()
+        self.view.updater.close()
+        self.deadlines.close()
