@@ -43,7 +43,7 @@ from forebay_policies.inbound_memory import READ
 from forebay_policies.response_memory import ResponseMemory
 from forebay_proxy.brokers.session import Session
 from forebay_proxy.clients.bounded_reads import BoundedReads
-from forebay_proxy.clients.response_orderer import ResponseOrderer, Slot
+from forebay_proxy.clients.response_orderer import PASSED, UNTOUCHED, ResponseOrderer, Slot
 
 MAX_RESPONSE = 0x7FFFFFFF
 """Any size will do: a cut-through response is not held, and those that are gathered share a bound."""
@@ -85,6 +85,7 @@ class Expected:
         "client_correlation_id",
         "closes",
         "gathered",
+        "sent_at",
         "slot",
         "streamed",
         "version",
@@ -108,6 +109,8 @@ class Expected:
         self.capture = capture
         self.behind = behind
         self.closes = closes
+        self.sent_at = -1.0
+        """When its request was written, by `monotonic`; −1: not yet."""
         treatment = api.response_treatment(version)
         self.gathered = capture is not None or treatment is _REWRITE or treatment is _LOCAL
         self.streamed = treatment is _STREAM
@@ -187,6 +190,9 @@ class OpaqueConnection(BoundedReads):
         self._behind = 0
         self._announced: list[Expected] = []
         """Requests that follow once the session is renewed."""
+        self._unsent: list[Expected] = []
+        """Those of which nothing has been written."""
+        self._heard_at = 0.0
 
     @property
     def awaited(self) -> int:
@@ -204,6 +210,9 @@ class OpaqueConnection(BoundedReads):
         """A request follows that has a response. Requests are announced in the order in which they are written."""
         expected.behind = self._unacknowledged
         self._to_gather += expected.gathered
+        if expected.slot is not None:
+            expected.slot.path = UNTOUCHED if expected.api.key == PRODUCE else PASSED
+            self._unsent.append(expected)
         if self._renewal is None:
             self._expected.append(expected)
         else:
@@ -226,7 +235,16 @@ class OpaqueConnection(BoundedReads):
         if self._transport is None or self._renewal is not None:
             self._waiting += [bytes(buffer) for buffer in buffers]
         elif not self._transport.is_closing():
+            self._written()
             self._transport.writelines(self._pieces(buffers))
+
+    def _written(self) -> None:
+        """All that was announced is being written."""
+        if self._unsent:
+            now = monotonic()
+            for expected in self._unsent:
+                expected.sent_at = now
+            self._unsent.clear()
 
     # The session
 
@@ -375,6 +393,7 @@ class OpaqueConnection(BoundedReads):
             self._transport.abort()
             return
         if self._waiting:
+            self._written()
             self._transport.writelines(self._pieces(self._waiting))
             self._waiting = []
 
@@ -390,6 +409,7 @@ class OpaqueConnection(BoundedReads):
         if self.closed:
             return
         self._received += len(data)
+        self._heard_at = monotonic()
         try:
             self._splitter.feed(data)
             while not self.closed and (event := self._splitter.next_event()) is not None:
@@ -414,6 +434,7 @@ class OpaqueConnection(BoundedReads):
         awaited = self.awaited
         self._splitter.clear()
         self._expected.clear()
+        self._unsent.clear()
         self._current = None
         self._untaken = 0
         self.adjust_reading()  # nothing is held here any more
@@ -483,6 +504,7 @@ class OpaqueConnection(BoundedReads):
             expected.capture(response)
         else:
             assert expected.slot is not None
+            self._answered(expected, expected.slot)
             told = self._rewritten(response, expected)
             if len(told) > MAX_HELD:
                 self._untaken += len(told)
@@ -490,6 +512,11 @@ class OpaqueConnection(BoundedReads):
             self._orderer.write(expected.slot, told, last=True)
         if expected.api.key == PRODUCE:
             self._client.produce_answered(response, expected.version)
+
+    def _answered(self, expected: Expected, slot: Slot) -> None:
+        """The last byte of the response is here."""
+        if expected.sent_at >= 0:
+            slot.took = self._heard_at - expected.sent_at
 
     def _rewritten(self, response: bytes, expected: Expected) -> bytes:
         if expected.api.key == API_VERSIONS:
@@ -503,6 +530,7 @@ class OpaqueConnection(BoundedReads):
         assert expected.slot is not None
         if run.last:
             self._current = None
+            self._answered(expected, expected.slot)
             if expected.api.changes_topics:
                 self._client.topics_changed()
             elif expected.api.key == SASL_HANDSHAKE and expected.version == 0:
