@@ -252,3 +252,38 @@ class TestText:
 
     def test_the_version_is_told(self) -> None:
         assert scrape(Snapshot())[("forebay_build_info", labels(version="1.2.3"))] == 1
+
+
+class TestParts:
+    """Several that count alike, of which some end."""
+
+    def test_counters_are_the_same_and_gauges_are_added_up(self) -> None:
+        stats = MetricRegistry()
+        parts = [stats.part(), stats.part()]
+        for number, registry in enumerate((stats, *parts), 1):
+            registry.counter("forebay_throttled_requests_total").value += 1
+            registry.gauge("forebay_queued_bytes", lambda number=number: number)  # type: ignore[misc]
+            registry.counter_from("forebay_producer_epoch_bumps_total", lambda: 10)
+            registry.gauge_of_brokers("forebay_broker_queued_bytes", lambda: {1: 5})
+            registry.gauge_of_brokers("forebay_broker_up", lambda number=number: {1: int(number != 2)})  # type: ignore[misc]
+        now = stats.take()
+        assert now.counters["forebay_throttled_requests_total", ()] == 3
+        assert now.counters["forebay_producer_epoch_bumps_total", ()] == 30
+        assert now.gauges["forebay_queued_bytes", ()] == stats.value("forebay_queued_bytes") == 6
+        assert now.gauges["forebay_broker_queued_bytes", ("1",)] == 15
+        assert now.gauges["forebay_broker_up", ("1",)] == 0, "one cannot reach it"
+
+    def test_what_has_ended_has_no_gauges_and_its_counts_stay(self) -> None:
+        stats = MetricRegistry()
+        part = stats.part()
+        part.counter("forebay_throttled_requests_total").value += 1
+        part.gauge("forebay_queued_bytes", lambda: 7)
+        part.counter_from("forebay_producer_epoch_bumps_total", lambda: 10)
+        stats.end(part)
+        other = stats.part()
+        other.counter_from("forebay_producer_epoch_bumps_total", lambda: 1)
+        now = stats.take()
+        assert now.counters["forebay_throttled_requests_total", ()] == 1
+        assert now.counters["forebay_producer_epoch_bumps_total", ()] == 11
+        assert stats.value("forebay_producer_epoch_bumps_total") == 11
+        assert ("forebay_queued_bytes", ()) not in now.gauges
