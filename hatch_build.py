@@ -75,6 +75,7 @@ HOT = (
     "proxy/forebay_proxy/clients/divided_upstream.py",
     "proxy/forebay_proxy/clients/gathered_requests.py",
     "proxy/forebay_proxy/clients/gateway.py",
+    "proxy/forebay_proxy/clients/login_watch.py",
     "proxy/forebay_proxy/clients/opaque_connection.py",
     "proxy/forebay_proxy/clients/request_router.py",
     "proxy/forebay_proxy/clients/response_orderer.py",

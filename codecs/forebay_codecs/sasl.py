@@ -1,4 +1,4 @@
-"""SaslHandshake v1 and SaslAuthenticate v0 to v2: the proxy's own requests, and what brokers answer.
+"""SaslHandshake v1 and SaslAuthenticate v0 to v2: the proxy's own requests, clients', and what brokers answer.
 
 Requests begin at api_key, responses at correlation_id; no size prefix in either. Functions that read raise Malformed.
 Sources: Kafka's SaslHandshakeRequest.json, SaslAuthenticateRequest.json and their responses; KIP-152, KIP-368.
@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from forebay_codecs.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from forebay_codecs.header import begin_request, response_header_size
+from forebay_codecs.errors import Malformed
+from forebay_codecs.header import PEEK_SIZE, begin_request, read_client_id, response_header_size
 from forebay_codecs.primitives import Reader, Writer
 
 HANDSHAKE_VERSION: Final = 1
@@ -45,6 +46,13 @@ def handshake_request(correlation_id: int, client_id: str | None, mechanism: str
     return writer.getvalue()
 
 
+def asked_mechanism(request: bytes) -> str:
+    """The mechanism that a client's SaslHandshake asks for."""
+    reader = Reader(request, PEEK_SIZE)
+    read_client_id(reader, flexible=False)
+    return reader.string(False)  # noqa: FBT003
+
+
 def parse_handshake(response: bytes) -> Handshake:
     """Read a broker's answer to `handshake_request`."""
     reader = Reader(response, 4)
@@ -71,6 +79,15 @@ def _write_bytes(writer: Writer, data: bytes, *, flexible: bool) -> None:
     writer.raw(data)
 
 
+def asked_bytes(request: bytes, version: int) -> bytes:
+    """The mechanism's bytes in a client's SaslAuthenticate."""
+    flexible = version >= _FLEXIBLE_FROM
+    reader = Reader(request, PEEK_SIZE)
+    read_client_id(reader, flexible=flexible)
+    found = reader.nullable_bytes(flexible)
+    return request[found[0] : found[1]] if found is not None else b""
+
+
 def parse_authenticate(response: bytes, version: int) -> Authenticated:
     """Read a broker's answer to `authenticate_request`."""
     flexible = version >= _FLEXIBLE_FROM
@@ -87,6 +104,20 @@ def parse_authenticate(response: bytes, version: int) -> Authenticated:
 def plain(username: str, password: str) -> bytes:
     """What the mechanism PLAIN sends (RFC 4616), without an authorization id."""
     return f"\0{username}\0{password}".encode()
+
+
+def parse_plain(token: bytes) -> tuple[str, str]:
+    """(user, password) of what a client sends by PLAIN. Raises Malformed where it asks to be somebody else (authzid).
+
+    What Kafka takes: three parts, UTF-8, neither user nor password empty.
+    """
+    try:
+        authzid, username, password = token.decode().split("\0")
+    except ValueError:  # UnicodeDecodeError is one
+        raise Malformed("no token of PLAIN") from None
+    if not username or not password or authzid not in ("", username):
+        raise Malformed("a token of PLAIN that Kafka does not take")
+    return username, password
 
 
 def bearer(token: str) -> bytes:

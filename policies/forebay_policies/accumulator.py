@@ -35,7 +35,7 @@ from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.dispatch_groups import DispatchGroup, DispatchGroups, GroupMember
 from forebay_policies.idempotence import ProducerIds, QueueSequence
 from forebay_policies.leader_move import LeaderMove
-from forebay_policies.memory_shares import MemoryShares
+from forebay_policies.memory_shares import MemoryShares, Tenant
 from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 from forebay_policies.throttling import CLIENT_ID, Throttling
 
@@ -130,8 +130,11 @@ class PartitionQueue(GroupMember):
 class TopicQueues:
     """The partitions of one topic, as the accumulator and the partitioner see them (a TopicView)."""
 
-    def __init__(self, name: str, shares: MemoryShares, throttling: Throttling, ids: ProducerIds) -> None:
+    def __init__(
+        self, name: str, shares: MemoryShares, throttling: Throttling, ids: ProducerIds, tenant: Tenant
+    ) -> None:
         self.name = name
+        self._tenant = tenant
         self.ids = ids
         self.partition_count = 0
         self.available: Sequence[int] = ()
@@ -226,6 +229,7 @@ class TopicQueues:
         if held:
             queue.held += held
             self._shares.charge_broker(queue.leader, held)
+            self._tenant.held += held
         queue.queued_bytes += size
         load = self._loads.get(queue.index, 0) + size
         if load:
@@ -258,6 +262,8 @@ class Accumulator:
         self.pool = pool
         self.throttling = throttling if throttling is not None else Throttling()
         self.ids = ProducerIds()
+        self.tenant = Tenant()
+        """Whose records these are, where the pool is shared with other accumulators."""
         self.topics: dict[str, TopicQueues] = {}
         self.in_flight_bytes = 0
         self._batch_size = batch_size
@@ -282,7 +288,7 @@ class Accumulator:
         """The topic's queues, created at first use."""
         topic = self.topics.get(name)
         if topic is None:
-            topic = self.topics[name] = TopicQueues(name, self.pool.shares, self.throttling, self.ids)
+            topic = self.topics[name] = TopicQueues(name, self.pool.shares, self.throttling, self.ids, self.tenant)
         return topic
 
     def forget(self, name: str) -> None:

@@ -3,7 +3,9 @@
 In: who wants memory for how many bytes. Out: chunks, or a place in the queue.
 Fairness: how much a broker, a partition or a client may hold is memory_shares' rule. Those that wait are let in in the
 order in which they came, but one that cannot be let in yet holds up only those that share the party that holds it up.
-So small requests do not starve a large one, nor does it stop those that have nothing to do with it.
+So small requests do not starve a large one, nor does it stop those that have nothing to do with it. Where records of
+several identities (tenants) share the memory, their requests take turns, and while others wait one tenant may hold half
+of the memory.
 A freed batch gives back at most `batch.size` of its chunks for use again; the rest is released to the system.
 
 Example, memory 48 KiB, chunk 4 KiB, all for one broker: batches hold 5 chunks, and a request of 6 KiB for an empty
@@ -15,7 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from forebay_policies.memory_shares import HeldUp, MemoryRequest, MemoryShares, Partition, Topic
+from forebay_policies.memory_shares import (
+    TENANT,
+    HeldUp,
+    MemoryRequest,
+    MemoryShares,
+    Partition,
+    Party,
+    Tenant,
+    Topic,
+)
 
 
 def _nothing() -> None:
@@ -47,6 +58,7 @@ class BufferPool:
         "_ahead",
         "_free",
         "_granting",
+        "_grants",
         "_on_freed",
         "_waiters",
         "chunk_size",
@@ -71,6 +83,7 @@ class BufferPool:
         self._waiters: list[Waiter] = []
         self._ahead = HeldUp()
         self._granting = False
+        self._grants = 0
         self._again = False
         self._on_freed: Callable[[], None] = self.grant
 
@@ -108,7 +121,15 @@ class BufferPool:
 
     def fits(self, asked: MemoryRequest) -> bool:
         """Whether `asked` may be appended now."""
-        return self.shares.obstacle(asked, self._left, self._ahead) is None
+        return self._obstacle(asked) is None
+
+    def _obstacle(self, asked: MemoryRequest) -> Party | None:
+        tenant = asked.tenant
+        if tenant is not None and self.waiting > tenant.waiting:  # others wait
+            much = tenant.held + asked.size > self.memory // 2
+            if tenant in self._ahead.tenants or (much and tenant.held):
+                return Party(TENANT, tenant)
+        return self.shares.obstacle(asked, self._left, self._ahead)
 
     def has_room(self, partition: Partition, size: int) -> bool:
         """Whether `partition` may have `size` bytes more, whoever waits."""
@@ -126,9 +147,11 @@ class BufferPool:
         """Queue for what does not fit; `granted` is called once, when it does, and appends at once."""
         self.waits += 1
         self.waiting += 1
+        if asked.tenant is not None:
+            asked.tenant.waiting += 1
         waiter = Waiter(asked, granted)
         self._waiters.append(waiter)
-        party = self.shares.obstacle(asked, self._left, self._ahead)
+        party = self._obstacle(asked)
         if party is not None:
             self._ahead.add(party)
         self._again = True
@@ -144,6 +167,8 @@ class BufferPool:
         waiter.over = True
         waiter.granted = _nothing  # it may stand in the queue for a while, and what it would have appended must not
         self.waiting -= 1
+        if waiter.asked.tenant is not None:
+            waiter.asked.tenant.waiting -= 1
 
     def changed(self) -> None:
         """Those that wait may fit: memory was freed, or what is held belongs to somebody else now."""
@@ -167,15 +192,40 @@ class BufferPool:
     def _let_in(self) -> None:
         ahead = self._ahead
         ahead.clear()
-        for waiter in list(self._waiters):
+        for waiter in self._in_turn():
             if not waiter.over:
-                party = self.shares.obstacle(waiter.asked, self._left, ahead)
+                party = self._obstacle(waiter.asked)
                 if party is not None:
                     ahead.add(party)
                 else:
                     granted = waiter.granted
+                    if waiter.asked.tenant is not None:
+                        self._grants += 1
+                        waiter.asked.tenant.let_in = self._grants
                     self._leave(waiter)
                     granted()
+
+    def _in_turn(self) -> list[Waiter]:
+        """Those that wait: of each tenant the first, then of each the second, and so on, each tenant's in the order in
+        which they came. Whose turn was longest ago comes first.
+
+        a1 a2 a3 b1 b2, where a was let in last: b1 a1 b2 a2 a3
+        """
+        waiters = list(self._waiters)
+        rounds: dict[Tenant | None, int] = {}
+        keys: list[tuple[int, int, int]] = []
+        for place, waiter in enumerate(waiters):
+            tenant = waiter.asked.tenant
+            if waiter.over:
+                keys.append((0, 0, place))
+                continue
+            turn = rounds.get(tenant, 0)
+            rounds[tenant] = turn + 1
+            keys.append((turn, tenant.let_in if tenant is not None else 0, place))
+        if len(rounds) > 1:
+            keys.sort()
+            return [waiters[place] for _, _, place in keys]
+        return waiters
 
     # Memory
 

@@ -33,6 +33,19 @@ from typing import Final, NamedTuple, Protocol
 BROKER: Final = 0
 PARTITION: Final = 1
 CLIENT: Final = 2
+TENANT: Final = 3
+
+
+class Tenant:
+    """One identity among several that share the memory: what its records hold, in whole chunks, and how many requests
+    of it wait. `let_in`: the number of the grant that let one in last."""
+
+    __slots__ = ("held", "let_in", "waiting")
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.waiting = 0
+        self.let_in = 0
 
 
 class Partition(Protocol):
@@ -61,20 +74,24 @@ class Topic(Protocol):
 
 
 class Party(NamedTuple):
-    """`kind` is BROKER, PARTITION or CLIENT; `key` is a node id, a Partition (or a Topic, where any of its
-    partitions would do), or the client and a node id."""
+    """`kind` is BROKER, PARTITION, CLIENT or TENANT; `key` is a node id, a Partition (or a Topic, where any of its
+    partitions would do), the client and a node id, or a Tenant."""
 
     kind: int
     key: Hashable
 
 
 class MemoryRequest:
-    """What one Produce request asks for: bytes for partitions, and bytes for any available partition of a topic."""
+    """What one Produce request asks for: bytes for partitions, and bytes for any available partition of a topic.
 
-    __slots__ = ("client", "movable", "partitions", "size")
+    `tenant`: whose records they are; None where all are one identity's.
+    """
 
-    def __init__(self, client: Hashable) -> None:
+    __slots__ = ("client", "movable", "partitions", "size", "tenant")
+
+    def __init__(self, client: Hashable, tenant: Tenant | None = None) -> None:
         self.client = client
+        self.tenant = tenant
         self.size = 0
         self.partitions: list[tuple[Partition, int]] = []
         self.movable: list[tuple[Topic, int]] = []
@@ -93,12 +110,13 @@ class MemoryRequest:
 class HeldUp:
     """The parties that hold up requests that wait. Those behind them that share one wait, too."""
 
-    __slots__ = ("brokers", "clients", "partitions")
+    __slots__ = ("brokers", "clients", "partitions", "tenants")
 
     def __init__(self) -> None:
         self.brokers: set[Hashable] = set()
         self.partitions: set[Hashable] = set()
         self.clients: set[Hashable] = set()
+        self.tenants: set[Hashable] = set()
 
     def add(self, party: Party) -> None:
         """A request waits because of `party`."""
@@ -106,14 +124,17 @@ class HeldUp:
             self.brokers.add(party.key)
         elif party.kind == PARTITION:
             self.partitions.add(party.key)
-        else:
+        elif party.kind == CLIENT:
             self.clients.add(party.key)
+        else:
+            self.tenants.add(party.key)
 
     def clear(self) -> None:
         """Nobody waits."""
         self.brokers.clear()
         self.partitions.clear()
         self.clients.clear()
+        self.tenants.clear()
 
 
 class Held:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
+from forebay_codecs import error_codes
 from forebay_codecs.metadata import Topic
 from forebay_policies.metadata_cache import NEVER, CachedTopic
 
@@ -127,13 +128,21 @@ class ClientWaiters:
     def tell_ids(
         self, ids: Iterable[bytes], topics: Iterable[Topic], found: Mapping[str, CachedTopic], asked_at: float
     ) -> None:
-        """`topics` is the answer to a request for `ids`. Those not in it are told not to exist."""
-        names = {topic.topic_id: topic.name for topic in topics}
+        """`topics` is the answer to a request for `ids`. Those not in it are told not to exist.
+
+        One that the user may not see has no name there, but an error of its own (TOPIC_AUTHORIZATION_FAILED).
+        """
+        told = {topic.topic_id: topic for topic in topics}
         for topic_id in ids:
-            name = names.get(topic_id)
+            topic = told.get(topic_id)
             group = self.by_id.pop(topic_id, None)
+            known: CachedTopic | None = None
+            if topic is not None and topic.name is not None:
+                known = found[topic.name]
+            elif topic is not None and topic.error_code != error_codes.UNKNOWN_TOPIC_ID:
+                known = CachedTopic("", topic, asked_at, asked_at)
             for waiter in group.take(asked_at) if group is not None else ():
-                waiter.id_told(topic_id, found[name] if name is not None else None)
+                waiter.id_told(topic_id, known)
 
     def tell_all(self, topics: list[CachedTopic], asked_at: float) -> None:
         """`topics` are all there are, told in answer to a request of `asked_at`."""

@@ -44,6 +44,7 @@ from forebay_proxy.metrics.worker_vitals import WorkerVitals
 from forebay_proxy.produce.journal_topic import JournalTopic
 from forebay_proxy.produce.memory_grants import MemoryGrants
 from forebay_proxy.realms.realm import Realm, Shared
+from forebay_proxy.realms.realms import ClientRealms
 from forebay_proxy.security.renewals import Renewals
 
 log = get_logger()
@@ -83,6 +84,7 @@ class App:
         turns = LoopTurns(monotonic, asyncio.get_running_loop().call_soon)
         shared = Shared(settings, rng, self._pool, self._versions, turns, departed, self._journal)
         self._realm = Realm(shared, connector, stats, asks=not settings.only_passes_logins)
+        self._client_realms = ClientRealms(shared, self._realm, connector, stats, self._task_ended)
         view = self._realm.view
         self._probe = BrokerProbe(view.addresses, connector, settings, rng) if settings.only_passes_logins else None
 
@@ -104,6 +106,7 @@ class App:
                 settings.socket_request_max_bytes,
                 settings.client_max_in_flight_requests,
                 ClientRacks(settings.client_racks, listener.settings.told.client_rack or settings.client_rack),
+                self._client_realms if listener.settings.told.upstream_identity == "client" else None,
                 _admin_address(settings),
             )
 
@@ -137,7 +140,7 @@ class App:
             self._journal.start(self._journal_sink(), partial(gauge_row, self._journal, self._stats))
         await self._listeners.open()
         loop = asyncio.get_running_loop()
-        parts = (self._probe, self._connections, self._renewals, self._vitals)
+        parts = (self._probe, self._client_realms, self._connections, self._renewals, self._vitals)
         coroutines = [*self._realm.run(), *(part.run() for part in parts if part is not None)]
         self._tasks = [loop.create_task(coroutine) for coroutine in coroutines]
         for task in self._tasks:
@@ -198,8 +201,9 @@ class App:
         for connection in self._connections:
             connection.drain()
         until = monotonic() + OPAQUE_GRACE
-        while self._realm.busy or self._awaiting(until):
-            self._realm.accumulator.flush_all(monotonic())
+        while any(realm.busy for realm in self._all_realms()) or self._awaiting(until):
+            for realm in self._all_realms():
+                realm.accumulator.flush_all(monotonic())
             await asyncio.sleep(DRAIN_STEP)
         for connection in self._connections:
             connection.close()
@@ -207,6 +211,9 @@ class App:
         if self._journal is not None:
             await self._journal.close()
         self._stop()
+
+    def _all_realms(self) -> list[Realm]:
+        return [self._realm, *self._client_realms]
 
     def _awaiting(self, until: float) -> bool:
         grace = monotonic() < until
@@ -222,12 +229,14 @@ class App:
     def _leave(self) -> None:
         self._draining = True
         self._realm.dispatcher.retire()
+        self._client_realms.retire()
         self._listeners.close()
         self._connections.close()
 
     def _stop(self) -> None:
         for task in self._tasks:
             task.cancel()
+        self._client_realms.close()
         self._realm.close()
         self._versions.close()
         self._log.flush()

@@ -11,15 +11,19 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i64Timedelta
 
+from forebay_codecs.errors import Malformed
 from forebay_codecs.sasl import (
     MAX_AUTHENTICATE_VERSION,
     Authenticated,
     Handshake,
+    asked_bytes,
+    asked_mechanism,
     authenticate_request,
     bearer,
     handshake_request,
     parse_authenticate,
     parse_handshake,
+    parse_plain,
     plain,
 )
 from tests.codecs.hardening import damaged, refuses_cuts_ignores_tails, survives
@@ -51,6 +55,41 @@ def test_the_handshake_asks_for_a_mechanism() -> None:
         message("sasl_handshake", 1, "SaslHandshakeRequest"), handshake_request(CORRELATION_ID, "forebay", "PLAIN")
     )
     assert asked.mechanism == "PLAIN"
+
+
+def test_what_a_client_asks_for_is_read_as_it_was_written() -> None:
+    request = handshake_request(CORRELATION_ID, "client", "SCRAM-SHA-512")
+    assert asked_mechanism(request) == "SCRAM-SHA-512"
+    refuses_cuts_ignores_tails(asked_mechanism, request)
+
+
+@VERSIONS
+@given(data=st.binary(max_size=300), client_id=st.sampled_from([None, "", "client"]))
+def test_the_bytes_that_a_client_presents_are_read_as_they_were_written(
+    version: int, data: bytes, client_id: str | None
+) -> None:
+    request = authenticate_request(CORRELATION_ID, client_id, version, data)
+    assert asked_bytes(request, version) == data
+
+
+@given(user=st.text(min_size=1), password=st.text(min_size=1))
+def test_a_token_of_plain_is_read_as_kafka_reads_it(user: str, password: str) -> None:
+    if "\0" in user + password:
+        with pytest.raises(Malformed):
+            parse_plain(plain(user, password))
+        return
+    assert parse_plain(plain(user, password)) == (user, password)
+    assert parse_plain(user.encode() + plain(user, password)) == (user, password)
+    with pytest.raises(Malformed):
+        parse_plain(b"root!" + user.encode() + plain(user, password))
+
+
+@pytest.mark.parametrize(
+    "token", [b"", b"alice", b"\0alice", b"\0alice\0", b"\0\0secret", b"\0a\0b\0c", b"\0\xff\0b", b"bob\0alice\0x"]
+)
+def test_what_kafka_does_not_take_is_malformed(token: bytes) -> None:
+    with pytest.raises(Malformed):
+        parse_plain(token)
 
 
 def test_the_handshakes_answer_names_what_the_broker_has() -> None:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
-import socket
-import ssl
-import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Self
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from forebay_codecs.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from forebay_codecs.metadata import parse_metadata_response
 from forebay_codecs.metadata_request import encode_metadata_request
 from forebay_codecs.sasl import plain
@@ -27,6 +22,7 @@ from tests.kit.clients import Client
 from tests.kit.forebay import ForebayProcess
 from tests.kit.java import JavaClient
 from tests.kit.kafka import KafkaCluster
+from tests.kit.login_wire import Wire, authenticate, handshake
 from tests.kit.logins import USERS, Logins, password_of
 from tests.kit.ports import LOOPBACK
 from tests.kit.python_clients import ConfluentClient
@@ -34,7 +30,7 @@ from tests.kit.sasl import USER
 from tests.kit.spec import ProduceResult, ProduceSpec
 from tests.kit.topic_log import TopicLog
 from tests.kit.waiting import wait_until
-from tests.kit.wire import framed, request
+from tests.kit.wire import framed
 
 pytestmark = pytest.mark.integration
 whole = pytest.mark.whole
@@ -224,41 +220,6 @@ def test_a_client_that_knows_brokers_ports_only_outlives_a_restart(stage: Stage,
                     stop.touch()
     assert sorted(acknowledged) == list(range(len(acknowledged)))
     assert len(stage.log.read("alice-restart", {0: 0, 1: 0})) == len(acknowledged) >= 4 * COUNT
-
-
-class Wire:
-    """One connection, byte by byte: to a broker as well as to Forebay."""
-
-    def __init__(self, address: str, context: ssl.SSLContext | None) -> None:
-        host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=30)
-        if context is not None:
-            self._socket = context.wrap_socket(self._socket, server_hostname=host)
-        self._answers = self._socket.makefile("rb")
-
-    def say(self, frame: bytes) -> bytes | None:
-        """The answer's frame; None: the connection was closed instead."""
-        try:
-            self._socket.sendall(frame)
-            size = self._answers.read(4)
-        except OSError:  # reset
-            return None
-        return self._answers.read(struct.unpack(">i", size)[0]) if size else None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._answers.close()
-        self._socket.close()
-
-
-def handshake(version: int, mechanism: str) -> bytes:
-    return request(SASL_HANDSHAKE, version, 1, struct.pack(">h", len(mechanism)) + mechanism.encode())
-
-
-def authenticate(token: bytes) -> bytes:
-    return request(SASL_AUTHENTICATE, 1, 2, struct.pack(">i", len(token)) + token)
 
 
 RIGHT, WRONG = plain("alice", password_of("alice")), plain("alice", "wrong")

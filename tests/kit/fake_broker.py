@@ -14,7 +14,8 @@ can also close its connections, stop reading them, and leave its port.
 With `cluster.idempotent` brokers give out producer ids, and know batches by their sequences, as Kafka does.
 
 With `cluster.exchange` a connection is to log in first, as in Kafka: before that a broker takes ApiVersions, once, and
-SaslHandshake, and closes it on anything else.
+SaslHandshake, and closes it on anything else. With `cluster.users` as well, by PLAIN in SaslAuthenticate: whoever has
+the right password may see and write topics that begin with the user's name, and no others.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Self, cast
 
 from crc32c import crc32c
 
-from forebay_codecs import error_codes, produce_request, produce_response
+from forebay_codecs import error_codes, produce_request, produce_response, sasl
 from forebay_codecs.apis import (
     API_VERSIONS,
     APIS,
@@ -54,6 +55,8 @@ from tests.kit.event_loop import soon
 from tests.kit.ports import LOOPBACK, free_port
 from tests.kit.producer_states import Numbers, ProducerStates, numbers_of
 from tests.kit.wire import framed
+
+SASL_AUTHENTICATION_FAILED = 58
 
 
 class Asked:
@@ -84,6 +87,11 @@ class Asked:
             if (name, index) == (topic, partition)
         ]
         return decode_batch(self.frame[start:end]).records
+
+    @property
+    def user(self) -> str:
+        """Whose connection it came on; empty: nobody's."""
+        return self.connection.user
 
     @property
     def numbers(self) -> Numbers:
@@ -120,7 +128,7 @@ class Asked:
                     name,
                     [
                         self._appended(name, index, start, end)
-                        if not (error := (errors or {}).get(index, error_code) or broker.refuses(name, index))
+                        if not (error := (errors or {}).get(index, error_code) or self._refused(name, index))
                         else PartitionResponse(index, error, base_offset, -1, -1, record_errors or [], "refused")
                         for index, start, end in partitions
                     ],
@@ -135,6 +143,9 @@ class Asked:
                 self.connection.write(whole)
         elif self.body[:2] != b"\0\0":  # acks
             self.respond(bytes(4))
+
+    def _refused(self, name: str, index: int) -> int:
+        return self.connection.broker.refuses(name, index, self.user)
 
     def carry_out(self) -> None:
         """Append Produce's records, and say nothing of it."""
@@ -197,6 +208,10 @@ class _Login:
             self._takes = None
         return True
 
+    def done(self) -> None:
+        """By a token."""
+        self._takes = None
+
     def answer(self, token: bytes) -> bytes | None:
         """Raises Malformed where it is not the next one."""
         if token != self._left[0][0]:
@@ -210,6 +225,9 @@ class _Login:
 class BrokerConnection(asyncio.Protocol):
     def __init__(self, broker: FakeBroker) -> None:
         self.broker = broker
+        self.user = ""
+        self.sessions = 0
+        """Logins so far."""
         self._login = _Login(broker.cluster.exchange)
         self._buffer = bytearray()
         self._transport: asyncio.Transport | None = None
@@ -244,8 +262,16 @@ class BrokerConnection(asyncio.Protocol):
                 return
 
     def _token(self, token: bytes) -> None:
+        users = self.broker.cluster.users
         try:
-            answer = self._login.answer(token)
+            if users:
+                user, password = sasl.parse_plain(token)
+                if users.get(user) != password:
+                    raise Malformed("a wrong password")
+                self.user, answer = user, b""
+                self._login.done()
+            else:
+                answer = self._login.answer(token)  # type: ignore[assignment]
         except Malformed:
             self.close()
             return
@@ -357,7 +383,9 @@ class FakeBroker:
             self._news.clear()
             await self._news.wait()
 
-    def refuses(self, topic: str, partition: int) -> int:
+    def refuses(self, topic: str, partition: int, user: str) -> int:
+        if not self.cluster.may(user, topic):
+            return error_codes.TOPIC_AUTHORIZATION_FAILED
         leaders = self.cluster.topics.get(topic, [])
         if partition >= len(leaders):
             return error_codes.UNKNOWN_TOPIC_OR_PARTITION
@@ -403,6 +431,10 @@ class FakeCluster:
         self.metadata_versions = (0, 4)
         self.tls: ssl.SSLContext | None = None
         self.exchange: Exchange | None = None
+        self.users: dict[str, str] = {}
+        """Their passwords."""
+        self.session_ms = 0
+        """For how long a login is taken, as brokers tell; they do not end it."""
         self.brokers = {node_id: FakeBroker(self, node_id) for node_id in range(nodes)}
 
     def __getitem__(self, node_id: int) -> FakeBroker:
@@ -411,6 +443,9 @@ class FakeCluster:
     @property
     def bootstrap(self) -> tuple[HostPort, ...]:
         return tuple(HostPort(LOOPBACK, broker.port) for broker in self.brokers.values())
+
+    def may(self, user: str, topic: str) -> bool:
+        return not self.users or topic.startswith(user)
 
     def values(self, topic: str, partition: int) -> list[str]:
         return [(record.value or b"").decode() for record in self.log.get((topic, partition), ())]
@@ -444,8 +479,33 @@ class FakeCluster:
             makers[INIT_PRODUCER_ID] = self._init_producer_id
         maker = makers.get(asked.api_key)
         if maker is None and self.exchange is not None:
-            maker = {SASL_HANDSHAKE: _handshake_taken, SASL_AUTHENTICATE: _login_taken}.get(asked.api_key)
+            login = self._logged_in if self.users else _login_taken
+            maker = {SASL_HANDSHAKE: _handshake_taken, SASL_AUTHENTICATE: login}.get(asked.api_key)
         return maker(asked) if maker is not None else asked.body
+
+    def _logged_in(self, asked: Asked) -> bytes:
+        user, password = sasl.parse_plain(sasl.asked_bytes(asked.frame, asked.version))
+        flexible = asked.version >= 2
+        writer = Writer()
+        if flexible:
+            writer.tags()
+        right = self.users.get(user) == password
+        writer.i16(error_codes.NONE if right else SASL_AUTHENTICATION_FAILED)
+        writer.nullable_string(None if right else "Invalid username or password", flexible)
+        if flexible:
+            writer.uvarint(1)
+        else:
+            writer.i32(0)
+        if asked.version:
+            writer.i64(self.session_ms)
+        if flexible:
+            writer.tags()
+        if right:
+            asked.connection.user = user
+            asked.connection.sessions += 1
+        else:
+            asyncio.get_running_loop().call_soon(asked.close)
+        return writer.getvalue()
 
     def _api_versions(self, asked: Asked) -> bytes:
         ranges = dict.fromkeys(APIS, (0, 2)) | {
@@ -473,13 +533,17 @@ class FakeCluster:
 
     def _metadata(self, asked: Asked) -> bytes:
         request = parse_metadata_request(asked.frame)
-        names = list(self.topics) if request.all_topics else request.names
+        names = [name for name in self.topics if self.may(asked.user, name)] if request.all_topics else request.names
         ids = {topic_id: name for name, topic_id in self.topic_ids.items()}
         if self.creates and request.allow_auto_topic_creation:
             for name in request.names:
                 if name not in self.topics:
                     self.topics[name] = [0]
-        topics = [self._topic(name) for name in names]
+        refused = error_codes.TOPIC_AUTHORIZATION_FAILED
+        topics = [
+            self._topic(name) if self.may(asked.user, name) else Topic(refused, name, NO_TOPIC_ID, False, ())
+            for name in names
+        ]
         topics += [
             self._topic(ids[topic_id])
             if topic_id in ids

@@ -75,7 +75,8 @@ class KafkaCluster:
     """`advertised` maps a node to the port that its CLIENT listener advertises instead of its own.
 
     `ports` gives nodes' CLIENT ports, for a toxiproxy that had to be told its upstreams first. `settings` are broker
-    settings over the kit's own. Nodes' ids count from `first_node`.
+    settings over the kit's own. Nodes' ids count from `first_node`. `loggers`: the level of each, in log4j2's words
+    (Kafka 4); it is info otherwise.
     """
 
     def __init__(
@@ -88,7 +89,9 @@ class KafkaCluster:
         settings: Mapping[str, str] | None = None,
         first_node: int = 0,
         racks: Mapping[int, str] | None = None,
+        loggers: Mapping[str, str] | None = None,
     ) -> None:
+        self._loggers = dict(loggers or {})
         self.version = version
         self.nodes = range(first_node, first_node + brokers)
         given = ports or {}
@@ -132,7 +135,7 @@ class KafkaCluster:
             "-Xlog:disable",
             f"-XX:SharedArchiveFile={KAFKA / self.version / 'classes.jsa'}",
         ]
-        command = _kafka_command(self.version, self._folder, archive, self._properties(node))
+        command = _kafka_command(self.version, self._folder, archive, self._properties(node), self._loggers)
         self._servers[node] = Server(f"Kafka {self.version} node {node}", command, self.log(node))
 
     def change(self, settings: Mapping[str, str]) -> None:
@@ -268,11 +271,15 @@ def archive_inputs() -> str:
     return repr((JVM_FLAGS, _SETTINGS, inspect.getsource(prepare)))
 
 
-def _kafka_command(version: str, folder: Path, flags: Sequence[str], properties: Path) -> list[str]:
+def _kafka_command(
+    version: str, folder: Path, flags: Sequence[str], properties: Path, loggers: Mapping[str, str] | None = None
+) -> list[str]:
     if version.startswith("3."):
         logging, setting, text = folder / "log4j.properties", "log4j.configuration=file:", _LOG4J_1
     else:
         logging, setting, text = folder / "log4j2.properties", "log4j2.configurationFile=", _LOG4J_2
+    for number, (name, level) in enumerate((loggers or {}).items()):
+        text += f"logger.{number}.name={name}\nlogger.{number}.level={level}\n"
     logging.write_text(text)
     jars = ":".join(map(str, classpath(f"broker-{version}")))
     return ["java", *JVM_FLAGS, *flags, f"-D{setting}{logging}", "-cp", jars, "kafka.Kafka", str(properties)]

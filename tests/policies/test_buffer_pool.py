@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from forebay_policies.buffer_pool import BufferPool, Waiter
-from forebay_policies.memory_shares import HeldUp, MemoryRequest
+from forebay_policies.memory_shares import HeldUp, MemoryRequest, Tenant
 
 KIB = 1024
 
@@ -471,3 +471,53 @@ class PoolMachine(RuleBasedStateMachine):
 
 TestPool = PoolMachine.TestCase
 TestPool.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def shared(tenants: int) -> tuple[BufferPool, list[Tenant]]:
+    return make(64 * KIB), [Tenant() for _ in range(tenants)]
+
+
+def test_tenants_that_wait_take_turns() -> None:
+    """One that has sent a thousand requests does not stand in front of everybody else's first."""
+    pool, (alice, bob) = shared(2)
+    chunks = take(pool, 16)
+    let_in: list[str] = []
+    for name, tenant in [*((f"a{n}", alice) for n in range(1, 4)), ("b1", bob), ("b2", bob)]:
+        asked = MemoryRequest(name, tenant)
+        asked.add(Partition(0), 4 * KIB)
+        pool.wait(asked, lambda name=name: let_in.append(name))  # type: ignore[misc]
+    assert (alice.waiting, bob.waiting) == (3, 2)
+    pool.give_back(chunks)
+    assert let_in == ["a1", "b1", "a2", "b2", "a3"]
+    assert (alice.waiting, bob.waiting, pool.waiting) == (0, 0, 0)
+
+
+def test_whose_turn_was_longest_ago_is_first() -> None:
+    pool, (alice, bob) = shared(2)
+    bob.let_in, alice.let_in = 1, 2
+    chunks = take(pool, 16)
+    let_in: list[str] = []
+    for name, tenant in (("a", alice), ("b", bob)):
+        asked = MemoryRequest(name, tenant)
+        asked.add(Partition(0), 4 * KIB)
+        pool.wait(asked, lambda name=name: let_in.append(name))  # type: ignore[misc]
+    pool.give_back(chunks)
+    assert let_in == ["b", "a"]
+
+
+def test_while_others_wait_a_tenant_may_hold_half() -> None:
+    pool, (alice, bob) = shared(2)
+    alice.held = 32 * KIB
+    mine, large = MemoryRequest("a", alice), MemoryRequest("b", bob)
+    mine.add(Partition(0), 4 * KIB)
+    large.add(Partition(0), 36 * KIB)
+    assert pool.fits(mine), "nobody waits"
+    chunks = take(pool, 2)
+    waiter = pool.wait(large, lambda: None)
+    assert not pool.fits(mine)
+    alice.held -= 4 * KIB
+    assert pool.fits(mine)
+    pool.cancel(waiter)
+    alice.held += 4 * KIB
+    assert pool.fits(mine)
+    pool.put_back(chunks)

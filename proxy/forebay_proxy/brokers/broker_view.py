@@ -15,10 +15,14 @@ from forebay_proxy.brokers.reachability import Reachability
 
 @dataclass(slots=True)
 class BrokerView:
-    """What one identity knows of the brokers; `versions` alone, which takes no login to learn, is everybody's."""
+    """What one identity knows of the brokers; `versions` alone, which takes no login to learn, is everybody's.
+
+    `caches`: those of all identities, `cache` among them.
+    """
 
     cluster: Cluster
     cache: MetadataCache
+    caches: set[MetadataCache]
     updater: MetadataUpdater
     versions: BrokerVersions
     addresses: BrokerAddresses

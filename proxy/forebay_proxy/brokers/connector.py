@@ -29,7 +29,7 @@ from forebay_proxy.brokers.upstream_connection import UpstreamConnection
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
-from forebay_proxy.security.authenticator import AuthenticationFailed, Authenticator, Call
+from forebay_proxy.security.authenticator import AuthenticationFailed, Authenticator, Call, PlainLogin
 from forebay_proxy.security.renewals import Renewable
 from forebay_proxy.security.tls import TlsContext, brokers_context
 
@@ -41,24 +41,65 @@ FORGET_S: Final = 300.0
 log = get_logger()
 
 
+class Secured:
+    """How connections are encrypted, for all connectors of a process: what was last found to be usable."""
+
+    def __init__(self) -> None:
+        self.context: TlsContext | None = None
+
+
 class Connector:
     """No byte of a client's or of ours reaches a broker before its connection is what `security.protocol` says.
 
     Connections are made with what `renewable` last put in place; those that stand keep the context that they began
     with. Raises StartError where certificates cannot be used.
+    `principal`: as whom they log in (producer_batch.Lane); empty: as Forebay, or as nobody.
     """
 
-    def __init__(self, settings: Settings, stats: MetricRegistry, rng: Random | None = None) -> None:
+    def __init__(
+        self, settings: Settings, stats: MetricRegistry, rng: Random | None = None, secured: Secured | None = None
+    ) -> None:
+        """`secured`: another connector's, so that both use the same certificates; None: its own."""
+        self._settings = settings
+        self.principal = ""
         self._stats = stats
         self._setup_s = settings.socket_connection_setup_timeout_ms / 1000
         self._request_timeout = settings.request_timeout_ms / 1000
         self._rng = rng or Random()
         self._backoff_s = settings.reconnect_backoff_ms / 1000, settings.reconnect_backoff_max_ms / 1000
-        self._context: TlsContext | None
-        self._authenticator: Authenticator | None
-        self._refusals: Refusals
-        self._prepare(settings)()
+        self._authenticator: Authenticator | None = None
+        self._refusals = Refusals(*self._backoff_s, self._rng)
+        self._user = ""
+        if secured is not None:
+            self._secured = secured
+        else:
+            self._secured = Secured()
+            self._prepare(settings)()
         self._refused = stats.counter("forebay_errors_total", side="upstream", kind="authentication")
+        self.lifetime = 0.0
+        """Seconds for which a broker last took the login; 0: for ever."""
+
+    def of_clients(self, principal: str) -> Connector:
+        """One whose connections log in as `principal`, once `present` has said how, and not at all before."""
+        other = Connector(self._settings, self._stats, self._rng, self._secured)
+        other.principal = principal
+        return other
+
+    def present(self, login: PlainLogin) -> None:
+        """From now on connections log in so."""
+        assert self.principal
+        self._user = login.username
+        self._authenticator = Authenticator(self._settings, login)
+
+    def withdraw(self) -> None:
+        """Forget the login: no connection is made any more."""
+        assert self.principal
+        self._authenticator = None
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a broker did not take the login when it was last asked."""
+        return bool(self._refusals)
 
     @property
     def renewable(self) -> Renewable:
@@ -70,14 +111,15 @@ class Connector:
         authenticator = Authenticator(settings) if settings.logs_in else None
 
         def commit() -> None:
-            self._context = context
+            self._secured.context = context
             self._authenticator = authenticator
             self._refusals = Refusals(*self._backoff_s, self._rng)  # what was refused may be right now
 
         return commit
 
     def _expires_at(self) -> float:
-        return math.inf if self._context is None else self._context.expires_at
+        context = self._secured.context
+        return math.inf if context is None else context.expires_at
 
     async def open(self, host: str, port: int, client_id: str | None = CLIENT_ID) -> UpstreamConnection:
         """A connection for requests of `client_id`, whose `versions` are known.
@@ -89,11 +131,13 @@ class Connector:
 
     async def _open(self, host: str, port: int, client_id: str | None) -> tuple[UpstreamConnection, Session | None]:
         broker = HostPort(host, port)
+        if self.principal and self._authenticator is None:
+            raise AuthenticationFailed("no client is there to log in as")
         if (why := self._refusals.now(broker, monotonic())) is not None:
             raise AuthenticationFailed(why)
         connection = UpstreamConnection(f"{host}:{port}", self._request_timeout, self._stats)
         try:
-            await dial(host, port, self._setup_s, lambda: connection, self._context)
+            await dial(host, port, self._setup_s, lambda: connection, self._secured.context)
             async with asyncio.timeout(self._setup_s):
                 await _ask_versions(connection, client_id)
                 session = await self._log_in(connection, broker)
@@ -114,8 +158,8 @@ class Connector:
         `logs_in`: where we have a login. Otherwise the client's is the first byte that the broker sees. Raises OSError,
         UnicodeError for a name that cannot be one, or Malformed.
         """
-        if self._authenticator is None or not logs_in:
-            await dial(host, port, self._setup_s, lambda: protocol, self._context)
+        if not logs_in or (self._authenticator is None and not self.principal):
+            await dial(host, port, self._setup_s, lambda: protocol, self._secured.context)
             return None
         connection, session = await self._open(host, port, CLIENT_ID)
         connection.hand_over(protocol)
@@ -123,6 +167,8 @@ class Connector:
 
     async def _log_in(self, connection: UpstreamConnection, broker: HostPort) -> Session | None:
         if self._authenticator is None:
+            if self.principal:  # it was withdrawn meanwhile
+                raise AuthenticationFailed("no client is there to log in as")
             return None
         first, version = self._authenticator, _authenticate_version(connection)
 
@@ -136,19 +182,31 @@ class Connector:
             except AuthenticationFailed as error:
                 self._told_refusal(broker, authenticator.mechanism, str(error))
                 raise
-            if self._refusals.accepted(broker):
+            if self._refusals.accepted(broker) and not self.principal:
                 log.info("broker accepts Forebay's login again", host=broker.host, port=broker.port)
+            self.lifetime = lifetime
             return lifetime
 
         session = Session(log_in, self._rng)
         await connection.log_in(session)
+        connection.principal = self.principal
         return session
 
     def _told_refusal(self, broker: HostPort, mechanism: str, why: str) -> None:
         self._refused.value += 1
         now = monotonic()
         self._refusals.forget(now, FORGET_S)
-        if self._refusals.refused(broker, why, now):
+        if not self._refusals.refused(broker, why, now):
+            return
+        if self.principal:
+            log.warning(
+                "broker refuses a client's login on another connection",
+                host=broker.host,
+                port=broker.port,
+                user=self._user,
+                error=why,
+            )
+        else:
             log.error(
                 "broker refuses Forebay's login", host=broker.host, port=broker.port, mechanism=mechanism, error=why
             )

@@ -97,6 +97,8 @@ class MetadataUpdater:
         self._connection: UpstreamConnection | None = None
         self._address: HostPort | None = None
         """Of the broker that answered last."""
+        self.asking = False
+        """A request is under way."""
         self._left: HostPort | None = None
         """A broker whose answers did not help."""
         self._versions: dict[int, tuple[int, int]] = {}
@@ -186,11 +188,13 @@ class MetadataUpdater:
                     async with asyncio.timeout(self.requests.next_wake(now) - now):
                         await self._wake.wait()
                 continue
+            self.asking = True
             try:
                 await self._ask(query)
                 if failures:
                     log.info("metadata refreshed again", tries=failures)
                 failures = 0
+                self.asking = False
             except (OSError, UnicodeError, Malformed) as error:
                 self.requests.failed(query)
                 failures += 1
@@ -198,6 +202,7 @@ class MetadataUpdater:
                 if failures % LOG_EVERY == 0 or failures & (failures - 1) == 0:  # 1 2 4 8 … then once a minute
                     log.warning("metadata refresh failed", error=str(error), tries=failures)
                 self.close()
+                self.asking = False
                 await asyncio.sleep(retry.backoff(failures - 1, self._backoff, self._max_backoff, self._rng))
 
     async def _ask(self, query: MetadataQuery) -> None:

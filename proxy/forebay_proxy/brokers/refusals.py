@@ -30,6 +30,10 @@ class Refusals:
         self._rng = rng
         self._refused: dict[HostPort, Refusal] = {}
 
+    def __bool__(self) -> bool:
+        """Whether any broker refused when it was last asked."""
+        return bool(self._refused)
+
     def now(self, broker: HostPort, now: float) -> str | None:
         """Why the broker is left alone at the moment; None: it is not."""
         refusal = self._refused.get(broker)

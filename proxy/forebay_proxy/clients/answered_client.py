@@ -40,7 +40,9 @@ class AnsweredClient:
     ) -> None:
         """`node_id`: the broker on whose port the client is; None: on the bootstrap port."""
         self.number = next(_numbers)
-        self.host = self.rack = self.principal = ""
+        self.host = self.rack = ""
+        self.principal = ""
+        """As whom it is served here, once that is proved; else what it sends with a login of its own is untouched."""
         self.told: LastAnswer | None = None
         self._life = life
         self._state = life.state
@@ -58,7 +60,7 @@ class AnsweredClient:
 
     @property
     def own_login(self) -> bool:
-        return self._upstream.own_login
+        return self._upstream.own_login and not self.principal
 
     @property
     def sees_one_broker(self) -> bool:

@@ -5,6 +5,7 @@
                                 ├ Metadata    → metadata handler                     ├ orderer → bytes out
                                 ├ ApiVersions → answered here                        │
                                 ├ checked     → answered here, or the upstream       │
+                                ├ login       → the upstream, and looked at          │
                                 └ refused     → the connection ends                  ┘
 
 After SaslHandshake v0 frames without a header follow, SASL tokens, which are cut through until a request comes again.
@@ -38,7 +39,8 @@ from forebay_proxy.clients.descriptors import hung_up, unread
 from forebay_proxy.clients.divided_upstream import DividedUpstream
 from forebay_proxy.clients.gathered_requests import GatheredRequests
 from forebay_proxy.clients.listener import plain_address
-from forebay_proxy.clients.request_router import Route, route, route_of_producer
+from forebay_proxy.clients.login_watch import LARGEST_LOGIN, LoginWatch
+from forebay_proxy.clients.request_router import LOGINS, Route, route, route_of_producer
 from forebay_proxy.clients.response_orderer import ResponseOrderer
 from forebay_proxy.clients.response_writer import ResponseWriter
 from forebay_proxy.clients.wrong_protocol import named
@@ -105,6 +107,12 @@ class ClientConnection(BoundedReads):
             self._life, self.orderer, self._who, self._upstream, self.release, shared.departed, node_id
         )
         self._requests = GatheredRequests(shared, self._client, self._upstream, self._who, broker)
+        self._logins: LoginWatch | None = None
+        if shared.realms is not None:
+            self._logins = LoginWatch(
+                shared.realms, shared.gateway, self._client, self._upstream, self._life, self._requests.serve
+            )
+            self._requests.logins = self._logins
 
     # Bytes in
 
@@ -186,6 +194,10 @@ class ClientConnection(BoundedReads):
     def _begin(self, head: Head) -> None:
         if self._tokens:
             if not may_be_request(head.start):
+                if self._logins is not None and head.size <= LARGEST_LOGIN:
+                    self._route = Route.TOKEN
+                    self._splitter.collect()
+                    return
                 self._cut_through()
                 self._upstream.expect_token(head.start)
                 return
@@ -205,16 +217,24 @@ class ClientConnection(BoundedReads):
             return
         self._shared.metrics.request(api.name)
         self._who.begins(key, version)
-        if self._route is Route.METADATA and self._upstream.own_login:
+        if self._logins is not None:
+            if not self._logins.goes_on(key):
+                return
+            if key in LOGINS:
+                if head.size <= LARGEST_LOGIN:
+                    self._route = Route.LOGIN
+                else:
+                    self._logins.unseen()
+        if self._route is Route.METADATA and self._client.own_login:
             self._route = Route.OPAQUE  # what a client may know of is the broker's to say
         if self._route is Route.OPAQUE:
             self._cut_through()
             self._upstream.expect(api, version, correlation_id)
-            if key == SASL_HANDSHAKE and version == 0:
-                self._tokens = True
-                self._splitter.shortest = 0
         else:
             self._splitter.collect()
+        if key == SASL_HANDSHAKE and version == 0:
+            self._tokens = True
+            self._splitter.shortest = 0
 
     def _cut_through(self) -> None:
         self._splitter.cut_through()
@@ -243,7 +263,7 @@ class ClientConnection(BoundedReads):
         """Requests under way are bounded in number, their answers in bytes: small questions have large answers."""
         if len(self.orderer) >= self._shared.max_in_flight or self.orderer.held >= MAX_UNSENT:
             self.hold(HoldReason.IN_FLIGHT)
-            self._shared.handler.send_now()
+            self._requests.handler.send_now()
         if self._writer.unsent >= MAX_UNSENT:
             self._writer.flush()  # a client that does not read is found out before it has asked for more
 
@@ -313,6 +333,8 @@ class ClientConnection(BoundedReads):
         self._shared.inbound_memory.arrived(self)
         self._shared.metrics.closed(self.node_id)
         self._who.gone()
+        if self._logins is not None:
+            self._logins.gone()
         self._limits.gone(self)
 
     def stalled(self) -> None:

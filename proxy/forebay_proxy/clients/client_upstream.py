@@ -4,7 +4,8 @@ In: bytes of requests to pass on, and for each that will be answered what is exp
 OpaqueConnection, of which there is one at a time. While it is being made, and while the broker takes no more, the
 client is held.
 
-    closed by the broker while nothing was awaited   the next request opens another; a client that logs in itself ends
+    closed by the broker while nothing was awaited   the next request opens another; a client that logs in itself ends,
+                                                     unless Forebay can log in as it (`vouched`)
     closed by the broker otherwise, or unreachable   the client's connection ends, as if there were no proxy
 """
 
@@ -62,6 +63,7 @@ class ClientUpstream:
     """What is passed on reaches the broker in the order in which it was given, and nothing of it twice.
 
     `own_login`        the client logs in at the broker by itself, or will: nothing of it goes elsewhere
+    `vouched`          it has, and the gateway's connections are logged in as it from now on
     `corked`           bytes gather until `flush`, so that requests which came together leave together
     `advertised_host`  as what host the client finds brokers
     `client_host`      where the client is
@@ -78,6 +80,7 @@ class ClientUpstream:
         self.orderer = orderer
         self.own_login = gateway.own_logins
         self.corked = False
+        self.vouched = False
         self.advertised_host = self.client_host = ""
         self._life = life
         self._state = life.state
@@ -110,18 +113,30 @@ class ClientUpstream:
         """Topics that the client has changed here may not be known to other brokers yet."""
         return self._gateway.topics_settle(self._node_id, self.client_host)
 
+    @property
+    def has_records(self) -> bool:
+        """Records of the client are on their way here."""
+        return self._opaque is not None and self._opaque.has_records
+
+    def vouch(self, gateway: Brokers) -> None:
+        """The client has proved who it is; `gateway` can do so again, in its place."""
+        self._gateway = gateway
+        self.vouched = True
+
     # Requests
 
-    def expect(self, api: Api, version: int, correlation_id: int) -> None:
-        """A request follows whose response goes to the client."""
+    def expect(self, api: Api, version: int, correlation_id: int, heard: Callable[[bytes], None] | None = None) -> None:
+        """A request follows whose response goes to the client; `heard` is told of it before."""
+        opaque = self._next()
         if api.key == SASL_HANDSHAKE:
             # From here on the broker knows the client by name: its records must not mix with those of others.
             self.own_login = True
-        self._next().expect(Expected(api, version, correlation_id, self.orderer.open()))
+            opaque.renews = False
+        opaque.expect(Expected(api, version, correlation_id, self.orderer.open(), heard=heard))
 
-    def expect_token(self, start: bytes) -> None:
-        """A SASL token without a header follows, which begins so."""
-        self._opened().sent_token(start)
+    def expect_token(self, start: bytes, heard: Callable[[bytes], None] | None = None) -> None:
+        """A SASL token without a header follows, which begins so; `heard` is told how the broker's begins."""
+        self._opened().sent_token(start, heard)
 
     def expect_none(self) -> None:
         """A Produce request with acks=0 follows."""
@@ -242,7 +257,7 @@ class ClientUpstream:
             self._who.too_old(awaited.api, awaited.version, peer)
 
     def upstream_left(self) -> None:
-        if self.own_login:
+        if self.own_login and not self.vouched:
             self._life.end(Cause.LOGIN_LOST)
 
     def upstream_malformed(self, error: Malformed) -> None:

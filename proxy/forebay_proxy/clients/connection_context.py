@@ -9,6 +9,7 @@ from forebay_policies.loop_turns import LoopTurns
 from forebay_proxy.clients.client_racks import ClientRacks
 from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.clients.gateway import Gateway
+from forebay_proxy.clients.login_watch import Realms
 from forebay_proxy.clients.metadata_handler import MetadataHandler
 from forebay_proxy.logs import RateLimited
 from forebay_proxy.metrics.traffic import TrafficMetrics
@@ -30,5 +31,7 @@ class ConnectionContext:
     max_request: int
     max_in_flight: int
     racks: ClientRacks
+    realms: Realms | None
+    """Where clients that log in themselves are served once they are recognised; None: nowhere."""
     admin: str
     """Where the admin endpoint listens; empty: nowhere."""

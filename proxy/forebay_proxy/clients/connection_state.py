@@ -60,6 +60,7 @@ class Cause(enum.Enum):
     BROKER_UNREACHABLE = "broker unreachable"
     BROKER_LOST = "broker lost"
     LOGIN_LOST = "login lost"
+    SESSION_OVER = "session over"
     BROKER_MALFORMED = "broker malformed"
     # The proxy
     NOT_ADMITTED = "not admitted"
@@ -118,6 +119,8 @@ ENDINGS: Final[dict[Cause, Ending]] = {
     ),
     # The broker closed it idle, and a new one would not know who the client is.
     Cause.LOGIN_LOST: Ending(Phase.CLOSING),
+    # The broker would close its connection at this request: it should have logged in again before (KIP-368).
+    Cause.SESSION_OVER: Ending(Phase.LEAVING, "a client must log in again", RateLimited.info),
     Cause.BROKER_MALFORMED: Ending(
         Phase.ABORTED, "broker broke the protocol", RateLimited.error, TrafficMetrics.upstream_protocol
     ),

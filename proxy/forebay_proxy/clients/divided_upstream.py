@@ -180,8 +180,8 @@ class DividedUpstream(ClientUpstream):
 
     # Requests
 
-    def expect(self, api: Api, version: int, correlation_id: int) -> None:
-        super().expect(REWRITTEN.get(api.key, api), version, correlation_id)
+    def expect(self, api: Api, version: int, correlation_id: int, heard: Callable[[bytes], None] | None = None) -> None:
+        super().expect(REWRITTEN.get(api.key, api), version, correlation_id, heard)
 
     def send_own(
         self,

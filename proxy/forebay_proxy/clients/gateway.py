@@ -33,12 +33,14 @@ class Gateway:
         view: BrokerView,
         listener: Listener,
         responses: ResponseMemory,
+        of: Gateway | None = None,
     ) -> None:
+        """`of`: the listener's own, of which this is what one identity sees; its connections log in as that."""
         self.responses = responses
         """What is gathered of brokers' responses, for all clients."""
         self.own_logins = listener.settings.uses_sasl
         self._cluster = view.cluster
-        self._cache = view.cache
+        self._caches = view.caches
         self._updater = view.updater
         self._versions = view.versions
         self._addresses = view.addresses
@@ -47,11 +49,17 @@ class Gateway:
         self._listener = listener
         self._told = listener.settings
         self.producers_only = listener.settings.producers_only
-        self._changes = TopicChanges(monotonic)
+        self._changes: TopicChanges = of._changes if of is not None else TopicChanges(monotonic)
+        self._logs_in = of is not None or not self.own_logins
+        self._settings = settings
         self.patience = settings.delivery_timeout_ms / 1000
         """Seconds that a request may take at most."""
-        if not self.producers_only:
+        if of is None and not self.producers_only:
             view.cluster.on_node(self._node_changed)
+
+    def within(self, view: BrokerView) -> Gateway:
+        """What an identity that knows brokers by `view` sees of this listener."""
+        return Gateway(self._settings, view, self._listener, self.responses, self)
 
     def _node_changed(self, node: Node) -> None:
         if node.gone:
@@ -86,15 +94,15 @@ class Gateway:
     async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> Session | None:
         """Connect `protocol` to a broker (None: to any), logged in where Forebay logs in; then its session.
 
-        Never for clients that log in themselves: whoever they are, they are not Forebay. Raises OSError where none can
-        be reached.
+        Forebay never for clients that log in themselves: whoever they are, they are not Forebay. As one of them it
+        does, where it has seen how. Raises OSError where none can be reached.
         """
         if node_id is not None and self.stands_in(node_id):
             node_id = None
         error: OSError = ConnectionError("the broker is no longer known")
         for host, port in self._addresses.of(node_id):
             try:
-                session = await self._connector.connect(host, port, protocol, logs_in=not self.own_logins)
+                session = await self._connector.connect(host, port, protocol, logs_in=self._logs_in)
             except OSError as failure:  # TimeoutError is one
                 error = failure
             else:
@@ -155,8 +163,9 @@ class Gateway:
         return self._updater.takes(api_key, version)
 
     def topics_changed(self, node_id: int | None, client_host: str) -> None:
-        """A client has created, deleted, widened or moved topics. Nothing is answered from the cache until all know."""
-        self._cache.invalidate_all(monotonic() + SETTLE_S)
+        """A client has created, deleted, widened or moved topics. Nothing is answered from a cache until all know."""
+        for cache in self._caches:
+            cache.invalidate_all(monotonic() + SETTLE_S)
         self._changes.changed(node_id, client_host)
 
     def topics_settle(self, node_id: int | None, client_host: str) -> bool:

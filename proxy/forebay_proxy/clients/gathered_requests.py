@@ -3,7 +3,8 @@
 frame ┬ ApiVersions → answered here, or upstream for a client with a login of its own
       ├ Metadata    → metadata handler ┐
       ├ Produce     → produce handler  ┴ not theirs, or not to be read here → upstream
-      └ checked     → refused, or upstream
+      ├ checked     → refused, or upstream
+      └ login       → upstream, and whoever recognises clients is told
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.client_upstream import ClientUpstream
 from forebay_proxy.clients.connection_context import ConnectionContext
 from forebay_proxy.clients.divided_upstream import DividedUpstream
+from forebay_proxy.clients.login_watch import LoginWatch, Member
 from forebay_proxy.clients.request_router import Route
 from forebay_proxy.produce.handler import ACKS
 
@@ -38,15 +40,32 @@ class GatheredRequests:
         broker: int | None,
     ) -> None:
         self._shared = shared
+        self.handler = shared.handler
+        self._metadata_handler = shared.metadata
+        self.logins: LoginWatch | None = None
+        """Recognises clients that log in themselves; None: they are not to be."""
         self._client = client
         self._upstream = upstream
         self._who = who
         self._broker = broker
         self._divided = upstream if isinstance(upstream, DividedUpstream) else None
 
+    def serve(self, member: Member | None) -> None:
+        """From now on requests are answered by the realm that the client is a member of; None: of none."""
+        self.handler = member.handler if member is not None else self._shared.handler
+        self._metadata_handler = member.metadata if member is not None else self._shared.metadata
+
     def take(self, frame: bytes, api: Api, route: Route, peer: str) -> None:
         """`frame` without its size, of an API that goes by `route`; `peer` is the client's address, for the log."""
+        if route is Route.TOKEN:
+            self._upstream.expect_token(frame, self.logins.token(frame) if self.logins is not None else None)
+            self._pass_on(frame)
+            return
         _, version, correlation_id = peek(frame, 0)
+        if route is Route.LOGIN and self.logins is not None:
+            self._upstream.expect(api, version, correlation_id, self.logins.asked(frame, api.key, version))
+            self._pass_on(frame)
+            return
         if route is Route.API_VERSIONS and self._upstream.own_login and api.supports(version):
             # In front of a login its broker expects it on this very connection, at most once.
             self._forward(frame, api, version, correlation_id, acks_0=False)
@@ -69,7 +88,9 @@ class GatheredRequests:
             self._forward(frame, api, version, correlation_id, acks_0=route is Route.PRODUCE and _unacknowledged(frame))
 
     def _metadata(self, frame: bytes) -> bool:
-        return self._shared.metadata.handle(self._client, frame, metadata_request.parse_metadata_request(frame))
+        if self._client.own_login:  # what a client may know of is the broker's to say
+            return False
+        return self._metadata_handler.handle(self._client, frame, metadata_request.parse_metadata_request(frame))
 
     def _produce(self, frame: bytes) -> bool:
         request = produce_request.parse(frame)
@@ -77,7 +98,7 @@ class GatheredRequests:
         unheard_of = request.acks not in ACKS and request.version >= produce_request.RECORD_BATCHES_FROM
         if unheard_of:
             return False
-        return self._shared.handler.handle(self._client, frame, request) or self._divide(frame, request)
+        return self.handler.handle(self._client, frame, request) or self._divide(frame, request)
 
     def _divide(self, frame: bytes, request: ProduceRequest) -> bool:
         """Untouched, but for several brokers. False: it goes to one, as it came."""
@@ -100,6 +121,9 @@ class GatheredRequests:
             self._upstream.expect_none()
         else:
             self._upstream.expect(api, version, correlation_id)
+        self._pass_on(frame)
+
+    def _pass_on(self, frame: bytes) -> None:
         self._upstream.pass_on(len(frame).to_bytes(4, "big"))
         self._upstream.pass_on(frame)
 

@@ -74,6 +74,7 @@ LONG_WAITS: Final = frozenset({FETCH, JOIN_GROUP, SYNC_GROUP, SHARE_FETCH})
 class Expected:
     """What becomes of the next response: into `slot`, treated as its API wants, or whole to `capture`.
 
+    `heard` is told of one that goes to `slot`, before it does.
     `behind`: how many acks=0 requests went out before it: its response shows that they were not refused.
     `closes`: its last byte is the slot's last. `gathered`: its response is taken whole, not passed on as it comes.
     """
@@ -85,6 +86,7 @@ class Expected:
         "client_correlation_id",
         "closes",
         "gathered",
+        "heard",
         "sent_at",
         "slot",
         "streamed",
@@ -101,8 +103,10 @@ class Expected:
         behind: int = 0,
         *,
         closes: bool = True,
+        heard: Callable[[bytes], None] | None = None,
     ) -> None:
         self.api = api
+        self.heard = heard
         self.version = version
         self.client_correlation_id = client_correlation_id
         self.slot = slot
@@ -112,7 +116,7 @@ class Expected:
         self.sent_at = -1.0
         """When its request was written, by `monotonic`; −1: not yet."""
         treatment = api.response_treatment(version)
-        self.gathered = capture is not None or treatment is _REWRITE or treatment is _LOCAL
+        self.gathered = capture is not None or heard is not None or treatment is _REWRITE or treatment is _LOCAL
         self.streamed = treatment is _STREAM
 
 
@@ -165,8 +169,8 @@ class OpaqueConnection(BoundedReads):
         self._filter: ResponseFilter | None = None
         self._prefix_left = 0
         self._tokens = False  # until the next response
-        self._owed_tokens: deque[Slot] = deque()
-        """Where a broker's tokens go that it is to send before it answers any request."""
+        self._owed_tokens: deque[tuple[Slot, Callable[[bytes], None] | None]] = deque()
+        """Where a broker's tokens go that it is to send before it answers any request, and who is told of each."""
         self._reading = True
         self._received = 0
         self._to_gather = 0
@@ -186,6 +190,8 @@ class OpaqueConnection(BoundedReads):
         self.closed = False
         self.session: Session | None = None
         """Of a connection that Forebay has logged in."""
+        self.renews = True
+        """It is Forebay that renews the session, not the client."""
         self._renewal: asyncio.Task[None] | None = None
         self._behind = 0
         self._announced: list[Expected] = []
@@ -206,6 +212,12 @@ class OpaqueConnection(BoundedReads):
             entry.api.key not in LONG_WAITS for entry in (self._current, *self._expected, *self._announced) if entry
         )
 
+    @property
+    def has_records(self) -> bool:
+        """Records of the client are on their way here."""
+        waits = any(entry.api.key == PRODUCE for entry in (self._current, *self._expected, *self._announced) if entry)
+        return waits or self._unacknowledged != self._settled
+
     def expect(self, expected: Expected) -> None:
         """A request follows that has a response. Requests are announced in the order in which they are written."""
         expected.behind = self._unacknowledged
@@ -218,13 +230,13 @@ class OpaqueConnection(BoundedReads):
         else:
             self._announced.append(expected)
 
-    def sent_token(self, start: bytes) -> None:
-        """A token of the client follows, which begins so.
+    def sent_token(self, start: bytes, heard: Callable[[bytes], None] | None = None) -> None:
+        """A token of the client follows, which begins so. `heard` is told the first bytes of the broker's.
 
         The broker's goes out before the answer to whatever the client asks next, also where that is Forebay's own.
         """
         if not start.startswith(KERBEROS):
-            self._owed_tokens.append(self._orderer.open())
+            self._owed_tokens.append((self._orderer.open(), heard))
 
     def sent_unacknowledged(self) -> None:
         """A Produce request with acks=0 follows, which has no response."""
@@ -251,7 +263,9 @@ class OpaqueConnection(BoundedReads):
     @property
     def must_renew(self) -> bool:
         """Whether the session is to be renewed before the next request."""
-        return self.session is not None and self._renewal is None and monotonic() >= self.session.due
+        if self.session is None or self._renewal is not None or not self.renews:
+            return False
+        return monotonic() >= self.session.due
 
     def renew(self, done: Callable[[], None]) -> None:
         """Renew the session. What was announced must have been written wholly. `done` is called if it is renewed."""
@@ -353,7 +367,7 @@ class OpaqueConnection(BoundedReads):
         if self._current is not None:
             slot = self._current.slot
         elif self._tokens and self._owed_tokens:
-            slot = self._owed_tokens[0]
+            slot = self._owed_tokens[0][0]
         elif self._expected:
             slot = self._expected[0].slot
         else:
@@ -454,7 +468,7 @@ class OpaqueConnection(BoundedReads):
     def _begin(self, head: Head) -> None:
         if self._tokens:
             if not self._is_response(head):
-                self._pass_token()
+                self._pass_token(head)
                 return
             if self._owed_tokens:  # brokers' tokens may hold what clients chose: it must not be read as an answer
                 raise Malformed("a token that looks like a response")
@@ -481,11 +495,13 @@ class OpaqueConnection(BoundedReads):
             return False
         return int.from_bytes(head.start, "big", signed=True) == self._expected[0].client_correlation_id
 
-    def _pass_token(self) -> None:
+    def _pass_token(self, head: Head) -> None:
         """Where it is owed; a Kerberos one before the answer to what the client has asked already, which it is not."""
         waits = bool(self._expected) and not self._owed_tokens
         if self._owed_tokens:
-            slot = self._owed_tokens.popleft()
+            slot, heard = self._owed_tokens.popleft()
+            if heard is not None:
+                heard(head.start)
         elif waits:
             if self._expected[0].slot is None:
                 raise Malformed("a token that nobody waits for")
@@ -505,6 +521,8 @@ class OpaqueConnection(BoundedReads):
         else:
             assert expected.slot is not None
             self._answered(expected, expected.slot)
+            if expected.heard is not None:
+                expected.heard(response)
             told = self._rewritten(response, expected)
             if len(told) > MAX_HELD:
                 self._untaken += len(told)
@@ -512,6 +530,14 @@ class OpaqueConnection(BoundedReads):
             self._orderer.write(expected.slot, told, last=True)
         if expected.api.key == PRODUCE:
             self._client.produce_answered(response, expected.version)
+        else:
+            self._tokens_behind(expected)
+
+    def _tokens_behind(self, expected: Expected) -> None:
+        """Behind the answer to SaslHandshake v0 come tokens."""
+        if expected.api.key == SASL_HANDSHAKE and expected.version == 0:
+            self._tokens = True
+            self._splitter.shortest = 0
 
     def _answered(self, expected: Expected, slot: Slot) -> None:
         """The last byte of the response is here."""
@@ -533,9 +559,8 @@ class OpaqueConnection(BoundedReads):
             self._answered(expected, expected.slot)
             if expected.api.changes_topics:
                 self._client.topics_changed()
-            elif expected.api.key == SASL_HANDSHAKE and expected.version == 0:
-                self._tokens = True
-                self._splitter.shortest = 0
+            else:
+                self._tokens_behind(expected)
         if self._filter is None:
             self._orderer.write(expected.slot, run.data, last=run.last and expected.closes)
             return

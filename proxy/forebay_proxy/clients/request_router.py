@@ -25,11 +25,15 @@ class Route(enum.Enum):
     """Answered here."""
     CHECKED = "checked"
     """Gathered where only producers are served, and refused unless it is a producer's (codecs.producers_only)."""
+    LOGIN = "login"
+    """Gathered where clients that log in themselves are to be recognised, and passed on as it came."""
+    TOKEN = "token"
+    """The same, for a SASL token without a header."""
     REFUSED = "refused"
     """Not offered in ApiVersions: its response could name a broker unread. The connection is closed."""
 
 
-_LOGINS: Final = (SASL_HANDSHAKE, SASL_AUTHENTICATE)
+LOGINS: Final = (SASL_HANDSHAKE, SASL_AUTHENTICATE)
 _GATHERED: Final = {PRODUCE: Route.PRODUCE, METADATA: Route.METADATA}
 
 
@@ -50,6 +54,6 @@ def route_of_producer(api_key: int, api_version: int) -> tuple[Route, Api | None
     found, api = route(api_key, api_version)
     if found is not Route.OPAQUE:
         return found, api
-    if api_key in _LOGINS:
+    if api_key in LOGINS:
         return Route.REFUSED, api
     return (Route.CHECKED if api_key in LOOKED_AT else found), api

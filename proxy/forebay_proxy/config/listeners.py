@@ -37,6 +37,7 @@ from forebay_proxy.config.secret import Secret
 PREFIX: Final = "listener.name."
 DEFAULT_NAME: Final = "PLAINTEXT"
 ClientAuth = Literal["none", "requested", "required"]
+UpstreamIdentity = Literal["passthrough", "client"]
 
 
 class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
@@ -54,6 +55,10 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted)
     producers_only: Annotated[bool, about("One port for everything: clients see one broker, and may only produce.")] = (
         False
     )
+    upstream_identity: Annotated[
+        UpstreamIdentity,
+        about("client: also merge records of clients that log in by PLAIN, each user's among themselves."),
+    ] = "passthrough"
     ssl_client_auth: Annotated[
         ClientAuth, about("Whether clients must show a certificate; requested: they may, and it must be valid.")
     ] = "none"
@@ -150,6 +155,9 @@ def conflicts(
         if listener.port >= MAX_PORT and not listener.node_ports and not listener.producers_only:
             yield "listeners", f"leaves no port for the brokers of {listener.name}: they are on its port + 1 + node id"
         yield from _one_port_conflicts(listener)
+        if listener.told.upstream_identity == "client" and not listener.uses_sasl:
+            message = f"needs the security protocol SASL_PLAINTEXT or SASL_SSL, {listener.name} has {listener.protocol}"
+            yield listener.setting("upstream.identity"), message
         yield from _tls_conflicts(listener)
     for name in told:
         if name.upper() not in names:

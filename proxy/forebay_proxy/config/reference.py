@@ -70,8 +70,8 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
         ),
         "listener.security.protocol.map": Reference(
             "Clients of a SASL_PLAINTEXT or SASL_SSL listener log in at the brokers, each as itself, by any mechanism "
-            "that these have; nothing of theirs is merged or answered from a cache, and security.protocol must be one "
-            "of the two as well. A map of your own replaces the default.",
+            "that these have; nothing of theirs is merged or answered from a cache, unless upstream.identity says so, "
+            "and security.protocol must be one of the two as well. A map of your own replaces the default.",
             _broker(),
             "INTERNAL:PLAINTEXT,EXTERNAL:SSL",
         ),
@@ -364,6 +364,10 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             _broker("default 2147483647"),
         ),
         "max.connections.per.ip": Reference("Behind a load balancer all clients may share one address.", _broker()),
+        "max.identities": Reference(
+            "A user with another password counts as another one. Each has a metadata cache and connections to brokers "
+            "of its own, and is forgotten a minute after its last client. See docs/security.md."
+        ),
     },
     "Journal": {
         "journal.dir": Reference(
@@ -503,6 +507,14 @@ LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
         "then be without $(node). See docs/balancers.md.",
         NO_COUNTERPART,
         "true",
+    ),
+    "upstream.identity": Reference(
+        "For SASL_PLAINTEXT and SASL_SSL. passthrough: nothing of a client that logs in itself is merged or moved. "
+        "client: once its broker has accepted its login by PLAIN, Forebay presents the same login on connections of "
+        "its own, and serves the client as it serves those of a listener without logins, merged with the same user's "
+        "records and nobody else's. Clients of other mechanisms stay as they are. See docs/security.md.",
+        NO_COUNTERPART,
+        "client",
     ),
     "ssl.client.auth": Reference(
         "required: clients without a certificate are refused. requested: they are let in, but an invalid certificate "

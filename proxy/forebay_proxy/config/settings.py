@@ -295,6 +295,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
         int, Meta(ge=1, le=INT_MAX), about("Client connections per address and worker; more are closed at once.")
     ] = INT_MAX
 
+    # Kafka has none.
+    max_identities: Annotated[
+        int,
+        Meta(ge=1, le=1_000_000),
+        about("Users whose records are merged by upstream.identity=client, per worker; others' go on untouched."),
+    ] = 1000
+
     # Journal
     journal_dir: Annotated[Folder, about("Folder for the telemetry journal; empty: none.")] = ""
     journal_topic: Annotated[Topic, about("Topic for the telemetry journal, instead of a folder; empty: none.")] = ""

@@ -50,7 +50,7 @@ class OneProcess:
 
     async def details(self) -> Details:
         stats = self._stats
-        known = stats.topics_now()
+        known = stats.current_topics()
         await asyncio.sleep(0)
         topics: list[SeenTopic] = []
         names = list(stats.topics.topics)

@@ -130,6 +130,7 @@ _ALL: Final = (
         {"result": HANDSHAKE_RESULTS},
     ),
     # Security
+    Metric("forebay_identities", "gauge", "Users whose records are merged, each one's among themselves."),
     Metric(
         "forebay_security_reloads_total",
         "counter",

@@ -30,7 +30,7 @@ from forebay_proxy.metrics.catalog import METRICS, OF_THE_CLUSTER, Metric
 from forebay_proxy.metrics.clients_seen import ClientsSeen, SeenClient
 from forebay_proxy.metrics.instruments import Counter, Histogram
 from forebay_proxy.metrics.topic_counts import TopicTable
-from forebay_proxy.metrics.topics_seen import Now, SeenTopic
+from forebay_proxy.metrics.topics_seen import Now, SeenTopic, TopicNow
 
 WINDOW_S: Final = 30.0
 
@@ -119,10 +119,27 @@ class MetricRegistry:
         self._histograms: dict[Key, Histogram] = {}
         self._gauges: dict[Key, list[Callable[[], float]]] = {}
         self._gauges_of_brokers: dict[str, Callable[[], Mapping[int, float]]] = {}
+        self._parts: dict[MetricRegistry, None] = {}
+        self._left: dict[Key, float] = {}
+        """What parts that are gone had counted elsewhere."""
         self.clients = ClientsSeen(self._window_began)
         self.topics = TopicTable()
         self.topics_now: Now = dict
         """What is known of topics besides their counts; whoever knows puts it here."""
+
+    def part(self) -> MetricRegistry:
+        """For one of several that count alike, and that may end: counters are this registry's, gauges are added up."""
+        part = MetricRegistry(self._clock)
+        part._counters, part._histograms = self._counters, self._histograms
+        part.clients, part.topics = self.clients, self.topics
+        self._parts[part] = None
+        return part
+
+    def end(self, part: MetricRegistry) -> None:
+        """It has no gauges any more. What it has counted stays counted."""
+        for key, read in part._counters_elsewhere.items():
+            self._left[key] = self._left.get(key, 0) + read()
+        del self._parts[part]
 
     def counter(self, name: str, **labels: str) -> Counter:
         """The counter of that name and labels; always the same one."""
@@ -151,9 +168,25 @@ class MetricRegistry:
         key = _key(name, METRICS[name].kind, labels)
         if key in self._counters:
             return self._counters[key].value
-        if key in self._counters_elsewhere:
-            return self._counters_elsewhere[key]()
-        return sum(read() for read in self._gauges[key])
+        if (counted := self._counted_elsewhere(key)) is not None:
+            return counted
+        return sum(read() for read in self._gauges[key]) + sum(
+            read() for part in self._parts for read in part._gauges.get(key, ())
+        )
+
+    def _counted_elsewhere(self, key: Key) -> float | None:
+        reads = [part._counters_elsewhere[key] for part in (self, *self._parts) if key in part._counters_elsewhere]
+        return sum(read() for read in reads) + self._left.get(key, 0) if reads or key in self._left else None
+
+    def _of_brokers(self) -> dict[Key, float]:
+        """Levels are added up; of whether brokers can be reached, and whatever else is a `least` one, the least."""
+        found: dict[Key, float] = {}
+        for part in (self, *self._parts):
+            for name, read in part._gauges_of_brokers.items():
+                for node_id, level in read().items():
+                    key = name, (str(node_id),)
+                    found[key] = float(level) if key not in found else _together(name, found[key], level)
+        return found
 
     def tick(self) -> None:
         """Begin a new window if the present one has lasted WINDOW_S."""
@@ -168,22 +201,34 @@ class MetricRegistry:
         """All clients with their present rates. The objects are those that count on."""
         return self.clients.snapshot(self._clock())
 
+    def current_topics(self) -> dict[str, TopicNow]:
+        """What is known of topics now besides their counts, by all parts."""
+        found: dict[str, TopicNow] = {}
+        for part in (self, *self._parts):
+            for name, now in part.topics_now().items():
+                if name in found:
+                    found[name].add(now)
+                else:
+                    found[name] = now
+        return found
+
     def take(self, *, details: bool = True) -> Snapshot:
         """Everything, as of now; without `details`, all but clients and topics, which are many."""
         self.tick()
         now = self._clock()
+        gauges: dict[Key, float] = {}
+        elsewhere = dict(self._left)
+        for part in (self, *self._parts):
+            for key, reads in part._gauges.items():
+                gauges[key] = gauges.get(key, 0.0) + sum(read() for read in reads)
+            for key, count in part._counters_elsewhere.items():
+                elsewhere[key] = elsewhere.get(key, 0) + count()
         return Snapshot(
-            counters={key: counter.value for key, counter in self._counters.items()}
-            | {key: read() for key, read in self._counters_elsewhere.items()},
-            gauges={key: float(sum(read() for read in reads)) for key, reads in self._gauges.items()}
-            | {
-                (name, (str(node_id),)): float(level)
-                for name, read in self._gauges_of_brokers.items()
-                for node_id, level in read().items()
-            },
+            counters={key: counter.value for key, counter in self._counters.items()} | elsewhere,
+            gauges=gauges | self._of_brokers(),
             histograms={key: HistogramData.of(histogram, now) for key, histogram in self._histograms.items()},
             clients=self.clients.snapshot(now) if details else [],
-            topics=topics_seen.snapshot(self.topics, self.topics_now()) if details else [],
+            topics=topics_seen.snapshot(self.topics, self.current_topics()) if details else [],
         )
 
     def snapshot(self) -> bytes:

@@ -156,7 +156,7 @@ class ProduceHandler:
 
     def memory_request(self, completion: ProduceCompletion, found: ClassifiedRequest) -> MemoryRequest:
         """What `found`, the batches of the request that `completion` answers, asks of buffer.memory."""
-        asked = MemoryRequest(completion.client)
+        asked = MemoryRequest(completion.client, self.accumulator.tenant)
         acks, client_id = completion.acks, completion.client_id
         for touched in found.touched:
             if not self.unknown(touched.topic, touched.partition):
@@ -231,6 +231,7 @@ class PendingProduce:
         "_missing",
         "_on_done",
         "_overtakes",
+        "_own_login",
         "_pieces",
         "_request",
         "_to_answer",
@@ -255,6 +256,8 @@ class PendingProduce:
         self._inspected = inspected
         self._pieces = pieces
         """What is to be inspected yet, the last first."""
+        self._own_login = client.own_login
+        """When it came: what it becomes part of must not change on its way."""
         self._held = False
         self._in_line = False
         self._to_answer = False  # it is done, and told when all answers are put together
@@ -309,7 +312,7 @@ class PendingProduce:
 
     def _inspect_some(self) -> None:
         """The next piece; behind the last what comes then."""
-        classifier, own_login = self._handler.classifier, self._client.own_login
+        classifier, own_login = self._handler.classifier, self._own_login
         self._inspected += classifier.inspect(self._frame, self._request, self._pieces.pop(), own_login=own_login)
         if self._pieces or not self._asked:
             self.proceed()

@@ -105,7 +105,7 @@ class JournalTopic:
         topic = state.queues
         partition = self._partitioner.partition(topic, len(batch.section), now)
         pool = self._accumulator.pool
-        asked = MemoryRequest(_CLIENT)
+        asked = MemoryRequest(_CLIENT, self._accumulator.tenant)
         asked.add(topic.queue(partition, _LANE.acks), pool.whole_chunks(len(batch.section)))
         if not pool.fits(asked):
             self._bytes -= len(lines)

@@ -11,7 +11,7 @@ is given what it needs when it is constructed; whoever wants to hear of another'
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from forebay_policies.accumulator import Accumulator
@@ -55,6 +55,8 @@ class Shared:
     turns: LoopTurns
     departed: DepartedBrokers
     journal: Journal | None
+    caches: set[MetadataCache] = field(default_factory=set)
+    """Of all realms: who has topics made or moved tells all of them."""
 
 
 class Realm:
@@ -73,10 +75,13 @@ class Realm:
         cluster = Cluster(self.accumulator)
         ages = Ages.of_ms(settings.metadata_soft_age_ms, settings.metadata_max_age_ms, settings.metadata_max_idle_ms)
         cache = MetadataCache(ages, settings.metadata_max_topics, settings.metadata_refresh_group_size, rng)
+        shared.caches.add(cache)
         updater = MetadataUpdater(cluster, cache, connector, settings, stats, rng, journal)
         addresses = BrokerAddresses(cluster, settings.bootstrap_servers, rng)
         reachability = Reachability(cluster, cache, updater, shared.versions)
-        self.view = BrokerView(cluster, cache, updater, shared.versions, addresses, reachability, connector)
+        self.view = BrokerView(
+            cluster, cache, shared.caches, updater, shared.versions, addresses, reachability, connector
+        )
         self._producer_ids = (
             ProducerIdRequests(self.accumulator.ids, addresses, connector, settings, stats, rng)
             if settings.enable_idempotence and asks
@@ -123,6 +128,11 @@ class Realm:
         """Records of it are in a broker's hands, or clients wait for their fate."""
         return len(self.deadlines) > 0 or self.accumulator.in_flight_bytes > 0
 
+    @property
+    def at_rest(self) -> bool:
+        """Nothing of it waits, is on its way, or is being asked."""
+        return not (self.busy or self.accumulator.queued_batches or self.view.updater.asking)
+
     def run(self) -> Iterator[Coroutine[None, None, None]]:
         """What must run for as long as the realm lives; none of it ends by itself."""
         if self._asks:
@@ -133,6 +143,7 @@ class Realm:
 
     def close(self) -> None:
         """End its connections. What is still queued stays unsent, and nobody is told."""
+        self.view.caches.discard(self.view.cache)
         self.dispatcher.close()
         self.view.updater.close()
         self.deadlines.close()

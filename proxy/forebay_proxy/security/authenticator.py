@@ -1,4 +1,4 @@
-"""Proves to brokers who we are, by SASL with one service identity.
+"""Proves to brokers who we are, by SASL: with one service identity, or as a client whose password has been seen.
 
 In: a function that sends one request on a connection and waits for its response. Out: how long the broker takes it for
 proved. A broker that refuses, or that does not prove to know the password where the mechanism asks for it, raises
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from forebay_codecs import sasl, scram
 from forebay_codecs.error_codes import NONE
@@ -33,19 +33,29 @@ class AuthenticationFailed(ConnectionError):
     """The broker does not take us for whom we say we are: nothing to do with whether it can be reached."""
 
 
+class PlainLogin(NamedTuple):
+    """What a client has presented by PLAIN."""
+
+    username: str
+    password: Secret
+
+
 class Authenticator:
     """Each exchange begins anew, with a nonce of its own; slow hashing is done once a salt, beside the event loop.
 
     Raises StartError where certificates for the token endpoint cannot be used.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self.mechanism = settings.sasl_mechanism
+    def __init__(self, settings: Settings, plain: PlainLogin | None = None) -> None:
+        """`plain`: as whom, instead of what the settings say."""
+        self.mechanism = "PLAIN" if plain is not None else settings.sasl_mechanism
         login = jaas.parse(settings.sasl_jaas_config) if settings.sasl_jaas_config else None
         options = login.options if login is not None else {}
         nothing = Secret("")
         self._username = options.get("username", nothing).reveal()
         self._password = options.get("password", nothing)
+        if plain is not None:
+            self._username, self._password = plain
         self._salted: dict[scram.Challenge, bytes] = {}
         client_id = settings.sasl_oauthbearer_client_credentials_client_id
         self._client_id = client_id or options.get("clientId", nothing).reveal()

@@ -22,7 +22,7 @@ from forebay_proxy.brokers.upstream_pool import UpstreamPool
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.errors import StartError
 from forebay_proxy.metrics.registry import MetricRegistry
-from forebay_proxy.security.authenticator import AuthenticationFailed
+from forebay_proxy.security.authenticator import AuthenticationFailed, PlainLogin
 from forebay_proxy.security.tls import TlsSettings, server_context
 from tests.kit.app import settings
 from tests.kit.certificates import Authority
@@ -321,3 +321,40 @@ async def test_certificates_are_exchanged_for_connections_to_come(tmp_path: Path
             await soon(it.open(LOOPBACK, cluster[0].port))
         commit()
         (await soon(it.open(LOOPBACK, cluster[0].port))).close()
+
+
+@in_loop
+async def test_one_for_a_client_logs_in_as_that_client_while_there_is_one() -> None:
+    async with FakeCluster({}) as cluster:
+        cluster.exchange, cluster.users = [], {"alice": "hers"}
+        base = Connector(settings(cluster.bootstrap, 1, security_protocol="SASL_PLAINTEXT"), MetricRegistry())
+        connector = base.of_clients("alice/1")
+
+        async def open_one() -> str:
+            connection = await soon(connector.open(LOOPBACK, cluster[0].port))
+            connection.close()
+            return connection.principal
+
+        async def refused() -> str:
+            with pytest.raises(AuthenticationFailed) as error:
+                await open_one()
+            with pytest.raises(AuthenticationFailed):
+                await soon(connector.connect(LOOPBACK, cluster[0].port, OwnProtocol()))
+            return str(error.value)
+
+        assert "no client is there" in await refused()
+        assert cluster[0].accepted == 0, "nobody's connection is not even made"
+        connector.present(PlainLogin("alice", Secret("hers")))
+        assert await open_one() == "alice/1"
+        assert not connector.is_refused
+        connector.withdraw()
+        assert "no client is there" in await refused()
+        with structlog.testing.capture_logs() as logs:
+            connector.present(PlainLogin("alice", Secret("canary")))
+            assert "Invalid" in await refused()
+        assert connector.is_refused
+        assert [(line["event"], line["user"]) for line in logs] == [
+            ("broker refuses a client's login on another connection", "alice")
+        ]
+        assert "canary" not in str(logs)
+        assert not base.is_refused

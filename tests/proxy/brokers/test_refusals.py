@@ -50,3 +50,13 @@ def test_addresses_that_nobody_tries_are_forgotten() -> None:
     refusals.refused(ONE, "no", 0.0)
     refusals.forget(50.0, 10.0)
     assert not refusals.accepted(ONE)
+
+
+def test_it_is_true_while_a_broker_refuses() -> None:
+    refusals = Refusals(1.0, 1.0, Random(1))
+    broker = HostPort("a", 1)
+    assert not refusals
+    refusals.refused(broker, "why", 0.0)
+    assert refusals
+    refusals.accepted(broker)
+    assert not refusals

@@ -53,6 +53,7 @@ ROWS: dict[Cause, tuple[Phase, tuple[str, str] | None, Counted]] = {
         {(ERRORS, ("upstream", "connection_lost"))},
     ),
     Cause.LOGIN_LOST: (Phase.CLOSING, None, set()),
+    Cause.SESSION_OVER: (Phase.LEAVING, ("info", "a client must log in again"), set()),
     Cause.BROKER_MALFORMED: (
         Phase.ABORTED,
         ("error", "broker broke the protocol"),

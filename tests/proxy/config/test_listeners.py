@@ -179,6 +179,16 @@ class TestResolved:
             "needs the security protocol PLAINTEXT or SSL",
         ),
         (
+            ["listeners=PLAINTEXT://h:19092", "listener.name.plaintext.upstream.identity=client"],
+            "listener.name.plaintext.upstream.identity",
+            "needs the security protocol SASL_PLAINTEXT or SASL_SSL",
+        ),
+        (
+            ["listeners=SASL_PLAINTEXT://h:19092", LOGINS, "listener.name.sasl_plaintext.upstream.identity=mapped"],
+            "listener.name.sasl_plaintext.upstream.identity",
+            "one of passthrough, client",
+        ),
+        (
             [*ONE_PORT, "listener.name.plaintext.node.ports=1:2"],
             "listener.name.plaintext.node.ports",
             "there is one port",

@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Mapping
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -14,7 +15,7 @@ from forebay_proxy.metrics.catalog import METRICS, SIZES, TIMES_S
 from forebay_proxy.metrics.exposition import expose
 from forebay_proxy.metrics.instruments import Histogram
 from forebay_proxy.metrics.registry import WINDOW_S, MetricRegistry, Snapshot, decode, merge, percentile
-from forebay_proxy.metrics.topics_seen import NamedTopics
+from forebay_proxy.metrics.topics_seen import NamedTopics, TopicNow
 from tests.kit.metrics import everything
 
 LINGER = "forebay_batch_linger_time_seconds"
@@ -265,3 +266,53 @@ def test_topics_are_named_in_metrics_where_it_is_asked_for() -> None:
         'forebay_topic_records_total{topic="ponds",path="merged"} 3.0' in body
     )
     assert b"ponds" not in expose(snapshot, "1.2.3", NamedTopics(0))[0]
+
+
+class TestParts:
+    """Several that count alike, of which some end."""
+
+    def test_counters_are_the_same_and_gauges_are_added_up(self) -> None:
+        stats = MetricRegistry()
+        parts = [stats.part(), stats.part()]
+        for number, registry in enumerate((stats, *parts), 1):
+            registry.counter("forebay_throttled_requests_total").value += 1
+            registry.gauge("forebay_queued_bytes", lambda number=number: number)  # type: ignore[misc]
+            registry.counter_from("forebay_producer_epoch_bumps_total", lambda: 10)
+            registry.gauge_of_brokers("forebay_broker_queued_bytes", lambda: {1: 5})
+            registry.gauge_of_brokers("forebay_broker_up", lambda number=number: {1: int(number != 2)})  # type: ignore[misc]
+        now = stats.take()
+        assert now.counters["forebay_throttled_requests_total", ()] == 3
+        assert now.counters["forebay_producer_epoch_bumps_total", ()] == 30
+        assert now.gauges["forebay_queued_bytes", ()] == stats.value("forebay_queued_bytes") == 6
+        assert now.gauges["forebay_broker_queued_bytes", ("1",)] == 15
+        assert now.gauges["forebay_broker_up", ("1",)] == 0, "one cannot reach it"
+
+    def test_topics_are_counted_together_and_what_is_known_of_them_is_added_up(self) -> None:
+        stats = MetricRegistry()
+        parts = [stats.part(), stats.part()]
+        for number, part in enumerate(parts, 1):
+            part.topics.sent("ponds", 0, 3, 30)
+            now = TopicNow([1, -1] if number == 1 else [1], {0: 10 * number}, {0: 0.5 * number})
+            part.topics_now = lambda now=now: {"ponds": msgspec.structs.replace(now)}  # type: ignore[misc]
+        (topic,) = stats.take().topics
+        assert topic.partition_records == [6]
+        assert (topic.leaders, topic.queued, topic.waits) == ([1, -1], {0: 30}, {0: 1.0})
+        stats.end(parts[1])
+        (topic,) = stats.take().topics
+        assert topic.partition_records == [6]
+        assert topic.queued == {0: 10}
+
+    def test_what_has_ended_has_no_gauges_and_its_counts_stay(self) -> None:
+        stats = MetricRegistry()
+        part = stats.part()
+        part.counter("forebay_throttled_requests_total").value += 1
+        part.gauge("forebay_queued_bytes", lambda: 7)
+        part.counter_from("forebay_producer_epoch_bumps_total", lambda: 10)
+        stats.end(part)
+        other = stats.part()
+        other.counter_from("forebay_producer_epoch_bumps_total", lambda: 1)
+        now = stats.take()
+        assert now.counters["forebay_throttled_requests_total", ()] == 1
+        assert now.counters["forebay_producer_epoch_bumps_total", ()] == 11
+        assert stats.value("forebay_producer_epoch_bumps_total") == 11
+        assert ("forebay_queued_bytes", ()) not in now.gauges

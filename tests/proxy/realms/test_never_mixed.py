@@ -106,7 +106,7 @@ class World:
             run = RecordRun(owner, 0, batch.record_count, moved=False, whole=True)
             realm.accumulator.append(queue(), lane, run, batch, self.now)
 
-        asked = MemoryRequest((principal, owner.client))
+        asked = MemoryRequest((principal, owner.client), realm.accumulator.tenant)
         asked.add(queue(), self.pool.whole_chunks(len(batch.section)))
         if self.pool.fits(asked):
             put()

@@ -1,0 +1,208 @@
+"""The realms of clients that log in by themselves: one for each user and password that a broker has accepted.
+
+In: a login that a broker took on a client's own connection, connections that end, the time. Out: a place in the realm
+of that login, which begins with its first client and ends some time after its last (policies.identities). Brokers that
+one realm hears of are known to all: where they are is nobody's secret, and each has to have a port here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Iterator
+from functools import partial
+from time import monotonic
+from typing import Final
+
+from forebay_policies.identities import Identities, Identity
+from forebay_proxy.brokers.cluster import Node
+from forebay_proxy.brokers.connector import Connector
+from forebay_proxy.clients.gateway import Gateway
+from forebay_proxy.clients.metadata_handler import MetadataHandler
+from forebay_proxy.logs import RateLimited, get_logger
+from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.produce.handler import ProduceHandler
+from forebay_proxy.realms.realm import Realm, Shared
+from forebay_proxy.security.authenticator import PlainLogin
+
+SWEEP_S: Final = 1.0
+
+log = RateLimited(get_logger())
+
+
+class ClientRealm:
+    """A realm whose connections log in as one user; what of it runs, runs while it has clients or records."""
+
+    def __init__(self, shared: Shared, connector: Connector, stats: MetricRegistry) -> None:
+        self.connector = connector
+        self.stats = stats
+        self.realm = Realm(shared, connector, stats, asks=True)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._gateways: dict[Gateway, Gateway] = {}
+
+    def gateway(self, of: Gateway) -> Gateway:
+        """What it sees of a listener."""
+        found = self._gateways.get(of)
+        if found is None:
+            found = self._gateways[of] = of.within(self.realm.view)
+        return found
+
+    def wake(self, login: PlainLogin, ended: Callable[[asyncio.Task[None]], None]) -> None:
+        """A client has come: connections log in so. `ended` is told of a part that ends by itself."""
+        if not self._tasks:
+            self.connector.present(login)
+            self._tasks = [asyncio.get_running_loop().create_task(part) for part in self.realm.run()]
+            for task in self._tasks:
+                task.add_done_callback(ended)
+
+    def rest(self) -> None:
+        """Nobody is there: the login is forgotten, connections stand for a while."""
+        self.connector.withdraw()
+        for task in self._tasks:
+            task.cancel()
+        self._tasks = []
+
+    def close(self) -> None:
+        """Nothing of it goes on."""
+        self.rest()
+        self.realm.close()
+
+
+class Membership:
+    """One connection's place in a realm (login_watch.Member)."""
+
+    def __init__(self, home: ClientRealm, gateway: Gateway, left: Callable[[], None]) -> None:
+        self._home = home
+        self._left = left
+        self.gateway = gateway
+
+    @property
+    def principal(self) -> str:
+        return self._home.connector.principal
+
+    @property
+    def handler(self) -> ProduceHandler:
+        return self._home.realm.handler
+
+    @property
+    def metadata(self) -> MetadataHandler:
+        return self._home.realm.metadata
+
+    @property
+    def lifetime(self) -> float:
+        return self._home.connector.lifetime
+
+    @property
+    def refused(self) -> bool:
+        return self._home.connector.is_refused
+
+    def leave(self) -> None:
+        self._left()
+
+
+class ClientRealms:
+    """No login is another's realm, not even one of the same user with another password, which brokers may tell apart.
+
+    `known` is Forebay's own realm, where brokers are looked up. `ended` is told of a realm's part that ends by itself.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        known: Realm,
+        connector: Connector,
+        stats: MetricRegistry,
+        ended: Callable[[asyncio.Task[None]], None],
+    ) -> None:
+        self._shared = shared
+        self._known = known
+        self._connector = connector
+        self._stats = stats
+        self._ended = ended
+        self._most = shared.settings.max_identities
+        self._key = secrets.token_bytes(32)
+        self._realms: dict[str, ClientRealm] = {}
+        self._identities = Identities(self._most, lambda key: self._realms[key].rest(), self._forget)
+        self._retired = False
+        stats.gauge("forebay_identities", lambda: len(self._identities))
+        known.view.cluster.on_node(self._node_known)
+
+    def __iter__(self) -> Iterator[Realm]:
+        return iter([each.realm for each in self._realms.values()])
+
+    # Clients
+
+    def join(self, login: PlainLogin, gateway: Gateway) -> Membership | None:
+        """A broker has accepted `login` (login_watch.Realms)."""
+        principal = self._principal(login)
+        identity = self._identities.enter(principal, monotonic())
+        if identity is None:
+            log.warning("too many identities, a client's records go on untouched", most=self._most)
+            return None
+        home = self._realms.get(principal)
+        if home is None:
+            home = self._realms[principal] = self._made(principal)
+        home.wake(login, self._ended)
+        return Membership(home, home.gateway(gateway), partial(self._leave, identity))
+
+    def _principal(self, login: PlainLogin) -> str:
+        """Tells logins apart, and tells nobody the password: the key is known to this process only, for its life."""
+        parts = (login.username.encode(), login.password.reveal().encode())
+        said = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+        return f"{login.username}/{hmac.digest(self._key, said, hashlib.sha256).hex()}"
+
+    def _leave(self, identity: Identity) -> None:
+        self._identities.leave(identity, monotonic())
+
+    # Realms come and go
+
+    def _made(self, principal: str) -> ClientRealm:
+        stats = self._stats.part()
+        made = ClientRealm(self._shared, self._connector.of_clients(principal), stats)
+        cluster, known = made.realm.view.cluster, self._known.view.cluster
+        now = monotonic()
+        for node in list(known.nodes.values()):
+            cluster.learn(node.id, node.host, node.port, now)
+        cluster.on_node(lambda node: _tell(node, known.learn))
+        if self._retired:
+            made.realm.dispatcher.retire()
+        return made
+
+    def _node_known(self, node: Node) -> None:
+        for each in self._realms.values():
+            _tell(node, each.realm.view.cluster.learn)
+
+    def _forget(self, principal: str) -> None:
+        gone = self._realms.pop(principal)
+        gone.close()
+        self._stats.end(gone.stats)
+
+    # Life
+
+    async def run(self) -> None:
+        """The task: see who is not needed any more."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            self.sweep(monotonic())
+
+    def sweep(self, now: float) -> None:
+        """Look once."""
+        self._identities.sweep(now, lambda key: not self._realms[key].realm.at_rest)
+
+    def retire(self) -> None:
+        """The process is leaving."""
+        self._retired = True
+        for realm in self:
+            realm.dispatcher.retire()
+
+    def close(self) -> None:
+        """Nothing of any realm goes on."""
+        for each in self._realms.values():
+            each.close()
+
+
+def _tell(node: Node, learn: Callable[[int, str, int, float], Node]) -> None:
+    if not node.gone:
+        learn(node.id, node.host, node.port, monotonic())

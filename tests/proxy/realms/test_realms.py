@@ -1,0 +1,150 @@
+"""A realm for each login: which logins share one, what realms know of each other, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from time import monotonic
+
+import structlog
+
+from forebay_policies.buffer_pool import BufferPool
+from forebay_policies.identities import KEPT_S
+from forebay_policies.loop_turns import LoopTurns
+from forebay_policies.response_memory import ResponseMemory
+from forebay_proxy.brokers.broker_versions import BrokerVersions
+from forebay_proxy.brokers.connector import Connector
+from forebay_proxy.clients.departed_brokers import DepartedBrokers
+from forebay_proxy.clients.gateway import Gateway
+from forebay_proxy.clients.listener import Listener
+from forebay_proxy.clients.listener_ports import ListenerPorts
+from forebay_proxy.config.secret import Secret
+from forebay_proxy.logs import RateLimited, get_logger
+from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.realms.realm import Realm, Shared
+from forebay_proxy.realms.realms import ClientRealms, Membership
+from forebay_proxy.security.authenticator import PlainLogin
+from tests.kit.app import settings
+from tests.kit.event_loop import in_loop, turns, until
+from tests.kit.ports import free_run
+
+
+class Land:
+    """Realms that nobody asks anything, since no broker is there."""
+
+    def __init__(self, most: int = 10) -> None:
+        self.stats = MetricRegistry()
+        told = settings((), free_run(8), max_identities=most, security_protocol="SASL_PLAINTEXT")
+        connector = Connector(told, self.stats)
+        pool = BufferPool(1 << 20, 4096, 16_384)
+        versions = BrokerVersions(lambda node_id: [], connector, RateLimited(get_logger()))
+        loop = asyncio.get_running_loop()
+        self.shared = Shared(
+            told, Random(1), pool, versions, LoopTurns(monotonic, loop.call_soon), DepartedBrokers(30.0), None
+        )
+        self.home = Realm(self.shared, connector, self.stats, asks=False)
+        self.ended: list[asyncio.Task[None]] = []
+        self.realms = ClientRealms(self.shared, self.home, connector, self.stats, self.ended.append)
+        found = told.client_listeners
+        self.listener = Listener(found[0], ListenerPorts(found), shared=False)
+        self.gateway = Gateway(told, self.home.view, self.listener, ResponseMemory())
+
+    def join(self, user: str, password: str = "secret") -> Membership:
+        member = self.realms.join(PlainLogin(user, Secret(password)), self.gateway)
+        assert member is not None
+        return member
+
+    def identities(self) -> float:
+        return self.stats.value("forebay_identities")
+
+
+@in_loop
+async def test_the_same_login_is_one_realm_and_any_other_is_another() -> None:
+    land = Land()
+    alice, again = land.join("alice"), land.join("alice")
+    assert (alice.handler, alice.metadata, alice.gateway) == (again.handler, again.metadata, again.gateway)
+    others = [land.join("alice", "other"), land.join("bob"), land.join("alic", "esecret")]
+    principals = {member.principal for member in (alice, *others)}
+    handlers = {id(member.handler) for member in (alice, *others)}
+    assert (len(principals), len(handlers), land.identities()) == (4, 4, 4)
+    assert not any("secret" in principal.replace("alic/", "") for principal in principals)
+    land.realms.close()
+
+
+@in_loop
+async def test_processes_know_a_login_by_different_names() -> None:
+    """What stands in for the password cannot be looked up in a table of passwords."""
+    one, other = Land(), Land()
+    assert one.join("alice").principal != other.join("alice").principal
+    one.realms.close()
+    other.realms.close()
+
+
+@in_loop
+async def test_brokers_are_known_to_all_and_nothing_else_is() -> None:
+    land = Land()
+    land.listener.open_bootstrap(lambda node_id: asyncio.Protocol())
+    alice, bob = land.join("alice"), land.join("bob")
+    land.home.view.cluster.learn(1, "one", 9092, 0.0)
+    realms = list(land.realms)
+    assert [list(realm.view.cluster.nodes) for realm in realms] == [[1], [1]]
+    realms[0].view.cluster.learn(2, "two", 9092, 0.0)
+    assert [sorted(realm.view.cluster.nodes) for realm in (land.home, *realms)] == [[1, 2]] * 3
+    realms[0].view.cluster.learn(2, "moved", 9093, 0.0)
+    assert {realm.view.cluster.nodes[2].host for realm in (land.home, *realms)} == {"moved"}
+    realms[0].view.cluster.set_down(realms[0].view.cluster.nodes[1], down=True)
+    assert not realms[1].view.cluster.nodes[1].down, "each finds out by itself"
+    later = land.join("carol")
+    assert sorted(list(land.realms)[2].view.cluster.nodes) == [1, 2]
+    assert len({id(member.metadata) for member in (alice, bob, later)}) == 3
+    land.realms.close()
+    land.listener.close()
+    await turns(5)
+
+
+@in_loop
+async def test_who_has_topics_made_or_moved_tells_all_caches() -> None:
+    land = Land()
+    member = land.join("alice")
+    caches = [land.home.view.cache, *(realm.view.cache for realm in land.realms)]
+    for gateway in (land.gateway, member.gateway):
+        before = [cache._valid_from for cache in caches]
+        gateway.topics_changed(1, "127.0.0.1")
+        assert all(cache._valid_from > was for cache, was in zip(caches, before, strict=True))
+    land.realms.close()
+
+
+@in_loop
+async def test_beyond_the_most_nobody_is_let_in_and_it_is_told() -> None:
+    land = Land(most=1)
+    alice = land.join("alice")
+    with structlog.testing.capture_logs() as logs:
+        assert land.realms.join(PlainLogin("bob", Secret("x")), land.gateway) is None
+    assert [(line["event"], line["most"]) for line in logs] == [
+        ("too many identities, a client's records go on untouched", 1)
+    ]
+    alice.leave()
+    land.realms.sweep(100.0)
+    land.join("bob")  # an idle one makes room
+    assert land.identities() == 1
+    land.realms.close()
+
+
+@in_loop
+async def test_one_that_is_forgotten_leaves_nothing_behind() -> None:
+    land = Land()
+    await turns()
+    tasks, gauges = len(asyncio.all_tasks()), land.stats.take().gauges
+    for _ in range(3):
+        member = land.join("alice")
+        await turns()
+        assert len(asyncio.all_tasks()) > tasks
+        member.leave()
+        await until(lambda: all(realm.at_rest for realm in land.realms))
+        land.realms.sweep(monotonic())
+        land.realms.sweep(monotonic() + KEPT_S)
+        await turns(5)
+        assert len(asyncio.all_tasks()) == tasks
+        assert land.stats.take().gauges == gauges
+        assert land.shared.caches == {land.home.view.cache}
+    assert [task for task in land.ended if not task.cancelled()] == []
