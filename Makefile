@@ -8,6 +8,7 @@
 # make chaos        faults on a real cluster, each by itself, then pairs for CHAOS_SECONDS=1800: docs/reliability.md
 # make soak         fault after fault under one load for SOAK_SECONDS=3600 of each kind of timeouts, every record accounted for
 # make exactly-once clients that send once, while brokers' answers get lost (RECORDS=1000000 each): docs/reliability.md
+# make docs         the documentation as a site, with references made of the code: build/docs/html
 # make fuzz         bad bytes to every decoder and to the whole proxy, for FUZZ_SECONDS=600
 # make bench        the tables of docs/performance.md, measured anew on this machine (about an hour)
 # make instructions the instructions of each path a request, counted by valgrind: a table of docs/performance.md
@@ -58,7 +59,7 @@ test-all: export WHOLE = 1
 test-all: export FUZZ_SECONDS = 120
 test-all:
 	@.ci/toolchain $(PYTHON)
-	@$(PYTHON) .ci/stages $(MAKE) $(STAGES) coverage fuzz client-suites bench-short instructions-check
+	@$(PYTHON) .ci/stages $(MAKE) $(STAGES) coverage fuzz client-suites bench-short instructions-check docs
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check --quiet
@@ -150,7 +151,14 @@ fuzz: $(VENV)/.dev build/compiled/.done
 	$(BIN)/python -m tests.fuzz.compiled --python $(CURDIR)/build/compiled
 	$(BIN)/python -m tests.fuzz --guided --seconds $(FUZZ_SECONDS) $(FUZZ)
 
-# Kafka, old clients, toxiproxy, kubeconform and kcat into .cache/; quick where they are there.
+# The documentation as a site, in build/docs/html. A link that leads nowhere fails it.
+.PHONY: docs
+docs: $(VENV)/.dev
+	@$(BIN)/$(PIP) $(INSTALL) --group docs
+	$(BIN)/python -m docs.site.sources build/docs/source
+	$(BIN)/sphinx-build -q -W -n --keep-going -b html -c docs/site build/docs/source build/docs/html
+
+# Kafka, old clients, toxiproxy, kubeconform, helm and kcat into .cache/; quick where they are there.
 kit: $(VENV)/.dev
 	$(BIN)/python -m tests.kit.setup
 

@@ -85,6 +85,7 @@ HOT = (
     "proxy/forebay_proxy/clients/tls_transport.py",
     "proxy/forebay_proxy/journal/recorder.py",
     "proxy/forebay_proxy/metrics/instruments.py",
+    "proxy/forebay_proxy/metrics/topic_counts.py",
     "proxy/forebay_proxy/metrics/traffic.py",
     "proxy/forebay_proxy/produce/client.py",
     "proxy/forebay_proxy/produce/completion.py",

@@ -63,6 +63,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "upstream_connections",
         "in_flight_requests",
     ),
+    "Topics": ("topic_records_total", "topic_bytes_total"),
     "Errors and retries": (
         "errors_total",
         "retries_total",
@@ -82,7 +83,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "queued_request_bytes",
         "gathered_response_bytes",
     ),
-    "Latency": ("produce_latency_seconds", "event_loop_lag_seconds"),
+    "Latency": ("produce_latency_seconds", "added_latency_seconds", "event_loop_lag_seconds"),
     "Metadata": (
         "metadata_requests_total",
         "metadata_topics_total",

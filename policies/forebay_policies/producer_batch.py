@@ -88,9 +88,10 @@ class RecordRun:
 
     `slot` is the owner's number for it; `whole`: it is all of its client batch; `moved`: its partition is not the
     client's choice. `partition` is where it was put last; `base_offset` its first record's once acknowledged, else −1.
+    `took`: seconds between its being sent and its being acknowledged; −1 where it was sent more than once.
     """
 
-    __slots__ = ("base_offset", "first", "moved", "owner", "partition", "record_count", "slot", "whole")
+    __slots__ = ("base_offset", "first", "moved", "owner", "partition", "record_count", "slot", "took", "whole")
 
     def __init__(self, owner: Owner, slot: int, record_count: int, *, moved: bool, whole: bool) -> None:
         self.owner = owner
@@ -101,6 +102,7 @@ class RecordRun:
         self.first = 0
         self.partition = -1
         self.base_offset = -1
+        self.took = -1.0
 
 
 class ProducerBatch:

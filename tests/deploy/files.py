@@ -1,4 +1,4 @@
-"""The files of deploy/, read, and `forebay config` asked what it thinks of settings."""
+"""The files of deploy/, read; `forebay config` asked what it thinks of settings, and kubeconform of manifests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from tests.kit.paths import ROOT
+from tests.deploy.schemas import KUBERNETES
+from tests.kit.paths import ROOT, program
 
 DEPLOY = ROOT / "deploy"
 
@@ -35,3 +36,11 @@ def forebay_config(*arguments: str) -> subprocess.CompletedProcess[str]:
 def assert_accepted(*arguments: str) -> None:
     answer = forebay_config(*arguments)
     assert answer.returncode == 0, answer.stderr
+
+
+def kubeconform(path: Path, version: str) -> subprocess.CompletedProcess[str]:
+    schemas = f"{KUBERNETES}/{{{{.NormalizedKubernetesVersion}}}}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
+    command = [str(program("kubeconform")), "-strict", "-summary", "-kubernetes-version", version]
+    return subprocess.run(
+        [*command, "-schema-location", schemas, str(path)], capture_output=True, text=True, timeout=60
+    )

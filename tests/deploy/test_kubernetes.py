@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.deploy.files import DEPLOY, sidecar
-from tests.deploy.schemas import KUBERNETES, KUBERNETES_VERSIONS
-from tests.kit.paths import program
+from tests.deploy.files import DEPLOY, kubeconform, sidecar
+from tests.deploy.schemas import KUBERNETES_VERSIONS
 
 MANIFEST = DEPLOY / "kubernetes" / "sidecar.yaml"
-
-
-def kubeconform(path: Path, version: str) -> subprocess.CompletedProcess[str]:
-    schemas = f"{KUBERNETES}/{{{{.NormalizedKubernetesVersion}}}}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
-    command = [str(program("kubeconform")), "-strict", "-summary", "-kubernetes-version", version]
-    return subprocess.run(
-        [*command, "-schema-location", schemas, str(path)], capture_output=True, text=True, timeout=60
-    )
 
 
 @pytest.mark.parametrize("manifest", sorted(MANIFEST.parent.glob("*.yaml")), ids=lambda path: path.name)

@@ -21,6 +21,7 @@ from forebay_proxy.config.listeners import ListenerSettings
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.metrics.clients_seen import SeenClient
 from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.metrics.topics_seen import SeenTopic
 from tests.kit.event_loop import turns, until
 from tests.kit.ports import LOOPBACK, free_run
 from tests.kit.wire import WireClient
@@ -58,6 +59,14 @@ class Running:
         """A counter or gauge, `labels` in the order of the table."""
         now = self._stats.take()
         return now.counters[name, labels] if (name, labels) in now.counters else now.gauges[name, labels]
+
+    def observed(self, name: str, *labels: str) -> tuple[int, float]:
+        """Of a histogram: how many values, and their sum."""
+        data = self._stats.take().histograms[name, labels]
+        return sum(data.counts), data.sum
+
+    def topics(self) -> dict[str, SeenTopic]:
+        return {topic.name: topic for topic in self._stats.take().topics}
 
     def clients(self) -> list[SeenClient]:
         return self._stats.take().clients

@@ -4,7 +4,7 @@
 .cache/jars/clients-2.8.2/*.jar    kafka-clients of that version with its runtime dependencies
 .cache/jars/spark-kafka/*.jar      Spark's connector to Kafka with what Spark does not bring itself
 .cache/classes/                    the kit's own Java, compiled
-.cache/bin/                        toxiproxy-server, kubeconform, sarama-produce, go-clients, kcat, haproxy, chromium
+.cache/bin/                        toxiproxy-server, kubeconform, helm, sarama-produce, go-clients, kcat, haproxy, …
 .cache/kafka-python-2.0/           kafka-python of that time, beside the newest in the environment
 .cache/kafka/4.3.1/                class-data archive and a formatted data directory
 .cache/stamps/                     one file a finished step, holding the step's inputs

@@ -46,6 +46,7 @@ GO_PROGRAMS = {
     # The server's main package is called `server`; the kit gives it the name that says what it serves.
     "toxiproxy-server": ("github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0", "server"),
     "kubeconform": ("github.com/yannh/kubeconform/cmd/kubeconform@v0.6.7", "kubeconform"),
+    "helm": ("helm.sh/helm/v3/cmd/helm@v3.22.0", "helm"),
 }
 OLD_KAFKA_PYTHON_VERSION = "kafka-python==2.0.6"
 # Each folder is compiled against the oldest client that has what it calls, and run with that one and all newer.
@@ -106,7 +107,7 @@ NEEDED = {
     "java": f"runs brokers and old clients (JDK {JAVA_AT_LEAST} or newer)",
     "javac": "compiles the kit's producer, consumer and admin classes (a JDK, not a JRE)",
     "mvn": "fetches brokers and clients",
-    "go": "builds toxiproxy and kubeconform",
+    "go": "builds toxiproxy, kubeconform and helm",
 }
 
 

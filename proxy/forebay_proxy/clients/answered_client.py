@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import monotonic
 
 from forebay_codecs.primitives import Buffer
@@ -105,8 +105,8 @@ class AnsweredClient:
     def translate(self, node_id: int, host: str, port: int) -> tuple[str, int] | None:
         return self._upstream.translate(node_id, host, port)
 
-    def produced(self, records: int) -> None:
-        self._who.produced(records)
+    def produced(self, records: int, reasons: Iterable[str]) -> None:
+        self._who.produced(records, reasons)
 
     def idempotent_null_keys(self, records: int) -> None:
         self._who.idempotent_null_keys(records)
@@ -122,6 +122,9 @@ class AnsweredClient:
         def done(completion: ProduceCompletion, frame: bytes | None) -> None:
             self._one_produced()
             if not self._state.over and frame is not None:
+                slot.took = completion.took
+                if completion.any_refused:
+                    self._who.failed()
                 self._orderer.write(slot, frame, last=True)
 
         return done

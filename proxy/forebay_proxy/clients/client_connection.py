@@ -92,7 +92,7 @@ class ClientConnection(BoundedReads):
         self._stood_in_for = node_id is not None and shared.gateway.stands_in(node_id)
         self._arriving = False  # the inbound memory knows of a request that is not whole
         self._writer = ResponseWriter(shared.metrics, self._written)
-        self.orderer = ResponseOrderer(self._writer.write)
+        self.orderer = ResponseOrderer(self._writer.write, shared.metrics.added)
         self._who = ClientIdentity(shared.metrics, shared.log)
         self._life = ConnectionLife(self.orderer, shared.metrics, shared.log, self._go_on, self._writer.flush)
         self._state = self._life.state
@@ -132,7 +132,7 @@ class ClientConnection(BoundedReads):
         return self._shared.inbound_memory.next_read()
 
     def data_received(self, data: bytes) -> None:
-        self.last_active = monotonic()
+        self.last_active = self.orderer.since = monotonic()
         self.received += len(data)
         self._shared.metrics.requests_in(len(data))
         self._splitter.feed(data)
@@ -141,6 +141,7 @@ class ClientConnection(BoundedReads):
     def _go_on(self) -> None:
         """Nothing holds it any more: what it has sent meanwhile waits for its turn."""
         if self._splitter.buffered and not self._upstream.corked:
+            self.orderer.since = monotonic()
             self._wait_for_turn()
 
     def _wait_for_turn(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from forebay_codecs import api_versions
 from forebay_codecs.apis import API_VERSIONS, Api
 from forebay_codecs.errors import Malformed
@@ -50,10 +52,18 @@ class ClientIdentity:
         self._seen = self._metrics.named(None if client_id is None else printable(client_id), host, *software)
         self._seen.request(api_key, version)
 
-    def produced(self, records: int) -> None:
-        """The client has sent `records` more records."""
+    def produced(self, records: int, reasons: Iterable[str]) -> None:
+        """The client has sent `records` more records, in batches that are treated as they are for these `reasons`."""
         if self._seen is not None:
             self._seen.records += records
+            batches = self._seen.batches
+            for reason in reasons:
+                batches[reason] = batches.get(reason, 0) + 1
+
+    def failed(self) -> None:
+        """A Produce request of the client was answered with an error."""
+        if self._seen is not None:
+            self._seen.errors += 1
 
     def idempotent_null_keys(self, records: int) -> None:
         """About so many of its records have no key and could move, if it were not idempotent."""

@@ -43,7 +43,7 @@ from forebay_policies.inbound_memory import READ
 from forebay_policies.response_memory import ResponseMemory
 from forebay_proxy.brokers.session import Session
 from forebay_proxy.clients.bounded_reads import BoundedReads
-from forebay_proxy.clients.response_orderer import ResponseOrderer, Slot
+from forebay_proxy.clients.response_orderer import PASSED, UNTOUCHED, ResponseOrderer, Slot
 
 MAX_RESPONSE = 0x7FFFFFFF
 """Any size will do: a cut-through response is not held, and those that are gathered share a bound."""
@@ -87,6 +87,7 @@ class Expected:
         "closes",
         "gathered",
         "heard",
+        "sent_at",
         "slot",
         "streamed",
         "version",
@@ -112,6 +113,8 @@ class Expected:
         self.capture = capture
         self.behind = behind
         self.closes = closes
+        self.sent_at = -1.0
+        """When its request was written, by `monotonic`; −1: not yet."""
         treatment = api.response_treatment(version)
         self.gathered = capture is not None or heard is not None or treatment is _REWRITE or treatment is _LOCAL
         self.streamed = treatment is _STREAM
@@ -193,6 +196,9 @@ class OpaqueConnection(BoundedReads):
         self._behind = 0
         self._announced: list[Expected] = []
         """Requests that follow once the session is renewed."""
+        self._unsent: list[Expected] = []
+        """Those of which nothing has been written."""
+        self._heard_at = 0.0
 
     @property
     def awaited(self) -> int:
@@ -216,6 +222,9 @@ class OpaqueConnection(BoundedReads):
         """A request follows that has a response. Requests are announced in the order in which they are written."""
         expected.behind = self._unacknowledged
         self._to_gather += expected.gathered
+        if expected.slot is not None:
+            expected.slot.path = UNTOUCHED if expected.api.key == PRODUCE else PASSED
+            self._unsent.append(expected)
         if self._renewal is None:
             self._expected.append(expected)
         else:
@@ -238,7 +247,16 @@ class OpaqueConnection(BoundedReads):
         if self._transport is None or self._renewal is not None:
             self._waiting += [bytes(buffer) for buffer in buffers]
         elif not self._transport.is_closing():
+            self._written()
             self._transport.writelines(self._pieces(buffers))
+
+    def _written(self) -> None:
+        """All that was announced is being written."""
+        if self._unsent:
+            now = monotonic()
+            for expected in self._unsent:
+                expected.sent_at = now
+            self._unsent.clear()
 
     # The session
 
@@ -389,6 +407,7 @@ class OpaqueConnection(BoundedReads):
             self._transport.abort()
             return
         if self._waiting:
+            self._written()
             self._transport.writelines(self._pieces(self._waiting))
             self._waiting = []
 
@@ -404,6 +423,7 @@ class OpaqueConnection(BoundedReads):
         if self.closed:
             return
         self._received += len(data)
+        self._heard_at = monotonic()
         try:
             self._splitter.feed(data)
             while not self.closed and (event := self._splitter.next_event()) is not None:
@@ -428,6 +448,7 @@ class OpaqueConnection(BoundedReads):
         awaited = self.awaited
         self._splitter.clear()
         self._expected.clear()
+        self._unsent.clear()
         self._current = None
         self._untaken = 0
         self.adjust_reading()  # nothing is held here any more
@@ -499,6 +520,7 @@ class OpaqueConnection(BoundedReads):
             expected.capture(response)
         else:
             assert expected.slot is not None
+            self._answered(expected, expected.slot)
             if expected.heard is not None:
                 expected.heard(response)
             told = self._rewritten(response, expected)
@@ -517,6 +539,11 @@ class OpaqueConnection(BoundedReads):
             self._tokens = True
             self._splitter.shortest = 0
 
+    def _answered(self, expected: Expected, slot: Slot) -> None:
+        """The last byte of the response is here."""
+        if expected.sent_at >= 0:
+            slot.took = self._heard_at - expected.sent_at
+
     def _rewritten(self, response: bytes, expected: Expected) -> bytes:
         if expected.api.key == API_VERSIONS:
             return rewrite_api_versions(response, expected.version)
@@ -529,6 +556,7 @@ class OpaqueConnection(BoundedReads):
         assert expected.slot is not None
         if run.last:
             self._current = None
+            self._answered(expected, expected.slot)
             if expected.api.changes_topics:
                 self._client.topics_changed()
             else:

@@ -139,6 +139,12 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             NO_COUNTERPART,
             "true",
         ),
+        "metrics.topics.max": Reference(
+            "forebay_topic_records_total and forebay_topic_bytes_total name the topics that are met first, as many as "
+            'this, and count all others as "(other)". Each costs four series of each Forebay.',
+            NO_COUNTERPART,
+            "50",
+        ),
         "shutdown.timeout.ms": Reference(
             "Draining means: accept no connections, send every batch, answer every request. Whatever stops the process "
             "(systemd, Kubernetes) must allow more time than this.",

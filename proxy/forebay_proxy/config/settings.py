@@ -141,6 +141,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
         ""
     )
     admin_unprotected: Annotated[bool, about("Let everybody who reaches admin read it, from other hosts, too.")] = False
+    metrics_topics_max: Annotated[
+        int, Meta(ge=0, le=1000), about("Topics that have metrics of their own; 0: none. The others count together.")
+    ] = 0
     shutdown_timeout_ms: Annotated[Ms, about("Drain for at most this long after SIGTERM.")] = 30_000
     log_level: Annotated[Literal["debug", "info", "warning", "error"], about("Lowest level that is logged.")] = "info"
     log_format: Annotated[

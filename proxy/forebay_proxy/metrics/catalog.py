@@ -1,7 +1,7 @@
 """The catalog of metrics: name, kind, labels with all their values, help. No metric is defined anywhere else.
 
-Label values come from closed sets, or are brokers' node ids; never from clients: topics, client ids and unknown APIs
-could grow without bound.
+Label values come from closed sets, or are brokers' node ids; never from clients: client ids and unknown APIs could grow
+without bound. Topics are named only if a setting says how many.
 A new reason or kind of error is added here first.
 """
 
@@ -66,6 +66,12 @@ HANDSHAKE_RESULTS: Final = (
     "client_left",
 )
 
+PATHS: Final = (
+    "merged",  # Produce requests, at least one batch of which was taken apart
+    "untouched",  # Produce requests that went on as they came
+    "passed",  # all others that a broker answered
+)
+
 WORKERS: Final = tuple(map(str, range(MAX_WORKERS)))
 
 RENEWED_SIDES: Final = ("client", "upstream", "admin")
@@ -79,6 +85,9 @@ TIMES_S: Final = tuple(1e-5 * 2 ** (step / 4) for step in range(4 * 24 + 1))
 OF_THE_CLUSTER: Final = ()
 """A label's values are node ids, of which there are as many as the cluster has brokers."""
 _NODE: Final = {"node": OF_THE_CLUSTER}
+OF_CHOSEN_TOPICS: Final = ()
+"""A label's values are topics, of which there are as many as metrics.topics.max says, and "(other)"."""
+_TOPIC: Final = {"topic": OF_CHOSEN_TOPICS, "path": ("merged", "untouched")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +260,15 @@ _ALL: Final = (
         shown_every=4,
         windowed=True,
     ),
+    Metric(
+        "forebay_added_latency_seconds",
+        "histogram",
+        "Time between a request and its answer, less what its broker took; what was sent again is left out.",
+        {"path": PATHS},
+        buckets=TIMES_S,
+        shown_every=4,
+        windowed=True,
+    ),
     # Queues and memory
     Metric("forebay_queued_bytes", "gauge", "Bytes of records waiting to be sent to brokers."),
     Metric("forebay_queued_batches", "gauge", "Batches waiting to be sent to brokers."),
@@ -278,6 +296,9 @@ _ALL: Final = (
         shown_every=4,
         windowed=True,
     ),
+    # Topics
+    Metric("forebay_topic_records_total", "counter", "Records of a topic, merged or gone on untouched.", _TOPIC),
+    Metric("forebay_topic_bytes_total", "counter", "Bytes of a topic's batches, merged or gone on untouched.", _TOPIC),
     # Trouble
     Metric("forebay_errors_total", "counter", "Errors, by side and kind.", {"side": SIDES, "kind": ERROR_KINDS}),
     Metric("forebay_retries_total", "counter", "Batches sent again, by reason.", {"reason": RETRY_REASONS}),

@@ -34,7 +34,8 @@ class SeenClient(msgspec.Struct, array_like=True):
 
     `connections` are open now; `rate` is in records/s over the last window; `last_seen` in seconds since 1970;
     `requests` counts by api_key << 16 | version; `idempotent_null_keys` are records without a key that pass untouched
-    because the client is idempotent, estimated.
+    because the client is idempotent, estimated; `batches` counts by eligibility.Reason, `errors` Produce requests that
+    Forebay answered with an error.
     """
 
     client_id: str | None
@@ -47,6 +48,8 @@ class SeenClient(msgspec.Struct, array_like=True):
     last_seen: float = 0.0
     requests: dict[int, int] = {}
     idempotent_null_keys: int = 0
+    batches: dict[str, int] = {}
+    errors: int = 0
 
     @property
     def identity(self) -> Identity:
@@ -68,6 +71,9 @@ class SeenClient(msgspec.Struct, array_like=True):
         self.records += other.records
         self.rate += other.rate
         self.idempotent_null_keys += other.idempotent_null_keys
+        self.errors += other.errors
+        for reason, count in other.batches.items():
+            self.batches[reason] = self.batches.get(reason, 0) + count
         self.last_seen = max(self.last_seen, other.last_seen)
         for key, count in other.requests.items():
             self.requests[key] = self.requests.get(key, 0) + count
@@ -101,7 +107,7 @@ class ClientsSeen:
         client = self._clients.get(identity)
         if client is None:
             self._make_room()
-            client = self._clients[identity] = SeenClient(*identity, requests={})
+            client = self._clients[identity] = SeenClient(*identity, requests={}, batches={})
         self._clients.move_to_end(identity)
         client.connections += 1
         client.last_seen = time_of_day
@@ -152,7 +158,9 @@ def merge(snapshots: Iterable[list[SeenClient]]) -> list[SeenClient]:
         for client in snapshot:
             known = merged.get(client.identity)
             if known is None:
-                merged[client.identity] = msgspec.structs.replace(client, requests=dict(client.requests))
+                merged[client.identity] = msgspec.structs.replace(
+                    client, requests=dict(client.requests), batches=dict(client.batches)
+                )
             else:
                 known.add(client)
     if len(merged) <= MAX_CLIENTS:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeVar
 
+import msgspec
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -18,14 +19,17 @@ from prometheus_client.registry import Collector
 
 from forebay_proxy.metrics.catalog import METRICS, Metric
 from forebay_proxy.metrics.registry import HistogramData, Key, LabelValues, Snapshot, percentile
+from forebay_proxy.metrics.topics_seen import NamedTopics
 
 T = TypeVar("T")
 
 PERCENTILES: Final = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
 
 
-def expose(snapshot: Snapshot, version: str) -> tuple[bytes, str]:
-    """(body, content type) of one scrape; `version` is Forebay's."""
+def expose(snapshot: Snapshot, version: str, named: NamedTopics | None = None) -> tuple[bytes, str]:
+    """(body, content type) of one scrape; `version` is Forebay's, `named` the topics with metrics of their own."""
+    if named is not None:
+        snapshot = msgspec.structs.replace(snapshot, counters=snapshot.counters | named.counters(snapshot.topics))
     registry = CollectorRegistry(auto_describe=False)
     registry.register(SnapshotCollector(snapshot, version))
     return generate_latest(registry), CONTENT_TYPE_LATEST

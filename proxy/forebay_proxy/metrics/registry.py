@@ -25,10 +25,12 @@ from typing import Final
 
 import msgspec
 
-from forebay_proxy.metrics import clients_seen
+from forebay_proxy.metrics import clients_seen, topics_seen
 from forebay_proxy.metrics.catalog import METRICS, OF_THE_CLUSTER, Metric
 from forebay_proxy.metrics.clients_seen import ClientsSeen, SeenClient
 from forebay_proxy.metrics.instruments import Counter, Histogram
+from forebay_proxy.metrics.topic_counts import MAX_PARTITIONS, TopicTable
+from forebay_proxy.metrics.topics_seen import Now, SeenTopic, TopicNow
 
 WINDOW_S: Final = 30.0
 
@@ -75,6 +77,7 @@ class Snapshot(msgspec.Struct, array_like=True):
     gauges: dict[Key, float] = {}
     histograms: dict[Key, HistogramData] = {}
     clients: list[SeenClient] = []
+    topics: list[SeenTopic] = []
 
     def without_present(self) -> Snapshot:
         """What remains when its worker has died: its counts, but no gauges and nothing recent."""
@@ -84,7 +87,13 @@ class Snapshot(msgspec.Struct, array_like=True):
             )
             for key, data in self.histograms.items()
         }
-        return Snapshot(counters=self.counters, gauges={}, histograms=past, clients=clients_seen.past(self.clients))
+        return Snapshot(
+            counters=self.counters,
+            gauges={},
+            histograms=past,
+            clients=clients_seen.past(self.clients),
+            topics=topics_seen.past(self.topics),
+        )
 
 
 _decoder: Final = msgspec.msgpack.Decoder(Snapshot)
@@ -114,11 +123,15 @@ class MetricRegistry:
         self._left: dict[Key, float] = {}
         """What parts that are gone had counted elsewhere."""
         self.clients = ClientsSeen(self._window_began)
+        self.topics = TopicTable()
+        self.topics_now: Now = dict
+        """What is known of topics besides their counts; whoever knows puts it here."""
 
     def part(self) -> MetricRegistry:
         """For one of several that count alike, and that may end: counters are this registry's, gauges are added up."""
         part = MetricRegistry(self._clock)
-        part._counters, part._histograms, part.clients = self._counters, self._histograms, self.clients
+        part._counters, part._histograms = self._counters, self._histograms
+        part.clients, part.topics = self.clients, self.topics
         self._parts[part] = None
         return part
 
@@ -175,6 +188,18 @@ class MetricRegistry:
                     found[key] = float(level) if key not in found else _together(name, found[key], level)
         return found
 
+    def _topics_now(self) -> Mapping[str, TopicNow]:
+        """Of all parts, until so many partitions were looked at that there would be no end of it."""
+        found: dict[str, TopicNow] = {}
+        partitions = 0
+        for part in (self, *self._parts):
+            for name, topic in part.topics_now().items():
+                partitions += len(topic.leaders)
+                found[name] = topics_seen.together(found[name], topic) if name in found else topic
+            if partitions >= MAX_PARTITIONS:
+                break
+        return found
+
     def tick(self) -> None:
         """Begin a new window if the present one has lasted WINDOW_S."""
         now = self._clock()
@@ -184,8 +209,12 @@ class MetricRegistry:
             for histogram in self._histograms.values():
                 histogram.turn(now)
 
-    def take(self) -> Snapshot:
-        """Everything, as of now."""
+    def current_clients(self) -> list[SeenClient]:
+        """All clients with their present rates. The objects are those that count on."""
+        return self.clients.snapshot(self._clock())
+
+    def take(self, *, details: bool = True) -> Snapshot:
+        """Everything, as of now; without `details`, all but clients and topics, which are many."""
         self.tick()
         now = self._clock()
         gauges: dict[Key, float] = {}
@@ -199,7 +228,8 @@ class MetricRegistry:
             counters={key: counter.value for key, counter in self._counters.items()} | elsewhere,
             gauges=gauges | self._of_brokers(),
             histograms={key: HistogramData.of(histogram, now) for key, histogram in self._histograms.items()},
-            clients=self.clients.snapshot(now),
+            clients=self.clients.snapshot(now) if details else [],
+            topics=topics_seen.snapshot(self.topics, self._topics_now()) if details else [],
         )
 
     def snapshot(self) -> bytes:
@@ -222,7 +252,9 @@ def _key(name: str, kind: str, labels: dict[str, str]) -> Key:
 def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
     """Several workers' snapshots as one: sums, but the maximum of gauges named *_max, the minimum of `least` ones."""
     snapshots = list(snapshots)
-    merged = Snapshot({}, {}, {}, clients_seen.merge(snapshot.clients for snapshot in snapshots))
+    clients = clients_seen.merge(snapshot.clients for snapshot in snapshots)
+    topics = topics_seen.merge(snapshot.topics for snapshot in snapshots)
+    merged = Snapshot({}, {}, {}, clients, topics)
     for snapshot in snapshots:
         for key, count in snapshot.counters.items():
             merged.counters[key] = merged.counters.get(key, 0) + count

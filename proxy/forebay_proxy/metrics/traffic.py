@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from forebay_codecs.apis import APIS
 from forebay_policies.producer_batch import ProducerBatch
-from forebay_proxy.metrics.catalog import FLUSH_REASONS, FRAME_REASONS, HANDSHAKE_RESULTS
+from forebay_proxy.metrics.catalog import FLUSH_REASONS, FRAME_REASONS, HANDSHAKE_RESULTS, PATHS
 from forebay_proxy.metrics.clients_seen import SeenClient
 from forebay_proxy.metrics.registry import MetricRegistry
 
@@ -33,6 +33,8 @@ class TrafficMetrics:
         self._cut_off = stats.counter("forebay_errors_total", side="client", kind="connection_lost")
         self._upstream_lost = stats.counter("forebay_errors_total", side="upstream", kind="connection_lost")
         self._upstream_protocol = stats.counter("forebay_errors_total", side="upstream", kind="protocol")
+        self.added = tuple(stats.histogram("forebay_added_latency_seconds", path=path) for path in PATHS)
+        """By path: the seconds that answers took beside the brokers' (response_orderer)."""
         self._connect_failed = stats.counter("forebay_errors_total", side="upstream", kind="connect")
 
     def opened(self, node_id: int | None) -> None:

@@ -31,6 +31,7 @@ from forebay_proxy.metrics.admin import Admin
 from forebay_proxy.metrics.clients_seen import SeenClient
 from forebay_proxy.metrics.exposition import expose
 from forebay_proxy.metrics.registry import MetricRegistry, Snapshot, merge
+from forebay_proxy.metrics.topics_seen import NamedTopics
 from forebay_proxy.metrics.traffic import RenewalMetrics
 from forebay_proxy.process import service_manager
 from forebay_proxy.process.lifecycle import DRAINED, FAILED, App, Stop, load_app, serve
@@ -77,8 +78,10 @@ async def run_alone(settings: Settings, app_path: str) -> int:
     app: App = load_app(app_path)(settings, stats, 0)
     stats.gauge("forebay_workers", lambda: 1)
 
+    named = NamedTopics(settings.metrics_topics_max)
+
     async def metrics() -> tuple[bytes, str]:
-        return expose(stats.take(), __version__)
+        return expose(stats.take(), __version__, named)
 
     async def clients() -> list[SeenClient]:
         return stats.take().clients
@@ -153,6 +156,7 @@ class Supervisor:
         self._shutdown_timeout = settings.shutdown_timeout_ms / 1000
         self._restarts = self.stats.counter("forebay_worker_restarts_total")
         self._past = Snapshot()
+        self._named = NamedTopics(settings.metrics_topics_max)
         self._start_failure: str | None = None
         self.stats.gauge("forebay_workers", lambda: sum(worker.running for worker in self.workers))
         self.stats.gauge("forebay_ready", lambda: self.unready() is None)
@@ -187,7 +191,7 @@ class Supervisor:
 
     async def metrics(self) -> tuple[bytes, str]:
         """(body, content type) of a scrape: all workers added up, those that have died included."""
-        return expose(await self._all(), __version__)
+        return expose(await self._all(), __version__, self._named)
 
     async def clients(self) -> list[SeenClient]:
         """The clients of all workers; one that several workers have seen is one client."""

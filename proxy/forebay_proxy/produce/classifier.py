@@ -156,6 +156,7 @@ class BatchClassifier:
         self._max_decompressed = max_decompressed
         self._batches = {r: stats.counter("forebay_batches_in_total", reason=r.value) for r in Reason}
         self._records_untouched = stats.counter("forebay_records_total", fate="untouched")
+        self._topics = stats.topics
         self._converted = stats.counter("forebay_records_converted_total")
         self._stamped = stats.counter("forebay_records_stamped_total")
         self._now_ms = now_ms
@@ -198,6 +199,7 @@ class BatchClassifier:
     def _count_records(self, entry: InspectedBatch) -> int:
         records = max(0, entry.header.record_count) if entry.header is not None else 0
         self._records_untouched.value += records
+        self._topics.untouched(entry.topic, records, entry.end - entry.start)
         return records
 
     def classify(

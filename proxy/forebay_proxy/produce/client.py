@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from forebay_codecs.primitives import Buffer
@@ -53,8 +53,8 @@ class Client(Protocol):
     def throttled(self, milliseconds: int) -> None:
         """A broker throttles it: like that, take no further requests for so long, whether it knows of it or not."""
 
-    def produced(self, records: int) -> None:
-        """It has sent so many records."""
+    def produced(self, records: int, reasons: Iterable[str]) -> None:
+        """It has sent so many records, in batches that are treated as they are for these reasons."""
 
     def idempotent_null_keys(self, records: int) -> None:
         """About so many of its records could move, if it were not idempotent (idempotent_sample)."""

@@ -105,6 +105,7 @@ class ProduceCompletion:
         "_topics",
         "_when_told",
         "acks",
+        "any_refused",
         "client",
         "client_correlation_id",
         "client_id",
@@ -116,6 +117,7 @@ class ProduceCompletion:
         "principal",
         "throttle_time_ms",
         "timeout_ms",
+        "took",
         "version",
     )
 
@@ -154,6 +156,10 @@ class ProduceCompletion:
         self._complete = False
         self._answers: list[PartitionResponse] = []
         self.throttle_time_ms = 0
+        self.took = -1.0
+        """Seconds for which the broker had the run whose fate was told last; −1: not known, or sent again."""
+        self.any_refused = False
+        """A partition is answered with an error."""
         self.done = False
         self._topics: list[tuple[str, list[Fate]]] = []
         self._on_done: OnDone | None = on_done
@@ -211,6 +217,7 @@ class ProduceCompletion:
         fate.log_append_time = log_append_time
         fate.log_start_offset = log_start_offset
         fate.runs -= 1
+        self.took = run.took
         self._settle()
 
     def failed(self, run: RecordRun, error_code: int, message: str | None, record_errors: RecordErrors) -> None:
@@ -221,6 +228,7 @@ class ProduceCompletion:
         fate.perhaps_appended |= not retry.refusal(error_code)
         self._refuse(fate, error_code, message, record_errors)
         fate.runs -= 1
+        self.took = -1.0
         self._settle()
 
     def refuse(self, slot: int, error_code: int, message: str | None) -> None:
@@ -238,6 +246,7 @@ class ProduceCompletion:
         fate.log_append_time = response.log_append_time
         fate.log_start_offset = response.log_start_offset
         fate.runs -= 1
+        self.took = -1.0
         self._settle()
 
     @property
@@ -253,6 +262,7 @@ class ProduceCompletion:
         """The time is up: what is still open may or may not be appended."""
         if self.done:
             return
+        self.took = -1.0
         for fate in self.fates:
             if fate.runs or not self._complete:
                 fate.perhaps_appended = True
@@ -275,6 +285,7 @@ class ProduceCompletion:
 
     def _refuse(self, fate: Fate, error_code: int, message: str | None, record_errors: RecordErrors) -> None:
         if fate.error_code == error_codes.NONE:
+            self.any_refused = True
             fate.error_code = error_code
             fate.error_message = message
             fate.record_errors = record_errors

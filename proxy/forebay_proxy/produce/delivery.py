@@ -88,7 +88,7 @@ class Delivery:
         if verdict is Verdict.ACKNOWLEDGED:
             seconds = now - batch.opened_at
             self._latency.observe(seconds)
-            self._acknowledge(batch, response)
+            self._acknowledge(batch, response, now)
             queue.sequence.acknowledged(batch)
             self._finish(queue, batch, now)
             if not batch.tries:  # else it tells of what failed before
@@ -191,11 +191,13 @@ class Delivery:
             except Exception as error:
                 _not_told(error)
 
-    def _acknowledge(self, batch: ProducerBatch, response: PartitionResponse) -> None:
+    def _acknowledge(self, batch: ProducerBatch, response: PartitionResponse, now: float) -> None:
         offset, time, start = response.base_offset, response.log_append_time, response.log_start_offset
         if batch.tainted and time == batch.max_timestamp:
             time = -1  # what brokers answer to a duplicate, also where records keep the client's time
+        took = -1.0 if batch.tries else now - batch.sent_at
         for run in batch.runs:
+            run.took = took
             try:
                 run.owner.acknowledged(run, offset, time, start)
             except Exception as error:

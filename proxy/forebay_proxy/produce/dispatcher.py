@@ -26,6 +26,7 @@ from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.metrics.traffic import FlushMetrics
 from forebay_proxy.produce.delivery import Delivery
 from forebay_proxy.produce.sender import Sender
+from forebay_proxy.produce.topics_now import topics_now
 
 SWEEP_S: Final = 5.0
 """Between two looks for idle connections and for batches that nobody waits for."""
@@ -68,6 +69,7 @@ class Dispatcher:
         stats.gauge("forebay_queued_batches", lambda: accumulator.queued_batches)
         stats.gauge("forebay_in_flight_requests", lambda: sum(s.in_flight for s in self._senders.values()))
         stats.gauge_of_brokers("forebay_broker_up", lambda: {it.id: not it.down for it in cluster.nodes.values()})
+        stats.topics_now = lambda: topics_now(cluster, monotonic())
         stats.gauge_of_brokers("forebay_broker_queued_bytes", self._queued_by_broker)
         stats.gauge_of_brokers(
             "forebay_broker_in_flight_requests", lambda: {it.node.id: it.in_flight for it in self._senders.values()}

@@ -118,7 +118,8 @@ class ProduceHandler:
             if touched and self.ledger is None:  # which notes all partitions when they come
                 break
         if not touched:
-            client.produced(self.classifier.count_untouched(inspected))
+            reasons = [entry.reason for entry in inspected if entry.reason is not None]
+            client.produced(self.classifier.count_untouched(inspected), reasons)
             self.sample.passed(client, frame, inspected)
             if self.racks is not None:
                 self.racks.passed(client, inspected)
@@ -357,7 +358,7 @@ class PendingProduce:
 
     def _classify(self) -> None:
         found = self._classified(count=True)
-        self._client.produced(found.records)
+        self._client.produced(found.records, found.reasons)
         if found.unread:
             self._overtakes = True
             self._hold()

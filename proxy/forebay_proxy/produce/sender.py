@@ -85,6 +85,7 @@ class Sender:
         self._requests = stats.counter("forebay_produce_requests_total", side="upstream")
         self._records = stats.counter("forebay_broker_records_total", node=str(node.id))
         self._bytes = stats.counter("forebay_broker_bytes_total", node=str(node.id))
+        self._topics = stats.topics
         self._latency = stats.histogram("forebay_broker_latency_seconds", node=str(node.id))
         self._request_timeout_ms = settings.request_timeout_ms
         self._watched: dict[_Request, float] = {}
@@ -226,6 +227,7 @@ class Sender:
             sent.append((queue, batch))
             self._records.value += batch.record_count
             self._bytes.value += size
+            self._topics.sent(queue.topic.name, queue.index, batch.record_count, size)
             topics.setdefault(queue.topic.name, []).append((queue.index, size, buffers))
             timeout_ms = max(timeout_ms, batch.timeouts_ms[1])
             may_retry = may_retry and batch.producer_id >= 0

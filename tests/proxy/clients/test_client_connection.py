@@ -11,11 +11,12 @@ import structlog
 from forebay_codecs import api_versions
 from forebay_codecs.apis import API_VERSIONS, FETCH, PRODUCE, SASL_HANDSHAKE
 from forebay_codecs.compression import GZIP
-from forebay_codecs.error_codes import CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR, NONE
+from forebay_codecs.error_codes import CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER
 from forebay_proxy.clients.client_connection import ClientConnection
 from forebay_proxy.config.kinds import BrokerAddress
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.metrics import clients_seen
+from forebay_proxy.metrics.catalog import PATHS
 from tests.codecs.message_oracle import messages, wrapper
 from tests.codecs.record_oracle import Record
 from tests.kit.app import Running, running
@@ -613,3 +614,97 @@ class TestTooOld:
             client.send(whole[-1:])
             await client.receives(1)
             assert await client.is_closed()
+
+
+class TestAddedLatency:
+    """Seconds between a request and its answer, less the broker's: by the way that the request went."""
+
+    @staticmethod
+    def seen(forebay: Running) -> dict[str, int]:
+        return {path: forebay.observed("forebay_added_latency_seconds", path)[0] for path in PATHS}
+
+    @in_loop
+    async def test_each_answered_request_counts_for_its_way(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0], "raw": [0]}) as cluster,
+            running(cluster.bootstrap, topics_exclude=("raw",)) as forebay,
+        ):
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(null_key("a")))))
+            await client.receives(1)
+            assert self.seen(forebay) == {"merged": 1, "untouched": 0, "passed": 0}
+            client.send(produce(2, ("raw", 0, batch(null_key("b")))), echo(3), echo(4))
+            await client.receives(2, 3, 4)
+            assert self.seen(forebay) == {"merged": 1, "untouched": 1, "passed": 2}
+
+    @in_loop
+    async def test_what_the_broker_takes_is_not_added(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(PRODUCE, LIST_GROUPS)
+            client = await forebay.client(0)
+            began = monotonic()
+            client.send(produce(1, ("ponds", 0, batch(null_key("a")))))
+            asked = await cluster[0].receives(PRODUCE)
+            before_written = monotonic() - began
+            await until(lambda: monotonic() - began > before_written + 0.5)
+            asked.answer()
+            answered = monotonic()
+            await client.receives(1)
+            _, added = forebay.observed("forebay_added_latency_seconds", "merged")
+            assert added <= before_written + monotonic() - answered
+
+            began = monotonic()
+            client.send(echo(2))
+            asked = await cluster[0].receives(LIST_GROUPS)
+            before_written = monotonic() - began
+            await until(lambda: monotonic() - began > before_written + 0.5)
+            asked.answer()
+            answered = monotonic()
+            await client.receives(2)
+            _, added = forebay.observed("forebay_added_latency_seconds", "passed")
+            assert added <= before_written + monotonic() - answered
+
+    @in_loop
+    async def test_what_was_sent_again_or_refused_is_left_out(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            cluster[0].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            (await cluster[0].receives(PRODUCE)).answer(NOT_LEADER_OR_FOLLOWER)
+            (await cluster[0].receives(PRODUCE)).answer()
+            (answer,) = await client.receives(1)
+            assert only(answer).error_code == NONE
+            client.send(produce(2, ("ponds", 7, batch(keyed("a")))))
+            await client.receives(2)
+            assert self.seen(forebay) == {"merged": 0, "untouched": 0, "passed": 0}
+
+    @in_loop
+    async def test_records_without_acks_have_no_answer_to_measure(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(null_key("a"))), acks=0))
+            await until(lambda: cluster.values("ponds", 0) == ["a"])
+            assert self.seen(forebay) == {"merged": 0, "untouched": 0, "passed": 0}
+
+
+class TestWhatIsCounted:
+    """By client and by topic, for those who look why something is not touched."""
+
+    @in_loop
+    async def test_batches_by_reason_and_errors_of_a_client_and_records_of_a_topic(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0, 0], "raw": [0]}) as cluster,
+            running(cluster.bootstrap, topics_exclude=("raw",)) as forebay,
+        ):
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 1, batch(keyed("a", "b")))))
+            client.send(produce(2, ("raw", 0, batch(null_key("c")))))
+            client.send(produce(3, ("ponds", 7, batch(keyed("d")))))
+            await client.receives(1, 2, 3)
+            (seen,) = forebay.clients()
+            assert seen.batches == {"keyed": 2, "topic_excluded": 1}
+            assert seen.errors == 1
+            topics = forebay.topics()
+            assert (topics["ponds"].partition_records, topics["ponds"].leaders) == ([0, 2], [0, 0])
+            assert (topics["raw"].records, topics["raw"].untouched_records) == (0, 1)
+            assert topics["raw"].untouched_bytes == len(batch(null_key("c")))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from time import monotonic
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from forebay_codecs.primitives import Buffer
-from forebay_proxy.clients.response_orderer import ResponseOrderer, Slot
+from forebay_proxy.clients.response_orderer import MERGED, PASSED, ResponseOrderer, Slot
+from forebay_proxy.metrics.catalog import PATHS, TIMES_S
+from forebay_proxy.metrics.instruments import Histogram
 
 
 class Wire:
@@ -71,3 +75,44 @@ def test_any_order_of_writes_leaves_in_the_order_of_requests(data: st.DataObject
         assert len(wire.orderer) == len(slots) - whole
         written = sum(len(piece) for number, taken in enumerate(done) for piece in pieces[number][:taken])
         assert wire.orderer.held == written - len(expected)
+
+
+class TestAddedTime:
+    """What a response took beside its broker's time, from its request's being whole until it leaves."""
+
+    def setup_method(self) -> None:
+        self.added = tuple(Histogram(TIMES_S, 0.0) for _ in PATHS)
+        self.orderer = ResponseOrderer(lambda buffers: None, self.added)
+
+    def open(self, ago: float) -> Slot:
+        self.orderer.since = monotonic() - ago
+        return self.orderer.open()
+
+    def seen(self) -> list[int]:
+        return [sum(histogram.counts) for histogram in self.added]
+
+    def test_it_is_all_time_but_the_brokers(self) -> None:
+        slot = self.open(ago=100.0)
+        slot.took = 90.0
+        self.orderer.write(slot, b"1", last=True)
+        assert self.seen() == [1, 0, 0]
+        assert 10.0 <= self.added[MERGED].sum < 60.0
+
+    def test_a_wait_behind_a_slower_answer_counts(self) -> None:
+        first, second = self.open(ago=0.0), self.open(ago=50.0)
+        second.took, second.path = 0.0, PASSED
+        self.orderer.write(second, b"2", last=True)
+        assert self.seen() == [0, 0, 0]
+        self.orderer.write(first, b"1", last=True)
+        assert self.seen() == [0, 0, 1]
+        assert self.added[PASSED].sum >= 50.0
+
+    def test_where_the_brokers_time_is_not_known_nothing_is_said(self) -> None:
+        self.orderer.write(self.open(ago=10.0), b"1", last=True)
+        assert self.seen() == [0, 0, 0]
+
+    def test_it_is_never_less_than_nothing(self) -> None:
+        slot = self.open(ago=1.0)
+        slot.took = 99.0
+        self.orderer.write(slot, b"1", last=True)
+        assert self.added[MERGED].sum == 0.0

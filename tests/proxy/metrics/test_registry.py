@@ -14,6 +14,7 @@ from forebay_proxy.metrics.catalog import METRICS, SIZES, TIMES_S
 from forebay_proxy.metrics.exposition import expose
 from forebay_proxy.metrics.instruments import Histogram
 from forebay_proxy.metrics.registry import WINDOW_S, MetricRegistry, Snapshot, decode, merge, percentile
+from forebay_proxy.metrics.topics_seen import NamedTopics
 from tests.kit.metrics import everything
 
 LINGER = "forebay_batch_linger_time_seconds"
@@ -287,3 +288,15 @@ class TestParts:
         assert now.counters["forebay_producer_epoch_bumps_total", ()] == 11
         assert stats.value("forebay_producer_epoch_bumps_total") == 11
         assert ("forebay_queued_bytes", ()) not in now.gauges
+
+
+def test_topics_are_named_in_metrics_where_it_is_asked_for() -> None:
+    stats = MetricRegistry()
+    stats.topics.sent("ponds", 0, 3, 30)
+    snapshot = stats.take()
+    assert b"ponds" not in expose(snapshot, "1.2.3")[0]
+    body = expose(snapshot, "1.2.3", NamedTopics(1))[0].decode()
+    assert 'forebay_topic_records_total{path="merged",topic="ponds"} 3.0' in body or (
+        'forebay_topic_records_total{topic="ponds",path="merged"} 3.0' in body
+    )
+    assert b"ponds" not in expose(snapshot, "1.2.3", NamedTopics(0))[0]

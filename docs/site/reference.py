@@ -1,0 +1,88 @@
+"""The site's pages that are made of the code: settings, metrics, commands. Each returns its Markdown."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import click
+
+from forebay_pipeline.cli import main as forebay_pipeline
+from forebay_policies.builtin_partitioners import BUILT_IN
+from forebay_proxy.commands.cli import main as forebay
+from forebay_proxy.commands.config import as_json
+from forebay_proxy.config.reference import LISTENER_TOPIC, TOPICS
+from forebay_proxy.config.sources import Sources, load
+from forebay_proxy.metrics.catalog import METRICS, OF_THE_CLUSTER, Metric
+
+
+def settings() -> str:
+    """A section a topic, and in it one a setting: what it does, then a table of its facts."""
+    loaded = load(Sources(), BUILT_IN, complete=False)
+    facts = {each["name"]: each for each in json.loads(as_json(loaded))}
+    lines = ["# Settings", "", "As `forebay config NAME` explains them, by topic.", ""]
+    topics = {**TOPICS, LISTENER_TOPIC: [name for name in facts if name.startswith("listener.name.")]}
+    for topic, names in topics.items():
+        lines += [f"## {topic}", ""]
+        for name in names:
+            lines += _setting(facts[name])
+    return "\n".join(lines)
+
+
+def _setting(facts: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"### `{facts['name']}`", "", _text(f"{facts['description']} {facts['details']}".strip()), "")
+    rows = {
+        "default": "required" if facts["required"] else _value(facts["default"]),
+        "unit": facts["unit"],
+        "allowed": _text(facts["allowed"]),
+        "in Kafka": _text(facts["kafka"]),
+        "variable": f"`{facts['variable']}`" if facts["variable"] else "",
+    }
+    yield from (f"- {name}: {value}" for name, value in rows.items() if value)
+    yield ""
+
+
+def metrics() -> str:
+    """All, in the catalog's order."""
+    words = "What `/metrics` has, over all workers. [Monitoring](../monitoring.md) says what to look at."
+    return "\n".join(["# Metrics", "", words, "", *(_metric(metric) for metric in METRICS.values()), ""])
+
+
+def _metric(metric: Metric) -> str:
+    told = ((name, " (node id)" if values is OF_THE_CLUSTER else "") for name, values in metric.labels.items())
+    labels = ", ".join(f"`{name}`{what}" for name, what in told)
+    return f"- **`{metric.name}`**, {metric.kind}{f' by {labels}' if labels else ''}: {_text(metric.help)}"
+
+
+def commands() -> str:
+    """What `--help` says of each."""
+    lines = ["# Commands", ""]
+    for name, group in (("forebay", forebay), ("forebay-pipeline", forebay_pipeline)):
+        assert isinstance(group, click.Group)
+        with click.Context(group, info_name=name) as context:
+            lines += [f"## {name}", "", *_help(group, context)]
+            for each in group.list_commands(context):
+                command = group.get_command(context, each)
+                assert command is not None
+                lines += [f"### {name} {each}", "", *_help(command, click.Context(command, context, each))]
+    return "\n".join(lines)
+
+
+def _help(command: click.Command, context: click.Context) -> Iterator[str]:
+    context.terminal_width = 100
+    yield from ("```text", command.get_help(context), "```", "")
+
+
+def _value(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return "empty" if text in ("", "null", "[]", "{}") else f"`{text}`"
+
+
+def _text(words: str) -> str:
+    """As it stands: `listener.name.<name>` is no HTML, and *-producer no emphasis."""
+    return re.sub(r"([<*_`\[\]$])", r"\\\1", words)
+
+
+PAGES: Final[Mapping[str, Callable[[], str]]] = {"settings": settings, "metrics": metrics, "commands": commands}

@@ -1,0 +1,62 @@
+"""The Helm chart as `helm template` renders it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from tests.deploy.files import DEPLOY
+from tests.deploy.schemas import KUBERNETES_VERSIONS
+from tests.kit.paths import program
+
+CHART = DEPLOY / "helm" / "forebay"
+RELEASE, NAMESPACE = "old", "edge"
+NAME = f"{RELEASE}-forebay"
+
+
+def helm_template(values: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
+    """`values` beside the chart's own, given as a values file, as users give them."""
+    command = [str(program("helm")), "template", RELEASE, str(CHART), f"--namespace={NAMESPACE}", "--values=-"]
+    # A helm that was not built by its own Makefile takes itself for one of Kubernetes 1.20.
+    command.append(f"--kube-version={KUBERNETES_VERSIONS[0]}")
+    return subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, timeout=60)
+
+
+class Rendered:
+    """What `values` come to, by kind: the chart makes one object of each at most."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        answer = helm_template(values)
+        assert answer.returncode == 0, answer.stderr
+        self.text = answer.stdout
+        objects = [each for each in yaml.safe_load_all(answer.stdout) if each is not None]
+        self.objects: dict[str, Any] = {each["kind"]: each for each in objects}
+        assert len(self.objects) == len(objects)
+
+    @property
+    def settings(self) -> str:
+        """The settings file."""
+        return str(self.objects["ConfigMap"]["data"]["forebay.toml"])
+
+    @property
+    def pod(self) -> Any:
+        return self.objects["Deployment"]["spec"]["template"]
+
+    @property
+    def container(self) -> Any:
+        (container,) = self.pod["spec"]["containers"]
+        return container
+
+    def ports(self) -> Iterator[dict[str, int]]:
+        """Name → port, wherever the chart says what clients connect to: at the pod, the Service, the NetworkPolicy."""
+        container = {each["name"]: each["containerPort"] for each in self.container["ports"] if each["name"] != "admin"}
+        yield container
+        service = self.objects["Service"]["spec"]["ports"]
+        assert all(each["targetPort"] == each["name"] for each in service)
+        yield {each["name"]: each["port"] for each in service}
+        clients, *_ = self.objects["NetworkPolicy"]["spec"]["ingress"]
+        yield {each["port"]: container[each["port"]] for each in clients["ports"]}

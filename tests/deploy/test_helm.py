@@ -1,0 +1,207 @@
+"""The Helm chart: valid in the oldest and newest Kubernetes, its parts fit, and Forebay takes its settings."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deploy.chart import NAME, NAMESPACE, Rendered, helm_template
+from tests.deploy.files import DEPLOY, documents, forebay_config, kubeconform
+from tests.deploy.schemas import KUBERNETES_VERSIONS
+
+LEAST: dict[str, Any] = {"bootstrapServers": ["kafka.kafka.svc:9092"]}
+MONITORING = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+ALL: dict[str, Any] = {
+    "bootstrapServers": ["a:9093", "b:9093"],
+    "brokers": {"ids": [1, 2, 5]},
+    "port": 19092,
+    "adminPort": 19000,
+    "advertisedHost": "kafka.example.org",
+    "settings": {
+        "topics.include": ["orders", 'a"b', "<&>"],
+        "linger.ms": 5,
+        "buffer.memory": 134217728,
+        "partitioner.min.share": 0.01,
+        "partitioner.rack.aware": True,
+        "client.racks": {"10.1.0.0/16": "az-a", "10.2.0.0/16": "az-b"},
+        "shutdown.timeout.ms": 45000,
+    },
+    "files": [{"secret": {"name": "orders", "items": [{"key": "sasl.jaas.config", "path": "sasl.jaas.config"}]}}],
+    "workers": 2,
+    "image": {"repository": "example.org/forebay", "tag": "1.2", "pullSecrets": [{"name": "pull"}]},
+    "service": {
+        "type": "LoadBalancer",
+        "annotations": {"example.org/scheme": "internal"},
+        "loadBalancerSourceRanges": ["10.0.0.0/8"],
+    },
+    "autoscaling": {"enabled": True},
+    "networkPolicy": {"clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "monitoring": [MONITORING]},
+    "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+    "leaveSeconds": 20,
+    "podAnnotations": {"a": "b"},
+    "podLabels": {"team": "orders"},
+    "nodeSelector": {"disk": "ssd"},
+    "tolerations": [{"key": "edge", "operator": "Exists"}],
+    "affinity": {"nodeAffinity": {}},
+    "priorityClassName": "high",
+}
+
+
+@pytest.fixture(scope="module", params=[LEAST, ALL], ids=["least", "all"])
+def chart(request: pytest.FixtureRequest) -> Rendered:
+    return Rendered(request.param)
+
+
+@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+def test_it_is_valid(chart: Rendered, version: str, tmp_path: Path) -> None:
+    """But for the PodMonitor, which is Prometheus's operator's own, so that Kubernetes has no schema of it."""
+    foreign = chart.objects.get("PodMonitor")
+    path = tmp_path / "chart.yaml"
+    path.write_text("\n---\n".join(part for part in chart.text.split("\n---\n") if "kind: PodMonitor" not in part))
+    answer = kubeconform(path, version)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert f"Valid: {len(chart.objects) - (foreign is not None)}, Invalid: 0, Errors: 0, Skipped: 0" in answer.stdout
+
+
+def test_a_wrong_value_gets_as_far_as_the_schemas(tmp_path: Path) -> None:
+    path = tmp_path / "chart.yaml"
+    path.write_text(Rendered({**LEAST, "tolerations": [{"key": ["edge"]}]}).text)
+    assert "Invalid: 1" in kubeconform(path, KUBERNETES_VERSIONS[0]).stdout
+
+
+@pytest.mark.parametrize("values", [LEAST, ALL], ids=["least", "all"])
+def test_each_broker_has_its_port_wherever_clients_pass(values: dict[str, Any]) -> None:
+    port = values.get("port", 9092)
+    ids = values.get("brokers", {"ids": range(6)})["ids"]
+    for ports in Rendered(values).ports():
+        assert ports == {"bootstrap": port} | {f"broker-{node}": port + 1 + node for node in ids}
+
+
+def test_selectors_find_the_pods(chart: Rendered) -> None:
+    labels = chart.pod["metadata"]["labels"].items()
+    selectors = [
+        chart.objects["Deployment"]["spec"]["selector"]["matchLabels"],
+        chart.objects["Service"]["spec"]["selector"],
+        chart.objects["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"],
+        chart.objects["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"],
+    ]
+    if "PodMonitor" in chart.objects:
+        selectors.append(chart.objects["PodMonitor"]["spec"]["selector"]["matchLabels"])
+    assert all(selector.items() <= labels for selector in selectors)
+    assert all(each["metadata"]["name"] == NAME for each in chart.objects.values())
+
+
+def test_the_kubelet_waits_for_longer_than_leaving_and_draining_take(chart: Rendered) -> None:
+    sleep, leave = chart.container["lifecycle"]["preStop"]["exec"]["command"]
+    assert sleep == "sleep"
+    drain = tomllib.loads(chart.settings)["shutdown.timeout.ms"] / 1000
+    assert chart.pod["spec"]["terminationGracePeriodSeconds"] > int(leave) + drain
+
+
+def test_probes_reach_the_admin_endpoint(chart: Rendered) -> None:
+    (admin,) = (each for each in chart.container["ports"] if each["name"] == "admin")
+    settings = tomllib.loads(chart.settings)
+    address = f"0.0.0.0:{admin['containerPort']}"
+    assert settings["admin"] == address
+    assert {each["name"]: each["value"] for each in chart.container["env"]} == {"FOREBAY_ADMIN": address}
+    probes = [chart.container[probe]["httpGet"] for probe in ("startupProbe", "readinessProbe", "livenessProbe")]
+    assert [(probe["path"], probe["port"]) for probe in probes] == [
+        ("/readyz", "admin"),
+        ("/readyz", "admin"),
+        ("/healthz", "admin"),
+    ]
+
+
+def test_only_monitoring_reaches_the_admin_endpoint() -> None:
+    """It is open to whom the NetworkPolicy lets in, which by default is nobody."""
+    clients = Rendered(LEAST).objects["NetworkPolicy"]["spec"]["ingress"]
+    assert [set(rule) for rule in clients] == [{"ports"}]
+    limited, admin = Rendered(ALL).objects["NetworkPolicy"]["spec"]["ingress"]
+    assert limited["from"] == ALL["networkPolicy"]["clients"]
+    assert admin == {"ports": [{"port": "admin"}], "from": [MONITORING]}
+
+
+def test_forebay_takes_the_settings(tmp_path: Path) -> None:
+    """Each as it was given: numbers of a values file are floats to Helm, and it would write 134217728 as 1.34e+08."""
+    config = tmp_path / "forebay.toml"
+    text = Rendered({**ALL, "files": []}).settings
+    config.write_text(text)
+    answer = forebay_config("--config", str(config))
+    assert answer.returncode == 0, answer.stderr
+    settings = tomllib.loads(text)
+    assert settings.items() >= ALL["settings"].items()
+    assert isinstance(settings["buffer.memory"], int)
+    assert isinstance(settings["linger.ms"], int)
+    assert settings["listen"] == "0.0.0.0:19092"
+    assert settings["workers"] == 2
+
+
+def test_clients_are_told_of_the_service_or_what_leads_to_it() -> None:
+    """An empty advertised.host would tell them a pod's address, and strand them when it goes."""
+    assert tomllib.loads(Rendered(LEAST).settings)["advertised.host"] == f"{NAME}.{NAMESPACE}.svc"
+    assert tomllib.loads(Rendered(ALL).settings)["advertised.host"] == "kafka.example.org"
+
+
+def test_connections_come_anew_where_pods_do() -> None:
+    name = "connections.max.age.ms"
+    assert name not in tomllib.loads(Rendered(LEAST).settings)
+    assert tomllib.loads(Rendered(ALL).settings)[name] == 600_000
+    own = {**ALL, "settings": {name: -1}}
+    assert tomllib.loads(Rendered(own).settings)[name] == -1
+
+
+def test_the_autoscaler_says_how_many_pods_there_are() -> None:
+    least, scaled = Rendered(LEAST), Rendered(ALL)
+    assert least.objects["Deployment"]["spec"]["replicas"] == 2
+    assert "HorizontalPodAutoscaler" not in least.objects
+    assert "replicas" not in scaled.objects["Deployment"]["spec"]
+    assert scaled.objects["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]["name"] == NAME
+    assert str(scaled.container["resources"]["requests"]["cpu"]) == "2", "a part of the cores that two workers can use"
+
+
+def test_memory_follows_what_workers_may_hold() -> None:
+    """56 + 16 + 32 + 64 MiB and a quarter; with 128 instead of 32 twice."""
+    assert Rendered(LEAST).container["resources"]["limits"]["memory"] == "210Mi"
+    assert Rendered(ALL).container["resources"]["limits"]["memory"] == "660Mi"
+    own = {"limits": {"memory": "1Gi"}}
+    assert Rendered({**LEAST, "resources": own}).container["resources"] == own
+
+
+def test_new_settings_replace_the_pods() -> None:
+    def checksum(values: dict[str, Any]) -> str:
+        return str(Rendered(values).pod["metadata"]["annotations"]["checksum/settings"])
+
+    assert checksum(LEAST) == checksum({**LEAST, "replicas": 3})
+    assert checksum(LEAST) != checksum({**LEAST, "settings": {"linger.ms": 5}})
+
+
+def test_secrets_are_mounted_as_in_the_sidecar() -> None:
+    secured = DEPLOY / "kubernetes" / "secured-sidecar.yaml"
+    (deployment,) = (each for each in documents(secured) if each["kind"] == "Deployment")
+    sidecar = deployment["spec"]["template"]["spec"]
+    (volume,) = (each for each in sidecar["volumes"] if each["name"] == "kafka")
+    chart = Rendered({**LEAST, "files": volume["projected"]["sources"]})
+    assert volume in chart.pod["spec"]["volumes"]
+    assert chart.pod["spec"]["securityContext"] == sidecar["securityContext"]
+    (forebay,) = sidecar["initContainers"]
+    assert chart.container["volumeMounts"] == forebay["volumeMounts"]
+    assert chart.container["securityContext"] == forebay["securityContext"]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "bootstrapServers"),
+        ({**LEAST, "settings": {"advertised.host": "x"}}, "advertised.host is the chart's own to set"),
+        ({**LEAST, "brokers": {"ids": [1, 1]}}, "ids"),
+        ({**LEAST, "port": 70000}, "port"),
+        ({**LEAST, "replica": 3}, "replica"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_words(values: dict[str, Any], said: str) -> None:
+    answer = helm_template(values)
+    assert answer.returncode != 0
+    assert said in answer.stderr
