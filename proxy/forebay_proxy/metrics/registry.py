@@ -29,7 +29,7 @@ from forebay_proxy.metrics import clients_seen, topics_seen
 from forebay_proxy.metrics.catalog import METRICS, OF_THE_CLUSTER, Metric
 from forebay_proxy.metrics.clients_seen import ClientsSeen, SeenClient
 from forebay_proxy.metrics.instruments import Counter, Histogram
-from forebay_proxy.metrics.topic_counts import TopicTable
+from forebay_proxy.metrics.topic_counts import MAX_PARTITIONS, TopicTable
 from forebay_proxy.metrics.topics_seen import Now, SeenTopic, TopicNow
 
 WINDOW_S: Final = 30.0
@@ -188,6 +188,18 @@ class MetricRegistry:
                     found[key] = float(level) if key not in found else _together(name, found[key], level)
         return found
 
+    def current_topics(self) -> Mapping[str, TopicNow]:
+        """What all parts know of topics now besides counts; no further parts once MAX_PARTITIONS were looked at."""
+        found: dict[str, TopicNow] = {}
+        partitions = 0
+        for part in (self, *self._parts):
+            for name, topic in part.topics_now().items():
+                partitions += len(topic.leaders)
+                found[name] = topics_seen.together(found[name], topic) if name in found else topic
+            if partitions >= MAX_PARTITIONS:
+                break
+        return found
+
     def tick(self) -> None:
         """Begin a new window if the present one has lasted WINDOW_S."""
         now = self._clock()
@@ -200,17 +212,6 @@ class MetricRegistry:
     def current_clients(self) -> list[SeenClient]:
         """All clients with their present rates. The objects are those that count on."""
         return self.clients.snapshot(self._clock())
-
-    def current_topics(self) -> dict[str, TopicNow]:
-        """What is known of topics now besides their counts, by all parts."""
-        found: dict[str, TopicNow] = {}
-        for part in (self, *self._parts):
-            for name, now in part.topics_now().items():
-                if name in found:
-                    found[name].add(now)
-                else:
-                    found[name] = now
-        return found
 
     def take(self, *, details: bool = True) -> Snapshot:
         """Everything, as of now; without `details`, all but clients and topics, which are many."""

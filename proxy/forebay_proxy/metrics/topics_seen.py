@@ -42,8 +42,8 @@ class SeenTopic(msgspec.Struct, array_like=True):
         self.untouched_bytes += other.untouched_bytes
         self.partition_records = _sums(self.partition_records, other.partition_records)
         self.partition_bytes = _sums(self.partition_bytes, other.partition_bytes)
-        now = TopicNow(self.leaders, self.queued, self.waits)
-        now.add(TopicNow(other.leaders, other.queued, other.waits))
+        mine = TopicNow(self.leaders, self.queued, self.waits)
+        now = together(mine, TopicNow(other.leaders, other.queued, other.waits))
         self.leaders, self.queued, self.waits = now.leaders, now.queued, now.waits
 
 
@@ -54,16 +54,15 @@ class TopicNow(msgspec.Struct, array_like=True):
     queued: dict[int, int]
     waits: dict[int, float]
 
-    def add(self, other: TopicNow) -> None:
-        """Add what somebody else knows of the same topic."""
-        if len(other.leaders) > len(self.leaders):
-            self.leaders = other.leaders
-        mine = self.queued
-        self.queued = mine | {index: mine.get(index, 0) + size for index, size in other.queued.items()}
-        self.waits = self.waits | {index: max(wait, self.waits.get(index, 0.0)) for index, wait in other.waits.items()}
-
 
 Now = Callable[[], Mapping[str, TopicNow]]
+
+
+def together(one: TopicNow, other: TopicNow) -> TopicNow:
+    """A topic as two see it who both send to it: what is queued is added up, of waits the longer one counts."""
+    queued = {index: one.queued.get(index, 0) + other.queued.get(index, 0) for index in {**one.queued, **other.queued}}
+    waits = {index: max(one.waits.get(index, 0), other.waits.get(index, 0)) for index in {**one.waits, **other.waits}}
+    return TopicNow(max(one.leaders, other.leaders, key=len), queued, waits)
 
 
 def snapshot(table: TopicTable, now: Mapping[str, TopicNow], names: Iterable[str] | None = None) -> list[SeenTopic]:

@@ -71,3 +71,18 @@ def test_topics_that_have_metrics_keep_them() -> None:
 
 def test_nobody_has_metrics_unless_it_is_asked_for() -> None:
     assert NamedTopics(0).counters([SeenTopic("ponds", 1)]) == {}
+
+
+def test_what_several_in_one_process_know_of_topics_is_joined() -> None:
+    stats = MetricRegistry()
+    parts = [stats.part(), stats.part()]
+    for part in parts:
+        part.topics.sent("ponds", 0, 1, 10)
+    stats.topics_now = lambda: {"ponds": TopicNow([1], {0: 5}, {})}
+    parts[0].topics_now = lambda: {"ponds": TopicNow([1, 2], {0: 1, 1: 7}, {0: 0.1})}
+    parts[1].topics_now = lambda: {"ponds": TopicNow([], {}, {0: 0.3})}
+    (seen,) = stats.take().topics
+    assert (seen.records, seen.leaders, seen.queued, seen.waits) == (2, [1, 2], {0: 6, 1: 7}, {0: 0.3})
+    stats.end(parts[0])
+    (seen,) = stats.take().topics
+    assert (seen.records, seen.leaders, seen.queued) == (2, [1], {0: 5})
