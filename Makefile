@@ -4,6 +4,7 @@
 # make test-all     the same with nothing left out: whole matrices, every unit test pure and compiled, coverage, all faults, fuzzing
 # make lint | unit | coverage | compile-test | deploy-test | pipeline-test | integration | chaos-test    a part of it
 # make client-suites  clients' own test suites, directly and through Forebay (ten minutes; KafkaJS too where Node.js is)
+# make vendor-check   whether the page's JavaScript is what npm has; make picture: the README's screenshot anew
 # make clean        remove what was built; distclean: downloads as well
 # make chaos        faults on a real cluster, each by itself, then pairs for CHAOS_SECONDS=1800: docs/reliability.md
 # make soak         fault after fault under one load for SOAK_SECONDS=3600 of each kind of timeouts, every record accounted for
@@ -148,6 +149,14 @@ fuzz: $(VENV)/.dev build/compiled/.done
 	@$(BIN)/$(PIP) $(INSTALL) --group fuzz || echo "no atheris here: mutants are led by what is accepted" >&2
 	$(BIN)/python -m tests.fuzz.compiled --python $(CURDIR)/build/compiled
 	$(BIN)/python -m tests.fuzz --guided --seconds $(FUZZ_SECONDS) $(FUZZ)
+
+# The page's libraries against npm, byte for byte, and a new picture of the page for the README.
+.PHONY: vendor-check picture
+vendor-check: $(VENV)/.dev
+	$(BIN)/python -m tests.kit.vendored
+
+picture: $(VENV)/.dev kit
+	$(BIN)/python -m tests.kit.picture
 
 # Kafka, old clients, toxiproxy, kubeconform and kcat into .cache/; quick where they are there.
 kit: $(VENV)/.dev

@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from forebay_pipeline.jobs.session import KAFKA_CONNECTOR
-from tests.kit import kafka
+from tests.kit import kafka, npm
 from tests.kit.paths import (
     ANCIENT_CLIENT_VERSIONS,
+    AXE,
     BIN,
     BROKER_VERSIONS,
     CACHE,
@@ -47,6 +48,7 @@ GO_PROGRAMS = {
     "toxiproxy-server": ("github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0", "server"),
     "kubeconform": ("github.com/yannh/kubeconform/cmd/kubeconform@v0.6.7", "kubeconform"),
 }
+AXE_VERSION = "axe-core@4.14.1"
 OLD_KAFKA_PYTHON_VERSION = "kafka-python==2.0.6"
 # Each folder is compiled against the oldest client that has what it calls, and run with that one and all newer.
 COMPILED_AGAINST = {
@@ -74,7 +76,14 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
     try:
         with ThreadPoolExecutor() as pool:
-            work = (fetch_jars, install_go_programs, build_go_clients, fetch_kafka_python, fetch_debian_programs)
+            work = (
+                fetch_jars,
+                install_go_programs,
+                build_go_clients,
+                fetch_kafka_python,
+                fetch_debian_programs,
+                fetch_axe,
+            )
             steps = [pool.submit(each) for each in work]
             for step in steps:
                 step.result()
@@ -107,6 +116,7 @@ NEEDED = {
     "javac": "compiles the kit's producer, consumer and admin classes (a JDK, not a JRE)",
     "mvn": "fetches brokers and clients",
     "go": "builds toxiproxy and kubeconform",
+    "npm": "fetches axe-core, which judges whether everybody can use the page",
 }
 
 
@@ -221,6 +231,17 @@ def fetch_kafka_python() -> None:
         run([*command, OLD_KAFKA_PYTHON_VERSION])
 
     step("kafka-python", OLD_KAFKA_PYTHON_VERSION, work)
+
+
+def fetch_axe() -> None:
+    def work() -> None:
+        shutil.rmtree(AXE.parent, ignore_errors=True)
+        try:
+            npm.unpack(AXE_VERSION, AXE.parent)
+        except npm.NpmFailed as failure:
+            raise SetupFailed(str(failure)) from failure
+
+    step("axe-core", AXE_VERSION, work)
 
 
 class Debian(NamedTuple):
