@@ -7,6 +7,7 @@
 .cache/bin/                        toxiproxy-server, kubeconform, helm, sarama-produce, go-clients, kcat, haproxy, …
 .cache/kafka-python-2.0/           kafka-python of that time, beside the newest in the environment
 .cache/kafka/4.3.1/                class-data archive and a formatted data directory
+.cache/axe/axe.min.js              what judges whether everybody can use the page
 .cache/stamps/                     one file a finished step, holding the step's inputs
 """
 
@@ -21,6 +22,7 @@ CLASSES = CACHE / "classes"
 BIN = CACHE / "bin"
 KAFKA = CACHE / "kafka"
 STAMPS = CACHE / "stamps"
+AXE = CACHE / "axe" / "axe.min.js"
 OLD_KAFKA_PYTHON = CACHE / "kafka-python-2.0"
 GO_SOURCES = Path(__file__).resolve().parent / "go"
 JAVA_SOURCES = Path(__file__).resolve().parent / "java"

@@ -16,6 +16,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -26,6 +28,7 @@ from forebay_pipeline.jobs.session import KAFKA_CONNECTOR
 from tests.kit import kafka
 from tests.kit.paths import (
     ANCIENT_CLIENT_VERSIONS,
+    AXE,
     BIN,
     BROKER_VERSIONS,
     CACHE,
@@ -48,6 +51,8 @@ GO_PROGRAMS = {
     "kubeconform": ("github.com/yannh/kubeconform/cmd/kubeconform@v0.6.7", "kubeconform"),
     "helm": ("helm.sh/helm/v3/cmd/helm@v3.22.0", "helm"),
 }
+AXE_PACKAGE = "axe-playwright-python==0.1.8"
+"""Its wheel has axe-core 4.12.1; nothing else of it is used."""
 OLD_KAFKA_PYTHON_VERSION = "kafka-python==2.0.6"
 # Each folder is compiled against the oldest client that has what it calls, and run with that one and all newer.
 COMPILED_AGAINST = {
@@ -75,7 +80,14 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
     try:
         with ThreadPoolExecutor() as pool:
-            work = (fetch_jars, install_go_programs, build_go_clients, fetch_kafka_python, fetch_debian_programs)
+            work = (
+                fetch_jars,
+                install_go_programs,
+                build_go_clients,
+                fetch_kafka_python,
+                fetch_debian_programs,
+                fetch_axe,
+            )
             steps = [pool.submit(each) for each in work]
             for step in steps:
                 step.result()
@@ -222,6 +234,20 @@ def fetch_kafka_python() -> None:
         run([*command, OLD_KAFKA_PYTHON_VERSION])
 
     step("kafka-python", OLD_KAFKA_PYTHON_VERSION, work)
+
+
+def fetch_axe() -> None:
+    """`axe.min.js` out of a wheel."""
+
+    def work() -> None:
+        AXE.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=AXE.parent) as scratch:
+            run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", f"--dest={scratch}", AXE_PACKAGE])
+            (wheel,) = Path(scratch).glob("*.whl")
+            with zipfile.ZipFile(wheel) as archive:
+                AXE.write_bytes(archive.read(f"axe_playwright_python/{AXE.name}"))
+
+    step("axe-core", AXE_PACKAGE, work)
 
 
 class Debian(NamedTuple):

@@ -14,6 +14,7 @@ comes by a foreign name (origin.py); 405 for anything but GET.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +24,7 @@ from aiohttp import web
 from forebay_proxy import __version__
 from forebay_proxy.console import page, tables
 from forebay_proxy.console.collector import Collector
-from forebay_proxy.console.history import ALL, BROKER, CLIENT, TOPIC, TOTALS, WORKER
+from forebay_proxy.console.history import ALL, BROKER, CLIENT, HOUR_S, TOPIC, TOTALS, WORKER
 from forebay_proxy.console.origin import OwnHosts
 from forebay_proxy.console.paging import WrongQuery, number, part, wanted
 from forebay_proxy.console.problems import problems
@@ -82,6 +83,11 @@ class Api:
         """What anybody may read, like probes: the page's own files, which show nothing."""
         return frozenset(f"/{path}" for path in self._files)
 
+    @property
+    def watching(self) -> int:
+        """Streams that are open."""
+        return self._watchers.watching
+
     def mount(self, app: web.Application) -> None:
         """Serve all of it, and the page."""
         seen = self._seen
@@ -90,13 +96,13 @@ class Api:
             "brokers": lambda query: tables.brokers(seen, query),
             "topics": lambda query: tables.topics(seen, query),
             "clients": lambda query: tables.clients(seen, query),
-            "history": self._history,
             "events": self._events,
             "config": self._config,
             "explain": self._explain,
         }
         for name, answer in answers.items():
             app.router.add_get(PREFIX + name, self._guarded(self._json(answer)), allow_head=False)
+        app.router.add_get(f"{PREFIX}history", self._guarded(self._history), allow_head=False)
         app.router.add_get(f"{PREFIX}stream", self._guarded(self._watchers.serve), allow_head=False)
         for path in self._files:
             app.router.add_get(f"/{path}", self._guarded(self._file(path)), allow_head=False)
@@ -161,16 +167,25 @@ class Api:
             "history": {"bytes": seen.history.size, "missing": seen.history.missing},
         }
 
-    def _history(self, query: Mapping[str, str]) -> dict[str, Any]:
-        _only(query, "of", "key", "seconds", "points")
-        kind = query.get("of", "totals")
-        if kind not in COLUMNS:
-            raise WrongQuery(f"of must be one of {', '.join(COLUMNS)}")
+    async def _history(self, request: web.Request) -> web.StreamResponse:
+        """A column at a time: others have the loop in between."""
+        query = request.query
+        try:
+            _only(query, "of", "key", "seconds", "points")
+            kind = query.get("of", "totals")
+            if kind not in COLUMNS:
+                raise WrongQuery(f"of must be one of {', '.join(COLUMNS)}")
+            seconds = number(query, "seconds", HOUR_S, 1, HOUR_S)
+            points = number(query, "points", 600, 1, MOST_POINTS)
+        except WrongQuery as error:
+            return _json({"error": str(error)}, 400)
         key = ALL if kind == "totals" else query.get("key", "")
-        seconds = number(query, "seconds", 3600, 1, 3600)
-        points = number(query, "points", 600, 1, MOST_POINTS)
         times, columns = self._seen.history.columns(kind, key, seconds, self._seen.second, points)
-        return {"of": kind, "key": key, "columns": list(COLUMNS[kind]), "times": times, "values": columns}
+        values = []
+        for column in columns:
+            values.append(column)
+            await asyncio.sleep(0)
+        return _json({"of": kind, "key": key, "columns": list(COLUMNS[kind]), "times": times, "values": values})
 
     def _events(self, query: Mapping[str, str]) -> dict[str, Any]:
         asked = wanted(query, ("at",), "-at")

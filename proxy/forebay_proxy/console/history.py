@@ -9,7 +9,7 @@ room for has no history, and `missing` counts it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from forebay_proxy.console.rings import Budget, Ring, size
@@ -120,27 +120,21 @@ class History:
 
     def columns(
         self, kind: str, key: str, seconds: int, now: int, points: int
-    ) -> tuple[list[int], list[list[float | None]]]:
-        """(times, one list for each number) of the last `seconds`, in at most `points` steps; None: nothing is known.
+    ) -> tuple[list[int], Iterator[list[float | None]]]:
+        """(times, one list for each number, made when it is asked for: an hour of one takes the loop a millisecond) of
+        the last `seconds`, in at most `points` steps; None: nothing is known.
 
         Where several ticks are one point it is their mean, and the greatest of percentiles.
         """
-        found = self.kinds[kind]
-        ring = found.rings.get(key)
+        ring = self.kinds[kind].rings.get(key)
         if ring is None:
-            return [], []
+            return [], iter(())
         last = now // ring.step
         count = min(ring.slots, max(1, seconds // ring.step))
         each = math.ceil(count / max(1, points))
         first = (last - count) // each * each + each  # points stay where they are as time goes on
-        starts = range(first, last + 1, each)
-        peaks = _PEAKS.get(kind, frozenset())
-        columns: list[list[float | None]] = []
-        for index in range(ring.width):
-            values = ring.column(index, first, last)
-            thin = max if index in peaks else _mean
-            columns.append([_point(values[at : at + each], thin) for at in range(0, len(values), each)])
-        return [start * ring.step for start in starts], columns
+        times = [start * ring.step for start in range(first, last + 1, each)]
+        return times, _thinned(ring, first, last, each, _PEAKS.get(kind, frozenset()))
 
 
 _PEAKS: Final = {
@@ -150,15 +144,21 @@ _PEAKS: Final = {
 }
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+def _thinned(ring: Ring, first: int, last: int, each: int, peaks: frozenset[int]) -> Iterator[list[float | None]]:
+    for index in range(ring.width):
+        values = ring.column(index, first, last)
+        peak = index in peaks
+        yield [_point(values[at : at + each], peak) for at in range(0, len(values), each)]
 
 
-def _point(values: Sequence[float], thin: object) -> float | None:
-    known = [value for value in values if not math.isnan(value)]
-    if not known:
-        return None
-    return rounded(max(known) if thin is max else _mean(known))
+def _point(values: list[float], peak: bool) -> float | None:  # noqa: FBT001 - called for each point
+    total = sum(values)
+    if math.isnan(total):
+        values = [value for value in values if not math.isnan(value)]
+        if not values:
+            return None
+        total = sum(values)
+    return rounded(max(values) if peak else total / len(values))
 
 
 def rounded(value: float) -> float:

@@ -68,7 +68,13 @@ class Ring:
 
     def column(self, index: int, first: int, last: int) -> list[float]:
         """One of the numbers for each tick of [first, last]."""
-        return [self.row(tick)[index] for tick in range(first, last + 1)]
+        begin, end = max(first, self._last - self.slots + 1), min(last, self._last)
+        if self._last < 0 or begin > end:
+            return [math.nan] * (last + 1 - first)
+        values = self._data[index :: self.width]
+        at, until = begin % self.slots, end % self.slots
+        found = values[at : until + 1] if at <= until else values[at:] + values[: until + 1]
+        return [*[math.nan] * (begin - first), *found, *[math.nan] * (last - end)]
 
 
 class Budget:

@@ -10,6 +10,13 @@ from forebay_proxy.console.history import ALL, BROKER, CLIENT, TOPIC, TOTALS, WO
 MIB = 1 << 20
 
 
+def columns(
+    history: History, kind: str, key: str, seconds: int, now: int, points: int
+) -> tuple[list[int], list[list[float | None]]]:
+    times, found = history.columns(kind, key, seconds, now, points)
+    return times, list(found)
+
+
 def totals(value: float) -> list[float]:
     return [value] * len(TOTALS)
 
@@ -18,36 +25,36 @@ def test_seconds_come_back_as_they_were_told() -> None:
     history = History(16 * MIB)
     for second in range(100, 110):
         history.put("totals", ALL, second, totals(second))
-    times, columns = history.columns("totals", ALL, seconds=5, now=109, points=100)
+    times, found = columns(history, "totals", ALL, 5, 109, 100)
     assert times == [105, 106, 107, 108, 109]
-    assert columns[0] == [105, 106, 107, 108, 109]
+    assert found[0] == [105, 106, 107, 108, 109]
 
 
 def test_many_ticks_become_few_points_of_their_mean_or_their_peak() -> None:
     history = History(16 * MIB)
     for second in range(3600):
         history.put("totals", ALL, second, totals(second % 10))
-    times, columns = history.columns("totals", ALL, seconds=3600, now=3599, points=360)
+    times, found = columns(history, "totals", ALL, 3600, 3599, 360)
     assert len(times) == 360
     assert {later - earlier for earlier, later in pairwise(times)} == {10}
-    assert columns[TOTALS.index("records_in")][-1] == 4.5
-    assert columns[TOTALS.index("added_p99")][-1] == 9
+    assert found[TOTALS.index("records_in")][-1] == 4.5
+    assert found[TOTALS.index("added_p99")][-1] == 9
 
 
 def test_points_stand_still_as_time_goes_on() -> None:
     history = History(16 * MIB)
     for second in range(1000):
         history.put("totals", ALL, second, totals(1))
-    first, _ = history.columns("totals", ALL, 600, 995, 60)
-    later, _ = history.columns("totals", ALL, 600, 999, 60)
+    first, _ = columns(history, "totals", ALL, 600, 995, 60)
+    later, _ = columns(history, "totals", ALL, 600, 999, 60)
     assert set(later[:-1]) <= {*first, *later[-1:]}
 
 
 def test_what_is_not_known_is_none() -> None:
     history = History(16 * MIB)
     history.put("broker", "1", 50, [float("nan")] * len(BROKER))
-    assert history.columns("broker", "1", 2, 50, 10)[1][0] == [None, None]
-    assert history.columns("broker", "2", 2, 50, 10) == ([], [])
+    assert columns(history, "broker", "1", 2, 50, 10)[1][0] == [None, None]
+    assert columns(history, "broker", "2", 2, 50, 10) == ([], [])
 
 
 def test_topics_are_kept_by_ten_seconds_and_partitions_by_the_minute() -> None:
@@ -55,15 +62,15 @@ def test_topics_are_kept_by_ten_seconds_and_partitions_by_the_minute() -> None:
     for second in range(0, 600, 10):
         history.put("topic", "ponds", second, [second, 0])
         history.put("partitions", "ponds", second, [second, second])
-    assert history.columns("topic", "ponds", 30, 595, 100)[0] == [570, 580, 590]
-    assert history.columns("partitions", "ponds", 120, 595, 100) == ([480, 540], [[530, 590], [530, 590]])
+    assert columns(history, "topic", "ponds", 30, 595, 100)[0] == [570, 580, 590]
+    assert columns(history, "partitions", "ponds", 120, 595, 100) == ([480, 540], [[530, 590], [530, 590]])
 
 
 def test_a_topic_that_was_given_partitions_begins_anew() -> None:
     history = History(16 * MIB)
     history.put("partitions", "ponds", 0, [1, 1])
     history.put("partitions", "ponds", 60, [1, 1, 1])
-    assert len(history.columns("partitions", "ponds", 60, 60, 10)[1]) == 3
+    assert len(columns(history, "partitions", "ponds", 60, 60, 10)[1]) == 3
     used = history.size
     history.put("partitions", "ponds", 120, [1, 1, 1])
     assert history.size == used

@@ -51,6 +51,10 @@ def test_it_holds_the_newest_ticks_as_a_list_would(gaps: list[int]) -> None:
         told[tick] = float(tick)
     expected = {at: value for at, value in told.items() if tick - 5 < at <= tick}
     assert known(ring, range(-5, tick + 10)) == expected
+    for first, last in ((-5, tick + 10), (tick - 2, tick), (tick + 1, tick + 3)):
+        column = dict(zip(range(first, last + 1), ring.column(0, first, last), strict=True))
+        told_here = {at: value for at, value in column.items() if not math.isnan(value)}
+        assert told_here == {at: value for at, value in expected.items() if first <= at <= last}
 
 
 def test_a_budget_gives_no_more_than_it_has() -> None:
