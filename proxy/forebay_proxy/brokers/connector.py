@@ -30,6 +30,7 @@ from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.security.authenticator import AuthenticationFailed, Authenticator, Call, PlainLogin
+from forebay_proxy.security.principals import Principals
 from forebay_proxy.security.renewals import Renewable
 from forebay_proxy.security.tls import TlsContext, brokers_context
 
@@ -53,7 +54,7 @@ class Connector:
 
     Connections are made with what `renewable` last put in place; those that stand keep the context that they began
     with. Raises StartError where certificates cannot be used.
-    `principal`: as whom they log in (producer_batch.Lane); empty: as Forebay, or as nobody.
+    `principal`: as whom they log in (producer_batch.Lane), by what is presented; empty: as Forebay, or as nobody.
     """
 
     def __init__(
@@ -69,7 +70,8 @@ class Connector:
         self._backoff_s = settings.reconnect_backoff_ms / 1000, settings.reconnect_backoff_max_ms / 1000
         self._authenticator: Authenticator | None = None
         self._refusals = Refusals(*self._backoff_s, self._rng)
-        self._user = ""
+        self._principals: Principals | None = None
+        """Of one that logs in as clients."""
         if secured is not None:
             self._secured = secured
         else:
@@ -79,21 +81,22 @@ class Connector:
         self.lifetime = 0.0
         """Seconds for which a broker last took the login; 0: for ever."""
 
-    def of_clients(self, principal: str) -> Connector:
-        """One whose connections log in as `principal`, once `present` has said how, and not at all before."""
+    def of_clients(self, principals: Principals) -> Connector:
+        """One whose connections log in as a client, once `present` has said how, and not at all before."""
         other = Connector(self._settings, self._stats, self._rng, self._secured)
-        other.principal = principal
+        other._principals = principals
+        other._authenticator = None
         return other
 
     def present(self, login: PlainLogin) -> None:
         """From now on connections log in so."""
-        assert self.principal
-        self._user = login.username
+        assert self._principals is not None
+        self.principal = self._principals.of(login)
         self._authenticator = Authenticator(self._settings, login)
 
     def withdraw(self) -> None:
         """Forget the login: no connection is made any more."""
-        assert self.principal
+        assert self._principals is not None
         self._authenticator = None
 
     @property
@@ -131,7 +134,7 @@ class Connector:
 
     async def _open(self, host: str, port: int, client_id: str | None) -> tuple[UpstreamConnection, Session | None]:
         broker = HostPort(host, port)
-        if self.principal and self._authenticator is None:
+        if self._principals is not None and self._authenticator is None:
             raise AuthenticationFailed("no client is there to log in as")
         if (why := self._refusals.now(broker, monotonic())) is not None:
             raise AuthenticationFailed(why)
@@ -158,7 +161,7 @@ class Connector:
         `logs_in`: where we have a login. Otherwise the client's is the first byte that the broker sees. Raises OSError,
         UnicodeError for a name that cannot be one, or Malformed.
         """
-        if not logs_in or (self._authenticator is None and not self.principal):
+        if not logs_in or (self._authenticator is None and self._principals is None):
             await dial(host, port, self._setup_s, lambda: protocol, self._secured.context)
             return None
         connection, session = await self._open(host, port, CLIENT_ID)
@@ -167,10 +170,10 @@ class Connector:
 
     async def _log_in(self, connection: UpstreamConnection, broker: HostPort) -> Session | None:
         if self._authenticator is None:
-            if self.principal:  # it was withdrawn meanwhile
+            if self._principals is not None:  # it was withdrawn meanwhile
                 raise AuthenticationFailed("no client is there to log in as")
             return None
-        first, version = self._authenticator, _authenticate_version(connection)
+        first, version, principal = self._authenticator, _authenticate_version(connection), self.principal
 
         async def log_in(call: Call) -> float:
             # A broker takes a session's renewal only from the one who began it, but with a new password, too.
@@ -182,14 +185,14 @@ class Connector:
             except AuthenticationFailed as error:
                 self._told_refusal(broker, authenticator.mechanism, str(error))
                 raise
-            if self._refusals.accepted(broker) and not self.principal:
+            if self._refusals.accepted(broker) and self._principals is None:
                 log.info("broker accepts Forebay's login again", host=broker.host, port=broker.port)
             self.lifetime = lifetime
             return lifetime
 
         session = Session(log_in, self._rng)
         await connection.log_in(session)
-        connection.principal = self.principal
+        connection.principal = principal
         return session
 
     def _told_refusal(self, broker: HostPort, mechanism: str, why: str) -> None:
@@ -198,12 +201,12 @@ class Connector:
         self._refusals.forget(now, FORGET_S)
         if not self._refusals.refused(broker, why, now):
             return
-        if self.principal:
+        if self._authenticator is not None and self._principals is not None:
             log.warning(
                 "broker refuses a client's login on another connection",
                 host=broker.host,
                 port=broker.port,
-                user=self._user,
+                user=self._authenticator.username,
                 error=why,
             )
         else:

@@ -8,9 +8,6 @@ one realm hears of are known to all: where they are is nobody's secret, and each
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
-import secrets
 from collections.abc import Callable, Iterator
 from functools import partial
 from time import monotonic
@@ -26,6 +23,7 @@ from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.handler import ProduceHandler
 from forebay_proxy.realms.realm import Realm, Shared
 from forebay_proxy.security.authenticator import PlainLogin
+from forebay_proxy.security.principals import Principals
 
 SWEEP_S: Final = 1.0
 
@@ -73,14 +71,12 @@ class ClientRealm:
 class Membership:
     """One connection's place in a realm (login_watch.Member)."""
 
-    def __init__(self, home: ClientRealm, gateway: Gateway, left: Callable[[], None]) -> None:
+    def __init__(self, principal: str, home: ClientRealm, gateway: Gateway, left: Callable[[], None]) -> None:
+        self.principal = principal
+        """By what this connection has presented, whatever realm it got into: see one_principal."""
         self._home = home
         self._left = left
         self.gateway = gateway
-
-    @property
-    def principal(self) -> str:
-        return self._home.connector.principal
 
     @property
     def handler(self) -> ProduceHandler:
@@ -122,7 +118,7 @@ class ClientRealms:
         self._stats = stats
         self._ended = ended
         self._most = shared.settings.max_identities
-        self._key = secrets.token_bytes(32)
+        self._principals = Principals()
         self._realms: dict[str, ClientRealm] = {}
         self._identities = Identities(self._most, lambda key: self._realms[key].rest(), self._forget)
         self._retired = False
@@ -136,31 +132,25 @@ class ClientRealms:
 
     def join(self, login: PlainLogin, gateway: Gateway) -> Membership | None:
         """A broker has accepted `login` (login_watch.Realms)."""
-        principal = self._principal(login)
+        principal = self._principals.of(login)
         identity = self._identities.enter(principal, monotonic())
         if identity is None:
             log.warning("too many identities, a client's records go on untouched", most=self._most)
             return None
         home = self._realms.get(principal)
         if home is None:
-            home = self._realms[principal] = self._made(principal)
+            home = self._realms[principal] = self._made()
         home.wake(login, self._ended)
-        return Membership(home, home.gateway(gateway), partial(self._leave, identity))
-
-    def _principal(self, login: PlainLogin) -> str:
-        """Tells logins apart, and tells nobody the password: the key is known to this process only, for its life."""
-        parts = (login.username.encode(), login.password.reveal().encode())
-        said = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
-        return f"{login.username}/{hmac.digest(self._key, said, hashlib.sha256).hex()}"
+        return Membership(principal, home, home.gateway(gateway), partial(self._leave, identity))
 
     def _leave(self, identity: Identity) -> None:
         self._identities.leave(identity, monotonic())
 
     # Realms come and go
 
-    def _made(self, principal: str) -> ClientRealm:
+    def _made(self) -> ClientRealm:
         stats = self._stats.part()
-        made = ClientRealm(self._shared, self._connector.of_clients(principal), stats)
+        made = ClientRealm(self._shared, self._connector.of_clients(self._principals), stats)
         cluster, known = made.realm.view.cluster, self._known.view.cluster
         now = monotonic()
         for node in list(known.nodes.values()):

@@ -72,6 +72,11 @@ class Authenticator:
         )
 
     @property
+    def username(self) -> str:
+        """As whom, where the mechanism has users."""
+        return self._username
+
+    @property
     def identity(self) -> tuple[str, str, str]:
         """What a broker does not let change during a session: mechanism, user and client id."""
         return self.mechanism, self._username, self._client_id

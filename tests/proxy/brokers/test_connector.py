@@ -23,6 +23,7 @@ from forebay_proxy.config.secret import Secret
 from forebay_proxy.errors import StartError
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.security.authenticator import AuthenticationFailed, PlainLogin
+from forebay_proxy.security.principals import Principals
 from forebay_proxy.security.tls import TlsSettings, server_context
 from tests.kit.app import settings
 from tests.kit.certificates import Authority
@@ -328,7 +329,8 @@ async def test_one_for_a_client_logs_in_as_that_client_while_there_is_one() -> N
     async with FakeCluster({}) as cluster:
         cluster.exchange, cluster.users = [], {"alice": "hers"}
         base = Connector(settings(cluster.bootstrap, 1, security_protocol="SASL_PLAINTEXT"), MetricRegistry())
-        connector = base.of_clients("alice/1")
+        principals = Principals()
+        connector = base.of_clients(principals)
 
         async def open_one() -> str:
             connection = await soon(connector.open(LOOPBACK, cluster[0].port))
@@ -344,8 +346,9 @@ async def test_one_for_a_client_logs_in_as_that_client_while_there_is_one() -> N
 
         assert "no client is there" in await refused()
         assert cluster[0].accepted == 0, "nobody's connection is not even made"
-        connector.present(PlainLogin("alice", Secret("hers")))
-        assert await open_one() == "alice/1"
+        hers = PlainLogin("alice", Secret("hers"))
+        connector.present(hers)
+        assert await open_one() == principals.of(hers)
         assert not connector.is_refused
         connector.withdraw()
         assert "no client is there" in await refused()

@@ -15,6 +15,7 @@ from forebay_policies.identities import KEPT_S
 from forebay_proxy.clients import login_watch
 from forebay_proxy.config.kinds import ListenerAddress
 from forebay_proxy.config.listeners import ListenerSettings
+from forebay_proxy.produce import one_principal
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import SASL_AUTHENTICATION_FAILED, FakeCluster
@@ -425,6 +426,36 @@ class TestSessions:
             it.cluster.users["alice"] = "hers"
             (response,) = await other.receives(1)
             assert only(response).error_code == NONE, "what waits is tried again, until its time is up"
+
+
+class TestTheWrongRealm:
+    @in_loop
+    async def test_whoever_gets_into_it_ends_the_process_before_a_record_is_sent(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The lookup of realms, broken on purpose: bob is given alice's."""
+        ended: list[str] = []
+
+        def end(topic: str, partition: int) -> None:
+            ended.append(topic)
+            raise ConnectionError("the process would have ended")  # so that the request is not written
+
+        monkeypatch.setattr(one_principal, "end_process", end)
+        async with town() as it:
+            await it.user("alice")
+            realms = it.forebay.app._client_realms._realms
+            (hers,) = realms.values()
+
+            class Broken(dict[str, Any]):
+                def get(self, key: str, default: Any = None) -> Any:
+                    return hers
+
+            it.forebay.app._client_realms._realms = Broken(realms)
+            bob = await it.user("bob")
+            bob.send(records("alice-ponds", "b"))
+            await until(lambda: ended == ["alice-ponds"])
+            await bob.receives(1)
+            assert it.cluster.log == {}
 
 
 class TestTheLifeOfARealm:

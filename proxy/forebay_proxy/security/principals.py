@@ -1,0 +1,26 @@
+"""Names for those whom brokers tell apart, by which Forebay tells them apart as well.
+
+In: what somebody has presented to a broker. Out: a name for exactly that, the same for as long as the process lives. It
+holds the user, and tells nobody the password: what stands in for it cannot be looked up without the process's own key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+
+from forebay_proxy.security.authenticator import PlainLogin
+
+
+class Principals:
+    """Two logins have one name only if user and password are the same."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+
+    def of(self, login: PlainLogin) -> str:
+        """The name, as in producer_batch.Lane."""
+        parts = (login.username.encode(), login.password.reveal().encode())
+        said = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+        return f"{login.username}/{hmac.digest(self._key, said, hashlib.sha256).hex()}"
