@@ -13,7 +13,7 @@ from forebay_proxy.demo.mock_cluster import MockCluster
 from tests.kit import paths, picture
 from tests.kit.browser import Browser, Page
 from tests.kit.forebay import ForebayProcess
-from tests.kit.paths import AXE
+from tests.kit.paths import AXE_SCRIPT
 from tests.kit.synthetic_console import SyntheticConsole
 from tests.kit.waiting import wait_until
 
@@ -70,7 +70,7 @@ def visit(browser: Browser) -> Iterator[Visit]:
 
 def judged(page: Page) -> list[str]:
     """What axe-core finds: rule and element."""
-    page.ask(AXE.read_text() + "; 0")
+    page.ask(AXE_SCRIPT.read_text() + "; 0")
     found: dict[str, Any] = page.ask("axe.run().then(({violations}) => ({violations}))")
     return [f"{rule['id']}: {node['html'][:150]}" for rule in found["violations"] for node in rule["nodes"]]
 
@@ -214,7 +214,7 @@ def test_sums_are_those_of_the_metrics(visit: Visit, workers: int) -> None:
 
 
 def test_what_judges_is_no_part_of_what_is_judged() -> None:
-    assert paths.CACHE in AXE.parents
+    assert paths.CACHE in AXE_SCRIPT.parents
 
 
 def test_the_picture_of_it_is_small() -> None:
