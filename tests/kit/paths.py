@@ -9,7 +9,7 @@
 .cache/kafka-python-2.0/           kafka-python of that time, beside the newest in the environment
 .cache/seaweedfs/bin/weed          an object store that speaks S3
 .cache/kafka/4.3.1/                class-data archive and a formatted data directory
-.cache/axe/                         what judges whether everybody can use the page
+.cache/axe/                        what judges whether everybody can use the page
 .cache/stamps/                     one file a finished step, holding the step's inputs
 """
 
