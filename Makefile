@@ -4,6 +4,7 @@
 # make test-all     the same with nothing left out: whole matrices, every unit test pure and compiled, coverage, all faults, fuzzing
 # make lint | unit | coverage | compile-test | deploy-test | pipeline-test | integration | chaos-test    a part of it
 # make client-suites  clients' own test suites, directly and through Forebay (ten minutes; KafkaJS too where Node.js is)
+# make vendor-check   whether the page's JavaScript is what npm has; make picture: the README's screenshot anew
 # make clean        remove what was built; distclean: downloads as well
 # make chaos        faults on a real cluster, each by itself, then pairs for CHAOS_SECONDS=1800: docs/reliability.md
 # make soak         fault after fault under one load for SOAK_SECONDS=3600 of each kind of timeouts, every record accounted for
@@ -157,6 +158,14 @@ docs: $(VENV)/.dev
 	@$(BIN)/$(PIP) $(INSTALL) --group docs
 	$(BIN)/python -m docs.site.sources build/docs/source
 	$(BIN)/sphinx-build -q -W -n --keep-going -b html -c docs/site build/docs/source build/docs/html
+
+# The page's libraries against npm, byte for byte, and a new picture of the page for the README.
+.PHONY: vendor-check picture
+vendor-check: $(VENV)/.dev
+	$(BIN)/python -m tests.kit.vendored
+
+picture: $(VENV)/.dev kit
+	$(BIN)/python -m tests.kit.picture
 
 # Kafka, old clients, toxiproxy, kubeconform, helm and kcat into .cache/; quick where they are there.
 kit: $(VENV)/.dev

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -60,6 +61,18 @@ def test_without_a_c_compiler_the_wheel_is_pure(tmp_path: Path) -> None:
     assert built.returncode == 0, built.stderr
     (wheel,) = tmp_path.iterdir()
     assert wheel.name.endswith("-py3-none-any.whl")
+
+
+def test_the_page_is_in_the_wheel_as_it_is_here(tmp_path: Path) -> None:
+    assert build(tmp_path, FOREBAY_NO_COMPILE="1").returncode == 0
+    static = ROOT / "proxy" / "forebay_proxy" / "console" / "static"
+    here = {str(path.relative_to(static)): path.read_bytes() for path in static.rglob("*") if path.is_file()}
+    (wheel,) = tmp_path.iterdir()
+    prefix = "forebay_proxy/console/static/"
+    with zipfile.ZipFile(wheel) as packed:
+        there = {name.removeprefix(prefix): packed.read(name) for name in packed.namelist() if name.startswith(prefix)}
+    assert there == here
+    assert {"index.html", "app.js", "style.css", "vendor/uPlot.iife.min.js", "vendor/uPlot.LICENSE.txt"} <= there.keys()
 
 
 @pytest.mark.whole  # `make compile-test` asks for it, and fails where nothing was compiled

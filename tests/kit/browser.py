@@ -49,20 +49,41 @@ class BrowserFailed(Exception):
 class Page:
     """One page, loaded. Scripts of the test's own are not bound by the page's policy."""
 
-    def __init__(self, browser: Browser, session: str) -> None:
+    def __init__(self, browser: Browser, session: str, target: str) -> None:
         self._browser = browser
+        self._target = target
         self._session = session
 
     def ask(self, script: str) -> Any:
-        """The value of an expression, as JSON can tell it."""
-        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        """The value of an expression, as JSON can tell it; of a promise what becomes of it."""
+        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise BrowserFailed(f"{script}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
 
-    def picture(self, path: Path) -> None:
-        """The whole page, as PNG."""
-        answer = self.call("Page.captureScreenshot", captureBeyondViewport=True)
+    def until(self, script: str, seconds: float = _SECONDS) -> None:
+        """Waits for an expression to be true."""
+        deadline = time.monotonic() + seconds
+        while not self.ask(script):
+            if time.monotonic() > deadline:
+                raise BrowserFailed(f"not so within {seconds:g} s: {script}")
+            time.sleep(0.05)
+
+    def press(self, key: str, shift: bool = False) -> None:
+        """A key of the keyboard, such as Tab or Enter."""
+        code = {"Tab": 9, "Enter": 13, " ": 32}[key]
+        told = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
+        text = {"text": "\r"} if key == "Enter" else {}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **told, **text)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **told)
+
+    def close(self) -> None:
+        """As a person closes a tab."""
+        self._browser.call("Target.closeTarget", targetId=self._target)
+
+    def picture(self, path: Path, whole: bool = True) -> None:
+        """The whole page, or what fits into its window, as PNG."""
+        answer = self.call("Page.captureScreenshot", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(answer["data"]))
 
     @property
@@ -123,15 +144,19 @@ class Browser:
 
     def open(self, path: Path, width: int, dark: bool = False, height: int = 800) -> Page:
         """The page in that file, when it has loaded."""
+        return self.visit(path.resolve().as_uri(), width, dark, height)
+
+    def visit(self, url: str, width: int, dark: bool = False, height: int = 800) -> Page:
+        """The page at that address, when it has loaded."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        page = Page(self, session)
+        page = Page(self, session, target)
         for domain in _DOMAINS:
             page.call(f"{domain}.enable")
         page.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         page.call("Emulation.setEmulatedMedia", features=[scheme])
-        page.call("Page.navigate", url=path.resolve().as_uri())
+        page.call("Page.navigate", url=url)
         self._until(lambda told: told.get("method") == "Page.loadEventFired" and told.get("sessionId") == session)
         return page
 

@@ -3,10 +3,13 @@
 .cache/jars/broker-4.3.1/*.jar     a broker with its dependencies
 .cache/jars/clients-2.8.2/*.jar    kafka-clients of that version with its runtime dependencies
 .cache/jars/spark-kafka/*.jar      Spark's connector to Kafka with what Spark does not bring itself
+.cache/jars/spark-s3/*.jar         Hadoop's file system for S3 with what it needs
 .cache/classes/                    the kit's own Java, compiled
 .cache/bin/                        toxiproxy-server, kubeconform, helm, sarama-produce, go-clients, kcat, haproxy, …
 .cache/kafka-python-2.0/           kafka-python of that time, beside the newest in the environment
+.cache/seaweedfs/bin/weed          an object store that speaks S3
 .cache/kafka/4.3.1/                class-data archive and a formatted data directory
+.cache/axe/                        what judges whether everybody can use the page
 .cache/stamps/                     one file a finished step, holding the step's inputs
 """
 
@@ -20,7 +23,10 @@ JARS = CACHE / "jars"
 CLASSES = CACHE / "classes"
 BIN = CACHE / "bin"
 KAFKA = CACHE / "kafka"
+SEAWEEDFS = CACHE / "seaweedfs"
 STAMPS = CACHE / "stamps"
+AXE = CACHE / "axe"
+AXE_SCRIPT = AXE / "axe_playwright_python" / "axe.min.js"
 OLD_KAFKA_PYTHON = CACHE / "kafka-python-2.0"
 GO_SOURCES = Path(__file__).resolve().parent / "go"
 JAVA_SOURCES = Path(__file__).resolve().parent / "java"

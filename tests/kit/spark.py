@@ -10,7 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.jobs.session import open_session
+from tests.kit.object_store import s3_jars
 from tests.kit.paths import JARS
+
+KAFKA_JARS: Final = JARS / "spark-kafka"
 
 _QUICK: Final[Mapping[str, str]] = (
     {}
@@ -30,12 +33,13 @@ def spark() -> Iterator[SparkSession]:
     session = open_session(
         "tests",
         "local[2]",
-        jars=str(JARS / "spark-kafka"),
-        settings={
+        jars=str(KAFKA_JARS),
+        conf={
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.default.parallelism": "2",
             "spark.driver.memory": "1g",
+            "spark.jars": ",".join(map(str, s3_jars())),
             **_QUICK,
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
         },

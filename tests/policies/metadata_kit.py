@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from forebay_codecs.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION
+from forebay_codecs.error_codes import NONE, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from forebay_codecs.metadata import NO_TOPIC_ID, Broker, Metadata, Partition, Topic
 from forebay_policies.metadata_cache import NEVER, Ages, CachedTopic, MetadataCache
 from forebay_policies.metadata_requests import MetadataQuery, MetadataRequests
@@ -107,9 +107,7 @@ class Bench:
         names = self.there if query.names is None else [*query.names, *(ids[id_] for id_ in query.ids if id_ in ids)]
         topics = [topic(name, self.there.get(name, 0)) for name in dict.fromkeys(names)]
         unknown = [
-            Topic(UNKNOWN_TOPIC_OR_PARTITION, None, id_, is_internal=False, partitions=())
-            for id_ in query.ids
-            if id_ not in ids
+            Topic(UNKNOWN_TOPIC_ID, None, id_, is_internal=False, partitions=()) for id_ in query.ids if id_ not in ids
         ]
         metadata = Metadata(0, {0: Broker("0.example", 9092, None)}, "c", 0, (*topics, *unknown), NONE)
         found = self.cache.store(metadata, query.names or (), asked_at, all_topics=query.names is None)

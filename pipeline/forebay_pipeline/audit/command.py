@@ -8,7 +8,6 @@ Exit codes: 0 clean, 1 findings, 2 it could not run, 3 incomplete.
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import click
 import msgspec
@@ -19,10 +18,18 @@ from forebay_pipeline.audit.run import audit
 from forebay_pipeline.audit.state import read_state, write_state
 from forebay_pipeline.audit.text import as_text
 from forebay_pipeline.audit.topics import KafkaTopics
-from forebay_pipeline.jobs.options import OpenSpark, checked_span, job, journal_options, session_options, span_options
-from forebay_pipeline.jobs.output_file import output_option, write
+from forebay_pipeline.jobs.options import (
+    OpenSpark,
+    checked_span,
+    job,
+    journal_options,
+    output_option,
+    session_options,
+    span_options,
+)
 from forebay_pipeline.jobs.text_table import terminal_width
 from forebay_pipeline.journal.source import JournalPlace, Span, read_rows
+from forebay_pipeline.storage import Storage
 
 
 @click.command()
@@ -34,7 +41,7 @@ from forebay_pipeline.journal.source import JournalPlace, Span, read_rows
 @click.option(
     "--state",
     "state_path",
-    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
     help="File that records how far audits have come; --from and --to override it.",
 )
 @click.option(
@@ -53,9 +60,9 @@ def command(
     place: JournalPlace,
     span: Span,
     topics: tuple[str, ...],
-    state_path: Path | None,
+    state_path: str | None,
     settle: float,
-    output: Path | None,
+    output: str | None,
     spark: OpenSpark,
 ) -> int:
     """Check that no acknowledged record was lost.
@@ -68,15 +75,16 @@ def command(
     due_us = int((time.time() - settle) * 1_000_000)
     if state_path is not None and span.last is None:
         span = checked_span(span.first, due_us)
-    state = read_state(state_path, list(topics)) if state_path is not None else None
+    session = spark("audit", kafka=True)
+    storage = Storage(session)
+    state = read_state(storage, state_path, list(topics)) if state_path is not None else None
     wanted = Wanted(span, topics, state, due_us if span.last is None else min(due_us, span.last))
     topics_now = KafkaTopics(place.brokers)
-    session = spark("audit", kafka=True)
-    again = reading(place, wanted)
+    again = reading(session, place, wanted)
     result, state = audit(session, read_rows(session, place, again.span), topics_now, wanted)
     click.echo(as_text(result, terminal_width()))
     if output is not None:
-        write(output, msgspec.json.encode(result))
+        storage.write(output, msgspec.json.encode(result))
     if state_path is not None:
-        write_state(state_path, msgspec.structs.replace(state, files=again.files))
+        write_state(storage, state_path, msgspec.structs.replace(state, files=again.files))
     return result.exit_code

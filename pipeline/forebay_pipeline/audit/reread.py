@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from pyspark.sql import SparkSession
+
 from forebay_pipeline.audit.ledger import AROUND_US, Wanted
-from forebay_pipeline.journal.source import JournalPlace, Span, files_of
+from forebay_pipeline.journal.source import JournalPlace, Span, closed_files
 
 
 class Reading(NamedTuple):
@@ -24,15 +26,14 @@ class Reading(NamedTuple):
     files: list[str]
 
 
-def reading(place: JournalPlace, wanted: Wanted) -> Reading:
+def reading(spark: SparkSession, place: JournalPlace, wanted: Wanted) -> Reading:
     """Raises CannotRun if there is no journal."""
     around, before = wanted.around, wanted.before
-    files = files_of(place, around) if wanted.state is not None else []
-    names = [path.name for path in files]
+    names = closed_files(spark, place, around) if wanted.state is not None else []
     if before is None or before.newest_us is None:
         return Reading(around, names)
     recent = Span(before.newest_us - AROUND_US, around.last)
-    if place.in_kafka or _all_known(names, {path.name for path in files_of(place, recent)}, before.files):
+    if place.in_kafka or _all_known(names, set(closed_files(spark, place, recent)), before.files):
         return Reading(recent, names)
     return Reading(around, names)
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.sequence import Numbers
+from forebay_pipeline.storage import Storage
 
 VERSION: Final = 1
 
@@ -102,17 +100,16 @@ class AuditState(msgspec.Struct):
         )
 
 
-def read_state(path: Path, only: list[str]) -> AuditState:
+def read_state(storage: Storage, path: str, only: list[str]) -> AuditState:
     """The state that an earlier audit of the topics `only` left at `path`; an empty one if there is no file.
 
     Raises CannotRun if the file cannot be read, is no state, or is that of other topics.
     """
-    try:
-        state = msgspec.json.decode(path.read_bytes(), type=AuditState)
-    except FileNotFoundError:
+    written = storage.read(path)
+    if written is None:
         return AuditState(only=sorted(only))
-    except OSError as error:
-        raise CannotRun(f"Cannot read the state in {path}: {error.strerror}.") from error
+    try:
+        state = msgspec.json.decode(written, type=AuditState)
     except msgspec.DecodeError as error:
         raise CannotRun(f"{path} is not the state of an audit: {error}.") from error
     if state.v != VERSION:
@@ -129,17 +126,6 @@ def _topics(only: list[str]) -> str:
     return ", ".join(sorted(only)) or "all topics"
 
 
-def write_state(path: Path, state: AuditState) -> None:
-    """Replace the file atomically: as a whole or not at all. Raises CannotRun if it cannot be written."""
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
-            try:
-                file.write(msgspec.json.encode(state))
-                file.flush()
-                os.fsync(file.fileno())
-                os.replace(file.name, path)
-            except OSError:
-                os.unlink(file.name)
-                raise
-    except OSError as error:
-        raise CannotRun(f"Cannot write the state to {path}: {error.strerror}.") from error
+def write_state(storage: Storage, path: str, state: AuditState) -> None:
+    """Replace the file: as a whole or not at all. Raises CannotRun if it cannot be written."""
+    storage.write(path, msgspec.json.encode(state))

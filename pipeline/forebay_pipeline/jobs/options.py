@@ -30,8 +30,8 @@ T = TypeVar("T")
 class OpenSpark(Protocol):
     """Opens the Spark session that the command line asks for; a job calls it once its other options are checked.
 
-    `job` names the Spark application, `kafka` adds the Kafka connector. `settings` are KEY=VALUE pairs; --conf
-    overrides them. Raises CannotRun as open_session does.
+    `job` names the Spark application, `kafka` adds the Kafka connector. `settings` are KEY=VALUE pairs; those of the
+    user override them. Raises CannotRun as open_session does.
     """
 
     def __call__(self, job: str, *, kafka: bool = False, settings: tuple[str, ...] = ()) -> SparkSession: ...
@@ -125,13 +125,18 @@ def checked_span(first: int | None, last: int | None) -> Span:
     return Span(first, last)
 
 
+def output_option(command: F) -> F:
+    """Adds --output: a file anywhere that Spark reaches, or None."""
+    return click.option("--output", metavar="FILE", help="Write the result as JSON to this file.")(command)
+
+
 def session_options(command: Callable[..., T]) -> Callable[..., T]:
     """Adds --master, --jars and --conf, passed to the job as one argument: `spark`, an OpenSpark."""
 
     @functools.wraps(command)
     def gathered(master: str | None, jars: str | None, conf: tuple[str, ...], **others: Any) -> T:
         def spark(job: str, *, kafka: bool = False, settings: tuple[str, ...] = ()) -> SparkSession:
-            session = open_session(job, master, kafka=kafka, jars=jars, settings=_pairs((*settings, *conf)))
+            session = open_session(job, master, kafka=kafka, jars=jars, settings=_pairs(settings), conf=_pairs(conf))
             # Spark's own handler calls into the JVM in the middle of another call, which ends in tracebacks.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             return session

@@ -9,16 +9,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import pyspark
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.errors import CannotRun
 
-KAFKA_CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
-"""The newest version whose dependencies can all be resolved."""
+KAFKA_CONNECTORS: Final[Mapping[str, str]] = {
+    "4.0": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
+}
+"""Of each Spark the newest version whose dependencies can all be resolved."""
 
 # Spark ships these; excluding them halves the time to resolve the connector.
 _HAS: Final = "org.slf4j:slf4j-api,org.xerial.snappy:snappy-java,org.lz4:lz4-java,org.apache.hadoop:hadoop-client-api"
+
+_LISTS: Final = ("spark.jars", "spark.jars.packages", "spark.jars.excludes")
+"""Settings to which others add, instead of replacing what is there."""
 
 _LOCAL: Final = "local[*]"
 _LOCAL_SHUFFLES: Final = "16"
@@ -51,32 +58,74 @@ def open_session(
     kafka: bool = False,
     jars: str | None = None,
     settings: Mapping[str, str] | None = None,
+    conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Open, or reuse, this process's Spark session.
 
-    With `kafka` it has the Kafka connector, from Maven Central unless the folder `jars` holds it. `settings` override
-    the ones above. Raises CannotRun without Java, without jars in `jars`, or if Spark does not start.
+    With `kafka` it has the Kafka connector, from Maven Central unless the folder `jars` holds it. `settings` are the
+    job's, over the ones above; spark-submit's and those in its spark-defaults.conf are over both, and `conf` over all.
+    Raises CannotRun without Java, without jars in `jars`, or if Spark does not start.
     """
+    conf = conf or {}
+    if "spark.pyspark.python" in conf:
+        os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]  # where PySpark looks for it
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if not submitted() and not _java():
         raise CannotRun("Spark needs Java 17 or newer: none was found in JAVA_HOME or on the PATH.")
     builder = SparkSession.builder.appName(f"forebay {name}")
     if master is not None or not submitted():
         builder = builder.master(master or _LOCAL)
-    wanted = dict(_SETTINGS)
-    if not submitted() and (master or _LOCAL).startswith("local"):
-        wanted["spark.sql.shuffle.partitions"] = _LOCAL_SHUFFLES
-    if jars is not None:
-        wanted["spark.jars"] = ",".join(map(str, _jars(jars)))
-    elif kafka and not submitted():
-        wanted["spark.jars.packages"] = KAFKA_CONNECTOR
-        wanted["spark.jars.excludes"] = _HAS
-    for key, value in {**wanted, **(settings or {})}.items():
+    own = {**_SETTINGS, **_where(master), **(settings or {}), **_brought(jars, kafka=kafka)}
+    for key, value in over(own, _of_submit(), conf).items():
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
     except (PySparkException, OSError) as error:
         raise CannotRun(f"Spark did not start: {first_line(error)}") from error
+
+
+def over(own: Mapping[str, str], given: Mapping[str, str], conf: Mapping[str, str]) -> dict[str, str]:
+    """What to tell Spark: `own` settings, but for those that are `given` to it already, and `conf` over all.
+
+    Jars and packages are added up: a job that needs the Kafka connector has it beside those that a user asks for.
+    """
+    told = {key: value for key, value in own.items() if key not in given or key in _LISTS}
+    for key, value in conf.items():
+        told[key] = value if key not in _LISTS else _joined(told.get(key), value)
+    return {key: _joined(given.get(key), value) if key in _LISTS else value for key, value in told.items()}
+
+
+def _joined(first: str | None, second: str) -> str:
+    return ",".join(part for part in (first, second) if part)
+
+
+def _of_submit() -> dict[str, str]:
+    """What spark-submit was told: its options and its spark-defaults.conf."""
+    if not submitted():
+        return {}
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
+
+
+def _where(master: str | None) -> dict[str, str]:
+    local = not submitted() and (master or _LOCAL).startswith("local")
+    return {"spark.sql.shuffle.partitions": _LOCAL_SHUFFLES} if local else {}
+
+
+def _brought(jars: str | None, *, kafka: bool) -> dict[str, str]:
+    if jars is not None:
+        return {"spark.jars": ",".join(map(str, _jars(jars)))}
+    if not kafka or submitted():
+        return {}
+    return {"spark.jars.packages": connector(pyspark.__version__), "spark.jars.excludes": _HAS}
+
+
+def connector(spark: str) -> str:
+    """Where Maven has the Kafka connector of that version of Spark. Raises CannotRun for one that is not known."""
+    version = ".".join(spark.split(".")[:2])
+    if version not in KAFKA_CONNECTORS:
+        raise CannotRun(f"This is Spark {spark}; the jobs run on {' and '.join(KAFKA_CONNECTORS)}.")
+    return KAFKA_CONNECTORS[version]
 
 
 def _java() -> bool:

@@ -10,11 +10,9 @@ that this version does not know are ignored, but `compact` keeps them (UNKNOWN),
 
 from __future__ import annotations
 
-import datetime
 import io
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -29,7 +27,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.brokers import Asked, Brokers
+from forebay_pipeline.journal.folder import JournalFolder
 from forebay_pipeline.journal.schema import ARROW_SCHEMA, KIND, SPARK_SCHEMA, columns_of, kind_of
+from forebay_pipeline.storage import Storage
 from forebay_policies.journal_rows import FILE_SUFFIX, ROWS
 
 TORN: Final = "_torn"
@@ -115,25 +115,31 @@ def read_rows(spark: SparkSession, place: JournalPlace, span: Span = ALL_TIME) -
     if place.in_kafka:
         records = spark.read.format("kafka").options(**_kafka(place), **_beginning(span)).load()
         return span.of(_decoded(records.select("value")))
-    folder = _checked(place.folder)
-    if (folder / "_spark_metadata").is_dir() or any(folder.glob(f"{KIND}=*")):
-        return span.of(_parquet(spark, str(folder)))
-    hours = [str(hour) for hour in sorted(folder.glob("dt=*/hour=*")) if _may_hold(hour, span)]
+    folder = _folder(spark, place)
+    if folder.compacted:
+        return span.of(_parquet(spark, str(place)))
+    hours = folder.hours(span)
     if not hours:
         return spark.createDataFrame([], SPARK_SCHEMA)
-    files = spark.read.format("binaryFile").load(hours)
-    return span.of(_decoded(files.where(F.col("path").endswith(FILE_SUFFIX)).select("path", "content")))
+    return span.of(_decoded(_closed(spark.read.format("binaryFile").load(hours)).select("path", "content")))
 
 
-def files_of(place: JournalPlace, span: Span) -> list[Path]:
-    """The closed files that may have rows of the span; none of a topic, nor of what `compact` wrote.
+def closed_files(spark: SparkSession, place: JournalPlace, span: Span) -> list[str]:
+    """The names of the closed files that may have rows of the span; none of a topic, nor of what `compact` wrote.
 
     Raises CannotRun if there is no journal at `place`.
     """
-    if place.in_kafka:
+    hours = [] if place.in_kafka else _folder(spark, place).hours(span)
+    if not hours:
         return []
-    hours = _checked(place.folder).glob("dt=*/hour=*")
-    return [path for hour in hours if _may_hold(hour, span) for path in hour.glob(f"[!.]*{FILE_SUFFIX}")]
+    # By Spark, which lists many folders at once, and leaves hidden files out.
+    paths = _closed(spark.read.format("binaryFile").load(hours)).select("path").collect()
+    return [row.path.rpartition("/")[2] for row in paths]
+
+
+def is_compacted(spark: SparkSession, place: JournalPlace) -> bool:
+    """Whether `compact` wrote it. Raises CannotRun if there is no journal at `place`."""
+    return not place.in_kafka and _folder(spark, place).compacted
 
 
 def stream_rows(
@@ -158,14 +164,14 @@ def stream_rows(
             "failOnDataLoss": str(not skip_expired),
         }
         return decode(spark.readStream.format("kafka").options(**options).load().select("value"))
-    folder = _checked(place.folder)
+    _folder(spark, place)
     files = (
         spark.readStream.format("binaryFile")
         .schema(_FILE)
         .option("maxFilesPerTrigger", files_a_trigger)
-        .load(f"{folder}/dt=*/hour=*")
+        .load(f"{place}/dt=*/hour=*")
     )
-    return decode(files.where(F.col("path").endswith(FILE_SUFFIX)).select("path", "content"))
+    return decode(_closed(files).select("path", "content"))
 
 
 def of_kind(rows: DataFrame, row: type[msgspec.Struct]) -> DataFrame:
@@ -178,26 +184,13 @@ def torn(rows: DataFrame) -> DataFrame:
     return rows.where(F.col(KIND) == TORN).select("error")
 
 
-def _checked(folder: str | None) -> Path:
-    path = Path(folder or "")
-    if not path.is_dir():
-        raise CannotRun(f"There is no journal in {folder}: no such folder.")
-    if not any(path.glob("dt=*")) and not any(path.glob(f"{KIND}=*")):
-        raise CannotRun(f"There is no journal in {folder}: it has no closed files yet (dt=…/hour=…).")
-    return path
+def _folder(spark: SparkSession, place: JournalPlace) -> JournalFolder:
+    assert place.folder is not None
+    return JournalFolder(Storage(spark), place.folder)
 
 
-def _may_hold(hour: Path, span: Span) -> bool:
-    """Whether files begun in that hour may have rows of the span.
-
-    With an hour's margin on one side, two on the other: a file spans some minutes, and a row may wait for the disk.
-    """
-    try:
-        began = datetime.datetime.fromisoformat(f"{hour.parent.name[3:]}T{hour.name[5:]}:00+00:00")
-    except ValueError:
-        return False
-    us = int(began.timestamp()) * 1_000_000
-    return (span.last is None or us < span.last + _HOUR_US) and (span.first is None or us >= span.first - 2 * _HOUR_US)
+def _closed(files: DataFrame) -> DataFrame:
+    return files.where(F.col("path").endswith(FILE_SUFFIX))
 
 
 def _parquet(spark: SparkSession, folder: str) -> DataFrame:

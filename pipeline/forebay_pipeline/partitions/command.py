@@ -5,14 +5,11 @@ In: the journal. Out: tables; with `--output` the same as JSON (summary.Summary)
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 import msgspec
 
 from forebay_pipeline.errors import CLEAN
-from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options, span_options
-from forebay_pipeline.jobs.output_file import output_option, write
+from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, output_option, session_options, span_options
 from forebay_pipeline.jobs.text_table import terminal_width
 from forebay_pipeline.journal.source import JournalPlace, Span
 from forebay_pipeline.partitions.batches import KEYS
@@ -20,6 +17,7 @@ from forebay_pipeline.partitions.measures import Questions, kept_rows, summarize
 from forebay_pipeline.partitions.runaway_detector import Thresholds
 from forebay_pipeline.partitions.runaway_options import runaway_options
 from forebay_pipeline.partitions.text import as_text
+from forebay_pipeline.storage import Storage
 
 
 def grouping(by: str) -> list[str]:
@@ -56,7 +54,7 @@ def command(
     max_rows: int,
     window: int,
     limits: Thresholds,
-    output: Path | None,
+    output: str | None,
     spark: OpenSpark,
 ) -> int:
     """Show load, latency and skew by partition.
@@ -64,9 +62,10 @@ def command(
     Also why batches were sent and what became of them, partitions that ran away, metadata lookups and memory pressure.
     """
     questions = Questions(grouping(by), max_rows, window_us=window * 1_000_000, thresholds=limits)
-    with kept_rows(spark("partitions", kafka=place.in_kafka), place, span) as rows:
+    session = spark("partitions", kafka=place.in_kafka)
+    with kept_rows(session, place, span) as rows:
         summary = summarize(rows, place, span, questions)
     click.echo(as_text(summary, terminal_width()))
     if output is not None:
-        write(output, msgspec.json.encode(summary))
+        Storage(session).write(output, msgspec.json.encode(summary))
     return CLEAN

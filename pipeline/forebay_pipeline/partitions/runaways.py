@@ -6,8 +6,6 @@ In: the journal's files or topic. Out: a sentence when a partition begins to run
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.query import StreamingQuery
@@ -16,8 +14,7 @@ from forebay_pipeline.errors import CLEAN, CannotRun
 from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options
 from forebay_pipeline.jobs.streams import await_end, triggered
 from forebay_pipeline.jobs.time_text import instant
-from forebay_pipeline.journal.schema import KIND
-from forebay_pipeline.journal.source import JournalPlace, stream_rows
+from forebay_pipeline.journal.source import JournalPlace, is_compacted, stream_rows
 from forebay_pipeline.partitions.runaway_detector import Event, Thresholds
 from forebay_pipeline.partitions.runaway_options import runaway_options
 from forebay_pipeline.partitions.runaways_stream import Watching, stream_changes
@@ -104,11 +101,11 @@ def command(
     spark: OpenSpark,
 ) -> int:
     """Report runaway partitions as they happen."""
-    if place.folder is not None and any(Path(place.folder).glob(f"{KIND}=*")):
-        raise CannotRun(f"{place} was written by `compact`; runaways reads what the proxy writes (dt=…/hour=…).")
     late_s = late or (LATE_TOPIC_S if place.in_kafka else LATE_FILES_S)
     watching = Watching(window_s=window, late_s=late_s, thresholds=limits)
     session = spark("runaways", kafka=place.in_kafka, settings=(_STORES,))
+    if is_compacted(session, place):
+        raise CannotRun(f"{place} was written by `compact`; runaways reads what the proxy writes (dt=…/hour=…).")
     # Rows that expired unread are history; who runs away now can be told without them.
     rows = stream_rows(session, place, FILES_A_TRIGGER, skip_expired=True)
     query = start(stream_changes(rows, watching), output, checkpoint, None if once else every)

@@ -10,7 +10,6 @@ or no batches that tell how long the brokers take.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 import click
@@ -19,10 +18,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from forebay_pipeline.errors import CLEAN, CannotRun
-from forebay_pipeline.jobs import output_file
-from forebay_pipeline.jobs.options import job, journal_flags, journal_place, session_options, span_options
+from forebay_pipeline.jobs.options import (
+    job,
+    journal_flags,
+    journal_place,
+    output_option,
+    session_options,
+    span_options,
+)
 from forebay_pipeline.jobs.time_text import within
-from forebay_pipeline.journal.source import ALL_TIME, of_kind, read_rows
+from forebay_pipeline.journal.source import ALL_TIME, JournalPlace, Span, of_kind, read_rows
 from forebay_pipeline.replay import arrivals as arriving
 from forebay_pipeline.replay.arrivals import SYNTHETIC, Load
 from forebay_pipeline.replay.proxy_times import NO_WAY, TURN, fit_turn, fit_way
@@ -34,6 +39,7 @@ from forebay_pipeline.replay.simulation import World
 from forebay_pipeline.replay.slices import WARM_UP_S, Slices, Task, simulated
 from forebay_pipeline.replay.text import as_text
 from forebay_pipeline.replay.topics import groups_of, leaders_of
+from forebay_pipeline.storage import Storage
 from forebay_policies.journal_rows import BatchRow, ChoiceRow, LedgerRow
 
 T = TypeVar("T")
@@ -230,10 +236,8 @@ def _synthetic_options(command: Callable[..., T]) -> Callable[..., T]:
     help=f"Simulate slices of this length in parallel, each after {WARM_UP_S:g} s of warm-up.",
 )
 @click.option("--apart", is_flag=True, help="Simulate each topic by itself, even if topics share brokers.")
-@output_file.output_option
-@click.option(
-    "--toml", type=click.Path(dir_okay=False, path_type=Path), help="Write the recommended settings to this file."
-)
+@output_option
+@click.option("--toml", metavar="FILE", help="Write the recommended settings to this file.")
 @session_options
 @job
 def command(**given: Any) -> int:
@@ -245,26 +249,35 @@ def command(**given: Any) -> int:
     grid = read_grid([text for text in (given["grid"], *given["vary"]) if text]) or read_grid([DEFAULT_GRID])
     found = variants(read_present(given["config"], given["assignments"]), grid)
     plan = Plan(found, given["seed"], given["slice_s"], apart=given["apart"])
-    report = _of_load(given, plan) if given["synthetic"] else _of_journal(given, plan)
+    if given["synthetic"]:
+        load = _load(given)
+        session = given["spark"]("replay")
+        report = replay_load(session, load, plan)
+    else:
+        place = _place(given)
+        session = given["spark"]("replay", kafka=place.in_kafka)
+        report = _of_journal(session, place, given["span"], plan)
     click.echo(as_text(report))
+    storage = Storage(session)
     if given["toml"]:
-        output_file.write(given["toml"], as_toml(report, found).encode())
+        storage.write(given["toml"], as_toml(report, found).encode())
     if given["output"]:
-        output_file.write(given["output"], msgspec.json.format(msgspec.json.encode(report), indent=2))
+        storage.write(given["output"], msgspec.json.format(msgspec.json.encode(report), indent=2))
     return CLEAN
 
 
-def _of_load(given: dict[str, Any], plan: Plan) -> ReplayReport:
+def _load(given: dict[str, Any]) -> Load:
     if given["span"] != ALL_TIME or any(given[name] is not None for name in ("journal", "journal_topic")):
         raise click.UsageError("--synthetic replays no journal: drop --journal, --journal-topic, --from and --to")
-    load = Load(**{name: given[name] for name in Load._fields})
-    return replay_load(given["spark"]("replay"), load, plan)
+    return Load(**{name: given[name] for name in Load._fields})
 
 
-def _of_journal(given: dict[str, Any], plan: Plan) -> ReplayReport:
-    place = journal_place(given["journal"], given["journal_topic"], given["bootstrap_servers"], given["command_config"])
-    span = given["span"]
+def _place(given: dict[str, Any]) -> JournalPlace:
+    return journal_place(given["journal"], given["journal_topic"], given["bootstrap_servers"], given["command_config"])
+
+
+def _of_journal(session: SparkSession, place: JournalPlace, span: Span, plan: Plan) -> ReplayReport:
     try:
-        return replay_journal(read_rows(given["spark"]("replay", kafka=place.in_kafka), place, span), plan)
+        return replay_journal(read_rows(session, place, span), plan)
     except NoArrivals as error:
         raise CannotRun(f"There are no arrivals{within(span)} in {place}.") from error

@@ -6,7 +6,6 @@ send to somebody.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final, TypeVar
 
 import click
@@ -15,13 +14,13 @@ import msgspec
 from forebay_pipeline.audit.result import AuditResult
 from forebay_pipeline.errors import CLEAN, CannotRun
 from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options, span_options
-from forebay_pipeline.jobs.output_file import write
 from forebay_pipeline.journal.source import JournalPlace, Span
 from forebay_pipeline.partitions.measures import Questions, Rows, kept_rows, summarize
 from forebay_pipeline.replay.results import ReplayReport
 from forebay_pipeline.report.page import page
 from forebay_pipeline.report.sections import MAX_ROWS, Known
 from forebay_pipeline.report.series import series
+from forebay_pipeline.storage import Storage
 
 T = TypeVar("T")
 
@@ -48,14 +47,15 @@ def known(
     return Known(summary, found, audit, replay, price_per_gb)
 
 
-def read_result(path: Path | None, kind: type[T], made_by: str) -> T | None:
+def read_result(storage: Storage, path: str | None, kind: type[T], made_by: str) -> T | None:
     """The result in a file that `made_by` wrote, None without a path. Raises CannotRun if it holds something else."""
     if path is None:
         return None
+    written = storage.read(path)
+    if written is None:
+        raise CannotRun(f"Cannot read {path}: no such file.")
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except OSError as error:
-        raise CannotRun(f"Cannot read {path}: {error.strerror}.") from error
+        return msgspec.json.decode(written, type=kind)
     except msgspec.DecodeError as error:
         raise CannotRun(f"{path} was not written by `{made_by}`: {error}.") from error
 
@@ -63,8 +63,8 @@ def read_result(path: Path | None, kind: type[T], made_by: str) -> T | None:
 @click.command()
 @journal_options
 @span_options
-@click.option("--audit", type=click.Path(path_type=Path), metavar="FILE.json", help="Include this output of `audit`.")
-@click.option("--replay", type=click.Path(path_type=Path), metavar="FILE.json", help="Include this output of `replay`.")
+@click.option("--audit", metavar="FILE.json", help="Include this output of `audit`.")
+@click.option("--replay", metavar="FILE.json", help="Include this output of `replay`.")
 @click.option(
     "--price-per-gb",
     type=click.FloatRange(min=0),
@@ -81,7 +81,6 @@ def read_result(path: Path | None, kind: type[T], made_by: str) -> T | None:
 @click.option(
     "--output",
     required=True,
-    type=click.Path(dir_okay=False, path_type=Path),
     metavar="PAGE.html",
     help="Write the page to this file.",
 )
@@ -90,18 +89,20 @@ def read_result(path: Path | None, kind: type[T], made_by: str) -> T | None:
 def command(
     place: JournalPlace,
     span: Span,
-    audit: Path | None,
-    replay: Path | None,
+    audit: str | None,
+    replay: str | None,
     price_per_gb: float | None,
     topics: int,
-    output: Path,
+    output: str,
     spark: OpenSpark,
 ) -> int:
     """Put all results on one HTML page with plots."""
-    audited = read_result(audit, AuditResult, "audit --output")
-    replayed = read_result(replay, ReplayReport, "replay --output")
-    with kept_rows(spark("report", kafka=place.in_kafka), place, span) as rows:
+    session = spark("report", kafka=place.in_kafka)
+    storage = Storage(session)
+    audited = read_result(storage, audit, AuditResult, "audit --output")
+    replayed = read_result(storage, replay, ReplayReport, "replay --output")
+    with kept_rows(session, place, span) as rows:
         html = page(known(rows, place, span, topics, audited, replayed, price_per_gb)).encode()
-    write(output, html)
+    storage.write(output, html)
     click.echo(f"{output}: {len(html) / 1000:,.0f} kB")
     return CLEAN

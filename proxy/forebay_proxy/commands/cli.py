@@ -92,12 +92,14 @@ def run(**options: Any) -> None:
 
     Settings come from the file, then from FOREBAY_* variables, then from the command line; later ones win.
     """
-    settings = _load(options, complete=True).settings
+    loaded = _load(options, complete=True)
+    settings = loaded.settings
     logs.configure(settings.log_level, settings.log_format)
+    from forebay_proxy.commands.told import told_of
     from forebay_proxy.process import supervisor
 
     try:
-        code = supervisor.run(settings)
+        code = supervisor.run(settings, told=told_of(loaded))
     except StartError as error:
         click.echo(f"forebay: {error}", err=True)
         code = FAILED

@@ -45,9 +45,12 @@ def as_json(loaded: Loaded, name: str | None = None) -> str:
     {name, required, default, value, origin, allowed, description, details, unit, kafka, variable}; `default` is null if
     the setting is required, `value` if it is not set.
     """
-    if name:
-        return json_text(_facts(loaded, _setting(name)))
-    return json_text([_facts(loaded, each) for _, settings in _topics(loaded) for each in settings])
+    return json_text(_facts(loaded, _setting(name)) if name else all_facts(loaded))
+
+
+def all_facts(loaded: Loaded) -> list[dict[str, Any]]:
+    """One object per setting, as JSON has them; of secrets, whether there is one."""
+    return [_facts(loaded, each) for _, settings in _topics(loaded) for each in settings]
 
 
 def _topics(loaded: Loaded) -> Iterator[tuple[str, list[Setting]]]:

@@ -111,10 +111,10 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "4",
         ),
         "admin": Reference(
-            "/metrics is for Prometheus, /clients lists who is connected, /healthz says whether to restart the process "
-            "and /readyz whether to send it clients. The last two are open to everybody. On an address that other "
-            "hosts can reach it needs TLS (admin.ssl.keystore.location), and admin.bearer.token or "
-            "admin.ssl.truststore.location for the others.",
+            "At / is a page for people, /metrics is for Prometheus, /clients lists who is connected, /healthz says "
+            "whether to restart the process and /readyz whether to send it clients. The last two are open to all. "
+            "On an address that other hosts can reach it needs TLS (admin.ssl.keystore.location), and "
+            "admin.bearer.token or admin.ssl.truststore.location for the others.",
             NO_COUNTERPART,
             "127.0.0.1:9091",
         ),
@@ -138,6 +138,18 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "For networks in which everybody may see who is connected: client ids, addresses and rates.",
             NO_COUNTERPART,
             "true",
+        ),
+        "admin.hosts": Reference(
+            "A request for the page or its API whose Host is none of these is refused, so that no page of a stranger "
+            "can have its name point here and read what is here. /metrics, /clients and the probes do not ask.",
+            NO_COUNTERPART,
+            "forebay.example.net",
+        ),
+        "admin.history.bytes": Reference(
+            "For 40 brokers, 30 workers, 500 topics of 12 partitions and 1,000 clients the default suffices. What "
+            "there is no room for is shown as it is now, without its past.",
+            NO_COUNTERPART,
+            "33554432",
         ),
         "metrics.topics.max": Reference(
             "forebay_topic_records_total and forebay_topic_bytes_total name the topics that are met first, as many as "

@@ -129,7 +129,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
 
     # Process
     workers: Annotated[int, Meta(ge=1, le=MAX_WORKERS), about("Processes that share the ports, one core each.")] = 1
-    admin: Annotated[HostPort | None, about("Address of /metrics, /clients, /healthz, /readyz; empty: none.")] = None
+    admin: Annotated[HostPort | None, about("Address of the page, /metrics, /clients and probes; empty: none.")] = None
     admin_ssl_keystore_location: Annotated[
         PemFile, about("PEM file with the admin endpoint's key and certificate chain; empty: no TLS.")
     ] = ""
@@ -141,6 +141,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
         ""
     )
     admin_unprotected: Annotated[bool, about("Let everybody who reaches admin read it, from other hosts, too.")] = False
+    admin_hosts: Annotated[
+        Patterns, about("Further names by which browsers reach admin; its own, localhost and addresses always may.")
+    ] = ()
+    admin_history_bytes: Annotated[
+        int, Meta(ge=1 << 20, le=1 << 30, extra=BYTES), about("Memory for the hour of history that the page shows.")
+    ] = 16 << 20
     metrics_topics_max: Annotated[
         int, Meta(ge=0, le=1000), about("Topics that have metrics of their own; 0: none. The others count together.")
     ] = 0

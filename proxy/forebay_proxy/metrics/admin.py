@@ -5,8 +5,10 @@ GET /clients   which clients there are and were, and what they speak, as JSON (c
 GET /healthz   200 while the event loop turns; 503 with a reason if the proxy is broken and should be restarted
 GET /readyz    200 when clients can be served; 503 with {"ready": false, "reason": …} before that and while draining
 
-The first two answer 401 to whom AdminAccess does not admit; the others are for probes, which show nothing. The endpoint
-calls what it is given, and knows nothing of the proxy.
+GET /          the page for people, and /api/v1/…, which it reads (console)
+
+All answer 401 to whom AdminAccess does not admit, but for probes and the page's own files, which show nothing. The
+endpoint calls what it is given, and knows nothing of the proxy.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import math
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Protocol
 
 from aiohttp import web
 
@@ -34,17 +36,38 @@ Fault = Callable[[], str | None]
 """Returns what is wrong; None: nothing."""
 
 
-_OPEN: Final = ("/healthz", "/readyz")
+SHUTDOWN_S: Final = 0.5
+_OPEN: Final = frozenset({"/healthz", "/readyz"})
+
+
+class More(Protocol):
+    """What else is served at the endpoint."""
+
+    @property
+    def open_paths(self) -> frozenset[str]:
+        """What anybody may read."""
+
+    def mount(self, app: web.Application) -> None:
+        """Add its routes."""
 
 
 class Admin:
     """Serves from `start` to `stop`, also while the proxy starts and drains."""
 
-    def __init__(self, metrics: Metrics, clients: Clients, unready: Fault, unhealthy: Fault = lambda: None) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        clients: Clients,
+        unready: Fault,
+        unhealthy: Fault = lambda: None,
+        more: More | None = None,
+    ) -> None:
         self._metrics = metrics
         self._clients = clients
         self._unready = unready
         self._unhealthy = unhealthy
+        self._more = more
+        self._open = _OPEN if more is None else _OPEN | more.open_paths
         self._runner: web.AppRunner | None = None
         self._access: AdminAccess | None = None
         self._log = RateLimited(get_logger())
@@ -80,7 +103,10 @@ class Admin:
         app.router.add_get("/clients", self._serve_clients)
         app.router.add_get("/healthz", self._serve_healthz)
         app.router.add_get("/readyz", self._serve_readyz)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        if self._more is not None:
+            self._more.mount(app)
+        # Watchers would be waited for otherwise: they never end by themselves.
+        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_S)
         await runner.setup()
         # Probes and scrapes lose nothing, so the proxy does not wait for them when it exits.
         entrance = self._access.context
@@ -105,7 +131,7 @@ class Admin:
         transport = request.transport
         certificate = transport.get_extra_info("peercert") if transport is not None else None
         shown = request.headers.get("Authorization", "")
-        if request.path in _OPEN or self._in_use.admits(shown, certificate):
+        if request.path in self._open or self._in_use.admits(shown, certificate):
             return await handler(request)
         self._log.warning("admin endpoint refuses a request", client=request.remote, path=request.path)
         return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"}, text="a token is needed\n")

@@ -188,8 +188,8 @@ class MetricRegistry:
                     found[key] = float(level) if key not in found else _together(name, found[key], level)
         return found
 
-    def _topics_now(self) -> Mapping[str, TopicNow]:
-        """Of all parts, until so many partitions were looked at that there would be no end of it."""
+    def current_topics(self) -> Mapping[str, TopicNow]:
+        """What all parts know of topics now besides counts; no further parts once MAX_PARTITIONS were looked at."""
         found: dict[str, TopicNow] = {}
         partitions = 0
         for part in (self, *self._parts):
@@ -229,7 +229,7 @@ class MetricRegistry:
             gauges=gauges | self._of_brokers(),
             histograms={key: HistogramData.of(histogram, now) for key, histogram in self._histograms.items()},
             clients=self.clients.snapshot(now) if details else [],
-            topics=topics_seen.snapshot(self.topics, self._topics_now()) if details else [],
+            topics=topics_seen.snapshot(self.topics, self.current_topics()) if details else [],
         )
 
     def snapshot(self) -> bytes:

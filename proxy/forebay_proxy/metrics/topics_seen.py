@@ -42,12 +42,9 @@ class SeenTopic(msgspec.Struct, array_like=True):
         self.untouched_bytes += other.untouched_bytes
         self.partition_records = _sums(self.partition_records, other.partition_records)
         self.partition_bytes = _sums(self.partition_bytes, other.partition_bytes)
-        if len(other.leaders) > len(self.leaders):
-            self.leaders = other.leaders
-        self.queued = {index: self.queued.get(index, 0) + size for index, size in other.queued.items()} | {
-            index: size for index, size in self.queued.items() if index not in other.queued
-        }
-        self.waits = self.waits | {index: max(wait, self.waits.get(index, 0.0)) for index, wait in other.waits.items()}
+        mine = TopicNow(self.leaders, self.queued, self.waits)
+        now = together(mine, TopicNow(other.leaders, other.queued, other.waits))
+        self.leaders, self.queued, self.waits = now.leaders, now.queued, now.waits
 
 
 class TopicNow(msgspec.Struct, array_like=True):

@@ -25,6 +25,9 @@ from forebay_policies.retry import backoff
 from forebay_proxy import __version__
 from forebay_proxy.config.advertised import KUBERNETES, may_strand
 from forebay_proxy.config.settings import Settings
+from forebay_proxy.console.api import NOTHING_TOLD, Told
+from forebay_proxy.console.console import Console
+from forebay_proxy.console.source import OneProcess, Workers
 from forebay_proxy.errors import StartError
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.admin import Admin
@@ -52,13 +55,13 @@ LATE_S: Final = 5.0
 """Workers that have not exited by themselves this long after shutdown.timeout.ms are killed."""
 
 
-def run(settings: Settings, app: str = APP) -> int:
-    """Serve until told to stop; the exit code. `app` is as load_app reads it.
+def run(settings: Settings, app: str = APP, told: Told = NOTHING_TOLD) -> int:
+    """Serve until told to stop; the exit code. `app` is as load_app reads it, `told` is for the page.
 
     Raises StartError for what a person must fix.
     """
     _tell_of_addresses(settings)
-    return uvloop.run(run_alone(settings, app) if settings.workers == 1 else run_many(settings, app))
+    return uvloop.run(run_alone(settings, app, told) if settings.workers == 1 else run_many(settings, app, told))
 
 
 def _tell_of_addresses(settings: Settings) -> None:
@@ -72,7 +75,7 @@ def _tell_of_addresses(settings: Settings) -> None:
         )
 
 
-async def run_alone(settings: Settings, app_path: str) -> int:
+async def run_alone(settings: Settings, app_path: str, told: Told = NOTHING_TOLD) -> int:
     """`run` with everything in this process."""
     stats, stop = MetricRegistry(), Stop()
     app: App = load_app(app_path)(settings, stats, 0)
@@ -90,21 +93,26 @@ async def run_alone(settings: Settings, app_path: str) -> int:
         return stop.unready() or app.ready()
 
     stats.gauge("forebay_ready", lambda: unready() is None)
-    admin = Admin(metrics, clients, unready, app.unhealthy)
+    console = Console(settings, OneProcess(stats), told, unready) if settings.admin is not None else None
+    admin = Admin(metrics, clients, unready, app.unhealthy, console)
     serving = serve(app, stats, stop, settings.shutdown_timeout_ms / 1000)
-    return await _with_admin(admin, settings, stats, stop, stop.started.wait, app.reload, serving)
+    return await _with_admin(admin, console, settings, stats, stop, stop.started.wait, app.reload, serving)
 
 
-async def run_many(settings: Settings, app_path: str) -> int:
+async def run_many(settings: Settings, app_path: str, told: Told = NOTHING_TOLD) -> int:
     """`run` with this process as the supervisor of `settings.workers` others."""
     supervisor = Supervisor(settings, app_path)
-    admin = Admin(supervisor.metrics, supervisor.clients, supervisor.unready, supervisor.unhealthy)
+    source = Workers(supervisor.reports)
+    console = Console(settings, source, told, supervisor.unready) if settings.admin is not None else None
+    admin = Admin(supervisor.metrics, supervisor.clients, supervisor.unready, supervisor.unhealthy, console)
     stats, stop = supervisor.stats, supervisor.stop
-    return await _with_admin(admin, settings, stats, stop, supervisor.started, supervisor.reload, supervisor.run())
+    started, reload = supervisor.started, supervisor.reload
+    return await _with_admin(admin, console, settings, stats, stop, started, reload, supervisor.run())
 
 
 async def _with_admin(
     admin: Admin,
+    console: Console | None,
     settings: Settings,
     stats: MetricRegistry,
     stop: Stop,
@@ -131,6 +139,8 @@ async def _with_admin(
         if settings.admin is not None:
             renewals.add(admin.renewable)
             await admin.start(settings)
+            assert console is not None
+            beside.append(asyncio.create_task(console.run()))
         return await serving
     finally:
         for task in beside:
@@ -200,7 +210,11 @@ class Supervisor:
     async def _all(self) -> Snapshot:
         """What all workers have counted, those that have died included."""
         await asyncio.gather(*(worker.fresh(SCRAPE_WAIT_S) for worker in self.workers))
-        return merge([self._past, self.stats.take(), *(worker.snapshot for worker in self.workers)])
+        return merge(self.reports())
+
+    def reports(self) -> list[Snapshot]:
+        """What dead workers had counted, what this process counts, and each worker's last report."""
+        return [self._past, self.stats.take(), *(worker.snapshot for worker in self.workers)]
 
     def unready(self) -> str | None:
         """Why no client should come; None: ready. All workers must be: the kernel picks any that listens."""

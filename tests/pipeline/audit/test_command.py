@@ -119,7 +119,7 @@ def test_where_the_result_cannot_be_written(world: World, tmp_path: Path) -> Non
     world.rows.append(gauge_row(process="here-1", last=True))
     world.close_files()
     words = ("--journal", tmp_path / "journal", "--bootstrap-servers", "any:9092", "--state", tmp_path / "state.json")
-    result = run(*words, "--to", "2026-12-01", "--output", tmp_path / "nowhere" / "audit.json")
+    result = run(*words, "--to", "2026-12-01", "--output", tmp_path)
     assert "Clean: 5 of 5" in result.stdout
-    assert f"Cannot write {tmp_path / 'nowhere' / 'audit.json'}: " in one_sentence(result)
+    assert one_sentence(result) == f"forebay-pipeline: Cannot write {tmp_path}: it is a folder."
     assert not (tmp_path / "state.json").exists()

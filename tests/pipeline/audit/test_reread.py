@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from forebay_pipeline.audit.ledger import AROUND_US, Wanted
 from forebay_pipeline.audit.reread import Reading, reading
 from forebay_pipeline.audit.state import AuditState, ProcessMark
@@ -22,33 +24,33 @@ def write(folder: Path, hours: int, name: str) -> str:
     return write_journal(folder, [batch_row(time_us=START_US + hours * HOUR_US)], name).name
 
 
-def test_what_was_there_is_not_read_again(tmp_path: Path) -> None:
+def test_what_was_there_is_not_read_again(spark: SparkSession, tmp_path: Path) -> None:
     place, last = JournalPlace(str(tmp_path)), START_US + HOUR_US
     old, older = write(tmp_path, -8, "old"), write(tmp_path, -20, "older")
     new = write(tmp_path, 0, "new")
     write(tmp_path, -50, "of the day before")
     recent = Span(START_US - AROUND_US, last + AROUND_US)
-    found = reading(place, Wanted(Span(last=last), state=state(old, older)))
+    found = reading(spark, place, Wanted(Span(last=last), state=state(old, older)))
     assert (found.span, sorted(found.files)) == (recent, sorted([old, older, new]))
 
 
-def test_everything_is_where_an_old_file_has_turned_up(tmp_path: Path) -> None:
+def test_everything_is_where_an_old_file_has_turned_up(spark: SparkSession, tmp_path: Path) -> None:
     place = JournalPlace(str(tmp_path))
     old, _, _ = write(tmp_path, -8, "old"), write(tmp_path, -20, "late"), write(tmp_path, 0, "new")
     for before in (state(old), state()):
         wanted = Wanted(state=before)
-        assert reading(place, wanted).span == wanted.around
+        assert reading(spark, place, wanted).span == wanted.around
 
 
-def test_without_an_earlier_audit_all_is_read(tmp_path: Path) -> None:
+def test_without_an_earlier_audit_all_is_read(spark: SparkSession, tmp_path: Path) -> None:
     name = write(tmp_path, 0, "a")
     place = JournalPlace(str(tmp_path))
-    assert reading(place, Wanted()) == Reading(Span(), [])
-    assert reading(place, Wanted(state=AuditState())) == Reading(Span(), [name])
+    assert reading(spark, place, Wanted()) == Reading(Span(), [])
+    assert reading(spark, place, Wanted(state=AuditState())) == Reading(Span(), [name])
     asked = Wanted(Span(START_US), state=state(name))
-    assert reading(place, asked).span == asked.around
+    assert reading(spark, place, asked).span == asked.around
 
 
-def test_in_a_topic_nothing_turns_up_late() -> None:
+def test_in_a_topic_nothing_turns_up_late(spark: SparkSession) -> None:
     place = JournalPlace(topic="journal", brokers=Brokers("any:9092"))
-    assert reading(place, Wanted(state=state())) == Reading(Span(START_US - AROUND_US), [])
+    assert reading(spark, place, Wanted(state=state())) == Reading(Span(START_US - AROUND_US), [])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from forebay_pipeline.audit.state import HORIZON_US, AuditState, Followed, ProcessMark, read_state, write_state
 from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.storage import Storage
 
 STATE = AuditState(
     only=["a", "b"],
@@ -19,16 +20,21 @@ STATE = AuditState(
 )
 
 
-def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
+@pytest.fixture
+def storage(spark: SparkSession) -> Storage:
+    return Storage(spark)
+
+
+def test_it_is_read_as_it_was_written(storage: Storage, tmp_path: Path) -> None:
     path = tmp_path / "state.json"
-    write_state(path, AuditState())
-    write_state(path, STATE)
-    assert read_state(path, ["b", "a"]) == STATE
+    write_state(storage, str(path), AuditState())
+    write_state(storage, path.as_uri(), STATE)
+    assert read_state(storage, str(path), ["b", "a"]) == STATE
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_where_there_is_none_nothing_is_known(tmp_path: Path) -> None:
-    state = read_state(tmp_path / "state.json", ["b", "a"])
+def test_where_there_is_none_nothing_is_known(storage: Storage, tmp_path: Path) -> None:
+    state = read_state(storage, str(tmp_path / "state.json"), ["b", "a"])
     assert (state, state.newest_us) == (AuditState(only=["a", "b"]), None)
 
 
@@ -41,32 +47,11 @@ def test_where_there_is_none_nothing_is_known(tmp_path: Path) -> None:
         (b'{"only": ["a"]}', "is for a, not for all topics"),
     ],
 )
-def test_what_is_no_state_of_this_audit(tmp_path: Path, content: bytes, why: str) -> None:
+def test_what_is_no_state_of_this_audit(storage: Storage, tmp_path: Path, content: bytes, why: str) -> None:
     path = tmp_path / "state.json"
     path.write_bytes(content)
     with pytest.raises(CannotRun, match=why):
-        read_state(path, [])
-
-
-def test_where_it_cannot_be_read_or_written(tmp_path: Path) -> None:
-    with pytest.raises(CannotRun, match="Cannot read the state"):
-        read_state(tmp_path, [])
-    with pytest.raises(CannotRun, match="Cannot write the state"):
-        write_state(tmp_path / "nowhere" / "state.json", STATE)
-
-
-def test_a_write_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "state.json"
-    write_state(path, STATE)
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(CannotRun, match="No space left"):
-        write_state(path, AuditState())
-    assert read_state(path, STATE.only) == STATE
-    assert list(tmp_path.iterdir()) == [path]
+        read_state(storage, str(path), [])
 
 
 def test_it_moves_forward_only() -> None:

@@ -71,7 +71,7 @@ def test_mistakes_are_said(words: list[str], said: str) -> None:
 
 
 def test_a_session_is_opened_as_the_command_line_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """--conf wins over the job's own settings."""
+    """The job's own settings apart from the user's, which win (test_session.py)."""
     opened: list[tuple[tuple[object, ...], dict[str, object]]] = []
     monkeypatch.setattr(options, "open_session", lambda *args, **named: opened.append((args, named)))
 
@@ -87,8 +87,8 @@ def test_a_session_is_opened_as_the_command_line_says(monkeypatch: pytest.Monkey
         assert CliRunner().invoke(command, ["--conf", "b"]).stderr.endswith("--conf b: must be KEY=VALUE\n")
     finally:
         signal.signal(signal.SIGINT, before)
-    settings = {"a": "job", "b": "user", "c": "x=y"}
-    assert opened == [(("j", "local[1]"), {"kafka": True, "jars": "there", "settings": settings})]
+    settings, conf = {"a": "job", "b": "job"}, {"b": "user", "c": "x=y"}
+    assert opened == [(("j", "local[1]"), {"kafka": True, "jars": "there", "settings": settings, "conf": conf})]
 
 
 @pytest.mark.parametrize(

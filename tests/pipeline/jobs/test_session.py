@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.jobs.session import first_line, open_session, submitted
+from forebay_pipeline.jobs.session import connector, first_line, open_session, over, submitted
 
 
 def test_without_java_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,6 +29,40 @@ def test_spark_submit_is_known_by_its_gateway(monkeypatch: pytest.MonkeyPatch) -
     assert not submitted()
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     assert submitted()
+
+
+def test_the_users_settings_win() -> None:
+    """Over those of the job stand those of spark-submit, and over these --conf."""
+    own = {"a": "own", "b": "own", "c": "own"}
+    assert over(own, {"b": "submit", "c": "submit", "d": "submit"}, {"c": "conf"}) == {"a": "own", "c": "conf"}
+
+
+def test_jars_are_added_up() -> None:
+    """A user's packages do not take the Kafka connector away."""
+    packages = "spark.jars.packages"
+    assert over({packages: "kafka"}, {}, {packages: "aws"}) == {packages: "kafka,aws"}
+    assert over({packages: "kafka"}, {packages: "submit"}, {packages: "aws"}) == {packages: "submit,kafka,aws"}
+    assert over({}, {}, {"spark.jars": "mine.jar"}) == {"spark.jars": "mine.jar"}
+
+
+def test_the_python_of_executors_may_be_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    for conf, python in (({}, "mine"), ({"spark.pyspark.python": "./environment/bin/python"}, None)):
+        monkeypatch.setenv("PYSPARK_PYTHON", "mine")
+        with pytest.raises(CannotRun):
+            open_session("tests", conf=conf)
+        assert os.environ["PYSPARK_PYTHON"] == (python or conf["spark.pyspark.python"])
+
+
+def test_each_spark_has_its_connector() -> None:
+    assert "_2.13:4.0." in connector("4.0.5")
+
+
+def test_another_spark_is_refused() -> None:
+    with pytest.raises(CannotRun, match=r"^This is Spark 4.3.0; the jobs run on 4.0.$"):
+        connector("4.3.0")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.schema import columns_of
-from forebay_pipeline.journal.source import ALL_TIME, JournalPlace, Span, of_kind, read_rows, torn
+from forebay_pipeline.journal.source import ALL_TIME, JournalPlace, Span, closed_files, of_kind, read_rows, torn
 from forebay_policies.journal_rows import (
     ROWS,
     BatchRow,
@@ -139,6 +139,28 @@ def test_no_journal(spark: SparkSession, tmp_path: Path) -> None:
         read_rows(spark, JournalPlace(str(tmp_path / "nowhere")))
     with pytest.raises(CannotRun, match="no closed files yet"):
         read_rows(spark, JournalPlace(str(tmp_path)))
+
+
+def test_closed_files_of_a_span(spark: SparkSession, tmp_path: Path) -> None:
+    hour_us = 3_600_000_000
+    for hours in (-8, 0):
+        path = write_journal(tmp_path, [make.batch_row(time_us=START_US + hours * hour_us)], f"h{hours}")
+        (path.parent / ".open.jsonl.zst").touch()
+        (path.parent / "notes.txt").touch()
+    place = JournalPlace(str(tmp_path))
+    assert sorted(closed_files(spark, place, ALL_TIME)) == ["h-8.jsonl.zst", "h0.jsonl.zst"]
+    assert closed_files(spark, place, Span(START_US)) == ["h0.jsonl.zst"]
+    assert closed_files(spark, place, Span(START_US + 100 * hour_us)) == []
+
+
+def test_a_folder_may_be_given_with_its_scheme(spark: SparkSession, tmp_path: Path) -> None:
+    write_journal(tmp_path, [make.batch_row()])
+    assert read_rows(spark, JournalPlace(tmp_path.as_uri()), Span(START_US)).count() == 1
+    nowhere = (tmp_path / "nowhere").as_uri()
+    with pytest.raises(CannotRun, match=f"^There is no journal in {nowhere}: no such folder.$"):
+        read_rows(spark, JournalPlace(nowhere))
+    with pytest.raises(CannotRun, match=r'^Cannot read s3n://b/j: No FileSystem for scheme "s3n".$'):
+        read_rows(spark, JournalPlace("s3n://b/j"))
 
 
 def test_parquet_of_others_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -108,10 +108,9 @@ def test_what_it_cannot_do_is_one_sentence(spark: SparkSession, journal: Path, t
         f"There are no batches between 2026-11-18T12:00:00Z and 2026-11-18T13:00:00Z in {journal} "
         "(unreadable lines or files: 1)."
     )
-    output = nowhere / "summary.json"
-    result = run("partitions", "--journal", journal, "--output", output)
+    result = run("partitions", "--journal", journal, "--output", tmp_path)
     assert result.exit_code == 2
-    assert result.stderr == f"forebay-pipeline: Cannot write {output}: No such file or directory.\n"
+    assert result.stderr == f"forebay-pipeline: Cannot write {tmp_path}: it is a folder.\n"
 
 
 @pytest.mark.parametrize("by", ["", ",", "topic,weather", "bytes"])

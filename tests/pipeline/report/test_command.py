@@ -74,7 +74,7 @@ def test_what_it_cannot_do_is_one_sentence(spark: SparkSession, journal: Path, t
 
     missing, foreign = tmp_path / "missing.json", tmp_path / "foreign.json"
     foreign.write_text('{"hello": 1}')
-    assert sentence("--journal", journal, "--audit", missing) == f"Cannot read {missing}: No such file or directory."
+    assert sentence("--journal", journal, "--audit", missing) == f"Cannot read {missing}: no such file."
     assert sentence("--journal", journal, "--replay", foreign).startswith(
         f"{foreign} was not written by `replay --output`: "
     )

@@ -111,7 +111,7 @@ class TestFromTheCache:
             held.answer()
             await client.receives(1)
             other.send(asks(2, "ponds", "seas"))
-            assert set((await told(other, 2)).brokers) == {0}
+            assert set((await told(other, 2)).brokers) == {0, 1}, "the answer may be on its way yet"
             left.down()
 
     @pytest.mark.parametrize("version", range(5))

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from forebay_proxy import __version__
 from forebay_proxy.commands import cli, clients
 from forebay_proxy.config.settings import Settings
+from forebay_proxy.console.api import Told
 from forebay_proxy.errors import StartError
 from forebay_proxy.metrics import clients_seen
 from forebay_proxy.metrics.clients_seen import SeenClient
@@ -39,7 +40,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """`run` only notes its settings here, and ends with 7."""
     noted: list[Settings] = []
 
-    def run(settings: Settings) -> int:
+    def run(settings: Settings, told: Told) -> int:
         noted.append(settings)
         return 7
 
@@ -92,7 +93,7 @@ class TestRun:
         assert ran == []
 
     def test_what_a_person_must_mend_is_one_line_and_1(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fail(settings: Settings) -> int:
+        def fail(settings: Settings, told: Told) -> int:
             raise StartError("listen = 0.0.0.0:19092: address already in use")
 
         monkeypatch.setattr(supervisor, "run", fail)

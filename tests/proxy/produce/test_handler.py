@@ -470,7 +470,7 @@ class TestMemory:
             await first.receives(1)
 
 
-def _not_leading_stuck(topic: str, partition: int) -> int:
+def _not_leading_stuck(topic: str, partition: int, user: str) -> int:
     return NOT_LEADER_OR_FOLLOWER if topic == "stuck" else NONE
 
 

@@ -1,0 +1,72 @@
+"""A journal's folder, wherever it is: which hours it has of a span.
+
+    dt=2026-11-21/hour=09/<host>-<pid>-<worker>-<start>.jsonl.zst     what the proxy writes
+    kind=batch/dt=2026-11-21/topic=orders/part-….parquet              what `compact` writes
+
+Raises CannotRun if there is no journal.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import Final
+
+from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal.schema import KIND
+from forebay_pipeline.storage import Storage
+
+_HOUR_US: Final = 3_600_000_000
+_DAY_US: Final = 24 * _HOUR_US
+
+_Times = tuple[int | None, int | None]
+"""[first, last) in microseconds since 1970; None leaves that end open."""
+
+
+class JournalFolder:
+    """A folder that has a journal. Raises CannotRun if it has none."""
+
+    def __init__(self, storage: Storage, folder: str) -> None:
+        if not storage.is_folder(folder):
+            raise CannotRun(f"There is no journal in {folder}: no such folder.")
+        self._storage = storage
+        self._folder = folder.rstrip("/") or "/"
+        self._names = storage.names(folder)
+        if not self._days() and not self._kinds():
+            raise CannotRun(f"There is no journal in {folder}: it has no closed files yet (dt=…/hour=…).")
+
+    @property
+    def compacted(self) -> bool:
+        """Whether `compact` wrote it."""
+        return "_spark_metadata" in self._names or bool(self._kinds())
+
+    def hours(self, times: _Times) -> list[str]:
+        """The folders whose files may have rows of that time, in order."""
+        return list(self._hours(times))
+
+    def _days(self) -> list[str]:
+        return [name for name in self._names if name.startswith("dt=")]
+
+    def _kinds(self) -> list[str]:
+        return [name for name in self._names if name.startswith(f"{KIND}=")]
+
+    def _hours(self, times: _Times) -> Iterator[str]:
+        for day in self._days():
+            if not _may_hold(f"{day[3:]}T00", _DAY_US, times):
+                continue
+            for hour in self._storage.names(f"{self._folder}/{day}"):
+                if hour.startswith("hour=") and _may_hold(f"{day[3:]}T{hour[5:]}", _HOUR_US, times):
+                    yield f"{self._folder}/{day}/{hour}"
+
+
+def _may_hold(began: str, length_us: int, times: _Times) -> bool:
+    """Whether files begun then, or within `length_us`, may have rows of those times.
+
+    With an hour's margin on each side: a file spans some minutes, and a row may wait for the disk.
+    """
+    try:
+        began_us = int(datetime.datetime.fromisoformat(f"{began}:00+00:00").timestamp()) * 1_000_000
+    except ValueError:
+        return False
+    first, last = times
+    return (last is None or began_us < last + _HOUR_US) and (first is None or began_us + length_us >= first - _HOUR_US)

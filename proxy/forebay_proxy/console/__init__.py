@@ -1,0 +1,1 @@
+"""What people see at the admin address: the page, the API that it reads, and an hour of history."""

@@ -1,0 +1,44 @@
+"""All of this room in one: what the process that has the admin endpoint makes, runs and mounts.
+
+In: settings, a Source, and what the command line knows. Out: routes for the endpoint, a task that looks every second.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from aiohttp import web
+
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.console.api import Api, Told
+from forebay_proxy.console.collector import Collector
+from forebay_proxy.console.origin import OwnHosts
+from forebay_proxy.console.source import Source
+from forebay_proxy.logs import get_logger
+
+
+class Console:
+    """Looks and remembers from `run` on, until that is cancelled. `settings.admin` is set."""
+
+    def __init__(self, settings: Settings, source: Source, told: Told, unready: Callable[[], str | None]) -> None:
+        assert settings.admin is not None
+        self.seen = Collector(source, settings.admin_history_bytes, time.monotonic, time.time)
+        hosts = OwnHosts(settings.admin.host, settings.admin_hosts)
+        self._api = Api(self.seen, told, hosts, unready, settings.workers, time.time)
+
+    @property
+    def open_paths(self) -> frozenset[str]:
+        """What anybody may read: it shows nothing."""
+        return self._api.open_paths
+
+    def mount(self, app: web.Application) -> None:
+        """Serve the page and its API."""
+        self._api.mount(app)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            await self.seen.run()
+        except Exception as error:  # a fault of ours: records pass on, and it must not go unseen
+            get_logger().error("the page's numbers have stopped", exc_info=error)

@@ -1,0 +1,65 @@
+"""What a person should look at now, most urgent first.
+
+In: the newest snapshot and clients. Out: problems, each with a kind that never changes its meaning and a sentence.
+None: all is well, as far as Forebay can see.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from forebay_proxy.console.collector import ClientView
+from forebay_proxy.metrics.registry import Key, Snapshot
+
+EXPIRES_S: Final = 14 * 24 * 3600
+"""Two weeks, as the alert has it."""
+
+
+Found = tuple[str, str, str]
+"""(severity, kind, text)."""
+
+
+def problems(now: Snapshot, clients: Iterable[ClientView], unready: str | None, at: float) -> list[dict[str, Any]]:
+    """`unready`: why no client can be served; `at`: seconds since 1970."""
+    found = [*_service(now, unready), *_clients(clients), *_secrets(now, at)]
+    found.sort(key=lambda problem: problem[0] != "critical")
+    return [{"severity": severity, "kind": kind, "text": text} for severity, kind, text in found]
+
+
+def _service(now: Snapshot, unready: str | None) -> Iterator[Found]:
+    if unready is not None:
+        yield "critical", "not_ready", f"takes no clients: {unready}"
+    down = sorted(int(node) for (name, (node, *_)), up in _labelled(now) if name == "forebay_broker_up" and not up)
+    if down:
+        named = ", ".join(map(str, down[:20]))
+        yield "critical", "broker_down", f"{_many(len(down), 'broker')} cannot be reached: {named}"
+    if waiters := sum(level for (name, _), level in now.gauges.items() if name == "forebay_buffer_memory_waiters"):
+        yield "warning", "memory", f"{_many(waiters, 'client')} {'waits' if waiters == 1 else 'wait'} for buffer.memory"
+    dropped = sum(count for (name, _), count in now.counters.items() if name == "forebay_journal_rows_dropped_total")
+    if dropped:
+        text = f"{_many(dropped, 'journal row')} dropped: an audit of that time is incomplete"
+        yield "warning", "journal_dropped", text
+
+
+def _clients(clients: Iterable[ClientView]) -> Iterator[Found]:
+    if too_old := sum(view.too_old for view in clients):
+        yield "warning", "too_old", f"{_many(too_old, 'client')} too old for Kafka 4"
+
+
+def _secrets(now: Snapshot, at: float) -> Iterator[Found]:
+    for (name, (side, *_)), level in _labelled(now):
+        if name == "forebay_security_last_reload_successful" and not level:
+            yield "critical", "reload_failed", f"new certificates or secrets cannot be used ({side}); the log says why"
+        elif name == "forebay_certificate_expiry_timestamp_seconds" and math.isfinite(level) and level - at < EXPIRES_S:
+            days = max(0, int((level - at) // 86400))
+            yield "warning", "certificate", f"a certificate ({side}) expires in {_many(days, 'day')}"
+
+
+def _labelled(now: Snapshot) -> Iterator[tuple[Key, float]]:
+    return ((key, level) for key, level in now.gauges.items() if key[1])
+
+
+def _many(count: float, what: str) -> str:
+    return f"{count:,.0f} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,38 @@
+// Asking the endpoint: JSON, with the token if there is one. What is wrong is thrown as ApiError.
+
+const TOKEN = "forebay-token";
+
+export class ApiError extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export const token = () => sessionStorage.getItem(TOKEN) || "";
+
+export function setToken(written) {
+  sessionStorage.setItem(TOKEN, written);
+}
+
+export function headers(known = token()) {
+  return known ? { Authorization: `Bearer ${known}` } : {};
+}
+
+/** `query`: what is undefined, null or "" is left out. */
+export async function ask(name, query = {}) {
+  const told = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== ""));
+  const url = `/api/v1/${name}${told.size ? `?${told}` : ""}`;
+  let answer;
+  try {
+    answer = await fetch(url, { headers: headers() });
+  } catch {
+    throw new ApiError("Forebay does not answer", 0);
+  }
+  if (answer.ok) return answer.json();
+  let why = answer.statusText;
+  try {
+    why = (await answer.json()).error || why;
+  } catch { /* it is not JSON */ }
+  throw new ApiError(why, answer.status);
+}

@@ -1,0 +1,221 @@
+"""The page at the admin address in a real Chromium: with many topics and clients, for everybody, after real records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from forebay_proxy.demo.mock_cluster import MockCluster
+from tests.kit import paths, picture
+from tests.kit.browser import Browser, Page
+from tests.kit.forebay import ForebayProcess
+from tests.kit.paths import AXE_SCRIPT
+from tests.kit.synthetic_console import SyntheticConsole
+from tests.kit.waiting import wait_until
+
+HOSTILE = """"><script>document.title='taken'</script><img src="http://192.0.2.1/x" onerror="document.title='taken'">"""
+Visit = Callable[..., Page]
+
+READY = "document.querySelector('.live.live') && !!document.querySelector('main h1')"
+NUMBERS = "document.querySelector('.sentence')?.textContent.includes('records/s in')"
+
+# The client's id holds characters that a hash must have encoded.
+VIEWS = {
+    "clients": "document.querySelectorAll('tbody tr').length === 25",
+    "topics": "document.querySelectorAll('tbody tr').length === 25",
+    "topic/orders": "document.querySelectorAll('tbody tr').length === 12",
+    "broker/1": "document.querySelectorAll('canvas').length === 3",
+    "events": "document.querySelectorAll('tbody tr').length >= 2",
+    "settings": "document.querySelectorAll('tbody tr').length === 1",
+    "nowhere": "document.querySelector('h1').textContent.includes('no such view')",
+}
+
+TOO_WIDE = """
+[...document.querySelectorAll('body *')].filter(element =>
+  !element.closest('.scroll table, .heat-cells canvas, .hidden, .skip')
+  && element.getBoundingClientRect().right > innerWidth + 1
+).map(element => element.outerHTML.slice(0, 120))
+"""
+
+
+@pytest.fixture(scope="module")
+def many() -> Iterator[SyntheticConsole]:
+    with SyntheticConsole(topics=500, partitions=12, clients=1000, past=60, names=[HOSTILE]) as console:
+        yield console
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[Visit]:
+    """Opens tabs, which are closed when the test is over."""
+    tabs: list[Page] = []
+
+    def visit(url: str, width: int, dark: bool = False) -> Page:
+        tabs.append(browser.visit(url, width, dark))
+        return tabs[-1]
+
+    yield visit
+    for tab in tabs:
+        tab.close()
+
+
+def judged(page: Page) -> list[str]:
+    """What axe-core finds: rule and element."""
+    page.ask(AXE_SCRIPT.read_text() + "; 0")
+    found: dict[str, Any] = page.ask("axe.run().then(({violations}) => ({violations}))")
+    return [f"{rule['id']}: {node['html'][:150]}" for rule in found["violations"] for node in rule["nodes"]]
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1400])
+def test_the_first_screen_is_for_everybody(visit: Visit, many: SyntheticConsole, width: int, dark: bool) -> None:
+    page = visit(many.url, width, dark)
+    page.until(f"{READY} && {NUMBERS} && document.querySelectorAll('canvas').length === 7")
+    assert judged(page) == []
+    assert page.ask(TOO_WIDE) == []
+    assert page.ask("document.documentElement.scrollWidth <= innerWidth")
+    assert page.ask("document.querySelectorAll('.heat-names li').length") == 50
+    assert page.complaints == []
+    assert {url.removeprefix(many.url).partition("/")[0] for url in page.requests} == {""}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_each_view_is_there_and_for_everybody(visit: Visit, many: SyntheticConsole, view: str) -> None:
+    page = visit(f"{many.url}/#/{view}", 400 if view in ("clients", "broker/1") else 1400)
+    page.until(f"{READY} && {VIEWS[view]}")
+    assert judged(page) == []
+    assert page.ask(TOO_WIDE) == []
+    assert page.complaints == []
+
+
+def test_judging_would_find_something(visit: Visit, many: SyntheticConsole) -> None:
+    page = visit(many.url, 1400)
+    page.until(READY)
+    page.ask("document.querySelector('main').insertAdjacentHTML('beforeend', '<button></button>')")
+    assert any("button-name" in finding for finding in judged(page))
+
+
+def test_a_hostile_name_is_a_name(visit: Visit, many: SyntheticConsole) -> None:
+    page = visit(f"{many.url}/#/clients", 1400)
+    page.until(f"{READY} && document.querySelectorAll('tbody tr').length === 25")
+    page.ask(
+        "(() => { const box = document.querySelector('input[type=search]'); box.value = 'taken';"
+        " box.dispatchEvent(new Event('input', {bubbles: true})); })()"
+    )
+    page.until("document.querySelectorAll('tbody tr').length === 1")
+    assert page.ask("document.querySelector('tbody a').textContent") == HOSTILE
+    page.ask("document.querySelector('tbody a').click()")
+    page.until("document.querySelector('h1 .name')?.textContent.includes('onerror')")
+    assert page.ask("document.querySelectorAll('main img, main script').length") == 0
+    assert "taken" not in page.ask("document.title").split()
+    assert page.complaints == []
+    assert all(url.startswith(many.url) for url in page.requests)
+
+
+def test_a_keyboard_reaches_all(visit: Visit, many: SyntheticConsole) -> None:
+    page = visit(many.url, 1400)
+    page.until(f"{READY} && document.querySelectorAll('.heat-names li').length === 50")
+    page.ask(
+        "window.reached = new Set();"
+        "document.addEventListener('focusin', ({target}) => reached.add(target.outerHTML.slice(0, 200)))"
+    )
+    wanted = (
+        "[...document.querySelectorAll('a[href], button:not(:disabled), input, [tabindex=\"0\"]')]"
+        ".filter(one => one.checkVisibility()).map(one => one.outerHTML.slice(0, 200))"
+    )
+    for _ in range(page.ask(f"{wanted}.length") + 5):
+        page.press("Tab")
+    assert page.ask(f"{wanted}.filter(one => !reached.has(one))") == []
+    page.ask("document.querySelector('nav a[href=\"#/topics\"]').focus()")
+    page.press("Enter")
+    page.until("document.querySelector('h1')?.textContent === 'Topics' && document.activeElement.tagName === 'H1'")
+
+
+def test_seven_tabs_share_one_stream(visit: Visit, many: SyntheticConsole) -> None:
+    tabs = [visit(many.url, 400) for _ in range(7)]
+    for tab in tabs:
+        tab.until(f"{READY} && {NUMBERS}")
+    assert many.watching == 1
+    for tab in tabs:
+        assert tab.complaints == []
+        tab.ask("location.href = 'about:blank'")
+    wait_until(lambda: many.watching == 0, 30, "nobody watches")
+
+
+def test_a_token_is_asked_for_and_used(visit: Visit) -> None:
+    with (
+        MockCluster(1) as brokers,
+        ForebayProcess(brokers.bootstrap, (1,), env={"FOREBAY_ADMIN_BEARER_TOKEN": "sesame"}) as forebay,
+    ):
+        page = visit(forebay.admin_url, 400)
+        page.until("!!document.querySelector('input[type=password]')")
+        assert judged(page) == []
+        page.ask(
+            "(() => { const box = document.querySelector('input[type=password]'); box.value = 'sesame';"
+            " box.dispatchEvent(new Event('input', {bubbles: true})); })()"
+        )
+        page.ask("new Promise(resolve => setTimeout(resolve))")
+        page.ask("document.querySelector('main form').requestSubmit()")
+        page.until(f"{READY} && {NUMBERS}")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sums_are_those_of_the_metrics(visit: Visit, workers: int) -> None:
+    with (
+        MockCluster(3) as brokers,
+        ForebayProcess(
+            brokers.bootstrap,
+            (1, 2, 3),
+            options=("--workers", str(workers)),
+            settings={"topics.exclude": "raw", "metrics.topics.max": "5"},
+        ) as forebay,
+    ):
+        for topic in ("ponds", "raw"):
+            brokers.create_topic(topic, 6)
+        producer = Producer({"bootstrap.servers": forebay.bootstrap, "client.id": "till-7"})
+        for number in range(1200):
+            producer.produce("ponds" if number % 3 else "raw", b"value")
+        assert producer.flush(60) == 0
+
+        def api(path: str) -> dict[str, Any]:
+            told: dict[str, Any] = json.loads(forebay.get(f"/api/v1/{path}"))
+            return told
+
+        def counted(name: str) -> float:
+            return sum(value for key, value in forebay.metrics().items() if key.partition("{")[0] == name)
+
+        wait_until(lambda: sum(row["records_total"] for row in api("topics")["rows"]) == 800, 60, "all was seen")
+        rows = {row["topic"]: row for row in api("topics")["rows"]}
+        metrics = forebay.metrics()
+        assert (rows["ponds"]["records_total"], rows["raw"]["untouched_total"]) == (800, 400)
+        assert counted("forebay_broker_records_total") == 800
+        assert counted("forebay_records_total") == 1200
+        assert metrics['forebay_topic_records_total{path="merged",topic="ponds"}'] == 800
+        assert metrics['forebay_topic_records_total{path="untouched",topic="raw"}'] == 400
+        assert sum(row["records_total"] for row in api("topics?name=ponds")["rows"]) == 800
+        (client,) = api("clients?q=till-7")["rows"]
+        assert client["records"] == 1200
+        assert sum(client["batches"].values()) == counted("forebay_batches_in_total")
+
+        page = visit(f"{forebay.admin_url}/#/topic/ponds", 1400)
+        page.until("[...document.querySelectorAll('.facts dd')].some(one => one.textContent === '800')")
+        page.ask("location.hash = '#/topic/raw'")
+        page.until("document.querySelector('.explained')?.textContent.includes('topics.exclude has raw')")
+        assert page.complaints == []
+
+
+def test_what_judges_is_no_part_of_what_is_judged() -> None:
+    assert paths.CACHE in AXE_SCRIPT.parents
+
+
+def test_the_picture_of_it_is_small() -> None:
+    assert 0 < picture.TARGET.stat().st_size < 200_000

@@ -1,0 +1,55 @@
+"""What a journal's folder has of a span."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal.folder import JournalFolder
+from forebay_pipeline.storage import Storage
+from tests.pipeline.rows import START_US
+
+HOUR_US = 3_600_000_000
+DAY = "dt=2026-11-18"
+"""START_US is at eleven of it."""
+
+
+def folder(spark: SparkSession, path: Path, *files: str) -> JournalFolder:
+    for file in files:
+        (path / file).parent.mkdir(parents=True, exist_ok=True)
+        (path / file).touch()
+    return JournalFolder(Storage(spark), str(path))
+
+
+def test_the_hours_around(spark: SparkSession, tmp_path: Path) -> None:
+    files = [f"{DAY}/hour={hour:02}/a.jsonl.zst" for hour in range(24)]
+    others = [f"{DAY}/what/a.jsonl.zst", f"{DAY}/hour=x/a.jsonl.zst", "dt=x/hour=01/a.jsonl.zst", "notes.txt"]
+    days = ["dt=2026-11-17/hour=23/a.jsonl.zst", "dt=2026-11-19/hour=00/a.jsonl.zst"]
+    journal = folder(spark, tmp_path, *files, *others, *days)
+    assert not journal.compacted
+    assert journal.hours((START_US, START_US + 1)) == [f"{tmp_path}/{DAY}/hour={hour}" for hour in (10, 11, 12)]
+    assert journal.hours((None, START_US - 11 * HOUR_US)) == [
+        f"{tmp_path}/dt=2026-11-17/hour=23",
+        f"{tmp_path}/{DAY}/hour=00",
+        f"{tmp_path}/{DAY}/hour=01",
+    ]
+    assert journal.hours((START_US + 13 * HOUR_US, None))[-1] == f"{tmp_path}/dt=2026-11-19/hour=00"
+    assert len(journal.hours((None, None))) == 26
+
+
+def test_what_compact_wrote(spark: SparkSession, tmp_path: Path) -> None:
+    journal = folder(spark, tmp_path, f"kind=batch/{DAY}/topic=t/part-0.parquet")
+    assert journal.compacted
+    assert journal.hours((None, None)) == []
+
+
+def test_without_a_journal(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(CannotRun, match=f"^There is no journal in {tmp_path}: it has no closed files yet"):
+        folder(spark, tmp_path, "notes.txt")
+    with pytest.raises(CannotRun, match=f"^There is no journal in {tmp_path}/none: no such folder.$"):
+        folder(spark, tmp_path / "none")
+    with pytest.raises(CannotRun, match="no such folder"):
+        folder(spark, tmp_path / "notes.txt")

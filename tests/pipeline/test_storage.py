@@ -1,0 +1,81 @@
+"""Files by way of Hadoop: as whole ones, or one sentence that says why not; of an object store in
+test_object_store.py."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from forebay_pipeline import storage as module
+from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.storage import Storage
+
+
+@pytest.fixture
+def storage(spark: SparkSession) -> Storage:
+    return Storage(spark)
+
+
+def test_what_was_there_is_replaced(storage: Storage, tmp_path: Path) -> None:
+    """With and without a scheme; nothing else lies beside it: no checksums, which an editor would make wrong."""
+    path = tmp_path / "result.json"
+    storage.write(str(path), b"a long first one")
+    storage.write(path.as_uri(), b"\x00second\xff")
+    assert path.read_bytes() == b"\x00second\xff"
+    assert storage.read(str(path)) == storage.read(path.as_uri()) == b"\x00second\xff"
+    assert os.listdir(tmp_path) == ["result.json"]
+
+
+def test_what_is_not_there(storage: Storage, tmp_path: Path) -> None:
+    assert storage.read(str(tmp_path / "none")) is None
+    assert not storage.is_folder(str(tmp_path / "none"))
+    with pytest.raises(CannotRun, match=f"^Cannot read {tmp_path}/none: .*{tmp_path}/none does not exist.$"):
+        storage.names(str(tmp_path / "none"))
+
+
+def test_folders(storage: Storage, tmp_path: Path) -> None:
+    (tmp_path / "b=1").mkdir()
+    for name in ("a file", ".hidden", "c"):
+        (tmp_path / name).touch()
+    assert storage.names(str(tmp_path)) == [".hidden", "a file", "b=1", "c"]
+    assert storage.names(f"file://{tmp_path}/b=1") == []
+    assert storage.is_folder(tmp_path.as_uri())
+    assert not storage.is_folder(str(tmp_path / "c"))
+
+
+def test_a_folder_is_no_file(storage: Storage, tmp_path: Path) -> None:
+    with pytest.raises(CannotRun, match=f"^Cannot read {tmp_path}: "):
+        storage.read(str(tmp_path))
+    with pytest.raises(CannotRun, match=f"^Cannot write {tmp_path}: it is a folder.$"):
+        storage.write(str(tmp_path), b"")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("path", ["none://there/a", "s3n://there/a"])
+def test_where_nothing_leads_is_one_sentence(storage: Storage, path: str) -> None:
+    for refused in (storage.read, storage.names, storage.is_folder, lambda path: storage.write(path, b"")):
+        with pytest.raises(CannotRun, match=rf"^Cannot (read|write) {re.escape(path)}: [^\n]*[^.\n]\.$"):
+            refused(path)
+
+
+def test_a_write_that_fails_leaves_what_was_there(
+    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state.json"
+    storage.write(str(path), b"old")
+
+    def full(stream: Any, *_: object, **__: object) -> None:
+        stream.write(b"ne")
+        stream.close()
+        raise CannotRun("No space left on device.")
+
+    monkeypatch.setattr(module, "_fill", full)
+    with pytest.raises(CannotRun, match="No space left"):
+        storage.write(str(path), b"new")
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["state.json"]

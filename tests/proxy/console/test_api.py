@@ -1,0 +1,123 @@
+"""The API over HTTP: what it answers, whom it refuses, and that nothing can be changed by it."""
+
+from __future__ import annotations
+
+import aiohttp
+import pytest
+
+from forebay_proxy.config.secret import Secret
+from forebay_proxy.console.api import PREFIX
+from forebay_proxy.metrics.clients_seen import SeenClient
+from forebay_proxy.metrics.topics_seen import SeenTopic
+from tests.kit.event_loop import in_loop
+from tests.proxy.console.seen import Seen
+from tests.proxy.console.served import served
+
+NAMES = ("overview", "brokers", "topics", "clients", "history", "events", "config")
+
+
+@in_loop
+async def test_the_overview() -> None:
+    seen = Seen()
+    stats = seen.source.stats
+    stats.gauge_of_brokers("forebay_broker_up", lambda: {1: 1, 2: 0})
+    stats.histogram("forebay_added_latency_seconds", path="merged").observe(0.003)
+    seen.source.clients = [
+        SeenClient("till-7", "h", None, None, 3, requests={1: 1}),
+        SeenClient("app", "h", None, None),
+    ]
+    seen.source.topics = [SeenTopic("ponds")]
+    seen.step()
+    await seen.closely()
+    async with served(seen) as forebay:
+        forebay.unready = "draining"
+        status, told = await forebay.get(f"{PREFIX}overview")
+    assert status == 200
+    assert (told["brokers"], told["ready"], told["workers"]) == ({"known": 2, "up": 1}, False, 2)
+    assert (told["clients"], told["topics"]) == ({"connected": 1, "known": 2, "too_old": 1}, 1)
+    assert told["added"]["p99"] == pytest.approx(0.003)
+    assert [problem["kind"] for problem in told["problems"]] == ["not_ready", "broker_down", "too_old"]
+
+
+@in_loop
+async def test_before_anything_was_seen_there_is_an_answer_to_everything() -> None:
+    async with served(Seen()) as forebay:
+        for name in NAMES:
+            status, _ = await forebay.get(PREFIX + name)
+            assert status == 200, name
+
+
+@in_loop
+async def test_history_of_one_thing() -> None:
+    seen = Seen()
+    for _ in range(3):
+        seen.step()
+    async with served(seen) as forebay:
+        _, told = await forebay.get(f"{PREFIX}history?seconds=3&points=10")
+        assert told["times"] == [1_000_001, 1_000_002, 1_000_003]
+        assert len(told["values"]) == len(told["columns"])
+        _, told = await forebay.get(f"{PREFIX}history?of=topic&key=nowhere")
+        assert told["values"] == []
+        for wrong in ("of=x", "points=0", "seconds=3601", "x=1"):
+            assert (await forebay.get(f"{PREFIX}history?{wrong}"))[0] == 400
+
+
+@in_loop
+async def test_events_settings_and_explanations() -> None:
+    seen = Seen()
+    seen.collector.events.add(5, "info", "ready", "takes clients")
+    async with served(seen) as forebay:
+        _, told = await forebay.get(f"{PREFIX}events")
+        assert told["rows"] == [{"at": 5, "severity": "info", "kind": "ready", "text": "takes clients"}]
+        _, told = await forebay.get(f"{PREFIX}config?q=ling")
+        assert [row["name"] for row in told["rows"]] == ["linger.ms"]
+        _, told = await forebay.get(f"{PREFIX}explain?topic=ponds&client_id=till-7")
+        assert told == {"text": "till-7 ponds"}
+        assert (await forebay.get(f"{PREFIX}explain"))[0] == 400
+
+
+@in_loop
+async def test_what_cannot_be_asked_is_said() -> None:
+    async with served(Seen()) as forebay:
+        for name in (*NAMES, "explain"):
+            status, told = await forebay.get(f"{PREFIX}{name}?nonsense=1")
+            assert (status, "nonsense" in told["error"]) == (400, True), name
+
+
+@in_loop
+async def test_a_stranger_learns_nothing() -> None:
+    async with served(Seen()) as forebay:
+        for path in ("/", f"{PREFIX}overview", f"{PREFIX}stream"):
+            assert (await forebay.get(path, Host="evil.example"))[0] == 403
+            assert (await forebay.get(path, Origin="http://evil.example"))[0] == 403
+        for path in ("/", f"{PREFIX}overview"):
+            assert (await forebay.get(path, Host="forebay.example.net"))[0] == 200
+
+
+@in_loop
+async def test_only_whom_the_endpoint_admits() -> None:
+    async with served(Seen(), admin_bearer_token=Secret("sesame")) as forebay:
+        for name in (*NAMES, "explain", "stream"):
+            assert (await forebay.get(PREFIX + name))[0] == 401, name
+        assert (await forebay.get(f"{PREFIX}overview", Authorization="Bearer sesame"))[0] == 200
+        assert (await forebay.get("/"))[0] == 200  # which shows nothing, and asks for the token
+
+
+@in_loop
+async def test_nothing_can_be_changed() -> None:
+    async with served(Seen()) as forebay, aiohttp.ClientSession() as session:
+        for method in ("POST", "PUT", "DELETE", "PATCH"):
+            for path in ("/", *(PREFIX + name for name in (*NAMES, "explain", "stream"))):
+                async with session.request(method, forebay.url + path) as response:
+                    assert response.status == 405
+
+
+@in_loop
+async def test_answers_are_not_kept_by_anybody() -> None:
+    async with (
+        served(Seen()) as forebay,
+        aiohttp.ClientSession() as session,
+        session.get(f"{forebay.url}{PREFIX}overview") as response,
+    ):
+        assert response.headers["Cache-Control"] == "no-store"
+        assert response.headers["X-Content-Type-Options"] == "nosniff"

@@ -1,0 +1,56 @@
+"""A stranger's page cannot have what is here, under whatever name it asks."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from forebay_proxy.console.origin import OwnHosts
+
+HOSTS = OwnHosts("proxy-1.example", ("forebay.example.net",))
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1:9091",
+        "10.1.2.3",
+        "[::1]:9091",
+        "[fe80::1%25eth0]:9091",
+        "localhost:9091",
+        "x.localhost",
+        "proxy-1.example:9091",
+        "PROXY-1.example",
+        "forebay.example.net",
+        socket.gethostname(),
+    ],
+)
+def test_own_names_and_addresses(host: str) -> None:
+    assert HOSTS.refusal({"Host": host}) is None
+    assert HOSTS.refusal({"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}) is None
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        "evil.example",
+        "127.0.0.1.evil.example:9091",
+        "localhost.evil.example",
+        "forebay.example.net.evil",
+        "[::1",
+    ],
+)
+def test_names_that_point_here(host: str) -> None:
+    assert HOSTS.refusal({"Host": host}) is not None
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:8080", "http://localhost:9091"])
+def test_pages_of_others(origin: str) -> None:
+    assert HOSTS.refusal({"Host": "127.0.0.1:9091", "Origin": origin}) is not None
+    assert HOSTS.refusal({"Host": "127.0.0.1:9091", "Origin": origin, "Sec-Fetch-Site": "cross-site"}) is not None
+
+
+def test_a_link_from_elsewhere_may_lead_here() -> None:
+    assert HOSTS.refusal({"Host": "127.0.0.1:9091", "Sec-Fetch-Site": "cross-site"}) is None

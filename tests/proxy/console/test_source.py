@@ -1,0 +1,56 @@
+"""The same numbers, whether they are this process's own or its workers'."""
+
+from __future__ import annotations
+
+import pytest
+
+from forebay_proxy.console import source as module
+from forebay_proxy.console.source import OneProcess, Workers
+from forebay_proxy.metrics.registry import MetricRegistry, decode
+from forebay_proxy.metrics.topic_counts import MAX_TOPICS
+from forebay_proxy.metrics.topics_seen import OTHERS, TopicNow
+from tests.kit.event_loop import in_loop
+
+
+def busy() -> MetricRegistry:
+    stats = MetricRegistry()
+    stats.counter("forebay_records_total", fate="moved").value += 5
+    stats.topics.sent("ponds", 1, 5, 50)
+    stats.topics_now = lambda: {"ponds": TopicNow([1, 2], {}, {})}
+    stats.clients.connected("till-7", "10.0.0.1", None, None, 0.0).records += 5
+    return stats
+
+
+@in_loop
+async def test_one_process() -> None:
+    source = OneProcess(busy())
+    now = source.now()
+    assert now.counters["forebay_records_total", ("moved",)] == 5
+    assert (now.topics, now.clients) == ([], [])
+    details = await source.details()
+    assert [(topic.name, topic.records, topic.leaders) for topic in details.topics] == [("ponds", 5, [1, 2])]
+    assert [client.client_id for client in details.clients] == ["till-7"]
+
+
+@in_loop
+async def test_many_topics_are_read_in_slices_and_none_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SLICE", 7)
+    stats = MetricRegistry()
+    for number in range(MAX_TOPICS + 1):
+        stats.topics.sent(f"t{number}", 0, 1, 1)
+    details = await OneProcess(stats).details()
+    assert len(details.topics) == MAX_TOPICS + 1
+    assert details.topics[-1].name == OTHERS
+
+
+@in_loop
+async def test_workers_add_up() -> None:
+    reports = [decode(busy().snapshot()) for _ in range(2)]
+    source = Workers(lambda: reports)
+    now = source.now()
+    assert now.counters["forebay_records_total", ("moved",)] == 10
+    assert (now.topics, now.clients) == ([], [])
+    details = await source.details()
+    assert [(topic.name, topic.records) for topic in details.topics] == [("ponds", 10)]
+    assert [client.records for client in details.clients] == [10]
+    assert reports[0].topics[0].records == 5

@@ -1,0 +1,137 @@
+"""Whoever watches is told of each second once, of what it missed too, and costs no more than it may."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+
+import aiohttp
+
+from forebay_proxy.console import stream as module
+from forebay_proxy.console.api import PREFIX
+from forebay_proxy.console.stream import BYTES_S, REPLAYED_S, WATCHERS
+from tests.kit.event_loop import in_loop, soon, turns
+from tests.proxy.console.seen import Seen
+from tests.proxy.console.served import served
+
+
+class Watcher:
+    """Reads events, one after the other."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._content = response.content
+
+    async def second(self) -> int:
+        """The next event's id, which its data repeats."""
+        number = -1
+        while line := await soon(self._content.readline()):
+            if line.startswith(b"id: "):
+                number = int(line[4:])
+            elif line.startswith(b"data: "):
+                assert json.loads(line[6:])["second"] == number
+                return number
+        raise AssertionError("the stream has ended")
+
+
+@in_loop
+async def test_each_second_is_told_once() -> None:
+    seen = Seen()
+    seen.step()
+    async with (
+        served(seen) as forebay,
+        aiohttp.ClientSession() as session,
+        session.get(f"{forebay.url}{PREFIX}stream") as response,
+    ):
+        assert response.content_type == "text/event-stream"
+        watcher = Watcher(response)
+        assert await watcher.second() == 1_000_001
+        for expected in (1_000_002, 1_000_003):
+            seen.step()
+            assert await watcher.second() == expected
+
+
+@in_loop
+async def test_who_comes_back_is_told_what_it_missed() -> None:
+    seen = Seen()
+    for _ in range(5):
+        seen.step()
+    async with served(seen) as forebay, aiohttp.ClientSession() as session:
+        url = f"{forebay.url}{PREFIX}stream"
+        async with session.get(url, headers={"Last-Event-ID": "1000003"}) as response:
+            watcher = Watcher(response)
+            assert [await watcher.second() for _ in range(2)] == [1_000_004, 1_000_005]
+        async with session.get(f"{url}?after=1000004") as response:
+            assert await Watcher(response).second() == 1_000_005
+        async with session.get(url, headers={"Last-Event-ID": "9" * 11}) as response:  # of another clock
+            seen.step()
+            assert await Watcher(response).second() == 1_000_006
+        async with session.get(url, headers={"Last-Event-ID": "nonsense"}) as response:
+            assert await Watcher(response).second() == 1_000_006
+
+
+@in_loop
+async def test_what_was_missed_comes_no_faster_than_it_may() -> None:
+    seen = Seen()
+    stats = seen.source.stats
+    stats.gauge_of_brokers("forebay_broker_up", lambda: dict.fromkeys(range(40), 1))
+    for _ in range(60):
+        seen.step()
+    size = len(seen.collector.message(seen.collector.second))
+    assert size > BYTES_S / 60
+    async with (
+        served(seen) as forebay,
+        aiohttp.ClientSession() as session,
+        session.get(f"{forebay.url}{PREFIX}stream?after=1000000") as response,
+    ):
+        watcher = Watcher(response)
+        at_once = BYTES_S // (size + 20)
+        for second in range(at_once - 1):
+            assert await watcher.second() == 1_000_001 + second
+        waiting = asyncio.ensure_future(watcher.second())
+        for _ in range(3):  # at most one more was within the bound
+            await turns()
+        seen.step()
+        await waiting
+        for _ in range(at_once - 2):
+            await watcher.second()
+
+
+@in_loop
+async def test_a_long_absence_is_not_told_of() -> None:
+    seen = Seen()
+    seen.step()
+    seen.step(REPLAYED_S * 3)
+    async with (
+        served(seen) as forebay,
+        aiohttp.ClientSession() as session,
+        session.get(f"{forebay.url}{PREFIX}stream?after=1000001") as response,
+    ):
+        assert await Watcher(response).second() == 1_000_002 + REPLAYED_S * 2
+
+
+@in_loop
+async def test_there_are_so_many_watchers_and_no_more_and_places_become_free() -> None:
+    seen = Seen()
+    seen.step()
+    async with served(seen) as forebay, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        url = f"{forebay.url}{PREFIX}stream"
+        async with AsyncExitStack() as stack:
+            for _ in range(WATCHERS):
+                response = await stack.enter_async_context(session.get(url))
+                assert response.status == 200
+                await Watcher(response).second()
+            async with session.get(url) as response:
+                assert response.status == 503
+        for _ in range(1000):
+            seen.step()
+            await turns()
+            async with session.get(url) as response:
+                if response.status == 200:
+                    break
+        else:
+            raise AssertionError("no place became free")
+
+
+def test_a_second_fits_into_what_may_be_sent() -> None:
+    assert module.BYTES_S == 16 * 1024
