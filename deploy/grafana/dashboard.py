@@ -103,6 +103,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "worker_resident_memory_bytes",
         "tasks",
         "certificate_expiry_timestamp_seconds",
+        "identities",
         "security_reloads_total",
         "security_last_reload_successful",
     ),
