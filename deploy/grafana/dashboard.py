@@ -30,7 +30,6 @@ GRID: Final = 24
 SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Clients": (
         "open_connections",
-        "identities",
         "connections_total",
         "requests_total",
         "request_bytes_total",
