@@ -8,7 +8,7 @@ serves clients.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -62,15 +62,18 @@ class OneProcess:
 
 
 class Workers:
-    """Everything is in other processes. `reports` gives what each has told last, and what dead ones had counted."""
+    """Everything is in other processes. `reports` gives what each has told last, and what dead ones had counted;
+    `refresh` has them tell of topics and clients, too, which they do not do each second."""
 
-    def __init__(self, reports: Callable[[], Iterable[Snapshot]]) -> None:
+    def __init__(self, reports: Callable[[], Iterable[Snapshot]], refresh: Callable[[], Awaitable[None]]) -> None:
         self._reports = reports
+        self._refresh = refresh
 
     def now(self) -> Snapshot:
         return merge(msgspec.structs.replace(each, clients=[], topics=[]) for each in self._reports())
 
     async def details(self) -> Details:
+        await self._refresh()
         reports = list(self._reports())
         return Details(
             topics_seen.merge(each.topics for each in reports), clients_seen.merge(each.clients for each in reports)

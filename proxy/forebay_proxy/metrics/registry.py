@@ -232,9 +232,9 @@ class MetricRegistry:
             topics=topics_seen.snapshot(self.topics, self.current_topics()) if details else [],
         )
 
-    def snapshot(self) -> bytes:
+    def snapshot(self, *, details: bool = True) -> bytes:
         """`take`, encoded for another process; `decode` reads it."""
-        return _encoder.encode(self.take())
+        return _encoder.encode(self.take(details=details))
 
 
 def _key(name: str, kind: str, labels: dict[str, str]) -> Key:

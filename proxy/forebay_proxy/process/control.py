@@ -1,7 +1,7 @@
 """What the supervisor and a worker say to each other over a socket pair.
 
     supervisor: Hello              worker: starts its App with these settings
-    supervisor: Ask(1)             worker: Report(1, …)        every second, and for each scrape
+    supervisor: Ask(1)             worker: Report(1, …)        every second, and with details for each scrape
     supervisor: Reload             worker: makes certificates and secrets anew
     supervisor: Drain              worker: drains, Report(…), exits
     supervisor: (closed)           worker: the same, since nobody supervises it any more
@@ -34,9 +34,10 @@ class Hello(msgspec.Struct, tag=True, frozen=True):
 
 
 class Ask(msgspec.Struct, tag=True, frozen=True):
-    """Asks for a Report; `number` grows by one with each."""
+    """Asks for a Report; `number` grows by one with each. `details`: with topics and clients, which are many."""
 
     number: int
+    details: bool = True
 
 
 class Reload(msgspec.Struct, tag=True, frozen=True):
@@ -51,13 +52,14 @@ class Report(msgspec.Struct, tag=True, frozen=True):
     """How a worker stands.
 
     `number` is that of the last Ask; `unready` says why no client can be served (None: ready); `stats` is a snapshot
-    that metrics.registry.decode reads.
+    that metrics.registry.decode reads, `details` whether topics and clients are in it.
     """
 
     number: int
     started: bool
     unready: str | None
     stats: bytes
+    details: bool = True
 
 
 class StartFailed(msgspec.Struct, tag=True, frozen=True):

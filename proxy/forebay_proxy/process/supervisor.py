@@ -6,7 +6,8 @@ serves the admin endpoint itself, with the workers' metrics added up; it restart
 doubles while the worker keeps dying, and kills one that hangs. Told to stop, it tells the workers to drain; told twice,
 it kills them. If the supervisor itself dies, its workers find their channel closed, drain and exit.
 
-What a dead worker had counted stays counted, as of its last report (one a second), so counters never fall.
+What a dead worker had counted stays counted, as of its last report (one a second, with topics and clients every ten),
+so counters never fall.
 Exit codes: lifecycle.py.
 """
 
@@ -102,7 +103,7 @@ async def run_alone(settings: Settings, app_path: str, told: Told = NOTHING_TOLD
 async def run_many(settings: Settings, app_path: str, told: Told = NOTHING_TOLD) -> int:
     """`run` with this process as the supervisor of `settings.workers` others."""
     supervisor = Supervisor(settings, app_path)
-    source = Workers(supervisor.reports)
+    source = Workers(supervisor.reports, supervisor.refresh)
     console = Console(settings, source, told, supervisor.unready) if settings.admin is not None else None
     admin = Admin(supervisor.metrics, supervisor.clients, supervisor.unready, supervisor.unhealthy, console)
     stats, stop = supervisor.stats, supervisor.stop
@@ -209,8 +210,12 @@ class Supervisor:
 
     async def _all(self) -> Snapshot:
         """What all workers have counted, those that have died included."""
-        await asyncio.gather(*(worker.fresh(SCRAPE_WAIT_S) for worker in self.workers))
+        await self.refresh()
         return merge(self.reports())
+
+    async def refresh(self) -> None:
+        """Have all workers tell all that they know; one that does not answer is known by what it told last."""
+        await asyncio.gather(*(worker.fresh(SCRAPE_WAIT_S) for worker in self.workers))
 
     def reports(self) -> list[Snapshot]:
         """What dead workers had counted, what this process counts, and each worker's last report."""
@@ -259,7 +264,7 @@ class Supervisor:
         while True:
             await asyncio.sleep(ASK_EVERY_S)
             for worker in self.workers:
-                worker.ask()
+                worker.ask(details=False)
                 if worker.hung and not self.stop.draining.is_set():
                     get_logger().error("worker hung, killing it", worker=worker.index, silent_for_s=worker.silent_for())
                     worker.end()

@@ -44,7 +44,7 @@ class WorkerControl:
         while message := await self._channel.receive():
             if isinstance(message, Ask):
                 self._asked = message.number
-                self.report()
+                self.report(details=message.details)
             elif isinstance(message, Reload):
                 self._app.reload()
             else:
@@ -56,15 +56,16 @@ class WorkerControl:
         await self._stop.started.wait()
         self.report()
 
-    def report(self) -> None:
-        """Send how the worker stands, as the answer to the last Ask."""
+    def report(self, *, details: bool = True) -> None:
+        """Send how the worker stands, as the answer to the last Ask; `details`: with topics and clients."""
         unready = self._stop.unready() or self._app.ready()
         self._channel.send(
             Report(
                 number=self._asked,
                 started=self._stop.started.is_set(),
                 unready=unready,
-                stats=self._stats.snapshot(),
+                stats=self._stats.snapshot(details=details),
+                details=details,
             )
         )
 

@@ -13,6 +13,8 @@ from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.metrics.registry import Snapshot, decode
 from forebay_proxy.process.control import Ask, Channel, Drain, Hello, Message, Reload, Report, StartFailed
@@ -93,7 +95,10 @@ class WorkerSlot:
         if isinstance(message, StartFailed):
             self.start_failure = message.message
         elif isinstance(message, Report):
-            self.snapshot = decode(message.stats)
+            told, known = decode(message.stats), self.snapshot
+            if not message.details:
+                told = msgspec.structs.replace(told, clients=known.clients, topics=known.topics)
+            self.snapshot = told
             self.unready = message.unready
             if message.started:
                 self.served.set()
@@ -111,17 +116,17 @@ class WorkerSlot:
             self._heard.notify_all()
         return past
 
-    def ask(self) -> int:
-        """Ask for a report; its number."""
+    def ask(self, *, details: bool = True) -> int:
+        """Ask for a report, or for one without topics and clients; its number."""
         if self._channel is not None and self._asked - self._answered < MAX_UNANSWERED:
             if self._asked == self._answered:
                 self._unanswered_since = self._clock()
             self._asked += 1
-            self._channel.send(Ask(self._asked))
+            self._channel.send(Ask(self._asked, details))
         return self._asked
 
     async def fresh(self, timeout_s: float) -> None:
-        """Ask for a report and wait for it; after `timeout_s` seconds the last one has to do."""
+        """Ask for a report with details and wait for it; after `timeout_s` seconds the last one has to do."""
         number = self.ask()
         try:
             async with asyncio.timeout(timeout_s), self._heard:

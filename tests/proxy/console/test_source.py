@@ -46,11 +46,17 @@ async def test_many_topics_are_read_in_slices_and_none_is_left_out(monkeypatch: 
 @in_loop
 async def test_workers_add_up() -> None:
     reports = [decode(busy().snapshot()) for _ in range(2)]
-    source = Workers(lambda: reports)
+    refreshed = []
+
+    async def refresh() -> None:
+        refreshed.append(True)
+
+    source = Workers(lambda: reports, refresh)
     now = source.now()
     assert now.counters["forebay_records_total", ("moved",)] == 10
     assert (now.topics, now.clients) == ([], [])
     details = await source.details()
     assert [(topic.name, topic.records) for topic in details.topics] == [("ponds", 10)]
     assert [client.records for client in details.clients] == [10]
+    assert refreshed == [True]
     assert reports[0].topics[0].records == 5

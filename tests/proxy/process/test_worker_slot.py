@@ -32,8 +32,9 @@ class Scene:
         self.slot._channel = self.line  # type: ignore[assignment]
         self.stats = MetricRegistry(lambda: self.now)
 
-    async def report(self, number: int, unready: str | None = None) -> None:
-        await self.slot._hear(Report(number=number, started=True, unready=unready, stats=self.stats.snapshot()))
+    async def report(self, number: int, unready: str | None = None, details: bool = True) -> None:
+        stats = self.stats.snapshot(details=details)
+        await self.slot._hear(Report(number=number, started=True, unready=unready, stats=stats, details=details))
 
 
 @in_loop
@@ -77,6 +78,24 @@ async def test_a_silent_worker_is_asked_only_so_often() -> None:
     for _ in range(MAX_UNANSWERED + 5):
         scene.slot.ask()
     assert scene.line.sent == [Ask(number) for number in range(1, MAX_UNANSWERED + 1)]
+
+
+@in_loop
+async def test_topics_and_clients_are_those_that_were_told_last() -> None:
+    scene = Scene()
+    scene.stats.topics.sent("ponds", 0, 5, 50)
+    scene.stats.clients.connected("till-7", "10.0.0.1", None, None, 0.0)
+    moved = scene.stats.counter("forebay_records_total", fate="moved")
+    scene.slot.ask()
+    await scene.report(1)
+    moved.value = 7
+    scene.stats.topics.sent("ponds", 0, 1, 10)
+    scene.slot.ask(details=False)
+    await scene.report(2, details=False)
+    told = scene.slot.snapshot
+    assert told.counters["forebay_records_total", ("moved",)] == 7
+    assert ([topic.records for topic in told.topics], len(told.clients)) == ([5], 1)
+    assert scene.line.sent == [Ask(1), Ask(2, details=False)]
 
 
 @in_loop
