@@ -22,11 +22,12 @@ from tests.kit.sasl import PASSWORD, Secured
 from tests.kit.server import Server
 from tests.pipeline.command_line import run
 
-pytestmark = pytest.mark.integration
+# Two Sparks on two cores, and more beside them where tests run two at once.
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 COUNT = 500
 WRONG = "canary-wrong-8c2"
-SECONDS = 90
+SECONDS = 180
 EVERYTHING_IS_TOLD = """\
 rootLogger.level = warn
 rootLogger.appenderRef.all.ref = all
