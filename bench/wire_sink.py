@@ -36,6 +36,7 @@ class SinkConnection(asyncio.BufferedProtocol):
     """See the module."""
 
     def __init__(self, cluster: FakeCluster, stall: bool) -> None:
+        self.user = ""
         self._cluster = cluster
         self._stall = stall
         self._buffer = bytearray(_FIRST_BUFFER)
