@@ -28,6 +28,7 @@ from typing import Self
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from tests.kit.leadership import leads
 from tests.kit.metadata import ask_metadata
 from tests.kit.paths import KAFKA, NotSetUp, classpath
 from tests.kit.ports import LOOPBACK, free_port
@@ -188,16 +189,19 @@ class KafkaCluster:
         )
         admin.create_topics([topic], operation_timeout=30)[name].result(60)
         for node in self.nodes:
-            self._servers[node].wait_until(lambda node=node: self._leads(node, name, len(replicas)), START_SECONDS)  # type: ignore[misc]
+            self._servers[node].wait_until(lambda node=node: self._is_ready(node, name, len(replicas)), START_SECONDS)  # type: ignore[misc]
 
     def _knows_all(self, node: int) -> bool:
         known = ask_metadata(self.internal_ports[node])
         return known is not None and len(known.brokers) == len(self.nodes)
 
-    def _leads(self, node: int, topic: str, partitions: int) -> bool:
-        """The node itself knows a leader of each partition: a client may ask any node next."""
-        known = ask_metadata(self.internal_ports[node], topic)
-        return known is not None and sum(led.leader_id >= 0 for led in known.topics[0].partitions) == partitions
+    def _is_ready(self, node: int, topic: str, partitions: int) -> bool:
+        """The node itself knows a leader of each partition, for a client may ask any node next, and leads its own."""
+        port = self.internal_ports[node]
+        known = ask_metadata(port, topic)
+        if known is None or sum(it.leader_id >= 0 for it in known.topics[0].partitions) != partitions:
+            return False
+        return leads(port, topic, [it.partition_index for it in known.topics[0].partitions if it.leader_id == node])
 
     def _node_settings(self, node: int) -> dict[str, str]:
         voters = ",".join(f"{peer}@{LOOPBACK}:{port}" for peer, port in self._controller_ports.items())

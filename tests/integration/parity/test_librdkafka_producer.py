@@ -52,8 +52,10 @@ def test_records_without_keys(way: Way, codec: str) -> Any:
 
 @both_ways
 def test_no_acknowledgement(way: Way) -> Any:
+    """The client lives until everything is read: one that closes with something to read resets what it has written."""
     topic = way.topic()
-    answers = send(producer(way, acks=0), topic, keyed(40))
+    client = producer(way, acks=0)
+    answers = send(client, topic, keyed(40))
     return [answer for answer in answers if isinstance(answer, str)], everything(way, topic, 40)
 
 
