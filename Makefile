@@ -87,9 +87,9 @@ deploy-test: $(VENV)/.dev kit
 	$(BIN)/python -m tests.deploy.schemas
 	$(PYTEST) tests/deploy
 
-# Over two real Sparks, each for all the files that it is given: mostly one thread plans, and the tasks are small.
+# Over three real Sparks, each for all the files that it is given: mostly one thread plans, and the tasks are small.
 pipeline-test: $(VENV)/.dev kit
-	$(PYTEST) -n 2 --dist=loadfile tests/pipeline
+	$(PYTEST) -n 3 --dist=loadfile tests/pipeline
 
 # Two at once, each with clusters of its own, file by file: they mostly wait for brokers and clients.
 integration: $(VENV)/.dev kit
