@@ -43,6 +43,7 @@ HOT = (
     "policies/forebay_policies/accumulator.py",
     "policies/forebay_policies/buffer_pool.py",
     "policies/forebay_policies/builtin_partitioners.py",
+    "policies/forebay_policies/described_topic.py",
     "policies/forebay_policies/dispatch_groups.py",
     "policies/forebay_policies/eligibility.py",
     "policies/forebay_policies/expected_wait.py",

@@ -26,7 +26,6 @@ Rules
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import cast
 
@@ -99,7 +98,7 @@ class PartitionQueue(GroupMember):
         self.move: LeaderMove | None = None
         """Of a root whose leader has changed lately."""
         self.sequence = QueueSequence(topic.ids, (replicas is not None, root is not None, client_id))
-        self.batches: deque[ProducerBatch] = deque()
+        self.batches: list[ProducerBatch] = []
         self.open: dict[Lane, ProducerBatch] = {}
         self.in_flight: ProducerBatch | None = None
         self.paused = False
@@ -522,7 +521,7 @@ class Accumulator:
         """
         for batch in reversed(list(batches)):
             batch.closed = True
-            queue.batches.appendleft(batch)
+            queue.batches.insert(0, batch)
         queue.paused = queue.paused or paused
         if queue.paused:
             self._groups.discard(queue)

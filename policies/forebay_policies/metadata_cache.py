@@ -25,13 +25,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from forebay_codecs import error_codes
 from forebay_codecs.metadata import NO_TOPIC_ID, Broker, Metadata, Partition, Topic
-from forebay_codecs.metadata_response import LAYOUTS, encode_topic
-from forebay_codecs.one_broker import NODE_ID, of_topic
+from forebay_policies.described_topic import DescribedTopic, DescribedTopics
 from forebay_policies.partitioner import Rng
 
 ERROR_AGE_S: Final = 1.0
@@ -47,8 +46,7 @@ class CachedTopic:
     """One topic: `updated_at` is when it was last asked for, `refresh_at` when it is due again, `uses` counts since."""
 
     __slots__ = (
-        "_generation",
-        "_sections",
+        "described",
         "invalid_at",
         "name",
         "refresh_at",
@@ -58,44 +56,25 @@ class CachedTopic:
         "uses",
     )
 
-    def __init__(self, name: str, topic: Topic, updated_at: float, refresh_at: float) -> None:
+    def __init__(self, name: str, described: DescribedTopic, updated_at: float, refresh_at: float) -> None:
         self.name = name
-        self.topic = topic
+        self.described = described
+        self.topic = described.topic
         self.updated_at = updated_at
         self.refresh_at = refresh_at
         self.used_at = updated_at
         self.uses = 0
         self.invalid_at = NEVER
-        self._sections: dict[int, bytes] = {}
-        self._generation = -1
 
     @property
     def error(self) -> bool:
         """Nothing is known but this error. (A topic may have an error and partitions as well.)"""
         return self.topic.error_code != error_codes.NONE and not self.topic.partitions
 
-    def replace(self, topic: Topic) -> None:
+    def replace(self, described: DescribedTopic) -> None:
         """Take a newer description of the topic."""
-        self.topic = topic
-        self._sections = {}
-
-    def section(self, version: int, brokers: Brokers, *, one_broker: bool = False) -> bytes:
-        """The topic's section in a response of `version`, encoded once per layout; `one_broker` stands for all."""
-        layout = LAYOUTS[version]
-        if one_broker:
-            return self._on_one_broker(version, ~layout)
-        section = self._sections.get(layout)
-        # Only v0 depends on the brokers.
-        if section is None or (layout == 0 and self._generation != brokers.generation):
-            section = self._sections[layout] = encode_topic(self.topic, version, brokers.there)
-            self._generation = brokers.generation
-        return section
-
-    def _on_one_broker(self, version: int, layout: int) -> bytes:
-        section = self._sections.get(layout)
-        if section is None:
-            section = self._sections[layout] = encode_topic(of_topic(self.topic), version, (NODE_ID,))
-        return section
+        self.described = described
+        self.topic = described.topic
 
 
 class Served(NamedTuple):
@@ -108,13 +87,16 @@ class Served(NamedTuple):
 
 @dataclass(slots=True)
 class Brokers:
-    """The cluster as of the last response: brokers in `there` by node id. `generation` counts changes of that set."""
+    """The cluster as of the last response: brokers in `there` by node id; their `ids`."""
 
     there: Mapping[int, Broker]
     cluster_id: str | None
     controller_id: int
     updated_at: float
-    generation: int = 0
+    ids: frozenset[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ids = frozenset(self.there)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +116,14 @@ class Ages:
 class MetadataCache:
     """Never serves a topic beyond its age, nor one known to be wrong, nor a leader older than one already served.
 
-    All times are in seconds of the caller's clock. `max_topics` and `group_size` as in the settings.
+    All times are in seconds of the caller's clock. `max_topics` and `group_size` as in the settings. `described` may be
+    shared with others.
     """
 
-    def __init__(self, ages: Ages, max_topics: int, group_size: int, rng: Rng) -> None:
+    def __init__(
+        self, ages: Ages, max_topics: int, group_size: int, rng: Rng, described: DescribedTopics | None = None
+    ) -> None:
+        self._described = described if described is not None else DescribedTopics()
         self.brokers: Brokers | None = None
         self._ages = ages
         self._max_topics = max_topics
@@ -196,11 +182,12 @@ class MetadataCache:
         """
         brokers = self.brokers
         assert brokers is not None
+        ids = brokers.ids
         sections: list[bytes] = []
         oldest = brokers.updated_at
         bad = False
         for known in topics:
-            sections.append(known.section(version, brokers, one_broker=one_broker))
+            sections.append(known.described.section(version, ids, one_broker=one_broker))
             self.use(known, now)
             if known.updated_at < oldest:
                 oldest = known.updated_at
@@ -276,10 +263,7 @@ class MetadataCache:
         return found
 
     def _store_brokers(self, metadata: Metadata, asked_at: float) -> None:
-        before = self.brokers
         self.brokers = Brokers(metadata.brokers, metadata.cluster_id, metadata.controller_id, asked_at)
-        if before is not None:
-            self.brokers.generation = before.generation + (before.there.keys() != metadata.brokers.keys())
 
     def _store_topic(self, name: str, topic: Topic, asked_at: float) -> CachedTopic:
         known = self._topics.get(name)
@@ -287,7 +271,7 @@ class MetadataCache:
             if known is not None and topic.error_code != error_codes.UNKNOWN_TOPIC_OR_PARTITION:
                 return known  # a passing error: what is known stays, and ages
             self._drop(name)
-            error = self._errors[name] = CachedTopic(name, topic, asked_at, asked_at)
+            error = self._errors[name] = CachedTopic(name, DescribedTopic(topic), asked_at, asked_at)
             self._errors.move_to_end(name)
             if len(self._errors) > MAX_ERRORS:
                 self._errors.popitem(last=False)
@@ -295,7 +279,9 @@ class MetadataCache:
         self._errors.pop(name, None)
         refresh_at = asked_at + self._ages.soft * (1 - JITTER * self._rng.randrange(_STEPS) / _STEPS)
         if known is None:
-            known = self._topics[name] = CachedTopic(name, topic, asked_at, refresh_at)
+            described = self._described.of(topic)
+            name = described.topic.name or name
+            known = self._topics[name] = CachedTopic(name, described, asked_at, refresh_at)
             self._evict()
         else:
             if known.topic.topic_id == topic.topic_id:
@@ -303,10 +289,10 @@ class MetadataCache:
             elif known.topic.topic_id != NO_TOPIC_ID:
                 self._names.pop(known.topic.topic_id, None)
             if known.topic != topic:
-                known.replace(topic)
+                known.replace(self._described.of(topic))
             known.updated_at, known.refresh_at, known.uses = asked_at, refresh_at, 0
         if topic.topic_id != NO_TOPIC_ID:
-            self._names[topic.topic_id] = name
+            self._names[known.topic.topic_id] = known.name
         return known
 
     def _evict(self) -> None:
@@ -356,7 +342,7 @@ class MetadataCache:
                 partitions[place] = found._replace(
                     error_code=error_codes.NONE, leader_id=leader_id, leader_epoch=leader_epoch
                 )
-                known.replace(known.topic._replace(partitions=tuple(partitions)))
+                known.replace(self._described.of(known.topic._replace(partitions=tuple(partitions))))
                 return True
         return False
 

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from forebay_codecs import error_codes
 from forebay_codecs.metadata import Topic
+from forebay_policies.described_topic import DescribedTopic
 from forebay_policies.metadata_cache import NEVER, CachedTopic
 
 UNKNOWN_TOPIC_TRIES: Final = 8
@@ -140,7 +141,7 @@ class ClientWaiters:
             if topic is not None and topic.name is not None:
                 known = found[topic.name]
             elif topic is not None and topic.error_code != error_codes.UNKNOWN_TOPIC_ID:
-                known = CachedTopic("", topic, asked_at, asked_at)
+                known = CachedTopic("", DescribedTopic(topic), asked_at, asked_at)
             for waiter in group.take(asked_at) if group is not None else ():
                 waiter.id_told(topic_id, known)
 

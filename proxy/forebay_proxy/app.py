@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Final
 
 from forebay_policies.buffer_pool import BufferPool
+from forebay_policies.described_topic import DescribedTopics
 from forebay_policies.inbound_memory import InboundMemory
 from forebay_policies.loop_turns import LoopTurns
 from forebay_policies.response_memory import ResponseMemory
@@ -82,7 +83,9 @@ class App:
         self._versions = BrokerVersions(lambda node_id: self._realm.view.addresses.of(node_id), connector, self._log)
         departed = DepartedBrokers(settings.request_timeout_ms / 1000)
         turns = LoopTurns(monotonic, asyncio.get_running_loop().call_soon)
-        shared = Shared(settings, rng, self._pool, self._versions, turns, departed, self._journal)
+        merges_users = any(listener.told.upstream_identity == "client" for listener in settings.client_listeners)
+        described = DescribedTopics(settings.metadata_max_topics if merges_users else 0)
+        shared = Shared(settings, rng, self._pool, self._versions, turns, departed, self._journal, described)
         self._realm = Realm(shared, connector, stats, asks=not settings.only_passes_logins)
         self._client_realms = ClientRealms(shared, self._realm, connector, stats, self._task_ended)
         view = self._realm.view

@@ -15,6 +15,7 @@ from forebay_codecs.error_codes import (
 from forebay_codecs.metadata import NO_TOPIC_ID, Broker, Metadata, Partition, Topic
 from forebay_codecs.metadata_response import encode_topic
 from forebay_codecs.one_broker import of_topic
+from forebay_policies.described_topic import NO_IDS
 from forebay_policies.metadata_cache import ERROR_AGE_S, JITTER, MAX_ERRORS, Ages, MetadataCache
 
 SOFT, MAX, IDLE = 60.0, 300.0, 200.0
@@ -199,7 +200,7 @@ def test_a_broker_without_epochs_is_believed() -> None:
 
 def test_a_leader_that_a_broker_names_is_known_at_once() -> None:
     known = holding(topic("a", 0, 0, epoch=3))
-    before = known.find("a", 0.0).section(9, known.brokers)  # type: ignore[union-attr, arg-type]
+    before = known.find("a", 0.0).described.section(9, NO_IDS)  # type: ignore[union-attr]
     assert known.new_leader("a", 1, 1, 4)
     assert not known.new_leader("a", 1, 0, 4), "the same epoch is no news"
     assert not known.new_leader("a", 1, 0, 3)
@@ -208,7 +209,7 @@ def test_a_leader_that_a_broker_names_is_known_at_once() -> None:
     found = known.find("a", 0.0)
     assert found is not None
     assert [(each.leader_id, each.leader_epoch) for each in found.topic.partitions] == [(0, 3), (1, 4)]
-    assert found.section(9, known.brokers) != before  # type: ignore[arg-type]
+    assert found.described.section(9, NO_IDS) != before
 
 
 # Hints
@@ -335,28 +336,28 @@ def test_a_section_is_made_once_a_layout() -> None:
     assert found is not None
     assert brokers is not None
     for version in range(14):
-        assert found.section(version, brokers) == encode_topic(found.topic, version, brokers.there)
-        assert found.section(version, brokers) is found.section(version, brokers)
-    assert found.section(10, brokers) is found.section(13, brokers)
-    assert found.section(1, brokers) is found.section(4, brokers)
+        assert found.described.section(version, brokers.ids) == encode_topic(found.topic, version, brokers.there)
+        assert found.described.section(version, brokers.ids) is found.described.section(version, brokers.ids)
+    assert found.described.section(10, brokers.ids) is found.described.section(13, brokers.ids)
+    assert found.described.section(1, brokers.ids) is found.described.section(4, brokers.ids)
 
 
 def test_an_answer_that_says_the_same_keeps_the_sections() -> None:
     known = holding(topic("a", 0, epoch=1))
-    before = known.find("a", 0.0).section(9, known.brokers)  # type: ignore[union-attr, arg-type]
+    before = known.find("a", 0.0).described.section(9, NO_IDS)  # type: ignore[union-attr]
     known.store(told(topic("a", 0, epoch=1)), ["a"], 1.0)
-    assert known.find("a", 1.0).section(9, known.brokers) is before  # type: ignore[union-attr, arg-type]
+    assert known.find("a", 1.0).described.section(9, NO_IDS) is before  # type: ignore[union-attr]
 
 
 def test_a_section_of_v0_follows_the_brokers() -> None:
     known = holding(topic("a", 0))
     assert known.brokers is not None
-    before = known.find("a", 0.0).section(0, known.brokers)  # type: ignore[union-attr]
+    before = known.find("a", 0.0).described.section(0, known.brokers.ids)  # type: ignore[union-attr]
     known.store(told(nodes=(1,)), [], 1.0)
-    after = known.find("a", 1.0).section(0, known.brokers)  # type: ignore[union-attr]
+    after = known.find("a", 1.0).described.section(0, known.brokers.ids)  # type: ignore[union-attr]
     assert len(after) < len(before), "broker 0 is not named any more"
     known.store(told(nodes=(1,), controller=1), [], 2.0)
-    assert known.find("a", 2.0).section(0, known.brokers) is after  # type: ignore[union-attr]
+    assert known.find("a", 2.0).described.section(0, known.brokers.ids) is after  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("version", range(14))

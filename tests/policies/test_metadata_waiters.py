@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from forebay_codecs.metadata import NO_TOPIC_ID, Topic
+from forebay_policies.described_topic import DescribedTopic
 from forebay_policies.metadata_cache import NEVER, CachedTopic
 from forebay_policies.metadata_waiters import UNKNOWN_TOPIC_TRIES, ClientWaiters, RecordWaiters, WaiterGroup
 from tests.policies.metadata_kit import FakeWaiter
@@ -11,7 +12,8 @@ ID = bytes(range(16))
 
 
 def known(name: str) -> CachedTopic:
-    return CachedTopic(name, Topic(0, name, NO_TOPIC_ID, is_internal=False, partitions=()), 0.0, 0.0)
+    topic = Topic(0, name, NO_TOPIC_ID, is_internal=False, partitions=())
+    return CachedTopic(name, DescribedTopic(topic), 0.0, 0.0)
 
 
 class TestGroups:

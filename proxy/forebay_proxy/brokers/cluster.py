@@ -8,16 +8,13 @@ No I/O: whoever registered for a change acts on it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from forebay_codecs import error_codes
-from forebay_codecs.metadata import Metadata, Topic, printable_id
-from forebay_policies.accumulator import NO_LEADER, Accumulator, PartitionQueue, TopicQueues
-
-MAX_PARTITIONS: Final = 200_000
-"""Of one topic; a whole cluster has fewer. Its leaders stand in a list as long as the highest number says."""
-
+from forebay_codecs.metadata import Metadata, Topic
+from forebay_policies.accumulator import Accumulator, PartitionQueue, TopicQueues
+from forebay_policies.described_topic import NO_IDS, NOWHERE, DescribedTopic, DescribedTopics, available
 
 NEVER_LOST: Final = float("-inf")
 
@@ -48,16 +45,19 @@ class TopicState:
     """As Kafka writes it; empty if the brokers have none."""
     updated_at: float = 0.0
     used_at: float = 0.0
-    nodes: set[int] = field(default_factory=set)
+    nodes: frozenset[int] = NO_IDS
+    described: DescribedTopic | None = None
+    """Where the leaders are those of a description; None: it is not known, or one has moved since."""
 
 
 class Cluster:
     """Holds one consistent view: leaders, available partitions and listeners follow from the same metadata.
 
-    Times are in seconds of `time.monotonic`.
+    Times are in seconds of `time.monotonic`. `described` may be shared with others.
     """
 
-    def __init__(self, accumulator: Accumulator) -> None:
+    def __init__(self, accumulator: Accumulator, described: DescribedTopics | None = None) -> None:
+        self._described = described if described is not None else DescribedTopics()
         self.nodes: dict[int, Node] = {}
         self.topics: dict[str, TopicState] = {}
         self.updated_at: float | None = None
@@ -131,34 +131,31 @@ class Cluster:
             return
         leaders = list(state.queues.leaders)
         leaders[partition] = leader_id
-        state.nodes = set(leaders)
+        state.described = None
+        state.nodes = frozenset(leaders)
         self._accumulator.set_leaders(state.queues, leaders, now)
         self._refresh_available(state)
 
     def _apply_topic(self, name: str, topic: Topic | None, now: float) -> None:
+        described = self._described.of(topic) if topic is not None else None
         state = self.topics.get(name)
         if state is None:
             state = self.topics[name] = TopicState(self._accumulator.topic(name), used_at=now)
         state.updated_at = now
         state.error_code = error_codes.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error_code
-        if topic is None or topic.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION:
-            state.nodes = set()
+        if described is None or described.topic.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION:
+            state.described, state.nodes = None, NO_IDS
             self._accumulator.set_leaders(state.queues, (), now)
             state.queues.available, state.queues.racks = (), {}
             gone = [queue for queue in state.queues.queues() if queue.batches]
             for observer in self._on_partitions_gone:
                 observer(gone)
-        elif partitions := [found for found in topic.partitions if 0 <= found.partition_index < MAX_PARTITIONS]:
-            state.internal = topic.is_internal
+        elif described.placement is not NOWHERE:
+            state.internal = described.topic.is_internal
             state.error_code = error_codes.NONE
-            state.topic_id = printable_id(topic.topic_id)
-            count = 1 + max(partition.partition_index for partition in partitions)
-            leaders = [NO_LEADER] * count
-            replicas: list[tuple[int, ...]] = [()] * count
-            for partition in partitions:
-                leaders[partition.partition_index] = partition.leader_id
-                replicas[partition.partition_index] = partition.replicas
-            state.nodes = set(leaders)
+            state.topic_id = described.printable_id
+            state.described = described
+            leaders, replicas, state.nodes = described.placement
             self._accumulator.set_leaders(state.queues, leaders, now, replicas)
             self._refresh_available(state)
 
@@ -176,18 +173,14 @@ class Cluster:
 
     def _refresh_available(self, state: TopicState) -> None:
         nodes = self.nodes
-        up = {node_id for node_id in state.nodes if node_id in nodes and not nodes[node_id].down}
-        available = [index for index, leader in enumerate(state.queues.leaders) if leader in up]
-        racks: dict[str, list[int]] = {"": available} if available else {}
-        if any(nodes[node_id].rack for node_id in up):
-            racks = {}
-            for index in available:
-                racks.setdefault(nodes[state.queues.leaders[index]].rack, []).append(index)
+        up = frozenset((id_, nodes[id_].rack) for id_ in state.nodes if id_ in nodes and not nodes[id_].down)
+        described = state.described
+        found = described.available(up) if described is not None else available(state.queues.leaders, up)
         # The same objects mean: nothing has changed.
-        if available != state.queues.available:
-            state.queues.available = available
-        if racks != state.queues.racks:
-            state.queues.racks = racks
+        if found.partitions != state.queues.available:
+            state.queues.available = found.partitions
+        if found.racks != state.queues.racks:
+            state.queues.racks = found.racks
 
     def rack_of(self, node_id: int) -> str:
         """The broker's rack; empty where it is not known."""

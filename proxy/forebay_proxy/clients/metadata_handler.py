@@ -23,6 +23,7 @@ from forebay_codecs import error_codes, one_broker
 from forebay_codecs.metadata import NO_TOPIC_ID, Broker, Topic
 from forebay_codecs.metadata_request import MetadataRequest
 from forebay_codecs.metadata_response import assemble, encode_cluster, encode_topic
+from forebay_policies.described_topic import DescribedTopic
 from forebay_policies.hold_reason import HoldReason
 from forebay_policies.metadata_cache import NEVER, Brokers, CachedTopic, MetadataCache
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
@@ -285,4 +286,5 @@ class PendingMetadata:
 
 
 def _error(name: str, code: int, now: float) -> CachedTopic:
-    return CachedTopic(name, Topic(code, name, NO_TOPIC_ID, is_internal=False, partitions=()), now, now)
+    topic = Topic(code, name, NO_TOPIC_ID, is_internal=False, partitions=())
+    return CachedTopic(name, DescribedTopic(topic), now, now)

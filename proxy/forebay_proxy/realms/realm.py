@@ -16,6 +16,7 @@ from random import Random
 
 from forebay_policies.accumulator import Accumulator
 from forebay_policies.buffer_pool import BufferPool
+from forebay_policies.described_topic import DescribedTopics
 from forebay_policies.eligibility import Eligibility
 from forebay_policies.loop_turns import LoopTurns
 from forebay_policies.metadata_cache import Ages, MetadataCache
@@ -55,6 +56,8 @@ class Shared:
     turns: LoopTurns
     departed: DepartedBrokers
     journal: Journal | None
+    described: DescribedTopics
+    """What realms know of topics is mostly the same: it is kept once."""
     caches: set[MetadataCache] = field(default_factory=set)
     """Of all realms: who has topics made or moved tells all of them."""
 
@@ -72,9 +75,11 @@ class Realm:
         # Brokers, and what waits for them.
         throttling = Throttling(merges=settings.merge_across_client_ids, patience=settings.delivery_timeout_ms / 1000)
         self.accumulator = Accumulator(shared.pool, settings.batch_size, settings.batch_max_size, throttling)
-        cluster = Cluster(self.accumulator)
+        cluster = Cluster(self.accumulator, shared.described)
         ages = Ages.of_ms(settings.metadata_soft_age_ms, settings.metadata_max_age_ms, settings.metadata_max_idle_ms)
-        cache = MetadataCache(ages, settings.metadata_max_topics, settings.metadata_refresh_group_size, rng)
+        cache = MetadataCache(
+            ages, settings.metadata_max_topics, settings.metadata_refresh_group_size, rng, shared.described
+        )
         shared.caches.add(cache)
         updater = MetadataUpdater(cluster, cache, connector, settings, stats, rng, journal)
         addresses = BrokerAddresses(cluster, settings.bootstrap_servers, rng)

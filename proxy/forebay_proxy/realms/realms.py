@@ -168,6 +168,8 @@ class ClientRealms:
         gone = self._realms.pop(principal)
         gone.close()
         self._stats.end(gone.stats)
+        if not self._realms:
+            self._shared.described.clear()
 
     # Life
 

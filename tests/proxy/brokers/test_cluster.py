@@ -120,7 +120,7 @@ class TestTopics:
         ]
         topics = ponds._replace(partitions=tuple(wrong)), lakes._replace(partitions=tuple(wrong[1:]))
         cluster.apply(fakes.metadata({})._replace(topics=topics), {"ponds", "lakes"}, 0.0, MAX_AGE)
-        assert cluster.topics["ponds"].queues.leaders == [0]
+        assert cluster.topics["ponds"].queues.leaders == (0,)
         assert cluster.usable("lakes") is None
 
     def test_a_topic_that_is_not_answered_is_unknown(self) -> None:

@@ -7,6 +7,7 @@ from random import Random
 from time import monotonic
 
 from forebay_policies.buffer_pool import BufferPool
+from forebay_policies.described_topic import DescribedTopics
 from forebay_policies.loop_turns import LoopTurns
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.connector import Connector
@@ -31,7 +32,7 @@ class Land:
         pool = BufferPool(1 << 20, 4096, 16_384)
         versions = BrokerVersions(lambda node_id: [], self.connector, RateLimited(get_logger()))
         turns = LoopTurns(monotonic, asyncio.get_running_loop().call_soon)
-        self.shared = Shared(told, Random(1), pool, versions, turns, DepartedBrokers(30.0), None)
+        self.shared = Shared(told, Random(1), pool, versions, turns, DepartedBrokers(30.0), None, DescribedTopics(1000))
 
     def realm(self, *, asks: bool = True) -> Realm:
         return Realm(self.shared, self.connector, self.stats, asks=asks)

@@ -9,6 +9,7 @@ from time import monotonic
 import structlog
 
 from forebay_policies.buffer_pool import BufferPool
+from forebay_policies.described_topic import DescribedTopics
 from forebay_policies.identities import KEPT_S
 from forebay_policies.loop_turns import LoopTurns
 from forebay_policies.response_memory import ResponseMemory
@@ -40,7 +41,14 @@ class Land:
         versions = BrokerVersions(lambda node_id: [], connector, RateLimited(get_logger()))
         loop = asyncio.get_running_loop()
         self.shared = Shared(
-            told, Random(1), pool, versions, LoopTurns(monotonic, loop.call_soon), DepartedBrokers(30.0), None
+            told,
+            Random(1),
+            pool,
+            versions,
+            LoopTurns(monotonic, loop.call_soon),
+            DepartedBrokers(30.0),
+            None,
+            DescribedTopics(1000),
         )
         self.home = Realm(self.shared, connector, self.stats, asks=False)
         self.ended: list[asyncio.Task[None]] = []
