@@ -56,6 +56,7 @@ def test_no_compiled_module_stands_in_the_source_tree() -> None:
     assert found == []
 
 
+@pytest.mark.whole
 def test_without_a_c_compiler_the_wheel_is_pure(tmp_path: Path) -> None:
     built = build(tmp_path, CC="/bin/false", FOREBAY_REQUIRE_COMPILE="0")
     assert built.returncode == 0, built.stderr

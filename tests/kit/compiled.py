@@ -1,6 +1,6 @@
 """Prints which tests `make compile-test` runs: those named like a hot module, and those of the whole proxy.
 
-With --ignore: pytest's options to leave out the former, which `make test` runs compiled and not pure as well.
+With --ignore: pytest's options to leave out all of them, which `make test` runs compiled and not pure as well.
 `make test-all` runs every unit test both ways.
 """
 
@@ -31,6 +31,6 @@ def of_the_whole_proxy() -> list[Path]:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--ignore"]:
-        print(*(f"--ignore={path}" for path in of_hot_modules()))
+        print(*(f"--ignore={path}" for path in (*of_hot_modules(), *of_the_whole_proxy())))
     else:
         print(GUARD, *of_hot_modules(), *of_the_whole_proxy())

@@ -16,6 +16,9 @@ from forebay_pipeline.journal.source import Span
 from tests.pipeline.audit.world import STEP_US, World, counted
 from tests.pipeline.rows import START_US, gauge_row, ledger_part, write_lines
 
+WHOLE = pytest.mark.whole
+"""An audit takes ten seconds of CPU, however little there is to be audited."""
+
 
 @pytest.fixture
 def world(spark: SparkSession, tmp_path: Path) -> World:
@@ -87,7 +90,7 @@ def test_what_the_journal_lost_makes_the_audit_incomplete(world: World, tmp_path
     assert result.incomplete[1] == "Unreadable: 1 lines or files of the journal."
 
 
-@pytest.mark.parametrize("lost", [0, 1, 2])
+@pytest.mark.parametrize("lost", [pytest.param(0, marks=WHOLE), 1, pytest.param(2, marks=WHOLE)])
 def test_a_file_that_is_not_there_is_missed(world: World, lost: int) -> None:
     """The first, one in the middle, the last: of the latter the process's own last row tells."""
     for _ in range(3):
@@ -104,6 +107,7 @@ def test_a_file_that_is_not_there_is_missed(world: World, lost: int) -> None:
 # --- one after the other ------------------------------------------------------------------------------------------
 
 
+@WHOLE  # test_object_store.py carries on, too
 def test_each_audit_carries_on_where_the_last_one_ended(world: World) -> None:
     first = world.made(5)
     world.send(first)
@@ -146,6 +150,7 @@ def test_each_audit_carries_on_where_the_last_one_ended(world: World) -> None:
     assert state.offsets == {"t": {0: 4}}
 
 
+@WHOLE
 def test_files_of_a_process_that_come_in_another_order(world: World) -> None:
     """The second file is there first: the first one is missed, once, and audited when it comes."""
     world.send(world.made(5))

@@ -49,6 +49,7 @@ def test_the_command_tells_sentences(spark: SparkSession, tmp_path: Path) -> Non
     assert run("runaways", "--once", "--late", 20, "--journal", tmp_path / "journal", "--share", 2.3).stdout == ""
 
 
+@pytest.mark.whole  # test_runaways_stream.py has the stream, test_the_command_tells_sentences the words
 def test_it_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     write_journal(journal, [row for number in range(6) for row in window(number, AWAY)], "a")

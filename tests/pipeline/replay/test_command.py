@@ -69,6 +69,7 @@ def test_without_a_ledger_arrivals_are_guessed_and_it_is_said(
     assert guessed.recommended == whole.recommended
 
 
+@pytest.mark.whole
 def test_topics_share_their_brokers_unless_they_are_to_be_apart(spark: SparkSession, tmp_path: Path) -> None:
     """Two topics on one broker that takes 4 ms, each with 110 requests/s: they wait for each other's requests where it
     has one at a time, and not where it has several, each on a connection of its own."""

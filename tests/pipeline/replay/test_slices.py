@@ -45,6 +45,7 @@ def test_the_end_of_a_slice_is_the_next_one_s_warm_up(spark: SparkSession) -> No
     }
 
 
+@pytest.mark.whole
 def test_how_the_work_is_spread_changes_nothing(spark: SparkSession) -> None:
     found = replayed(spark, 10, SMALL)
 
