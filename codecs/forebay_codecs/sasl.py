@@ -6,6 +6,7 @@ Sources: Kafka's SaslHandshakeRequest.json, SaslAuthenticateRequest.json and the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from forebay_codecs.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
@@ -120,9 +121,26 @@ def parse_plain(token: bytes) -> tuple[str, str]:
     return username, password
 
 
-def bearer(token: str) -> bytes:
-    """What the mechanism OAUTHBEARER sends first (RFC 7628)."""
-    return f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+def bearer(token: str, extensions: Iterable[tuple[str, str]] = ()) -> bytes:
+    """What the mechanism OAUTHBEARER sends first (RFC 7628), with SASL extensions (KIP-342)."""
+    told = "".join(f"{name}={value}\x01" for name, value in extensions)
+    return f"n,,\x01auth=Bearer {token}\x01{told}\x01".encode()
+
+
+def parse_bearer(first: bytes) -> tuple[str, dict[str, str]]:
+    """(token, SASL extensions) of what a client sends first by OAUTHBEARER.
+
+    Raises Malformed where it names whom it wants to be (authzid), and for what Kafka does not take.
+    """
+    try:
+        head, *pairs, end, last = first.decode().split("\x01")
+        found = dict(pair.split("=", 1) for pair in pairs)
+        scheme, token = found.pop("auth").split(" ", 1)
+    except (ValueError, KeyError):  # UnicodeDecodeError is a ValueError
+        raise Malformed("no token of OAUTHBEARER") from None
+    if head != "n,," or end or last or len(found) + 1 != len(pairs) or scheme.lower() != "bearer":
+        raise Malformed("a token of OAUTHBEARER that Kafka does not take, or for somebody else")
+    return token.strip(" "), found
 
 
 BEARER_REFUSED: Final = b"\x01"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from kio.static.primitive import i64Timedelta
 
 from forebay_codecs.errors import Malformed
 from forebay_codecs.sasl import (
+    BEARER_REFUSED,
     MAX_AUTHENTICATE_VERSION,
     Authenticated,
     Handshake,
@@ -22,6 +24,7 @@ from forebay_codecs.sasl import (
     bearer,
     handshake_request,
     parse_authenticate,
+    parse_bearer,
     parse_handshake,
     parse_plain,
     plain,
@@ -90,6 +93,43 @@ def test_a_token_of_plain_is_read_as_kafka_reads_it(user: str, password: str) ->
 def test_what_kafka_does_not_take_is_malformed(token: bytes) -> None:
     with pytest.raises(Malformed):
         parse_plain(token)
+
+
+TOKEN = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbGljZSJ9."
+
+
+@pytest.mark.parametrize("extensions", [{}, {"logicalCluster": "lkc-1", "identityPoolId": "a=b"}])
+def test_a_token_of_oauthbearer_is_read_with_its_extensions(extensions: dict[str, str]) -> None:
+    assert parse_bearer(bearer(TOKEN, extensions.items())) == (TOKEN, extensions)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"",
+        b"n,,",
+        b"n,,\x01\x01",
+        b"n,,\x01auth=Bearer\x01\x01",
+        b"n,,\x01auth=Basic abc\x01\x01",
+        b"n,,\x01auth=Bearer abc\x01",
+        b"n,,\x01auth=Bearer abc\x01more\x01\x01",
+        b"n,,\x01auth=Bearer abc\x01a=1\x01a=2\x01\x01",
+        b"n,,\x01a=1\x01\x01",
+        b"n,a=root,\x01auth=Bearer abc\x01\x01",
+        b"y,,\x01auth=Bearer abc\x01\x01",
+        b"n,,\x01auth=Bearer \xff\x01\x01",
+        BEARER_REFUSED,
+    ],
+)
+def test_what_is_no_token_or_asks_to_be_somebody_is_malformed(first: bytes) -> None:
+    with pytest.raises(Malformed):
+        parse_bearer(first)
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_are_a_token_or_malformed(data: bytes) -> None:
+    with suppress(Malformed):
+        parse_bearer(data)
 
 
 def test_the_handshakes_answer_names_what_the_broker_has() -> None:

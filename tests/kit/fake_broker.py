@@ -15,13 +15,17 @@ With `cluster.idempotent` brokers give out producer ids, and know batches by the
 
 With `cluster.exchange` a connection is to log in first, as in Kafka: before that a broker takes ApiVersions, once, and
 SaslHandshake, and closes it on anything else. With `cluster.users` as well, by PLAIN in SaslAuthenticate: whoever has
-the right password may see and write topics that begin with the user's name, and no others.
+the right password may see and write topics that begin with the user's name, and no others. Or by OAUTHBEARER, with a
+token for such a user that has not expired and is not signed with BAD_SIGNATURE.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
+import time
+from base64 import urlsafe_b64decode
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -57,6 +61,35 @@ from tests.kit.producer_states import Numbers, ProducerStates, numbers_of
 from tests.kit.wire import framed
 
 SASL_AUTHENTICATION_FAILED = 58
+BAD_SIGNATURE = "bad"
+BEARER = b"n,,\x01auth=Bearer "
+
+
+def _bearer(token: bytes) -> tuple[str, float]:
+    """(user, seconds that are left) of a first message of OAUTHBEARER; no user where the token is not good."""
+    head, claims, signature = token.split(b"\x01")[1].removeprefix(b"auth=Bearer ").split(b".")
+    told = json.loads(urlsafe_b64decode(claims + b"=="))
+    left_s = told["exp"] - time.time()
+    return told["sub"] if head and signature.decode() != BAD_SIGNATURE and left_s > 0 else "", left_s
+
+
+def _authenticated(version: int, error_code: int, auth_bytes: bytes, session_ms: int) -> bytes:
+    flexible = version >= 2
+    writer = Writer()
+    if flexible:
+        writer.tags()
+    writer.i16(error_code)
+    writer.nullable_string("Invalid username or password" if error_code else None, flexible)
+    if flexible:
+        writer.uvarint(len(auth_bytes) + 1)
+    else:
+        writer.i32(len(auth_bytes))
+    writer.raw(auth_bytes)
+    if version:
+        writer.i64(session_ms)
+    if flexible:
+        writer.tags()
+    return writer.getvalue()
 
 
 class Asked:
@@ -264,7 +297,12 @@ class BrokerConnection(asyncio.Protocol):
     def _token(self, token: bytes) -> None:
         users = self.broker.cluster.users
         try:
-            if users:
+            if users and token.startswith(BEARER):
+                self.user, _ = _bearer(token)
+                answer = b"" if self.user else b'{"status":"invalid_token"}'
+                if self.user:
+                    self._login.done()
+            elif users:
                 user, password = sasl.parse_plain(token)
                 if users.get(user) != password:
                     raise Malformed("a wrong password")
@@ -484,28 +522,23 @@ class FakeCluster:
         return maker(asked) if maker is not None else asked.body
 
     def _logged_in(self, asked: Asked) -> bytes:
-        user, password = sasl.parse_plain(sasl.asked_bytes(asked.frame, asked.version))
-        flexible = asked.version >= 2
-        writer = Writer()
-        if flexible:
-            writer.tags()
-        right = self.users.get(user) == password
-        writer.i16(error_codes.NONE if right else SASL_AUTHENTICATION_FAILED)
-        writer.nullable_string(None if right else "Invalid username or password", flexible)
-        if flexible:
-            writer.uvarint(1)
+        token = sasl.asked_bytes(asked.frame, asked.version)
+        if token.startswith(BEARER):
+            user, left_s = _bearer(token)
+            right, session_ms = user in self.users, max(1, int(1000 * left_s))
+            if not right:  # it is told why first, and refused by the answer to that
+                return _authenticated(asked.version, error_codes.NONE, b'{"status":"invalid_token"}', 0)
+        elif token == sasl.BEARER_REFUSED:
+            right, user, session_ms = False, "", 0
         else:
-            writer.i32(0)
-        if asked.version:
-            writer.i64(self.session_ms)
-        if flexible:
-            writer.tags()
+            user, password = sasl.parse_plain(token)
+            right, session_ms = self.users.get(user) == password, self.session_ms
         if right:
             asked.connection.user = user
             asked.connection.sessions += 1
-        else:
-            asyncio.get_running_loop().call_soon(asked.close)
-        return writer.getvalue()
+            return _authenticated(asked.version, error_codes.NONE, b"", session_ms)
+        asyncio.get_running_loop().call_soon(asked.close)
+        return _authenticated(asked.version, SASL_AUTHENTICATION_FAILED, b"", 0)
 
     def _api_versions(self, asked: Asked) -> bytes:
         ranges = dict.fromkeys(APIS, (0, 2)) | {

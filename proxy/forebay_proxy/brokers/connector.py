@@ -29,7 +29,8 @@ from forebay_proxy.brokers.upstream_connection import UpstreamConnection
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
-from forebay_proxy.security.authenticator import AuthenticationFailed, Authenticator, Call, PlainLogin
+from forebay_proxy.security.authenticator import AuthenticationFailed, Authenticator, Call
+from forebay_proxy.security.logins import Login
 from forebay_proxy.security.principals import Principals
 from forebay_proxy.security.renewals import Renewable
 from forebay_proxy.security.tls import TlsContext, brokers_context
@@ -88,11 +89,12 @@ class Connector:
         other._authenticator = None
         return other
 
-    def present(self, login: PlainLogin) -> None:
-        """From now on connections log in so."""
+    def present(self, login: Login) -> None:
+        """From now on connections log in so, and sessions of those that stand are renewed so. A broker has taken it."""
         assert self._principals is not None
         self.principal = self._principals.of(login)
         self._authenticator = Authenticator(self._settings, login)
+        self._refusals = Refusals(*self._backoff_s, self._rng)  # a token may have been too old for it
 
     def withdraw(self) -> None:
         """Forget the login: no connection is made any more."""

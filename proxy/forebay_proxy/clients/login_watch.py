@@ -1,11 +1,11 @@
-"""Recognises a client that logs in at its broker by itself, once the broker has taken its login, by PLAIN.
+"""Recognises a client that logs in at its broker by itself, once the broker has taken its login, by PLAIN or a token.
 
-    SaslHandshake PLAIN → SaslAuthenticate, or → the broker says yes → the client is a member of its realm
-                          a raw token (v0)                            ↓ handshake again, expiry, refusal elsewhere
-                                                                      served untouched again, or its connection ends
+    SaslHandshake → SaslAuthenticate, or → the broker says yes → the client is a member of its realm
+                    a raw token (v0)                            ↓ handshake again, expiry, refusal elsewhere
+                                                                served untouched again, or its connection ends
 
 In: the frames of a login, which go on as they came, and what the broker answered to each. Out: membership of the realm
-of exactly the user and the password that this broker accepted on this connection, as long as it would let the client
+of exactly the login that this broker accepted on this connection (security.logins), as long as it would let the client
 go on: until the session that it told has expired (KIP-368), or until the client begins another login.
 Other mechanisms, and whatever cannot be read here: the client stays as it is.
 """
@@ -13,7 +13,7 @@ Other mechanisms, and whatever cannot be read here: the client stays as it is.
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic, time
 from typing import Final, Protocol
 
 from forebay_codecs import sasl
@@ -26,13 +26,13 @@ from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
 from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.metadata_handler import MetadataHandler
-from forebay_proxy.config.secret import Secret
 from forebay_proxy.produce.handler import ProduceHandler
-from forebay_proxy.security.authenticator import PlainLogin
+from forebay_proxy.security.logins import BearerLogin, Login, read_login
 
 LARGEST_LOGIN: Final = 16_384
-"""Bytes of a frame; a name and a password have no need for more."""
-PLAIN: Final = "PLAIN"
+"""Bytes of a frame; neither a name and a password nor a token have need for more."""
+SHORTEST_S: Final = 0.001
+"""Of a token that the broker took for good a moment ago: its clock is not ours."""
 _LIFETIME_FROM: Final = 1
 """Version of SaslAuthenticate that tells for how long the broker takes the login."""
 
@@ -73,7 +73,7 @@ class Member(Protocol):
 class Realms(Protocol):
     """Where whoever has proved who it is becomes a member."""
 
-    def join(self, login: PlainLogin, gateway: Gateway) -> Member | None:
+    def join(self, login: Login, gateway: Gateway) -> Member | None:
         """A broker has accepted `login` on a connection that came by the listener of `gateway`. None: no room."""
 
 
@@ -89,7 +89,7 @@ class _Attempt:
         self.mechanism = mechanism
         self.offered = False
         self.began = 0.0
-        self.login: PlainLogin | None = None
+        self.login: Login | None = None
 
 
 class LoginWatch:
@@ -172,8 +172,12 @@ class LoginWatch:
                 said = sasl.parse_authenticate(response, version)
             except Malformed:
                 return
-            if said.error_code == NONE:
-                self._accepted(attempt, said.session_lifetime_ms / 1000 if version >= _LIFETIME_FROM else None)
+            lifetime = said.session_lifetime_ms / 1000 if version >= _LIFETIME_FROM else None
+            if said.error_code != NONE:
+                return
+            if isinstance(attempt.login, BearerLogin) and (said.auth_bytes or lifetime == 0):
+                return  # a broker tells first why it will refuse a token, and no token is for ever
+            self._accepted(attempt, lifetime)
 
         return answered
 
@@ -193,13 +197,12 @@ class LoginWatch:
         return answered
 
     def _presented(self, token: bytes) -> _Attempt | None:
-        """The login that `token` completes. None: of another mechanism, or of none."""
+        """The login that `token` completes; None: none. Raises Malformed where it cannot be presented again."""
         attempt = self._attempt
-        if attempt is None or attempt.mechanism != PLAIN or attempt.login is not None:
-            self._attempt = None  # PLAIN has one token: whatever this is, it is something else
+        if attempt is None or attempt.login is not None:
+            self._attempt = None  # each of these mechanisms has one token: whatever this is, it is something else
             return None
-        username, password = sasl.parse_plain(token)
-        attempt.login = PlainLogin(username, Secret(password))
+        attempt.login = read_login(attempt.mechanism, token)
         attempt.began = monotonic()
         return attempt
 
@@ -222,6 +225,8 @@ class LoginWatch:
         if changed and self._client.producing:
             self._life.end(Cause.SESSION_OVER, client=self._life.peer)
             return
+        if lifetime is None and attempt.login.expires_at:
+            lifetime = max(SHORTEST_S, attempt.login.expires_at - time())
         self._since, self._lifetime = attempt.began, lifetime
         self._serving = True
         self._client.principal = member.principal

@@ -57,7 +57,7 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted)
     )
     upstream_identity: Annotated[
         UpstreamIdentity,
-        about("client: also merge records of clients that log in by PLAIN, each user's among themselves."),
+        about("client: also merge records of clients that log in by PLAIN or a JWT, each user's among themselves."),
     ] = "passthrough"
     ssl_client_auth: Annotated[
         ClientAuth, about("Whether clients must show a certificate; requested: they may, and it must be valid.")

@@ -510,9 +510,10 @@ LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
     ),
     "upstream.identity": Reference(
         "For SASL_PLAINTEXT and SASL_SSL. passthrough: nothing of a client that logs in itself is merged or moved. "
-        "client: once its broker has accepted its login by PLAIN, Forebay presents the same login on connections of "
-        "its own, and serves the client as it serves those of a listener without logins, merged with the same user's "
-        "records and nobody else's. Clients of other mechanisms stay as they are. See docs/security.md.",
+        "client: once its broker has accepted its login by PLAIN, or by OAUTHBEARER with a JWT, Forebay presents the "
+        "same login on connections of its own, and serves the client as it serves those of a listener without logins, "
+        "merged with the same user's records and nobody else's. Clients of other mechanisms stay as they are. See "
+        "docs/security.md.",
         NO_COUNTERPART,
         "client",
     ),

@@ -1,4 +1,4 @@
-"""The realms of clients that log in by themselves: one for each user and password that a broker has accepted.
+"""The realms of clients that log in by themselves: one for each login that a broker has accepted.
 
 In: a login that a broker took on a client's own connection, connections that end, the time. Out: a place in the realm
 of that login, which begins with its first client and ends some time after its last (policies.identities). Brokers that
@@ -22,7 +22,7 @@ from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.handler import ProduceHandler
 from forebay_proxy.realms.realm import Realm, Shared
-from forebay_proxy.security.authenticator import PlainLogin
+from forebay_proxy.security.logins import Login
 from forebay_proxy.security.principals import Principals
 
 SWEEP_S: Final = 1.0
@@ -38,6 +38,8 @@ class ClientRealm:
         self.stats = stats
         self.realm = Realm(shared, connector, stats, asks=True)
         self._tasks: list[asyncio.Task[None]] = []
+        self._expires_at = 0.0
+        """When what is presented does, seconds since 1970."""
         self._gateways: dict[Gateway, Gateway] = {}
 
     def gateway(self, of: Gateway) -> Gateway:
@@ -47,10 +49,15 @@ class ClientRealm:
             found = self._gateways[of] = of.within(self.realm.view)
         return found
 
-    def wake(self, login: PlainLogin, ended: Callable[[asyncio.Task[None]], None]) -> None:
-        """A client has come: connections log in so. `ended` is told of a part that ends by itself."""
-        if not self._tasks:
+    def wake(self, login: Login, ended: Callable[[asyncio.Task[None]], None]) -> None:
+        """A client has come: connections log in so, by the token that is good for longest where there are several.
+
+        `ended` is told of a part that ends by itself.
+        """
+        if not self._tasks or login.expires_at > self._expires_at:
             self.connector.present(login)
+            self._expires_at = login.expires_at
+        if not self._tasks:
             self._tasks = [asyncio.get_running_loop().create_task(part) for part in self.realm.run()]
             for task in self._tasks:
                 task.add_done_callback(ended)
@@ -100,6 +107,7 @@ class Membership:
 
 class ClientRealms:
     """No login is another's realm, not even one of the same user with another password, which brokers may tell apart.
+    Tokens that say the same of the same user are one login.
 
     `known` is Forebay's own realm, where brokers are looked up. `ended` is told of a realm's part that ends by itself.
     """
@@ -130,7 +138,7 @@ class ClientRealms:
 
     # Clients
 
-    def join(self, login: PlainLogin, gateway: Gateway) -> Membership | None:
+    def join(self, login: Login, gateway: Gateway) -> Membership | None:
         """A broker has accepted `login` (login_watch.Realms)."""
         principal = self._principals.of(login)
         identity = self._identities.enter(principal, monotonic())

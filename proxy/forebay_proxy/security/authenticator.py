@@ -1,4 +1,4 @@
-"""Proves to brokers who we are, by SASL: with one service identity, or as a client whose password has been seen.
+"""Proves to brokers who we are, by SASL: with one service identity, or as a client whose login has been seen.
 
 In: a function that sends one request on a connection and waits for its response. Out: how long the broker takes it for
 proved. A broker that refuses, or that does not prove to know the password where the mechanism asks for it, raises
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from forebay_codecs import sasl, scram
 from forebay_codecs.error_codes import NONE
@@ -18,6 +18,7 @@ from forebay_codecs.errors import Malformed
 from forebay_proxy.config import jaas
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import Settings
+from forebay_proxy.security.logins import BearerLogin, Login, PlainLogin
 from forebay_proxy.security.oauth import ClientCredentials, TokenSource, endpoint_context
 
 CLIENT_ID: Final = "forebay"
@@ -33,34 +34,30 @@ class AuthenticationFailed(ConnectionError):
     """The broker does not take us for whom we say we are: nothing to do with whether it can be reached."""
 
 
-class PlainLogin(NamedTuple):
-    """What a client has presented by PLAIN."""
-
-    username: str
-    password: Secret
-
-
 class Authenticator:
     """Each exchange begins anew, with a nonce of its own; slow hashing is done once a salt, beside the event loop.
 
     Raises StartError where certificates for the token endpoint cannot be used.
     """
 
-    def __init__(self, settings: Settings, plain: PlainLogin | None = None) -> None:
-        """`plain`: as whom, instead of what the settings say."""
-        self.mechanism = "PLAIN" if plain is not None else settings.sasl_mechanism
+    def __init__(self, settings: Settings, of_client: Login | None = None) -> None:
+        """`of_client`: as whom, instead of what the settings say."""
+        self._of_client = of_client
+        self.mechanism = of_client.identity[0] if of_client is not None else settings.sasl_mechanism
         login = jaas.parse(settings.sasl_jaas_config) if settings.sasl_jaas_config else None
         options = login.options if login is not None else {}
         nothing = Secret("")
         self._username = options.get("username", nothing).reveal()
         self._password = options.get("password", nothing)
-        if plain is not None:
-            self._username, self._password = plain
+        if isinstance(of_client, PlainLogin):
+            self._username, self._password = of_client
+        elif of_client is not None:
+            self._username = of_client.username
         self._salted: dict[scram.Challenge, bytes] = {}
         client_id = settings.sasl_oauthbearer_client_credentials_client_id
         self._client_id = client_id or options.get("clientId", nothing).reveal()
         url = settings.sasl_oauthbearer_token_endpoint_url
-        asks_by_tls = self.mechanism == "OAUTHBEARER" and url.startswith("https://")
+        asks_by_tls = of_client is None and self.mechanism == "OAUTHBEARER" and url.startswith("https://")
         self._tokens = TokenSource(
             ClientCredentials(
                 url,
@@ -77,8 +74,10 @@ class Authenticator:
         return self._username
 
     @property
-    def identity(self) -> tuple[str, str, str]:
-        """What a broker does not let change during a session: mechanism, user and client id."""
+    def identity(self) -> tuple[str, ...]:
+        """What a broker does not let change during a session: mechanism, user and client id; of a client all."""
+        if self._of_client is not None:
+            return self._of_client.identity
         return self.mechanism, self._username, self._client_id
 
     async def authenticate(self, call: Call, version: int) -> float:
@@ -133,14 +132,19 @@ class Authenticator:
         client.verify((yield client.final(await self._salt(challenge))))
 
     async def _bearer(self) -> Exchange:
+        refusal = yield await self._bearer_first()
+        if refusal:  # success is empty; an error is told first, and the refusal itself follows our answer
+            yield sasl.BEARER_REFUSED
+            raise AuthenticationFailed("the broker refuses the token")
+
+    async def _bearer_first(self) -> bytes:
+        if isinstance(self._of_client, BearerLogin):
+            return sasl.bearer(self._of_client.token.reveal(), self._of_client.extensions)
         try:
             token = await self._tokens.token()
         except OSError as error:  # that a token cannot be had says nothing of the broker
             raise AuthenticationFailed(str(error)) from None
-        refusal = yield sasl.bearer(token.reveal())
-        if refusal:  # success is empty; an error is told first, and the refusal itself follows our answer
-            yield sasl.BEARER_REFUSED
-            raise AuthenticationFailed("the broker refuses the token")
+        return sasl.bearer(token.reveal())
 
     async def _salt(self, challenge: scram.Challenge) -> bytes:
         salted = self._salted.get(challenge)

@@ -22,7 +22,8 @@ from forebay_proxy.brokers.upstream_pool import UpstreamPool
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.errors import StartError
 from forebay_proxy.metrics.registry import MetricRegistry
-from forebay_proxy.security.authenticator import AuthenticationFailed, PlainLogin
+from forebay_proxy.security.authenticator import AuthenticationFailed
+from forebay_proxy.security.logins import PlainLogin
 from forebay_proxy.security.principals import Principals
 from forebay_proxy.security.tls import TlsSettings, server_context
 from tests.kit.app import settings

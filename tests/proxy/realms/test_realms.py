@@ -24,7 +24,7 @@ from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.realms.realm import Realm, Shared
 from forebay_proxy.realms.realms import ClientRealms, Membership
-from forebay_proxy.security.authenticator import PlainLogin
+from forebay_proxy.security.logins import PlainLogin
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.ports import free_run

@@ -1,0 +1,96 @@
+"""What clients present to brokers, as far as Forebay can present it again: a password, or a token that can be read.
+
+In: a mechanism's bytes. Out: a login, which says nothing of whether it is right: that is the broker's to judge. Raises
+Malformed for what Forebay cannot present as the same identity again.
+
+A token (OAUTHBEARER) is for a while, and another one follows it. Both are the same identity if they say the same of it:
+all claims but those of the token's own time and number, and the SASL extensions. The user's name alone is not enough:
+brokers may grant by scopes, groups or an identity pool.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import urlsafe_b64decode
+from typing import Final, NamedTuple
+
+import msgspec
+
+from forebay_codecs import sasl
+from forebay_codecs.errors import Malformed
+from forebay_proxy.config.secret import Secret
+
+PLAIN: Final = "PLAIN"
+OAUTHBEARER: Final = "OAUTHBEARER"
+
+OF_THE_TOKEN: Final = frozenset({"iat", "exp", "nbf", "jti", "auth_time"})
+"""Claims that say nothing of whom the token is for (RFC 7519; OpenID Connect)."""
+_SEGMENTS: Final = 3
+
+
+class PlainLogin(NamedTuple):
+    """A user's name and password."""
+
+    username: str
+    password: Secret
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What brokers may tell apart."""
+        return PLAIN, self.username, self.password.reveal()
+
+    @property
+    def expires_at(self) -> float:
+        """Seconds since 1970; 0: it does not by itself."""
+        return 0.0
+
+
+class BearerLogin(NamedTuple):
+    """A token. `username`: its subject, empty where it has none. `authority`: all that it says of whom it is for."""
+
+    username: str
+    token: Secret
+    authority: str
+    expires_at: float
+    extensions: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What brokers may tell apart."""
+        return OAUTHBEARER, self.username, self.authority
+
+
+Login = PlainLogin | BearerLogin
+
+
+def read_login(mechanism: str, token: bytes) -> Login:
+    """Of a mechanism's first bytes. Raises Malformed, also for other mechanisms."""
+    if mechanism == PLAIN:
+        username, password = sasl.parse_plain(token)
+        return PlainLogin(username, Secret(password))
+    if mechanism == OAUTHBEARER:
+        return read_bearer(*sasl.parse_bearer(token))
+    raise Malformed(f"a login by {mechanism} cannot be presented again")
+
+
+def read_bearer(token: str, extensions: dict[str, str]) -> BearerLogin:
+    """A JWT as it is signed (RFC 7519, 7515); the signature is the broker's to check. Raises Malformed for others."""
+    segments = token.split(".")
+    if len(segments) != _SEGMENTS:
+        raise Malformed("the token is not a JWT")
+    claims = _claims(segments[1])
+    expires_at = claims.get("exp")
+    if isinstance(expires_at, bool) or not isinstance(expires_at, int | float):
+        raise Malformed("the token does not say when it expires")
+    told = tuple(sorted(extensions.items()))
+    lasting = {name: value for name, value in claims.items() if name not in OF_THE_TOKEN}
+    authority = msgspec.json.encode([lasting, told], order="sorted").decode()
+    subject = claims.get("sub")
+    return BearerLogin(subject if isinstance(subject, str) else "", Secret(token), authority, float(expires_at), told)
+
+
+def _claims(segment: str) -> dict[str, object]:
+    try:
+        return msgspec.json.decode(urlsafe_b64decode(segment + "=" * (-len(segment) % 4)), type=dict[str, object])
+    except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError, OverflowError):
+        raise Malformed("the token is not a JWT") from None
