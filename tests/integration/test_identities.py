@@ -1,4 +1,4 @@
-"""Clients that log in by PLAIN before a Kafka with users and rules: merged, each user's among themselves."""
+"""Clients that log in by PLAIN or tokens before a Kafka with users and rules: merged, each user's among themselves."""
 
 from __future__ import annotations
 
@@ -30,11 +30,17 @@ from tests.kit.wire import batch, framed, null_key, produce, request
 
 pytestmark = pytest.mark.integration
 
-PLAIN, SCRAM = "PLAIN", "SCRAM-SHA-512"
+PLAIN, SCRAM, BEARER = "PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"
 COUNT = 500
 REAUTH_MS = 3_000
-CLIENTS = ("confluent", "confluent", "java-4.3.1", "kafka-python")
+CLIENTS = {
+    PLAIN: ("confluent", "confluent", "java-4.3.1", "kafka-python"),
+    BEARER: ("confluent",) * 4,
+}
 """Of each user, at the same time."""
+TOKEN_S = 5
+RENEWS = {PLAIN: "java-4.3.1", BEARER: "confluent"}
+"""Clients that log in again on their connections."""
 AUTHORIZED = re.compile(
     r"Principal = (?P<who>\S+) is (?P<what>Allowed|Denied) operation = (?P<operation>\w+) .*"
     r"on resource = Topic:LITERAL:(?P<topic>\S+) for request = (?P<request>\w+)"
@@ -91,7 +97,11 @@ def is_of(spec: ProduceSpec, record: ConsumedRecord) -> bool:
     return record.value is not None and record.value.startswith(f"{spec.name}-".encode())
 
 
-def test_two_users_at_once_are_merged_each_among_themselves_and_the_authorizer_knows_who_is_who(stage: Stage) -> None:
+@pytest.mark.parametrize("mechanism", CLIENTS)
+def test_two_users_at_once_are_merged_each_among_themselves_and_the_authorizer_knows_who_is_who(
+    stage: Stage, mechanism: str
+) -> None:
+    names = CLIENTS[mechanism]
     bootstrap = stage.forebay.tls_bootstrap
     counted = (
         'forebay_records_total{fate="kept"}',
@@ -101,9 +111,9 @@ def test_two_users_at_once_are_merged_each_among_themselves_and_the_authorizer_k
     before = stage.counts(*counted)
     specs: dict[tuple[str, int], ProduceSpec] = {}
     for user in USERS:
-        topic = f"{user}-merged"
+        topic = f"{user}-merged-{mechanism.lower()}"
         stage.cluster.create_topic(topic, 4)
-        for number, _ in enumerate(CLIENTS):
+        for number, _ in enumerate(names):
             specs[user, number] = ProduceSpec(topic, f"{topic}-{number}", count=COUNT, keys="null")
 
     def works(client: Client, spec: ProduceSpec) -> ProduceResult:
@@ -112,13 +122,14 @@ def test_two_users_at_once_are_merged_each_among_themselves_and_the_authorizer_k
     with ExitStack() as stack, ThreadPoolExecutor(len(specs)) as pool:
         at_work = {}
         for (user, number), spec in specs.items():
-            client = stack.enter_context(closing(stage.client(user, CLIENTS[number])))
+            client = stack.enter_context(closing(stage.client(user, names[number], mechanism)))
             at_work[user, number] = pool.submit(works, client, spec)
         for key, spec in specs.items():
             every_record_acknowledged(spec, at_work[key].result())
     for user in USERS:
-        found = stage.log.read(f"{user}-merged", dict.fromkeys(range(4), 0), at_least=COUNT * len(CLIENTS))
-        assert len(found) == COUNT * len(CLIENTS)
+        topic = f"{user}-merged-{mechanism.lower()}"
+        found = stage.log.read(topic, dict.fromkeys(range(4), 0), at_least=COUNT * len(names))
+        assert len(found) == COUNT * len(names)
         for (whose, _), spec in specs.items():
             if whose == user:
                 each_exactly_once(spec, [record for record in found if is_of(spec, record)])
@@ -128,10 +139,12 @@ def test_two_users_at_once_are_merged_each_among_themselves_and_the_authorizer_k
     assert untouched == 0
     assert stage.forebay.metrics()["forebay_identities"] >= 2
     for user in USERS:
-        writes = [each for each in stage.authorized(f"{user}-merged") if each["request"] == "Produce"]
+        writes = [
+            each for each in stage.authorized(f"{user}-merged-{mechanism.lower()}") if each["request"] == "Produce"
+        ]
         assert writes, "the authorizer tells of what it allows, too"
         assert {(each["who"], each["what"]) for each in writes} == {(f"User:{user}", "Allowed")}
-        assert len(writes) < COUNT * len(CLIENTS), "requests, of many records each"
+        assert len(writes) < COUNT * len(names), "requests, of many records each"
 
 
 def test_clients_of_old_gain_it_too(stage: Stage) -> None:
@@ -273,14 +286,13 @@ def test_metadata_right_after_the_neighbour_tells_what_the_broker_would(
     assert through == directly
 
 
-@pytest.mark.parametrize("mechanism", [SCRAM, "OAUTHBEARER"])
-def test_clients_of_other_mechanisms_stay_untouched(stage: Stage, mechanism: str) -> None:
-    topic = f"alice-{mechanism.lower()}"
+def test_clients_of_other_mechanisms_stay_untouched(stage: Stage) -> None:
+    topic = "alice-untouched"
     stage.cluster.create_topic(topic, 2)
     counted = ('forebay_records_total{fate="untouched"}', 'forebay_batches_in_total{reason="own_login"}')
     before = stage.counts(*counted)
     spec = ProduceSpec(topic, topic, count=COUNT)
-    with closing(stage.client("alice", mechanism=mechanism)) as client:
+    with closing(stage.client("alice", mechanism=SCRAM)) as client:
         every_record_acknowledged(spec, client.produce(stage.forebay.tls_bootstrap, spec))
     untouched, own_login = (now - was for now, was in zip(stage.counts(*counted), before, strict=True))
     assert untouched == COUNT
@@ -306,9 +318,11 @@ def test_a_wrong_password_joins_nobody_and_nothing_secret_is_told(stage: Stage) 
     assert "Traceback" not in log
 
 
-def test_sessions_are_renewed_on_both_sides_and_nothing_is_lost_with_them(tmp_path: Path) -> None:
-    """KIP-368: the client logs in again on its connection, and Forebay on those that it has made as the client."""
-    logins = Logins(tmp_path, "SASL_PLAINTEXT")
+@pytest.mark.parametrize("mechanism", [PLAIN, BEARER])
+def test_sessions_are_renewed_on_both_sides_and_nothing_is_lost_with_them(tmp_path: Path, mechanism: str) -> None:
+    """KIP-368: the client logs in again on its connection, and Forebay on those that it has made as the client, by the
+    client's next token where it has tokens."""
+    logins = Logins(tmp_path, "SASL_PLAINTEXT", token_s=TOKEN_S)
     reauth = {"listener.name.client.plain.connections.max.reauth.ms": str(REAUTH_MS)}
     with (
         KafkaCluster("4.3.1", brokers=1, settings=logins.broker_settings() | reauth) as cluster,
@@ -325,9 +339,9 @@ def test_sessions_are_renewed_on_both_sides_and_nothing_is_lost_with_them(tmp_pa
             tls=tls,
             protocols=("SASL_PLAINTEXT", "SASL_SSL"),
         )
-        seconds = 4 * REAUTH_MS // 1000
+        seconds = 4 * (REAUTH_MS // 1000 if mechanism == PLAIN else TOKEN_S)
         spec = ProduceSpec("alice-renewed", "renewed", count=50 * seconds, rate=50)
-        with forebay, closing(logins.client("java-4.3.1", "alice", PLAIN, "SASL_SSL")) as client:
+        with forebay, closing(logins.client(RENEWS[mechanism], "alice", mechanism, "SASL_SSL")) as client:
             every_record_acknowledged(spec, client.produce(forebay.tls_bootstrap, spec))
             assert forebay.metrics()['forebay_records_total{fate="untouched"}'] == 0
             each_exactly_once(spec, log.read("alice-renewed", {0: 0, 1: 0}, at_least=spec.count))

@@ -6,7 +6,8 @@
         client = logins.client("java-4.3.1", "alice", "SCRAM-SHA-512", "SASL_SSL")
         … it may write topics alice-…, and join groups alice-…; nobody else may …
 
-Brokers take PLAIN, SCRAM and OAUTHBEARER. A login by SCRAM-SHA-256 is taken for `reauth_ms`, all others for ever.
+Brokers take PLAIN, SCRAM and OAUTHBEARER. A login by SCRAM-SHA-256 is taken for `reauth_ms`, a token for `token_s`, all
+others for ever.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ def password_of(user: str) -> str:
     return f"{user}'s=own, 1"
 
 
-def token_of(user: str) -> str:
+def token_of(user: str, for_s: int = TOKEN_S) -> str:
     """A JWT that nobody has signed, as only a test's Kafka takes it."""
     now = int(time.time())
-    parts = ({"alg": "none"}, {"sub": user, "iat": now, "exp": now + TOKEN_S})
+    parts = ({"alg": "none"}, {"sub": user, "iat": now, "exp": now + for_s})
     return ".".join(
         [*(base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts), ""]
     )
@@ -53,7 +54,8 @@ def token_of(user: str) -> str:
 class Logins:
     """`protocol` of the brokers' listener: SASL_SSL or SASL_PLAINTEXT."""
 
-    def __init__(self, folder: Path, protocol: str = "SASL_SSL", reauth_ms: int = 0) -> None:
+    def __init__(self, folder: Path, protocol: str = "SASL_SSL", reauth_ms: int = 0, token_s: int = TOKEN_S) -> None:
+        self._token_s = token_s
         self.secured = Secured(folder)
         self.authority = self.secured.authority
         self._folder = folder
@@ -125,13 +127,15 @@ class Logins:
         if protocol == "SASL_SSL":
             props["ssl.ca.location"] = str(self.authority.pem)
         if mechanism == "OAUTHBEARER":
-            return {**props, "oauth_cb": lambda _: (token_of(user), time.time() + TOKEN_S)}
+            for_s = self._token_s
+            return {**props, "oauth_cb": lambda _: (token_of(user, for_s), time.time() + for_s)}
         return {**props, "sasl.username": user, "sasl.password": password_of(user) if password is None else password}
 
     def _java_props(self, user: str, mechanism: str, protocol: str, password: str) -> dict[str, str]:
         told = f"username={quoted(user)} password={quoted(password)}"
         if mechanism == "OAUTHBEARER":
-            told = f"unsecuredLoginStringClaim_sub={quoted(user)}"
+            lifetime = f"unsecuredLoginLifetimeSeconds={quoted(str(self._token_s))}"
+            told = f"unsecuredLoginStringClaim_sub={quoted(user)} {lifetime}"
         props = {
             "security.protocol": protocol,
             "sasl.mechanism": mechanism,
