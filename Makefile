@@ -49,7 +49,7 @@ PIPELINE_SECONDS ?= 120
 pipeline-demo: $(VENV)/.dev kit
 	@$(BIN)/python -m tests.kit.pipeline_demo --seconds $(PIPELINE_SECONDS)
 
-STAGES := $(VENV)/.dev 'kit lint build/compiled/.done' unit compile-test deploy-test pipeline-test integration chaos-test
+STAGES := $(VENV)/.dev 'kit lint build/compiled/.done' unit 'compile-test deploy-test' pipeline-test integration chaos-test
 
 test: export ONCE = 1
 test:
@@ -91,9 +91,9 @@ deploy-test: $(VENV)/.dev kit
 pipeline-test: $(VENV)/.dev kit
 	$(PYTEST) -n 3 --dist=loadfile tests/pipeline
 
-# Two at once, each with clusters of its own, file by file: they mostly wait for brokers and clients.
+# Three at once, each with clusters of its own, file by file: they mostly wait for brokers and clients.
 integration: $(VENV)/.dev kit
-	$(PYTEST) -n 2 --dist=loadfile tests/integration
+	$(PYTEST) -n 3 --dist=loadfile tests/integration
 
 # Clients' own test suites, directly and through Forebay, and the scenarios of integration with more clients.
 .PHONY: client-suites

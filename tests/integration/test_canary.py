@@ -120,7 +120,7 @@ def config(forebay: ForebayProcess, env: Mapping[str, str], *words: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "OAUTHBEARER"])
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", pytest.param("OAUTHBEARER", marks=pytest.mark.whole)])
 def test_no_secret_is_said_anywhere(stage: Stage, mechanism: str, tmp_path: Path) -> None:
     with unsigned_tokens(3600) as endpoint:
         settings = stage.settings(mechanism, endpoint.url, tmp_path)

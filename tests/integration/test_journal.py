@@ -122,6 +122,7 @@ def test_what_a_killed_process_left_is_closed_by_the_next(spark: SparkSession, r
     assert of_kind(rows, BatchRow).agg(F.sum("records")).first() == (COUNT,)
 
 
+@pytest.mark.whole  # test_secured_jobs.py compacts a topic, too
 def test_a_topic(spark: SparkSession, in_topic: InTopic, tmp_path: Path) -> None:
     check(spark, in_topic.place, in_topic.of)
     output = str(tmp_path / "parquet")

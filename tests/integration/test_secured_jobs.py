@@ -78,6 +78,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield Stage(secured, cluster, folder)
 
 
+@pytest.mark.whole  # all jobs read by the code that compact reads by
 def test_audit_and_runaways_of_a_secured_cluster(stage: Stage, spark: SparkSession) -> None:
     """They read a topic as a batch, and as a stream; the audit asks for its offsets and settings, too."""
     audited = run("audit", *stage.words())
