@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 import msgspec
 
-VERSION: Final = 2
+VERSION: Final = 3
 
 
 FlushReason = Literal["full", "linger", "adopted", "closed"]
@@ -64,6 +64,8 @@ class BatchRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="bat
     """-1 if the broker gave none."""
     v: int = VERSION
     seq: int | None = None
+    principal: str = ""
+    """Whose records they are, as Kafka writes it (User:alice), where they were sent as a client's user; else empty."""
 
 
 MAX_LOADS: Final = 64
@@ -215,6 +217,8 @@ class LedgerRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="le
     topic_id: str = ""
     """As Kafka writes it, base64; empty if it is not known. It may be that of a topic deleted a moment ago, of the same
     name: it is as old as the proxy's metadata."""
+    principal: str = ""
+    """As in BatchRow: of a client that was served as its user."""
 
 
 Row = BatchRow | ChoiceRow | MetadataRow | GaugeRow | LedgerRow

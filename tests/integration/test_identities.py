@@ -138,6 +138,11 @@ def test_two_users_at_once_are_merged_each_among_themselves_and_the_authorizer_k
     assert moved > 0
     assert untouched == 0
     assert stage.forebay.metrics()["forebay_identities"] >= 2
+    shown = {
+        principal for row in stage.forebay.clients("--url", stage.forebay.admin_url) for principal in row["principals"]
+    }
+    assert shown == {f"User:{user}" for user in USERS}
+    assert "User:" not in stage.forebay.get("/metrics"), "names of users are no labels"
     for user in USERS:
         writes = [
             each for each in stage.authorized(f"{user}-merged-{mechanism.lower()}") if each["request"] == "Produce"

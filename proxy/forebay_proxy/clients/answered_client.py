@@ -21,6 +21,7 @@ from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.clients.metadata_handler import LastAnswer
 from forebay_proxy.clients.response_orderer import ResponseOrderer
 from forebay_proxy.produce.completion import OnDone, ProduceCompletion
+from forebay_proxy.security.principals import as_kafka_writes
 
 _numbers = itertools.count(1)
 
@@ -42,7 +43,7 @@ class AnsweredClient:
         self.number = next(_numbers)
         self.host = self.rack = ""
         self.principal = ""
-        """As whom it is served here, once that is proved; else what it sends with a login of its own is untouched."""
+        """As whom it is served here (`served_as`); else what it sends with a login of its own is untouched."""
         self.told: LastAnswer | None = None
         self._life = life
         self._state = life.state
@@ -78,6 +79,12 @@ class AnsweredClient:
     @property
     def left(self) -> bool:
         return self._state.over
+
+    def served_as(self, principal: str) -> None:
+        """It has proved to be `principal` (security.principals); empty: it is served as nobody."""
+        self.principal = principal
+        if principal:
+            self._who.is_somebody(as_kafka_writes(principal))
 
     def hold(self, why: HoldReason) -> None:
         self._life.hold(why)

@@ -60,6 +60,11 @@ class ClientIdentity:
             for reason in reasons:
                 batches[reason] = batches.get(reason, 0) + 1
 
+    def is_somebody(self, principal: str) -> None:
+        """Its broker takes it for `principal`, and so it is served here; as Kafka writes it."""
+        if self._seen is not None:
+            self._seen.is_somebody(principal)
+
     def failed(self) -> None:
         """A Produce request of the client was answered with an error."""
         if self._seen is not None:

@@ -229,7 +229,7 @@ class LoginWatch:
             lifetime = max(SHORTEST_S, attempt.login.expires_at - time())
         self._since, self._lifetime = attempt.began, lifetime
         self._serving = True
-        self._client.principal = member.principal
+        self._client.served_as(member.principal)
         self._upstream.vouch(member.gateway)
         self._serve(member)
 
@@ -237,7 +237,7 @@ class LoginWatch:
         """It is served as nobody. If its own connection is lost from now on, so is its own login."""
         if self._serving:
             self._serving = False
-            self._client.principal = ""
+            self._client.served_as("")
             self._upstream.vouched = False
             self._serve(None)
 

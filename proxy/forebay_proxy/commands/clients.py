@@ -144,12 +144,15 @@ def as_table(rows: list[Row], width: int | None) -> str:
     Long values are folded into `width` columns; None: each row is one line, whatever its length.
     """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("client id", "software", "address", "open", "records/s", "last seen", "speaks", "Kafka 4"):
+    logged_in = any(row.get("principals") for row in rows)  # an older Forebay tells of none
+    users = ("principal",) if logged_in else ()
+    for column in ("client id", *users, "software", "address", "open", "records/s", "last seen", "speaks", "Kafka 4"):
         numbers = column in ("open", "records/s")
         table.add_column(column, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         cells = (
             row["client_id"] or "?",
+            *([", ".join(row.get("principals", ()))] if logged_in else ()),
             _software(row),
             row["address"],
             f"{row['connections']:,}",

@@ -33,6 +33,7 @@ from forebay_policies.journal_rows import (
 from forebay_policies.partitioner import TopicView
 from forebay_policies.producer_batch import ProducerBatch
 from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.security.principals import as_kafka_writes
 
 HAND_OVER_S: Final = 0.25
 ROWS_AT_ONCE: Final = 32
@@ -170,6 +171,7 @@ class Journal:
                 offset,
                 VERSION,
                 self.batch_rows,
+                as_kafka_writes(batch.lane.principal),
             )
         )
 

@@ -22,6 +22,8 @@ SOFTWARE: Final = "forebay-clients"
 MAX_CLIENTS: Final = 1000
 MAX_TEXT: Final = 255
 """Characters kept of what clients say about themselves."""
+MAX_PRINCIPALS: Final = 10
+"""Users kept per client; more have the same id and address where a gateway stands before them."""
 MAX_VERSIONS: Final = 200
 """Pairs of API and version per client. Real clients use about twenty."""
 
@@ -35,7 +37,8 @@ class SeenClient(msgspec.Struct, array_like=True):
     `connections` are open now; `rate` is in records/s over the last window; `last_seen` in seconds since 1970;
     `requests` counts by api_key << 16 | version; `idempotent_null_keys` are records without a key that pass untouched
     because the client is idempotent, estimated; `batches` counts by eligibility.Reason, `errors` Produce requests that
-    Forebay answered with an error.
+    Forebay answered with an error. `principals`: as whom it was served once its broker had accepted its login, as Kafka
+    writes them, the latest last.
     """
 
     client_id: str | None
@@ -50,6 +53,7 @@ class SeenClient(msgspec.Struct, array_like=True):
     idempotent_null_keys: int = 0
     batches: dict[str, int] = {}
     errors: int = 0
+    principals: list[str] = []
 
     @property
     def identity(self) -> Identity:
@@ -65,8 +69,18 @@ class SeenClient(msgspec.Struct, array_like=True):
         elif len(requests) < MAX_VERSIONS:
             requests[key] = 1
 
+    def is_somebody(self, principal: str) -> None:
+        """A broker takes it for `principal`."""
+        known = self.principals
+        if principal in known:
+            known.remove(principal)
+        known.append(principal)
+        del known[:-MAX_PRINCIPALS]
+
     def add(self, other: SeenClient) -> None:
         """Add the same client's numbers from another worker."""
+        for principal in other.principals:
+            self.is_somebody(principal)
         self.connections += other.connections
         self.records += other.records
         self.rate += other.rate
@@ -107,7 +121,7 @@ class ClientsSeen:
         client = self._clients.get(identity)
         if client is None:
             self._make_room()
-            client = self._clients[identity] = SeenClient(*identity, requests={}, batches={})
+            client = self._clients[identity] = SeenClient(*identity, requests={}, batches={}, principals=[])
         self._clients.move_to_end(identity)
         client.connections += 1
         client.last_seen = time_of_day
@@ -159,7 +173,10 @@ def merge(snapshots: Iterable[list[SeenClient]]) -> list[SeenClient]:
             known = merged.get(client.identity)
             if known is None:
                 merged[client.identity] = msgspec.structs.replace(
-                    client, requests=dict(client.requests), batches=dict(client.batches)
+                    client,
+                    requests=dict(client.requests),
+                    batches=dict(client.batches),
+                    principals=list(client.principals),
                 )
             else:
                 known.add(client)
@@ -197,6 +214,7 @@ def rows(clients: Iterable[SeenClient]) -> list[dict[str, Any]]:
                 "software_name": client.software,
                 "software_version": client.software_version,
                 "address": client.address,
+                "principals": list(client.principals),
                 "connections": client.connections,
                 "records": client.records,
                 "records_per_second": round(client.rate, 1),

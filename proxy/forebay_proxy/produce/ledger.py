@@ -20,6 +20,7 @@ from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.produce.classifier import ClassifiedRequest, InspectedBatch, RewritableBatch
 from forebay_proxy.produce.client import Client
 from forebay_proxy.produce.completion import ProduceCompletion
+from forebay_proxy.security.principals import as_kafka_writes
 
 
 class _Placed(NamedTuple):
@@ -158,5 +159,6 @@ class Ledger:
                 VERSION,
                 journal.ledger_rows,
                 topic.topic_id if topic is not None else "",
+                as_kafka_writes(entry.client.principal),
             )
         )

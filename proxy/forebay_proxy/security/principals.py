@@ -13,6 +13,11 @@ import secrets
 from forebay_proxy.security.logins import Login
 
 
+def as_kafka_writes(principal: str) -> str:
+    """A name of `Principals` without what stands in for the secret, as User:alice; empty for the empty name."""
+    return f"User:{principal.rpartition('/')[0]}" if principal else ""
+
+
 class Principals:
     """Two logins have one name only if brokers cannot tell them apart: see Login.identity."""
 

@@ -46,6 +46,18 @@ class TestSeen:
             client.request(FETCH, version)
         assert len(client.requests) == MAX_VERSIONS
 
+    def test_as_whom_it_was_served_is_told_the_latest_last(self) -> None:
+        seen = [ClientsSeen(0.0) for _ in "ab"]
+        one, other = (each.connected("a", "127.0.0.1", None, None, 1.0) for each in seen)
+        for principal in ("User:a", "User:b", "User:a"):
+            one.is_somebody(principal)
+        other.is_somebody("User:c")
+        (row,) = rows(merge([[one], [other]]))
+        assert row["principals"] == ["User:b", "User:a", "User:c"]
+        for number in range(100):
+            one.is_somebody(f"User:{number}")
+        assert one.principals == [f"User:{number}" for number in range(90, 100)]
+
     def test_a_long_name_is_cut(self) -> None:
         _, (client,) = seen("a" * 30_000)
         assert client.client_id == "a" * 255

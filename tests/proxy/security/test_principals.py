@@ -6,7 +6,7 @@ from itertools import combinations
 
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.security.logins import BearerLogin, PlainLogin
-from forebay_proxy.security.principals import Principals
+from forebay_proxy.security.principals import Principals, as_kafka_writes
 
 LOGINS = [
     PlainLogin(user, Secret(password))
@@ -35,6 +35,11 @@ def test_a_token_that_follows_has_the_same_name() -> None:
     other = tokens[0]._replace(authority="another")
     assert principals.of(tokens[0]) == principals.of(tokens[1]) != principals.of(other)
     assert "authority" not in principals.of(tokens[0])
+
+
+def test_a_principal_is_shown_as_kafka_writes_it() -> None:
+    assert [as_kafka_writes(Principals().of(login)) for login in LOGINS[-2:]] == ["User:alic", "User:a/b"]
+    assert as_kafka_writes("") == ""
 
 
 def test_a_name_holds_no_password_and_is_good_for_one_process() -> None:
