@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from forebay_codecs import api_versions, sasl
 from forebay_codecs.apis import METADATA, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from forebay_codecs.error_codes import NONE, TOPIC_AUTHORIZATION_FAILED
 from forebay_policies.identities import KEPT_S
+from forebay_policies.journal_rows import BatchRow, LedgerRow
 from forebay_proxy.clients import login_watch
 from forebay_proxy.config.kinds import ListenerAddress
 from forebay_proxy.config.listeners import ListenerSettings
@@ -19,6 +21,7 @@ from forebay_proxy.produce import one_principal
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import SASL_AUTHENTICATION_FAILED, FakeCluster
+from tests.kit.journal import of, rows_in
 from tests.kit.ports import LOOPBACK, free_run
 from tests.kit.wire import (
     LIST_GROUPS,
@@ -159,6 +162,19 @@ class TestServed:
             (response,) = await bob.receives(1)
             assert only(response).error_code == TOPIC_AUTHORIZATION_FAILED
             assert sum(map(len, it.cluster.log.values())) == 1
+
+    @in_loop
+    async def test_the_journal_tells_whose_records_they_are(self, tmp_path: Path) -> None:
+        async with town(journal_dir=str(tmp_path), journal_ledger=True) as it:
+            for user in ("alice", "bob"):
+                client = await it.user(user)
+                client.send(records(f"{user}-ponds", "a"))
+                await client.receives(1)
+            await it.forebay.app.drain()
+        rows = rows_in(tmp_path)
+        own = {("alice-ponds", "User:alice"), ("bob-ponds", "User:bob")}
+        assert {(row.topic, row.principal) for row in of(BatchRow, rows)} == own
+        assert {(row.topic, row.principal) for row in of(LedgerRow, rows)} == own
 
     @in_loop
     async def test_metadata_is_each_users_own(self) -> None:
