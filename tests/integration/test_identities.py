@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import NamedTuple
 
 import pytest
@@ -24,6 +25,7 @@ from tests.kit.login_wire import Wire, authenticate, handshake
 from tests.kit.logins import USERS, Logins, password_of
 from tests.kit.metadata import ask_metadata
 from tests.kit.ports import LOOPBACK
+from tests.kit.quotas import user_quota
 from tests.kit.spec import ConsumedRecord, ProduceResult, ProduceSpec
 from tests.kit.topic_log import TopicLog
 from tests.kit.wire import batch, framed, null_key, produce, request
@@ -38,9 +40,6 @@ CLIENTS = {
     BEARER: ("confluent",) * 4,
 }
 """Of each user, at the same time."""
-TOKEN_S = 5
-RENEWS = {PLAIN: "java-4.3.1", BEARER: "confluent"}
-"""Clients that log in again on their connections."""
 AUTHORIZED = re.compile(
     r"Principal = (?P<who>\S+) is (?P<what>Allowed|Denied) operation = (?P<operation>\w+) .*"
     r"on resource = Topic:LITERAL:(?P<topic>\S+) for request = (?P<request>\w+)"
@@ -323,11 +322,32 @@ def test_a_wrong_password_joins_nobody_and_nothing_secret_is_told(stage: Stage) 
     assert "Traceback" not in log
 
 
-@pytest.mark.parametrize("mechanism", [PLAIN, BEARER])
-def test_sessions_are_renewed_on_both_sides_and_nothing_is_lost_with_them(tmp_path: Path, mechanism: str) -> None:
-    """KIP-368: the client logs in again on its connection, and Forebay on those that it has made as the client, by the
-    client's next token where it has tokens."""
-    logins = Logins(tmp_path, "SASL_PLAINTEXT", token_s=TOKEN_S)
+QUOTA = 100_000
+"""Bytes a second of a user, to each broker. A broker looks at eleven seconds: bursts are evened out after that."""
+QUOTA_SECONDS = 30
+
+
+@pytest.mark.whole
+def test_a_users_quota_is_what_it_is_directly(stage: Stage) -> None:
+    """Within 5 %: by how long it takes to write what the quota lets through in that time."""
+    took = {}
+    size = 1_000
+    for way, bootstrap in (("directly", stage.cluster.bootstrap), ("through", stage.forebay.tls_bootstrap)):
+        topic = f"alice-quota-{way}"
+        stage.cluster.create_topic(topic, assignment=[[0]])
+        with user_quota(stage.cluster.internal_ports[0], QUOTA, "alice"), closing(stage.client("alice")) as client:
+            spec = ProduceSpec(topic, topic, count=QUOTA * QUOTA_SECONDS // size, keys="keyed", size=size)
+            begun = monotonic()
+            every_record_acknowledged(spec, client.produce(bootstrap, spec))
+            took[way] = monotonic() - begun
+    print(took)  # pytest -rP shows it
+    assert took["directly"] > QUOTA_SECONDS / 2, "the quota is felt"
+    assert took["through"] == pytest.approx(took["directly"], rel=0.05)
+
+
+def test_sessions_are_renewed_on_both_sides_and_nothing_is_lost_with_them(tmp_path: Path) -> None:
+    """KIP-368: the client logs in again on its connection, and Forebay on those that it has made as the client."""
+    logins = Logins(tmp_path, "SASL_PLAINTEXT")
     reauth = {"listener.name.client.plain.connections.max.reauth.ms": str(REAUTH_MS)}
     with (
         KafkaCluster("4.3.1", brokers=1, settings=logins.broker_settings() | reauth) as cluster,
@@ -344,9 +364,9 @@ def test_sessions_are_renewed_on_both_sides_and_nothing_is_lost_with_them(tmp_pa
             tls=tls,
             protocols=("SASL_PLAINTEXT", "SASL_SSL"),
         )
-        seconds = 4 * (REAUTH_MS // 1000 if mechanism == PLAIN else TOKEN_S)
+        seconds = 4 * REAUTH_MS // 1000
         spec = ProduceSpec("alice-renewed", "renewed", count=50 * seconds, rate=50)
-        with forebay, closing(logins.client(RENEWS[mechanism], "alice", mechanism, "SASL_SSL")) as client:
+        with forebay, closing(logins.client("java-4.3.1", "alice", PLAIN, "SASL_SSL")) as client:
             every_record_acknowledged(spec, client.produce(forebay.tls_bootstrap, spec))
             assert forebay.metrics()['forebay_records_total{fate="untouched"}'] == 0
             each_exactly_once(spec, log.read("alice-renewed", {0: 0, 1: 0}, at_least=spec.count))

@@ -2,6 +2,7 @@
 
 with client_quota(port, 60_000):                  # every client id for itself may write 60 KB/s to each broker
 with client_quota(port, 20_000, "greedy"):        # this one
+with user_quota(port, 20_000, "alice"):           # this user, whatever its client ids
 """
 
 from __future__ import annotations
@@ -22,20 +23,30 @@ _SECONDS = 30
 @contextmanager
 def client_quota(port: int, bytes_per_second: float, client_id: str | None = None) -> Iterator[None]:
     """`producer_byte_rate` of the client id, by default of every client id that has none; until the `with` ends."""
-    _alter(port, client_id, bytes_per_second)
+    _alter(port, "client-id", client_id, bytes_per_second)
     try:
         yield
     finally:
-        _alter(port, client_id, None)
+        _alter(port, "client-id", client_id, None)
 
 
-def _alter(port: int, client_id: str | None, rate: float | None) -> None:
+@contextmanager
+def user_quota(port: int, bytes_per_second: float, user: str) -> Iterator[None]:
+    """`producer_byte_rate` of the user; until the `with` ends."""
+    _alter(port, "user", user, bytes_per_second)
+    try:
+        yield
+    finally:
+        _alter(port, "user", user, None)
+
+
+def _alter(port: int, kind: str, name: str | None, rate: float | None) -> None:
     """Asks the broker behind `port`. None removes the quota. Source: AlterClientQuotasRequest.json, v0."""
     body = Writer()
     body.array(1, False)
     body.array(1, False)
-    body.string("client-id", False)
-    body.nullable_string(client_id, False)
+    body.string(kind, False)
+    body.nullable_string(name, False)
     body.array(1, False)
     body.string("producer_byte_rate", False)
     body.raw(struct.pack(">d", rate or 0.0))
@@ -46,4 +57,4 @@ def _alter(port: int, client_id: str | None, rate: float | None) -> None:
         answer = Reader(answers.read(int.from_bytes(answers.read(4), "big")), 8)  # correlation id, throttle time
     assert answer.array(False) == 1
     error = answer.i16()
-    assert error == 0, f"quota of {client_id}: error {error}, {answer.nullable_string(False)}"
+    assert error == 0, f"quota of {name}: error {error}, {answer.nullable_string(False)}"
