@@ -9,6 +9,7 @@
 # make chaos        faults on a real cluster, each by itself, then pairs for CHAOS_SECONDS=1800: docs/reliability.md
 # make soak         fault after fault under one load for SOAK_SECONDS=3600 of each kind of timeouts, every record accounted for
 # make exactly-once clients that send once, while brokers' answers get lost (RECORDS=1000000 each): docs/reliability.md
+# make sbom         what Forebay is made of (CycloneDX): build/sbom/forebay.cdx.json
 # make docs         the documentation as a site, with references made of the code: build/docs/html
 # make fuzz         bad bytes to every decoder and to the whole proxy, for FUZZ_SECONDS=600
 # make bench        the tables of docs/performance.md, measured anew on this machine (about an hour)
@@ -60,7 +61,7 @@ test-all: export WHOLE = 1
 test-all: export FUZZ_SECONDS = 120
 test-all:
 	@.ci/toolchain $(PYTHON)
-	@$(PYTHON) .ci/stages $(MAKE) $(STAGES) coverage fuzz client-suites bench-short instructions-check docs
+	@$(PYTHON) .ci/stages $(MAKE) $(STAGES) coverage fuzz client-suites bench-short instructions-check docs sbom
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check --quiet
@@ -158,6 +159,17 @@ docs: $(VENV)/.dev
 	@$(BIN)/$(PIP) $(INSTALL) --group docs
 	$(BIN)/python -m docs.site.sources build/docs/source
 	$(BIN)/sphinx-build -q -W -n --keep-going -b html -c docs/site build/docs/source build/docs/html
+
+# What `pip install forebay` brings, with versions, licences and who needs whom: CycloneDX, in build/sbom/forebay.cdx.json.
+.PHONY: sbom
+sbom: $(VENV)/.dev
+	@rm -rf build/sbom
+	@$(BIN)/$(PIP) $(INSTALL) --group sbom
+	$(PYTHON) -m venv --without-pip build/sbom/venv
+	FOREBAY_NO_COMPILE=1 $(BIN)/$(PIP) --python build/sbom/venv/bin/python $(INSTALL) .
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o build/sbom/forebay.cdx.json \
+	    build/sbom/venv/bin/python
+	$(BIN)/python -m tests.kit.sbom build/sbom/forebay.cdx.json
 
 # The page's libraries against npm, byte for byte, and a new picture of the page for the README.
 .PHONY: vendor-check picture
