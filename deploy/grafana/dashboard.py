@@ -105,6 +105,8 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "identities",
         "security_reloads_total",
         "security_last_reload_successful",
+        "config_last_reload_successful",
+        "config_generation",
     ),
     "Journal": ("journal_rows_total", "journal_rows_dropped_total"),
 }

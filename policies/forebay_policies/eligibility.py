@@ -53,6 +53,7 @@ class Reason(enum.StrEnum):
     INTERNAL_TOPIC = "internal_topic"
     UNKNOWN_ATTRIBUTES = "unknown_attributes"
     NO_METADATA = "no_metadata"
+    SETTINGS_CHANGED = "settings_changed"
     # touched
     NULL_KEY = "null_key"
     KEYED = "keyed"
@@ -87,7 +88,10 @@ class _Patterns:
 
 
 class Eligibility:
-    """Which clients and topics may be touched at all, by glob patterns as in a shell; exclude beats include."""
+    """Which clients and topics may be touched at all, by glob patterns as in a shell; exclude beats include.
+
+    Never changes: other patterns are another one.
+    """
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ given what it needs when it is constructed; whoever wants to hear of another's n
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from time import monotonic
@@ -44,7 +45,7 @@ from forebay_proxy.metrics.traffic import HandshakeMetrics, RenewalMetrics, Traf
 from forebay_proxy.metrics.worker_vitals import WorkerVitals
 from forebay_proxy.produce.journal_topic import JournalTopic
 from forebay_proxy.produce.memory_grants import MemoryGrants
-from forebay_proxy.realms.realm import Realm, Shared
+from forebay_proxy.realms.realm import Realm, Shared, eligibility_of
 from forebay_proxy.realms.realms import ClientRealms
 from forebay_proxy.security.renewals import Renewals
 
@@ -85,7 +86,17 @@ class App:
         turns = LoopTurns(monotonic, asyncio.get_running_loop().call_soon)
         merges_users = any(listener.told.upstream_identity == "client" for listener in settings.client_listeners)
         described = DescribedTopics(settings.metadata_max_topics if merges_users else 0)
-        shared = Shared(settings, rng, self._pool, self._versions, turns, departed, self._journal, described)
+        shared = self._shared = Shared(
+            settings,
+            rng,
+            self._pool,
+            self._versions,
+            turns,
+            departed,
+            self._journal,
+            described,
+            eligibility_of(settings),
+        )
         self._realm = Realm(shared, connector, stats, asks=not settings.only_passes_logins)
         self._client_realms = ClientRealms(shared, self._realm, connector, stats, self._task_ended)
         view = self._realm.view
@@ -173,6 +184,17 @@ class App:
     def reload(self) -> None:
         """Make everything anew that stands in files: certificates, keys, passwords."""
         self._renewals.now()
+
+    def prepare(self, settings: Settings) -> Callable[[], None]:
+        """Get ready for other patterns; what puts them into force."""
+        eligibility = eligibility_of(settings)
+
+        def commit() -> None:
+            self._shared.eligibility = eligibility
+            for realm in self._all_realms():
+                realm.handler.classifier.eligibility = eligibility
+
+        return commit
 
     def ready(self) -> str | None:
         """None once clients can be served; else why not."""

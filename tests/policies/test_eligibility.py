@@ -171,6 +171,7 @@ def test_the_values_of_the_reasons_are_stable() -> None:
         "internal_topic",
         "unknown_attributes",
         "no_metadata",
+        "settings_changed",
         "null_key",
         "keyed",
         "mixed",

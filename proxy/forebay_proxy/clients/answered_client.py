@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 
 from forebay_codecs.primitives import Buffer
+from forebay_policies.eligibility import Eligibility
 from forebay_policies.hold_reason import HoldReason
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.client_upstream import ClientUpstream
@@ -45,6 +46,7 @@ class AnsweredClient:
         self.principal = ""
         """As whom it is served here (`served_as`); else what it sends with a login of its own is untouched."""
         self.told: LastAnswer | None = None
+        self.judged_by: Eligibility | None = None
         self._life = life
         self._state = life.state
         self._orderer = orderer
@@ -75,6 +77,10 @@ class AnsweredClient:
     def producing(self) -> bool:
         """Records of it, with or without acks, whose fate is not known."""
         return self._producing > 0
+
+    @property
+    def passing(self) -> bool:
+        return self._upstream.has_records
 
     @property
     def left(self) -> bool:

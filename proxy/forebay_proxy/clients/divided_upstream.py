@@ -293,6 +293,10 @@ class DividedUpstream(ClientUpstream):
     def owed(self) -> bool:
         return super().owed or any(link.owed for link in self._links.values())
 
+    @property
+    def has_records(self) -> bool:
+        return super().has_records or any(link.has_records for link in self._links.values())
+
     def client_slow(self, *, slow: bool) -> None:
         super().client_slow(slow=slow)
         for link in self._links.values():

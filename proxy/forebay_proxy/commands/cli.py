@@ -64,12 +64,15 @@ _METAVARS: Final = {
 }
 
 
+def _sources(options: dict[str, Any]) -> Sources:
+    flags = {flag(name): (name, value) for name in FLAGS if (value := options[name.replace(".", "_")]) is not None}
+    return Sources(options["config"], os.environ, options["assignments"], flags)
+
+
 def _load(options: dict[str, Any], *, complete: bool) -> Loaded:
     """Settings from all sources; if something is wrong, prints every problem and exits with 2."""
-    flags = {flag(name): (name, value) for name in FLAGS if (value := options[name.replace(".", "_")]) is not None}
-    sources = Sources(options["config"], os.environ, options["assignments"], flags)
     try:
-        return load(sources, known_partitioners(), complete=complete)
+        return load(_sources(options), known_partitioners(), complete=complete)
     except SettingsError as error:
         count = len(error.problems)
         click.echo(f"forebay: {count} problem{'s' if count > 1 else ''} with the settings", err=True)
@@ -97,9 +100,17 @@ def run(**options: Any) -> None:
     logs.configure(settings.log_level, settings.log_format)
     from forebay_proxy.commands.told import told_of
     from forebay_proxy.process import supervisor
+    from forebay_proxy.process.reloading import Read
+
+    def read_again() -> Read:
+        try:
+            again = load(_sources(options), known_partitioners())
+        except SettingsError as error:
+            raise StartError("; ".join(map(str, error.problems))) from None
+        return Read(again.settings, told_of(again))
 
     try:
-        code = supervisor.run(settings, told=told_of(loaded))
+        code = supervisor.run(settings, told=told_of(loaded), load=read_again)
     except StartError as error:
         click.echo(f"forebay: {error}", err=True)
         code = FAILED

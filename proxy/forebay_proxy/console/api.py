@@ -193,6 +193,10 @@ class Api:
         shown, total = part(found, asked, {"at": lambda event: event.at}, lambda event: event.text)
         return {"rows": shown, "total": total, "page": asked.page, "size": asked.size}
 
+    def tell(self, told: Told) -> None:
+        """Settings have changed."""
+        self._told = told
+
     def _config(self, query: Mapping[str, str]) -> dict[str, Any]:
         asked = wanted(query, ("name", "origin"), "name")
         keys: dict[str, Callable[[dict[str, Any]], Any]] = {

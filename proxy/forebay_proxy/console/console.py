@@ -32,6 +32,10 @@ class Console:
         """What anybody may read: it shows nothing."""
         return self._api.open_paths
 
+    def tell(self, told: Told) -> None:
+        """Settings have changed."""
+        self._api.tell(told)
+
     def mount(self, app: web.Application) -> None:
         """Serve the page and its API."""
         self._api.mount(app)

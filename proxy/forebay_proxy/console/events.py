@@ -60,6 +60,8 @@ def _differences(before: Snapshot, after: Snapshot) -> Iterator[tuple[Severity, 
                 yield "info", "broker_up", f"broker {node} can be reached again"
         elif name == "forebay_ready" and was is not None and was != level:
             yield ("info", "ready", "takes clients") if level else ("critical", "not_ready", "takes no clients")
+        elif name == "forebay_config_generation" and was is not None and level > was:
+            yield "info", "settings", "other settings are in force"
         elif name == "forebay_security_last_reload_successful" and was is not None and level < was:
             yield "critical", "reload_failed", f"new certificates or secrets cannot be used ({labels[0]})"
     for name, labels in before.gauges.keys() - after.gauges.keys():

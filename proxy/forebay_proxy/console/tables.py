@@ -28,6 +28,7 @@ UNTOUCHED: Final = frozenset(
         Reason.TOPIC_EXCLUDED,
         Reason.CLIENT_EXCLUDED,
         Reason.OWN_LOGIN,
+        Reason.SETTINGS_CHANGED,
         Reason.INTERNAL_TOPIC,
         Reason.UNKNOWN_ATTRIBUTES,
         Reason.NO_METADATA,

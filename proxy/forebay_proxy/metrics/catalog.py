@@ -145,6 +145,13 @@ _ALL: Final = (
         least=True,
     ),
     Metric(
+        "forebay_config_last_reload_successful",
+        "gauge",
+        "1: the settings in force are those of the start, or of the last reload (SIGHUP); 0: that one was refused.",
+        least=True,
+    ),
+    Metric("forebay_config_generation", "gauge", "How often settings have been put into force, the start included."),
+    Metric(
         "forebay_certificate_expiry_timestamp_seconds",
         "gauge",
         "When the first of Forebay's own certificates in use expires, in seconds since 1970; +Inf: it has none.",

@@ -3,6 +3,8 @@
     supervisor: Hello              worker: starts its App with these settings
     supervisor: Ask(1)             worker: Report(1, …)        every second, and with details for each scrape
     supervisor: Reload             worker: makes certificates and secrets anew
+    supervisor: Prepare(2, …)      worker: Prepared(2, …)      gets ready for other settings, or says why it cannot
+    supervisor: Commit(2, …)       worker: puts them into force
     supervisor: Drain              worker: drains, Report(…), exits
     supervisor: (closed)           worker: the same, since nobody supervises it any more
                                    worker: StartFailed(…), exits
@@ -44,6 +46,27 @@ class Reload(msgspec.Struct, tag=True, frozen=True):
     """Read certificates and secrets again."""
 
 
+class Prepare(msgspec.Struct, tag=True, frozen=True):
+    """Get ready for these settings, which are the `generation`-th."""
+
+    generation: int
+    settings: Settings
+
+
+class Prepared(msgspec.Struct, tag=True, frozen=True):
+    """It is, or `error` says why it cannot be."""
+
+    generation: int
+    error: str = ""
+
+
+class Commit(msgspec.Struct, tag=True, frozen=True):
+    """Put them into force. They are told again for a worker that has just started."""
+
+    generation: int
+    settings: Settings
+
+
 class Drain(msgspec.Struct, tag=True, frozen=True):
     """Drain, then exit."""
 
@@ -68,7 +91,7 @@ class StartFailed(msgspec.Struct, tag=True, frozen=True):
     message: str
 
 
-Message = Hello | Ask | Reload | Drain | Report | StartFailed
+Message = Hello | Ask | Reload | Prepare | Prepared | Commit | Drain | Report | StartFailed
 
 
 def _encode_secret(value: object) -> str:

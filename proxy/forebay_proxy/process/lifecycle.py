@@ -1,7 +1,7 @@
 """From start to exit: one App, served until it is told to stop.
 
     start → serve → (SIGTERM, SIGINT) → drain, at most shutdown.timeout.ms → exit
-              └ SIGHUP: reload            └ a second signal: exit at once
+              └ SIGHUP: see reloading.py  └ a second signal: exit at once
 
 Exit codes
 0    everything was drained, or the signal came before the start was complete
@@ -42,6 +42,12 @@ class App(Protocol):
 
     def reload(self) -> None:
         """Read certificates and secrets again. May be called at any time."""
+
+    def prepare(self, settings: Settings) -> Callable[[], None]:
+        """Get ready for settings that differ from those in force in live ones only; what puts them into force.
+
+        Raises StartError.
+        """
 
     def ready(self) -> str | None:
         """Why clients cannot be served; None: they can."""

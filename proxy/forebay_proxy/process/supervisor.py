@@ -39,6 +39,7 @@ from forebay_proxy.metrics.topics_seen import NamedTopics
 from forebay_proxy.metrics.traffic import RenewalMetrics
 from forebay_proxy.process import service_manager
 from forebay_proxy.process.lifecycle import DRAINED, FAILED, App, Stop, load_app, serve
+from forebay_proxy.process.reloading import Load, Reloading
 from forebay_proxy.process.worker_slot import SILENT_S, Clock, WorkerSlot
 from forebay_proxy.security.renewals import Renewals
 
@@ -47,6 +48,8 @@ APP: Final = "forebay_proxy.app:App"
 ASK_EVERY_S: Final = 1.0
 SCRAPE_WAIT_S: Final = 1.0
 """A scrape waits this long for the workers; those that do not answer are counted by their last report."""
+PREPARE_WAIT_S: Final = 10.0
+"""A worker that takes longer to get ready for other settings keeps all from having them."""
 RESTART_BACKOFF_S: Final = 0.1
 """Pause before a worker's first restart; doubles with each death, up to RESTART_BACKOFF_MAX_S."""
 RESTART_BACKOFF_MAX_S: Final = 10.0
@@ -56,13 +59,14 @@ LATE_S: Final = 5.0
 """Workers that have not exited by themselves this long after shutdown.timeout.ms are killed."""
 
 
-def run(settings: Settings, app: str = APP, told: Told = NOTHING_TOLD) -> int:
+def run(settings: Settings, app: str = APP, told: Told = NOTHING_TOLD, load: Load | None = None) -> int:
     """Serve until told to stop; the exit code. `app` is as load_app reads it, `told` is for the page.
 
-    Raises StartError for what a person must fix.
+    `load` reads the settings again. Raises StartError for what a person must fix.
     """
     _tell_of_addresses(settings)
-    return uvloop.run(run_alone(settings, app, told) if settings.workers == 1 else run_many(settings, app, told))
+    serving = run_alone if settings.workers == 1 else run_many
+    return uvloop.run(serving(settings, app, told, load))
 
 
 def _tell_of_addresses(settings: Settings) -> None:
@@ -76,7 +80,17 @@ def _tell_of_addresses(settings: Settings) -> None:
         )
 
 
-async def run_alone(settings: Settings, app_path: str, told: Told = NOTHING_TOLD) -> int:
+class _Alone:
+    """The one App of this process, as reloading.Served."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def prepare(self, settings: Settings) -> Callable[[], None]:
+        return self._app.prepare(settings)
+
+
+async def run_alone(settings: Settings, app_path: str, told: Told = NOTHING_TOLD, load: Load | None = None) -> int:
     """`run` with everything in this process."""
     stats, stop = MetricRegistry(), Stop()
     app: App = load_app(app_path)(settings, stats, 0)
@@ -97,10 +111,15 @@ async def run_alone(settings: Settings, app_path: str, told: Told = NOTHING_TOLD
     console = Console(settings, OneProcess(stats), told, unready) if settings.admin is not None else None
     admin = Admin(metrics, clients, unready, app.unhealthy, console)
     serving = serve(app, stats, stop, settings.shutdown_timeout_ms / 1000)
-    return await _with_admin(admin, console, settings, stats, stop, stop.started.wait, app.reload, serving)
+    reloading = Reloading(settings, load, _Alone(app), stats, _telling(console))
+    return await _with_admin(admin, console, settings, stats, stop, stop.started.wait, app.reload, reloading, serving)
 
 
-async def run_many(settings: Settings, app_path: str, told: Told = NOTHING_TOLD) -> int:
+def _telling(console: Console | None) -> Callable[[Told], None]:
+    return console.tell if console is not None else lambda told: None
+
+
+async def run_many(settings: Settings, app_path: str, told: Told = NOTHING_TOLD, load: Load | None = None) -> int:
     """`run` with this process as the supervisor of `settings.workers` others."""
     supervisor = Supervisor(settings, app_path)
     source = Workers(supervisor.reports, supervisor.refresh)
@@ -108,7 +127,8 @@ async def run_many(settings: Settings, app_path: str, told: Told = NOTHING_TOLD)
     admin = Admin(supervisor.metrics, supervisor.clients, supervisor.unready, supervisor.unhealthy, console)
     stats, stop = supervisor.stats, supervisor.stop
     started, reload = supervisor.started, supervisor.reload
-    return await _with_admin(admin, console, settings, stats, stop, started, reload, supervisor.run())
+    reloading = Reloading(settings, load, supervisor, stats, _telling(console))
+    return await _with_admin(admin, console, settings, stats, stop, started, reload, reloading, supervisor.run())
 
 
 async def _with_admin(
@@ -119,9 +139,10 @@ async def _with_admin(
     stop: Stop,
     started: Callable[[], Awaitable[object]],
     reload_served: Callable[[], None],
+    reloading: Reloading,
     serving: Coroutine[Any, Any, int],
 ) -> int:
-    """`serving`, with the process's signals handled and the admin endpoint open. SIGHUP renews both.
+    """`serving`, with the process's signals handled and the admin endpoint open. SIGHUP renews both, and settings.
 
     The service manager is told once `started` has returned.
     """
@@ -130,6 +151,7 @@ async def _with_admin(
     def reload() -> None:
         reload_served()
         renewals.now()
+        reloading.now()
 
     stop.listen(reload)
     beside = [
@@ -146,6 +168,7 @@ async def _with_admin(
     finally:
         for task in beside:
             task.cancel()
+        reloading.close()
         serving.close()
         await admin.stop()
 
@@ -169,6 +192,8 @@ class Supervisor:
         self._past = Snapshot()
         self._named = NamedTopics(settings.metrics_topics_max)
         self._start_failure: str | None = None
+        self._generation = 1
+        """Of settings, as workers are told."""
         self.stats.gauge("forebay_workers", lambda: sum(worker.running for worker in self.workers))
         self.stats.gauge("forebay_ready", lambda: self.unready() is None)
 
@@ -199,6 +224,24 @@ class Supervisor:
         """Have all workers read certificates and secrets again."""
         for worker in self.workers:
             worker.reload()
+
+    async def prepare(self, settings: Settings) -> Callable[[], None]:
+        """Have all workers get ready for other settings; what has all of them put these into force.
+
+        Raises StartError where one cannot, or does not answer.
+        """
+        self._generation += 1
+        generation = self._generation
+        said = await asyncio.gather(*(worker.prepare(generation, settings, PREPARE_WAIT_S) for worker in self.workers))
+        for worker, error in zip(self.workers, said, strict=True):
+            if error:
+                raise StartError(f"worker {worker.index}: {error}")
+
+        def commit() -> None:
+            for worker in self.workers:
+                worker.commit(generation, settings)
+
+        return commit
 
     async def metrics(self) -> tuple[bytes, str]:
         """(body, content type) of a scrape: all workers added up, those that have died included."""

@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -23,7 +24,17 @@ from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.process import core_dumps
-from forebay_proxy.process.control import Ask, Channel, Hello, Reload, Report, StartFailed
+from forebay_proxy.process.control import (
+    Ask,
+    Channel,
+    Commit,
+    Hello,
+    Prepare,
+    Prepared,
+    Reload,
+    Report,
+    StartFailed,
+)
 from forebay_proxy.process.lifecycle import FAILED, App, Stop, load_app, serve
 
 NO_SUPERVISOR: Final = "supervisor gone before it sent the settings"
@@ -38,6 +49,8 @@ class WorkerControl:
         self._stats = stats
         self._stop = stop
         self._asked = 0
+        self._prepared: tuple[int, Callable[[], None]] | None = None
+        """Generation, and what puts its settings into force."""
 
     async def obey(self) -> None:
         """Act on the supervisor's messages until the channel is closed."""
@@ -47,9 +60,29 @@ class WorkerControl:
                 self.report(details=message.details)
             elif isinstance(message, Reload):
                 self._app.reload()
+            elif isinstance(message, Prepare):
+                self._channel.send(Prepared(message.generation, self._prepare(message)))
+            elif isinstance(message, Commit):
+                self._commit(message)
             else:
                 self._stop.draining.set()
         self._stop.draining.set()
+
+    def _prepare(self, message: Prepare | Commit) -> str:
+        """Why it cannot be; empty: it is prepared."""
+        try:
+            self._prepared = message.generation, self._app.prepare(message.settings)
+        except StartError as error:
+            self._prepared = None
+            return str(error)
+        return ""
+
+    def _commit(self, message: Commit) -> None:
+        if (self._prepared is None or self._prepared[0] != message.generation) and (error := self._prepare(message)):
+            logs.get_logger().error("settings not reloaded", error=error)
+        if self._prepared is not None:
+            self._prepared[1]()
+            self._prepared = None
 
     async def announce(self) -> None:
         """Report unasked as soon as the listeners are open."""

@@ -17,7 +17,19 @@ import msgspec
 
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.metrics.registry import Snapshot, decode
-from forebay_proxy.process.control import Ask, Channel, Drain, Hello, Message, Reload, Report, StartFailed
+from forebay_proxy.process.control import (
+    Ask,
+    Channel,
+    Commit,
+    Drain,
+    Hello,
+    Message,
+    Prepare,
+    Prepared,
+    Reload,
+    Report,
+    StartFailed,
+)
 
 Clock = Callable[[], float]
 """Seconds; only differences count."""
@@ -57,6 +69,9 @@ class WorkerSlot:
         self._answered = 0
         self._unanswered_since = 0.0
         self._heard = asyncio.Condition()
+        self._app_path = app_path
+        self._prepared: Prepared | None = None
+        """What was answered last."""
 
     @property
     def running(self) -> bool:
@@ -94,6 +109,10 @@ class WorkerSlot:
     async def _hear(self, message: Message) -> None:
         if isinstance(message, StartFailed):
             self.start_failure = message.message
+        elif isinstance(message, Prepared):
+            async with self._heard:
+                self._prepared = message
+                self._heard.notify_all()
         elif isinstance(message, Report):
             told, known = decode(message.stats), self.snapshot
             if not message.details:
@@ -147,6 +166,26 @@ class WorkerSlot:
         """Tell the worker to read certificates and secrets again; one that is yet to start does so anyway."""
         if self._channel is not None:
             self._channel.send(Reload())
+
+    async def prepare(self, generation: int, settings: Settings, timeout_s: float) -> str:
+        """Have the worker get ready for other settings; why it cannot, empty: it is. One that is yet to start is."""
+        if self._channel is None:
+            return ""
+        self._channel.send(Prepare(generation, settings))
+        try:
+            async with asyncio.timeout(timeout_s), self._heard:
+                await self._heard.wait_for(
+                    lambda: (self._prepared is not None and self._prepared.generation == generation) or not self.running
+                )
+        except TimeoutError:
+            return f"no answer within {timeout_s:g} s"
+        return self._prepared.error if self._prepared is not None else ""
+
+    def commit(self, generation: int, settings: Settings) -> None:
+        """Have the worker put them into force, and all that follow it in this slot begin with them."""
+        self._hello = Hello(self.index, settings, self._app_path)
+        if self._channel is not None:
+            self._channel.send(Commit(generation, settings))
 
     def drain(self) -> None:
         """Tell the worker to drain and exit, also one that is yet to start."""

@@ -150,7 +150,8 @@ class BatchClassifier:
         stats: MetricRegistry,
         now_ms: Callable[[], int] = time_of_day,
     ) -> None:
-        self._eligibility = eligibility
+        self.eligibility = eligibility
+        """May be replaced at any time. A request is judged by one from its beginning to its end."""
         self._is_internal = is_internal
         self._has_choice = has_choice
         self._max_decompressed = max_decompressed
@@ -166,19 +167,21 @@ class BatchClassifier:
         frame: bytes,
         request: ProduceRequest,
         topics: list[tuple[str, list[PartitionRecords]]],
+        eligibility: Eligibility | None = None,
         *,
         own_login: bool = False,
     ) -> list[InspectedBatch]:
         """The batches of `topics`, which are the request's or some of them, in their order.
 
-        Those without a reason may be touched. `own_login`: of a client that logs in at its broker by itself: they mix
-        with nobody's.
+        Those without a reason may be touched, by `eligibility` or what is in force. `own_login`: of a client that logs
+        in at its broker by itself: they mix with nobody's.
         """
-        whole = Reason.OWN_LOGIN if own_login else self._request_reason(request)
+        eligibility = eligibility or self.eligibility
+        whole = Reason.OWN_LOGIN if own_login else _request_reason(request, eligibility)
         old = request.version < RECORD_BATCHES_FROM
         found = []
         for name, partitions in topics:
-            topic_reason = whole or self._eligibility.topic(name, internal=self._is_internal(name))
+            topic_reason = whole or eligibility.topic(name, internal=self._is_internal(name))
             if len(name) > LONGEST_NAME:
                 topic_reason = topic_reason or Reason.NO_METADATA
             for partition, start, end in partitions:
@@ -284,10 +287,11 @@ class BatchClassifier:
             self._stamped.value += found.stamped
         return found.batch
 
-    def _request_reason(self, request: ProduceRequest) -> Reason | None:
-        if request.transactional_id is not None:
-            return Reason.TRANSACTIONAL
-        return self._eligibility.client(request.client_id)
+
+def _request_reason(request: ProduceRequest, eligibility: Eligibility) -> Reason | None:
+    if request.transactional_id is not None:
+        return Reason.TRANSACTIONAL
+    return eligibility.client(request.client_id)
 
 
 def _as_it_came(slot: int, entry: InspectedBatch, frame: bytes) -> PassthroughBatch:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from forebay_codecs.primitives import Buffer
+from forebay_policies.eligibility import Eligibility
 from forebay_policies.hold_reason import HoldReason
 from forebay_proxy.produce.completion import OnDone
 
@@ -28,6 +29,21 @@ class Client(Protocol):
     @property
     def number(self) -> int:
         """Of the connection, within this process."""
+
+    @property
+    def judged_by(self) -> Eligibility | None:
+        """By what its last Produce request was judged; None: it has sent none. To be set by the produce path."""
+
+    @judged_by.setter
+    def judged_by(self, eligibility: Eligibility) -> None: ...
+
+    @property
+    def producing(self) -> bool:
+        """Records of it were taken here whose fate is not known."""
+
+    @property
+    def passing(self) -> bool:
+        """Records of it are on their way on its own upstream connection."""
 
     @property
     def left(self) -> bool:

@@ -8,7 +8,8 @@ A request waits, and its connection with it, for the metadata of its topics and 
 at, SLICE partitions sorted and appended with their own share of memory, ANSWERED_AT_ONCE answers put together.
 Untouched batches beside touched ones go on in a request of their own on the client's own upstream connection.
 Where they are untouched because they could not be opened, the request waits until the client's earlier ones are
-answered, and its later ones wait for it: they would overtake each other on their two ways.
+answered, and its later ones wait for it: they would overtake each other on their two ways. So does a client's first
+request after what may be touched has changed, if records of it are on the other way; it goes on untouched.
 Appending itself never waits: metadata is known and memory suffices when it begins.
 """
 
@@ -25,6 +26,7 @@ from forebay_codecs.primitives import Buffer
 from forebay_codecs.produce_request import PartitionRecords, ProduceRequest
 from forebay_policies.accumulator import Accumulator, PartitionQueue, TopicQueues
 from forebay_policies.buffer_pool import Waiter
+from forebay_policies.eligibility import Reason
 from forebay_policies.hold_reason import HoldReason
 from forebay_policies.loop_turns import LoopTurns
 from forebay_policies.memory_shares import MemoryRequest
@@ -108,6 +110,9 @@ class ProduceHandler:
     def handle(self, client: Client, frame: bytes, request: ProduceRequest) -> bool:
         """Take a request, which `frame` holds without its size. False: nothing of it is touched; forward the frame."""
         self._requests.value += 1
+        eligibility = self.classifier.eligibility
+        changes_way = client.judged_by is not eligibility and client.judged_by is not None
+        client.judged_by = eligibility
         inspected: list[InspectedBatch] = []
         pieces = _pieces(request.topics)
         touched = request.version < produce_request.RECORD_BATCHES_FROM
@@ -117,7 +122,9 @@ class ProduceHandler:
             touched = touched or any(entry.reason is None for entry in found)
             if touched and self.ledger is None:  # which notes all partitions when they come
                 break
-        if not touched:
+        if changes_way:
+            changes_way = self._meets_itself(client, request, inspected, pieces)
+        if not (touched or changes_way):
             reasons = [entry.reason for entry in inspected if entry.reason is not None]
             client.produced(self.classifier.count_untouched(inspected), reasons)
             self.sample.passed(client, frame, inspected)
@@ -126,12 +133,22 @@ class ProduceHandler:
             if self.ledger is not None:
                 self.ledger.passed_on(client, request, inspected)
             return False
-        pending = PendingProduce(self, client, frame, request, inspected, pieces)
+        pending = PendingProduce(self, client, frame, request, inspected, pieces, changes_way=changes_way)
         if request.acks in ACKS:
             pending.proceed()
         else:
             pending.refuse(error_codes.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}")
         return True
+
+    def _meets_itself(
+        self, client: Client, request: ProduceRequest, inspected: list[InspectedBatch], pieces: list[_Topics]
+    ) -> bool:
+        """Whether records of the request would go beside earlier ones of the client that are on the other way."""
+        if request.transactional_id is not None:
+            return False
+        merged = all(entry.reason is None for entry in inspected) and not pieces
+        passed = all(entry.reason is not None for entry in inspected) and not pieces
+        return (client.producing and not merged) or (client.passing and not passed)
 
     def send_now(self) -> None:
         """A client may send no more until it is answered: to linger for what it would send is to wait for nothing."""
@@ -218,10 +235,12 @@ class PendingProduce:
     __slots__ = (
         "_appended",
         "_asked",
+        "_changes_way",
         "_charges",
         "_client",
         "_completion",
         "_decompressed",
+        "_eligibility",
         "_entry",
         "_frame",
         "_handler",
@@ -248,7 +267,12 @@ class PendingProduce:
         request: ProduceRequest,
         inspected: list[InspectedBatch],
         pieces: list[_Topics],
+        *,
+        changes_way: bool,
     ) -> None:
+        self._eligibility = handler.classifier.eligibility
+        self._changes_way = changes_way
+        """It goes alone, and nothing of it is touched: earlier records of its client go another way than later ones."""
         self._handler = handler
         self._client = client
         self._frame = frame
@@ -301,6 +325,9 @@ class PendingProduce:
             self._hold()
             self._wait_for_turn()
             return
+        if self._changes_way:
+            for entry in self._inspected:
+                entry.reason = entry.reason or Reason.SETTINGS_CHANGED
         for entry in self._inspected:
             if entry.reason is None and handler.unknown(entry.topic, entry.partition):
                 self._missing.add(entry.topic)
@@ -313,7 +340,9 @@ class PendingProduce:
     def _inspect_some(self) -> None:
         """The next piece; behind the last what comes then."""
         classifier, own_login = self._handler.classifier, self._own_login
-        self._inspected += classifier.inspect(self._frame, self._request, self._pieces.pop(), own_login=own_login)
+        self._inspected += classifier.inspect(
+            self._frame, self._request, self._pieces.pop(), self._eligibility, own_login=own_login
+        )
         if self._pieces or not self._asked:
             self.proceed()
         else:
@@ -359,7 +388,7 @@ class PendingProduce:
     def _classify(self) -> None:
         found = self._classified(count=True)
         self._client.produced(found.records, found.reasons)
-        if found.unread:
+        if found.unread or self._changes_way:
             self._overtakes = True
             self._hold()
             self._handler.accumulator.flush_all(monotonic())

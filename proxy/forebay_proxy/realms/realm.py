@@ -58,8 +58,17 @@ class Shared:
     journal: Journal | None
     described: DescribedTopics
     """What realms know of topics is mostly the same: it is kept once."""
+    eligibility: Eligibility
+    """What may be touched of records of realms that are made from now on."""
     caches: set[MetadataCache] = field(default_factory=set)
     """Of all realms: who has topics made or moved tells all of them."""
+
+
+def eligibility_of(settings: Settings) -> Eligibility:
+    """What may be touched, by the settings."""
+    return Eligibility(
+        settings.topics_include, settings.topics_exclude, settings.client_ids_include, settings.client_ids_exclude
+    )
 
 
 class Realm:
@@ -103,11 +112,8 @@ class Realm:
             settings, stats, self.accumulator, cluster, updater, delivery, reachability, connector, rng
         )
         self.deadlines = Deadlines(stats, throttling, self.accumulator.drop_done)
-        eligibility = Eligibility(
-            settings.topics_include, settings.topics_exclude, settings.client_ids_include, settings.client_ids_exclude
-        )
         classifier = BatchClassifier(
-            eligibility, cluster.is_internal, cluster.has_choice, settings.max_decompressed_bytes, stats
+            shared.eligibility, cluster.is_internal, cluster.has_choice, settings.max_decompressed_bytes, stats
         )
         ledger = None
         if journal is not None and settings.journal_ledger:

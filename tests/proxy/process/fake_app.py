@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+from collections.abc import Callable
 
 from forebay_proxy.commands import cli
 from forebay_proxy.config.settings import Settings
@@ -39,6 +40,15 @@ class FakeApp:
             self._server = await asyncio.start_server(self._serve, address.host, address.port, reuse_port=reuse_port)
         except OSError as error:
             raise StartError(f"listen = {address}: {error.strerror}") from error
+
+    def prepare(self, settings: Settings) -> Callable[[], None]:
+        if "refused" in settings.topics_include:
+            raise StartError("refused is refused")
+
+        def commit() -> None:
+            get_logger().info("committed", topics=list(settings.topics_include))
+
+        return commit
 
     def reload(self) -> None:
         get_logger().info("reloading")

@@ -14,7 +14,7 @@ from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
-from forebay_proxy.realms.realm import Realm, Shared
+from forebay_proxy.realms.realm import Realm, Shared, eligibility_of
 from tests.kit import fakes_proxy as fakes
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, until
@@ -32,7 +32,17 @@ class Land:
         pool = BufferPool(1 << 20, 4096, 16_384)
         versions = BrokerVersions(lambda node_id: [], self.connector, RateLimited(get_logger()))
         turns = LoopTurns(monotonic, asyncio.get_running_loop().call_soon)
-        self.shared = Shared(told, Random(1), pool, versions, turns, DepartedBrokers(30.0), None, DescribedTopics(1000))
+        self.shared = Shared(
+            told,
+            Random(1),
+            pool,
+            versions,
+            turns,
+            DepartedBrokers(30.0),
+            None,
+            DescribedTopics(1000),
+            eligibility_of(told),
+        )
 
     def realm(self, *, asks: bool = True) -> Realm:
         return Realm(self.shared, self.connector, self.stats, asks=asks)

@@ -22,7 +22,7 @@ from forebay_proxy.clients.listener_ports import ListenerPorts
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
-from forebay_proxy.realms.realm import Realm, Shared
+from forebay_proxy.realms.realm import Realm, Shared, eligibility_of
 from forebay_proxy.realms.realms import ClientRealms, Membership
 from forebay_proxy.security.logins import PlainLogin
 from tests.kit.app import settings
@@ -49,6 +49,7 @@ class Land:
             DepartedBrokers(30.0),
             None,
             DescribedTopics(1000),
+            eligibility_of(told),
         )
         self.home = Realm(self.shared, connector, self.stats, asks=False)
         self.ended: list[asyncio.Task[None]] = []

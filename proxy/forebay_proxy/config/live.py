@@ -1,0 +1,53 @@
+"""Which settings a reload may change while Forebay runs, and what it would change.
+
+In: the settings in force, and those that the sources have now. Out: names of both kinds, with old and new values of
+those that may change. Values in files that are referred to are others' to watch (security.renewals).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.config.values import LISTENER_SETTINGS, SETTINGS, render
+
+LIVE: Final = frozenset({"topics.include", "topics.exclude", "client.ids.include", "client.ids.exclude"})
+"""All others are read when Forebay starts."""
+
+
+class Difference(NamedTuple):
+    """What a reload would do. `changes`: name → "old → new"; `others`: names that cannot change now."""
+
+    changes: dict[str, str]
+    others: list[str]
+
+
+def difference(now: Settings, new: Settings) -> Difference:
+    """Between what is in force and what the sources say."""
+    changes: dict[str, str] = {}
+    others: list[str] = []
+    for name, before, after in _pairs(now, new):
+        if before == after or _is_watched(name, now, new):
+            continue
+        if name in LIVE:
+            changes[name] = f"{render(before)} → {render(after)}"
+        else:
+            others.append(name)
+    return Difference(changes, others)
+
+
+def _pairs(now: Settings, new: Settings) -> Iterator[tuple[str, object, object]]:
+    for name, each in SETTINGS.items():
+        yield name, getattr(now, each.attribute), getattr(new, each.attribute)
+    for listener in sorted({*now.listener_name, *new.listener_name}):
+        told = now.listener_name.get(listener), new.listener_name.get(listener)
+        for name, each in LISTENER_SETTINGS.items():
+            before, after = (getattr(it, each.attribute) if it is not None else each.default for it in told)
+            yield f"listener.name.{listener}.{name}", before, after
+
+
+def _is_watched(name: str, now: Settings, new: Settings) -> bool:
+    """What is written is the same, and refers to a file."""
+    written = now.references.get(name)
+    return written is not None and written == new.references.get(name)

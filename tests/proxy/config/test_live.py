@@ -1,0 +1,57 @@
+"""What a reload may change, what it may not, and what it leaves to those who watch files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from forebay_proxy.config.kinds import ListenerAddress
+from forebay_proxy.config.listeners import ListenerSettings
+from forebay_proxy.config.live import LIVE, difference
+from forebay_proxy.config.secret import Secret
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.config.values import SETTINGS
+
+NOW = Settings(
+    bootstrap_servers=(), listeners=(ListenerAddress("EXTERNAL", "127.0.0.1", 9092),), topics_include=("orders*",)
+)
+
+
+def changed(**to: Any) -> Settings:
+    return msgspec.structs.replace(NOW, **to)
+
+
+def test_all_live_settings_are_settings() -> None:
+    assert SETTINGS.keys() >= LIVE
+
+
+def test_nothing_changes_nothing() -> None:
+    assert difference(NOW, changed()) == ({}, [])
+
+
+def test_patterns_are_told_before_and_after() -> None:
+    new = changed(topics_include=("orders*", "logs"), topics_exclude=("logs.old",))
+    changes = {"topics.include": "orders* → orders*,logs", "topics.exclude": " → logs.old"}
+    assert difference(NOW, new) == (changes, [])
+
+
+def test_others_are_named() -> None:
+    new = changed(
+        linger_ms=7,
+        topics_exclude=("x",),
+        listener_name={"external": ListenerSettings(producers_only=True)},
+    )
+    assert difference(NOW, new).others == ["linger.ms", "listener.name.external.producers.only"]
+
+
+def test_a_listener_that_is_told_its_defaults_is_no_news() -> None:
+    assert difference(NOW, changed(listener_name={"external": ListenerSettings()})) == ({}, [])
+
+
+def test_what_stands_in_files_is_others_to_watch() -> None:
+    written = {"ssl.keystore.key": "${file:/run/keys:key}"}
+    before, after = (changed(ssl_keystore_key=Secret(key), references=written) for key in ("yesterday's", "today's"))
+    assert difference(before, after) == ({}, [])
+    elsewhere = msgspec.structs.replace(after, references={"ssl.keystore.key": "${file:/run/other:key}"})
+    assert difference(before, elsewhere).others == ["ssl.keystore.key"]
