@@ -111,8 +111,7 @@ class ProduceHandler:
         """Take a request, which `frame` holds without its size. False: nothing of it is touched; forward the frame."""
         self._requests.value += 1
         eligibility = self.classifier.eligibility
-        changes_way = client.judged_by is not eligibility and client.judged_by is not None
-        client.judged_by = eligibility
+        changes_way = False
         inspected: list[InspectedBatch] = []
         pieces = _pieces(request.topics)
         touched = request.version < produce_request.RECORD_BATCHES_FROM
@@ -122,8 +121,11 @@ class ProduceHandler:
             touched = touched or any(entry.reason is None for entry in found)
             if touched and self.ledger is None:  # which notes all partitions when they come
                 break
-        if changes_way:
-            changes_way = self._meets_itself(client, request, inspected, pieces)
+        if client.judged_by is not eligibility:
+            if client.judged_by is not None:
+                changes_way = self._meets_itself(client, request, inspected, pieces)
+            if changes_way or not (client.producing or client.passing):
+                client.judged_by = eligibility  # else there may be earlier records that a later request meets
         if not (touched or changes_way):
             reasons = [entry.reason for entry in inspected if entry.reason is not None]
             client.produced(self.classifier.count_untouched(inspected), reasons)

@@ -127,6 +127,19 @@ async def test_one_topic_of_a_request_stays_and_the_other_does_not() -> None:
 
 
 @in_loop
+async def test_a_request_that_does_not_name_the_topic_is_not_the_last_to_wait() -> None:
+    topics = {TOPIC: [0, 0], "lakes": [0, 0]}
+    async with FakeCluster(topics) as cluster, running(cluster.bootstrap, linger_ms=60_000) as forebay:
+        client = await forebay.client(0)
+        client.send(one(1, "first"))
+        await until(lambda: forebay.app._realm.accumulator.queued_batches == 1)
+        exclude(forebay)
+        client.send(produce(2, ("lakes", 0, batch(keyed("lake")))), one(3, "second"))
+        await client.receives(1, 2, 3)
+        assert cluster.values(TOPIC, 0) == ["first", "second"]
+
+
+@in_loop
 async def test_a_request_that_waits_for_metadata_is_judged_as_when_it_came() -> None:
     """Its records of a known topic would else overtake those of the request before it."""
     topics = {TOPIC: [0, 0], "lakes": [0, 0]}
