@@ -18,6 +18,7 @@ from rich.text import Text
 
 from forebay_proxy.commands.text_output import json_text, table_text, wrapped
 from forebay_proxy.config.kinds import ListenerAddresses
+from forebay_proxy.config.live import LIVE
 from forebay_proxy.config.reference import LISTENER_REFERENCES, LISTENER_TOPIC, REFERENCES, TOPICS, Reference
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import ALIASES
@@ -88,6 +89,7 @@ def _facts(loaded: Loaded, setting: Setting) -> dict[str, Any]:
         "unit": setting.unit,
         "kafka": reference.kafka,
         "variable": setting.variable,
+        "live": setting.name in LIVE,
     }
 
 
@@ -139,6 +141,7 @@ def explanation(loaded: Loaded, name: str, width: int, allowed: str) -> str:
         "Default": _default(setting) if not setting.required else "none: it is required",
         "Now": _now_in_full(loaded, setting),
         "Kafka": reference.kafka,
+        "Changes": "take effect on SIGHUP" if name in LIVE else "take effect when Forebay is started",
         "Command line": f"{flag(name)} {shlex.quote(written)}"
         if name in FLAGS
         else f"--set {shlex.quote(f'{name}={written}')}",

@@ -33,6 +33,7 @@ class FakeApp:
         self._failed: str | None = None
 
     async def start(self) -> None:
+        get_logger().info("begins", topics=list(self._settings.topics_include))
         address = self._settings.listen
         assert address is not None
         reuse_port = self._settings.workers > 1
