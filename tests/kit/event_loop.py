@@ -38,7 +38,11 @@ def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
                 await test(*args, **kwargs)
             gc.collect()
 
-        uvloop.run(main())
+        gc.freeze()  # what is there already is not this test's: to look through all of it takes most of a second
+        try:
+            uvloop.run(main())
+        finally:
+            gc.unfreeze()
         assert not escaped, escaped
 
     return run
