@@ -19,6 +19,7 @@ from forebay_proxy.errors import StartError
 from forebay_proxy.metrics import clients_seen
 from forebay_proxy.metrics.clients_seen import SeenClient
 from forebay_proxy.process import supervisor
+from forebay_proxy.process.reloading import Load
 from tests.kit.ports import free_port
 
 NEEDED = ("--bootstrap-servers", "broker:9092", "--listen", "0.0.0.0:19092")
@@ -40,12 +41,37 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """`run` only notes its settings here, and ends with 7."""
     noted: list[Settings] = []
 
-    def run(settings: Settings, told: Told) -> int:
+    def run(settings: Settings, told: Told, load: Load) -> int:
         noted.append(settings)
         return 7
 
     monkeypatch.setattr(supervisor, "run", run)
     return noted
+
+
+class TestReload:
+    """What the command gives to who reloads: all sources, read again."""
+
+    def test_the_file_is_read_again_below_the_command_line(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        loads: list[Load] = []
+
+        def run(settings: Settings, told: Told, load: Load) -> int:
+            loads.append(load)
+            return 7
+
+        monkeypatch.setattr(supervisor, "run", run)
+        path = tmp_path / "forebay.toml"
+        path.write_text('"topics.include" = "first"')
+        forebay("run", *NEEDED, "--config", str(path), "--set", "topics.exclude=always")
+        path.write_text('"topics.include" = "second"')
+        read = loads[0]()
+        assert (read.settings.topics_include, read.settings.topics_exclude) == (("second",), ("always",))
+        assert {row["name"]: row["value"] for row in read.told.config}["topics.include"] == ["second"]
+        path.write_text('"topics.includ" = "third"')
+        with pytest.raises(StartError, match=r"did you mean topics\.include"):
+            loads[0]()
 
 
 class TestRun:
@@ -93,7 +119,7 @@ class TestRun:
         assert ran == []
 
     def test_what_a_person_must_mend_is_one_line_and_1(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fail(settings: Settings, told: Told) -> int:
+        def fail(settings: Settings, told: Told, load: Load) -> int:
             raise StartError("listen = 0.0.0.0:19092: address already in use")
 
         monkeypatch.setattr(supervisor, "run", fail)

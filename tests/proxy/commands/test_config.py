@@ -194,11 +194,12 @@ class TestExplanation:
         result = config("linger.ms", environ={"FOREBAY_LINGER_MS": "7"})
         assert result.exit_code == 0
         assert result.output.startswith("linger.ms\n\nHow long a batch waits for more records; -1: adaptive. Adaptive ")
-        assert result.output.splitlines()[-7:] == [
+        assert result.output.splitlines()[-8:] == [
             "Value         a whole number from -1 to 60000, in milliseconds",
             "Default       -1",
             "Now           7, from FOREBAY_LINGER_MS",
             "Kafka         producer setting, default 5 (0 before Kafka 4.0), no -1",
+            "Changes       take effect when Forebay is started",
             "Command line  --set linger.ms=5",
             "Environment   FOREBAY_LINGER_MS=5",
             'In the file   "linger.ms" = 5',

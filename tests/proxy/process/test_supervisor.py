@@ -153,7 +153,7 @@ class TestAlone:
             forebay.signal(signal.SIGTERM)
             assert forebay.exit_code() == 0
             forebay.rest()
-            assert forebay.events() == ["serving", "draining", "drained"]
+            assert forebay.events() == ["begins", "serving", "draining", "drained"]
 
     def test_a_hang_up_means_to_read_files_again(self) -> None:
         with running() as forebay:
