@@ -88,13 +88,14 @@ deploy-test: $(VENV)/.dev kit
 	$(BIN)/python -m tests.deploy.schemas
 	$(PYTEST) tests/deploy
 
-# Over three real Sparks, each for all the files that it is given: mostly one thread plans, and the tasks are small.
+# Over two real Sparks, each for all the files that it is given: mostly one thread plans, and the tasks are small.
 pipeline-test: $(VENV)/.dev kit
-	$(PYTEST) -n 3 --dist=loadfile tests/pipeline
+	$(PYTEST) -n 2 --dist=loadfile tests/pipeline
 
-# Three at once, each with clusters of its own, file by file: they mostly wait for brokers and clients.
+# Two at once, each with clusters of its own, file by file: they mostly wait for brokers and clients. Three at once get
+# into each other's way, and take longer.
 integration: $(VENV)/.dev kit
-	$(PYTEST) -n 3 --dist=loadfile tests/integration
+	$(PYTEST) -n 2 --dist=loadfile tests/integration
 
 # Clients' own test suites, directly and through Forebay, and the scenarios of integration with more clients.
 .PHONY: client-suites
