@@ -179,7 +179,8 @@ class WorkerSlot:
                 )
         except TimeoutError:
             return f"no answer within {timeout_s:g} s"
-        return self._prepared.error if self._prepared is not None else ""
+        said = self._prepared
+        return said.error if said is not None and said.generation == generation else ""  # it has died
 
     def commit(self, generation: int, settings: Settings) -> None:
         """Have the worker put them into force, and all that follow it in this slot begin with them."""

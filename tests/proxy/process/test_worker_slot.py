@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import msgspec
+
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.process import worker_slot
-from forebay_proxy.process.control import Ask, Message, Report, StartFailed
+from forebay_proxy.process.control import Ask, Commit, Message, Prepare, Prepared, Report, StartFailed
 from forebay_proxy.process.worker_slot import HUNG_S, MAX_UNANSWERED, MIN_PINGS_BEFORE_KILL, WorkerSlot
 from tests.kit.event_loop import in_loop
 
@@ -117,3 +121,29 @@ async def test_why_a_process_cannot_start_is_kept() -> None:
     await scene.slot._hear(StartFailed("listen = 127.0.0.1:1: address already in use"))
     assert scene.slot.start_failure == "listen = 127.0.0.1:1: address already in use"
     assert not scene.slot.served.is_set()
+
+
+@in_loop
+async def test_what_a_worker_says_of_other_settings_is_of_those_only() -> None:
+    scene = Scene()
+    scene.slot._process = object()  # type: ignore[assignment]
+    asked = asyncio.create_task(scene.slot.prepare(2, SETTINGS, 30.0))
+    await asyncio.sleep(0)
+    assert scene.line.sent == [Prepare(2, SETTINGS)]
+    await scene.slot._hear(Prepared(2, "it cannot be"))
+    assert await asked == "it cannot be"
+    assert await scene.slot.prepare(3, SETTINGS, 0.01) == "no answer within 0.01 s"
+    asked = asyncio.create_task(scene.slot.prepare(4, SETTINGS, 30.0))
+    await asyncio.sleep(0)
+    scene.slot._process = None  # it has died, and the next one begins with whatever is in force then
+    await scene.slot.retire()
+    assert await asked == ""
+
+
+@in_loop
+async def test_what_is_in_force_is_what_the_next_process_begins_with() -> None:
+    scene = Scene()
+    other = msgspec.structs.replace(SETTINGS, topics_include=("orders",))
+    scene.slot.commit(2, other)
+    assert scene.line.sent == [Commit(2, other)]
+    assert scene.slot._hello.settings == other
