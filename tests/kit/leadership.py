@@ -6,13 +6,11 @@ are sent with acks=0.
 
 from __future__ import annotations
 
-import socket
 import struct
 from collections.abc import Collection
 
-from tests.kit.ports import LOOPBACK
+from tests.kit.one_request import ask
 
-_SECONDS = 20
 _LATEST = -1
 _OF_PARTITION = struct.Struct(">ihqq")
 """Partition, error code, timestamp, offset."""
@@ -24,9 +22,7 @@ def leads(port: int, topic: str, partitions: Collection[int]) -> bool:
     request += struct.pack(f">h{len(topic)}si", len(topic), topic.encode(), len(partitions))
     request += b"".join(struct.pack(">iq", partition, _LATEST) for partition in partitions)
     try:
-        with socket.create_connection((LOOPBACK, port), _SECONDS) as connection, connection.makefile("rb") as answers:
-            connection.sendall(len(request).to_bytes(4, "big") + request)
-            response = answers.read(int.from_bytes(answers.read(4), "big"))
+        response = ask(port, request)
     except OSError:
         return False
     answered = list(_OF_PARTITION.iter_unpack(response[4 + 4 + 2 + len(topic) + 4 :]))

@@ -7,17 +7,15 @@ with user_quota(port, 20_000, "alice"):           # this user, whatever its clie
 
 from __future__ import annotations
 
-import socket
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from forebay_codecs.primitives import Reader, Writer
-from tests.kit.ports import LOOPBACK
+from tests.kit.one_request import ask
 from tests.kit.wire import request
 
 _ALTER_CLIENT_QUOTAS = 49
-_SECONDS = 30
 
 
 @contextmanager
@@ -52,9 +50,8 @@ def _alter(port: int, kind: str, name: str | None, rate: float | None) -> None:
     body.raw(struct.pack(">d", rate or 0.0))
     body.boolean(rate is None)
     body.boolean(False)  # validate_only
-    with socket.create_connection((LOOPBACK, port), _SECONDS) as connection, connection.makefile("rb") as answers:
-        connection.sendall(request(_ALTER_CLIENT_QUOTAS, 0, 1, body.getvalue()))
-        answer = Reader(answers.read(int.from_bytes(answers.read(4), "big")), 8)  # correlation id, throttle time
+    framed = request(_ALTER_CLIENT_QUOTAS, 0, 1, body.getvalue())
+    answer = Reader(ask(port, framed[4:]), 8)  # correlation id, throttle time
     assert answer.array(False) == 1
     error = answer.i16()
     assert error == 0, f"quota of {name}: error {error}, {answer.nullable_string(False)}"

@@ -41,6 +41,8 @@ def _service(now: Snapshot, unready: str | None) -> Iterator[Found]:
     if dropped:
         text = f"{_many(dropped, 'journal row')} dropped: an audit of that time is incomplete"
         yield "warning", "journal_dropped", text
+    if now.gauges.get(("forebay_config_last_reload_successful", ()), 1.0) == 0:
+        yield "warning", "settings_refused", "the settings were read again and refused; the log says why"
 
 
 def _clients(clients: Iterable[ClientView]) -> Iterator[Found]:
@@ -49,8 +51,6 @@ def _clients(clients: Iterable[ClientView]) -> Iterator[Found]:
 
 
 def _secrets(now: Snapshot, at: float) -> Iterator[Found]:
-    if now.gauges.get(("forebay_config_last_reload_successful", ()), 1.0) == 0:
-        yield "warning", "settings_refused", "the settings were read again and refused; the log says why"
     for (name, (side, *_)), level in _labelled(now):
         if name == "forebay_security_last_reload_successful" and not level:
             yield "critical", "reload_failed", f"new certificates or secrets cannot be used ({side}); the log says why"

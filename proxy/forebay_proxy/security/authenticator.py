@@ -18,7 +18,7 @@ from forebay_codecs.errors import Malformed
 from forebay_proxy.config import jaas
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import Settings
-from forebay_proxy.security.logins import BearerLogin, Login, PlainLogin
+from forebay_proxy.security.logins import OAUTHBEARER, PLAIN, BearerLogin, Login, PlainLogin
 from forebay_proxy.security.oauth import ClientCredentials, TokenSource, endpoint_context
 
 CLIENT_ID: Final = "forebay"
@@ -57,7 +57,7 @@ class Authenticator:
         client_id = settings.sasl_oauthbearer_client_credentials_client_id
         self._client_id = client_id or options.get("clientId", nothing).reveal()
         url = settings.sasl_oauthbearer_token_endpoint_url
-        asks_by_tls = of_client is None and self.mechanism == "OAUTHBEARER" and url.startswith("https://")
+        asks_by_tls = of_client is None and self.mechanism == OAUTHBEARER and url.startswith("https://")
         self._tokens = TokenSource(
             ClientCredentials(
                 url,
@@ -119,9 +119,9 @@ class Authenticator:
         return said
 
     def _exchange(self) -> Exchange:
-        if self.mechanism == "PLAIN":
+        if self.mechanism == PLAIN:
             return self._plain()
-        return self._bearer() if self.mechanism == "OAUTHBEARER" else self._scram()
+        return self._bearer() if self.mechanism == OAUTHBEARER else self._scram()
 
     async def _plain(self) -> Exchange:
         yield sasl.plain(self._username, self._password.reveal())

@@ -30,6 +30,12 @@ def test_readiness_and_reloads() -> None:
     assert kinds(bad, good) == ["ready"]
 
 
+def test_other_settings_are_told_once_they_are_in_force() -> None:
+    first, second = (Snapshot(gauges={("forebay_config_generation", ()): number}) for number in (1, 2))
+    assert kinds(first, second) == ["settings"]
+    assert kinds(second, second) == kinds(Snapshot(), first) == []
+
+
 def test_what_is_counted_says_how_much_more() -> None:
     key = ("forebay_journal_rows_dropped_total", ())
     events = Events()

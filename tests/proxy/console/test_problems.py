@@ -34,6 +34,12 @@ def test_all_is_well() -> None:
         (("forebay_broker_up", ("2",)), 0, "broker_down", "1 broker cannot be reached: 2"),
         (("forebay_buffer_memory_waiters", ()), 2, "memory", "2 clients wait for buffer.memory"),
         (
+            ("forebay_config_last_reload_successful", ()),
+            0,
+            "settings_refused",
+            "the settings were read again and refused; the log says why",
+        ),
+        (
             ("forebay_security_last_reload_successful", ("admin",)),
             0,
             "reload_failed",

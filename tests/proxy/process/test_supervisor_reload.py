@@ -18,13 +18,9 @@ RELOADED, REFUSED = "settings reloaded", "settings not reloaded: those in force 
 
 @contextmanager
 def configured(path: Path, workers: int) -> Iterator[Forebay]:
-    write(path, '"topics.include" = "orders"')
+    path.write_text('"topics.include" = "orders"')
     with running("--config", str(path), workers=workers) as forebay:
         yield forebay
-
-
-def write(path: Path, text: str) -> None:
-    path.write_text(text)
 
 
 def reload(forebay: Forebay, event: str, count: int = 1) -> dict[str, object]:
@@ -43,7 +39,7 @@ def test_patterns_are_put_into_force_in_every_worker(tmp_path: Path, workers: in
     path = tmp_path / "forebay.toml"
     with configured(path, workers) as forebay:
         assert shown(forebay, "topics.include") == ["orders"]
-        write(path, '"topics.include" = "orders,logs"')
+        path.write_text('"topics.include" = "orders,logs"')
         line = reload(forebay, RELOADED)
         assert line["changes"] == {"topics.include": "orders → orders,logs"}
         told = forebay.until("committed", workers)
@@ -66,12 +62,12 @@ def test_what_is_wrong_or_of_the_start_changes_nothing(tmp_path: Path, workers: 
             ],
             1,
         ):
-            write(path, text)
+            path.write_text(text)
             assert why in str(reload(forebay, REFUSED, number)["error"])
             assert forebay.metrics()["forebay_config_last_reload_successful"] == 0
         assert "committed" not in forebay.events()
         assert forebay.metrics()["forebay_config_generation"] == 1
-        write(path, '"topics.include" = "x"')
+        path.write_text('"topics.include" = "x"')
         reload(forebay, RELOADED)
         assert forebay.metrics()["forebay_config_last_reload_successful"] == 1
 
@@ -79,7 +75,7 @@ def test_what_is_wrong_or_of_the_start_changes_nothing(tmp_path: Path, workers: 
 def test_a_worker_that_is_started_again_begins_with_what_is_in_force(tmp_path: Path) -> None:
     path = tmp_path / "forebay.toml"
     with configured(path, 2) as forebay:
-        write(path, '"topics.include" = "later"')
+        path.write_text('"topics.include" = "later"')
         reload(forebay, RELOADED)
         forebay.until("committed", 2)
         forebay.say("die")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
@@ -15,7 +17,7 @@ from tests.codecs.record_oracle import Record
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, until
 from tests.kit.fake_broker import FakeCluster
-from tests.kit.wire import batch, keyed, null_key, old_produce, only, produce, produced
+from tests.kit.wire import WireClient, batch, keyed, null_key, old_produce, only, produce, produced
 
 TOPIC = "ponds"
 
@@ -37,16 +39,24 @@ def one(number: int, *values: str, acks: int = 1) -> bytes:
     return produce(number, (TOPIC, 0, batch(keyed(*values))), acks=acks)
 
 
+@asynccontextmanager
+async def lingering(*others: str) -> AsyncIterator[tuple[FakeCluster, Running, WireClient]]:
+    """A cluster that has TOPIC, and others; a client whose first record lingers, for long."""
+    topics = {topic: [0, 0] for topic in (TOPIC, *others)}
+    async with FakeCluster(topics) as cluster, running(cluster.bootstrap, linger_ms=60_000) as forebay:
+        client = await forebay.client(0)
+        client.send(one(1, "first"))
+        await until(lambda: forebay.app._realm.accumulator.queued_batches == 1)
+        yield cluster, forebay, client
+
+
 def reasons(forebay: Running, reason: str) -> float:
     return forebay.count("forebay_batches_in_total", reason)
 
 
 @in_loop
 async def test_records_that_linger_are_sent_before_those_of_a_topic_that_is_excluded_now() -> None:
-    async with FakeCluster({TOPIC: [0, 0]}) as cluster, running(cluster.bootstrap, linger_ms=60_000) as forebay:
-        client = await forebay.client(0)
-        client.send(one(1, "first"))
-        await until(lambda: forebay.app._realm.accumulator.queued_batches == 1)
+    async with lingering() as (cluster, forebay, client):
         exclude(forebay)
         client.send(one(2, "second"), one(3, "third"))
         assert [only(answer).error_code for answer in await client.receives(1, 2, 3)] == [NONE] * 3
@@ -102,10 +112,7 @@ async def test_without_acks_too(acks: int) -> None:
 
 @in_loop
 async def test_old_message_sets_become_batches_on_that_way_as_well() -> None:
-    async with FakeCluster({TOPIC: [0, 0]}) as cluster, running(cluster.bootstrap, linger_ms=60_000) as forebay:
-        client = await forebay.client(0)
-        client.send(one(1, "first"))
-        await until(lambda: forebay.app._realm.accumulator.queued_batches == 1)
+    async with lingering() as (cluster, forebay, client):
         exclude(forebay)
         client.send(old_produce(2, (TOPIC, 0, messages([Record(b"k", b"second")], magic=0))))
         await client.receives(1, 2)
@@ -114,11 +121,7 @@ async def test_old_message_sets_become_batches_on_that_way_as_well() -> None:
 
 @in_loop
 async def test_one_topic_of_a_request_stays_and_the_other_does_not() -> None:
-    topics = {TOPIC: [0, 0], "lakes": [0, 0]}
-    async with FakeCluster(topics) as cluster, running(cluster.bootstrap, linger_ms=60_000) as forebay:
-        client = await forebay.client(0)
-        client.send(one(1, "first"))
-        await until(lambda: forebay.app._realm.accumulator.queued_batches == 1)
+    async with lingering("lakes") as (cluster, forebay, client):
         exclude(forebay)
         client.send(produce(2, ("lakes", 0, batch(keyed("lake"))), (TOPIC, 0, batch(keyed("second")))))
         await client.receives(1, 2)
@@ -128,11 +131,7 @@ async def test_one_topic_of_a_request_stays_and_the_other_does_not() -> None:
 
 @in_loop
 async def test_a_request_that_does_not_name_the_topic_is_not_the_last_to_wait() -> None:
-    topics = {TOPIC: [0, 0], "lakes": [0, 0]}
-    async with FakeCluster(topics) as cluster, running(cluster.bootstrap, linger_ms=60_000) as forebay:
-        client = await forebay.client(0)
-        client.send(one(1, "first"))
-        await until(lambda: forebay.app._realm.accumulator.queued_batches == 1)
+    async with lingering("lakes") as (cluster, forebay, client):
         exclude(forebay)
         client.send(produce(2, ("lakes", 0, batch(keyed("lake")))), one(3, "second"))
         await client.receives(1, 2, 3)
@@ -142,11 +141,7 @@ async def test_a_request_that_does_not_name_the_topic_is_not_the_last_to_wait() 
 @in_loop
 async def test_a_request_that_waits_for_metadata_is_judged_as_when_it_came() -> None:
     """Its records of a known topic would else overtake those of the request before it."""
-    topics = {TOPIC: [0, 0], "lakes": [0, 0]}
-    async with FakeCluster(topics) as cluster, running(cluster.bootstrap, linger_ms=60_000) as forebay:
-        client = await forebay.client(0)
-        client.send(one(1, "first"))
-        await until(lambda: forebay.app._realm.accumulator.queued_batches == 1)
+    async with lingering("lakes") as (cluster, forebay, client):
         client.send(produce(2, (TOPIC, 0, batch(keyed("second"))), ("lakes", 0, batch(keyed("lake")))))
         await until(lambda: forebay.count("forebay_produce_requests_total", "client") == 2)
         exclude(forebay)
