@@ -159,8 +159,11 @@ class TestSessions:
             password = it.cluster.users.pop("alice")
             client.send(records("alice-ponds", "waits"))
             await until(lambda: it.forebay.count("forebay_errors_total", "upstream", "authentication") > 0)
+            realms = it.forebay.app._client_realms._realms.values()
+            (hers,) = (each for each in realms if each.connector.is_refused)
             it.cluster.users["alice"] = password
             await user(it, token("alice", 200))
+            assert not hers.connector.is_refused, "no broker is left alone any more"
             await client.receives(1)
             assert it.producers() == {"alice"}
 
