@@ -323,8 +323,8 @@ def test_a_wrong_password_joins_nobody_and_nothing_secret_is_told(stage: Stage) 
 
 
 QUOTA = 1_000_000
-"""Bytes a second of a user, to each broker. The last requests are throttled, too, but nobody waits for that: three
-seconds of the time here, since Forebay's requests are larger."""
+"""Bytes a second of a user, to each broker. The last requests are throttled, too, but nobody waits for that: up to
+three seconds of the time, since Forebay's requests are larger."""
 QUOTA_SECONDS = 90
 
 
@@ -337,7 +337,10 @@ def test_a_users_quota_is_what_it_is_directly(stage: Stage) -> None:
     for way, bootstrap in (("directly", stage.cluster.bootstrap), ("through", stage.forebay.tls_bootstrap)):
         topic = f"alice-quota-{way}"
         stage.cluster.create_topic(topic, assignment=[[0]])
-        with user_quota(stage.cluster.internal_ports[0], QUOTA, "alice"), closing(stage.client("alice")) as client:
+        with (
+            user_quota(stage.cluster.internal_ports[0], QUOTA, "alice"),
+            closing(stage.client("alice", "java-4.3.1")) as client,
+        ):
             spec = ProduceSpec(topic, topic, count=QUOTA * QUOTA_SECONDS // size, keys="keyed", size=size)
             begun = monotonic()
             every_record_acknowledged(spec, client.produce(bootstrap, spec))
