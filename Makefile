@@ -10,7 +10,7 @@
 # make soak         fault after fault under one load for SOAK_SECONDS=3600 of each kind of timeouts, every record accounted for
 # make exactly-once clients that send once, while brokers' answers get lost (RECORDS=1000000 each): docs/reliability.md
 # make sbom         what Forebay is made of (CycloneDX): build/sbom/forebay.cdx.json
-# make docs         the documentation as a site, with references made of the code: build/docs/html
+# make docs         the documentation as a site, with references made of the code: build/docs/html/latest
 # make fuzz         bad bytes to every decoder and to the whole proxy, for FUZZ_SECONDS=600
 # make bench        the tables of docs/performance.md, measured anew on this machine (about an hour)
 # make instructions the instructions of each path a request, counted by valgrind: a table of docs/performance.md
@@ -154,12 +154,16 @@ fuzz: $(VENV)/.dev build/compiled/.done
 	$(BIN)/python -m tests.fuzz.compiled --python $(CURDIR)/build/compiled
 	$(BIN)/python -m tests.fuzz --guided --seconds $(FUZZ_SECONDS) $(FUZZ)
 
-# The documentation as a site, in build/docs/html. A link that leads nowhere fails it.
+# The documentation as a site: build/docs/html/X.Y of this version, and the same as latest. A link that leads nowhere
+# fails it.
 .PHONY: docs
 docs: $(VENV)/.dev
 	@$(BIN)/$(PIP) $(INSTALL) --group docs
 	$(BIN)/python -m docs.site.sources build/docs/source
-	$(BIN)/sphinx-build -q -W -n --keep-going -b html -c docs/site build/docs/source build/docs/html
+	@rm -rf build/docs/html
+	$(BIN)/sphinx-build -q -W -n --keep-going -b html -c docs/site build/docs/source build/docs/html/latest
+	@cp -r build/docs/html/latest build/docs/html/$$($(BIN)/python -m docs.site.sources --version)
+	@cp docs/site/index.html build/docs/html/
 
 # What `pip install forebay` brings, with versions, licences and who needs whom: CycloneDX, in build/sbom/forebay.cdx.json.
 .PHONY: sbom

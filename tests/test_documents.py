@@ -167,3 +167,31 @@ def test_documents_name_targets_that_make_has() -> None:
     named = {target for path in DOCUMENTS for target in call.findall(path.read_text())}
     assert "demo" in named
     assert named - set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)) == set()
+
+
+def test_what_others_cost_is_what_was_measured() -> None:
+    """docs/comparison.md has figures of bench f, which `make bench` measures anew."""
+    text = (ROOT / "docs" / "performance.md").read_text()
+    measured = text.partition("<!-- bench:f -->")[2].partition("<!-- /bench:f -->")[0]
+    told = (ROOT / "docs" / "comparison.md").read_text().partition("<!-- of f -->")[2].partition("<!-- /of f -->")[0]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in told.splitlines() if line.startswith("| ")
+    ]
+    assert len(rows) == 7
+    for name, *figures in rows[2:]:
+        (line,) = (line for line in measured.splitlines() if line.startswith(f"| {MEASURED_AS[name]} |"))
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        assert figures == [cells[2], cells[4], cells[5]]
+
+
+def cells_of(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+MEASURED_AS = {
+    "a bare relay in Python": "a bare relay",
+    "Forebay": "Forebay",
+    "Envoy, passing bytes on": "envoy",
+    "Kroxylicious, no filter": "kroxylicious",
+    "Shotover": "shotover",
+}

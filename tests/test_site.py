@@ -5,6 +5,8 @@ That Sphinx takes them without a warning is what `make docs` shows, in `make tes
 
 from __future__ import annotations
 
+import re
+from importlib.metadata import version as distribution
 from pathlib import Path
 
 from docs.site import reference, sources
@@ -53,16 +55,25 @@ def written(folder: Path, text: str, place: Path, known: dict[str, Path]) -> str
     return sources.page_of(document, known, place.parent)
 
 
-def test_settings_metrics_and_commands_are_all_there() -> None:
+def test_settings_metrics_alerts_and_commands_are_all_there() -> None:
     settings = reference.settings()
     assert [name for name in SETTINGS if f"### `{name}`\n" not in settings] == []
     assert r"listener.name.\<name>." in settings, "as HTML it would not be seen"
     metrics = reference.metrics()
     assert [name for name in METRICS if f"**`{name}`**" not in metrics] == []
+    rules = (ROOT / "deploy" / "prometheus" / "forebay.rules.yaml").read_text()
+    alerts = reference.alerts()
+    assert [line for line in re.findall(r"- alert: (\w+)", rules) if f"## {line}\n" not in alerts] == []
+    assert "forebay_ready == 0" in alerts
     commands = reference.commands()
     assert "### forebay clients\n" in commands
     assert "### forebay-pipeline audit\n" in commands
     assert commands.count("Usage: ") == commands.count("```text")
+
+
+def test_a_version_has_a_folder() -> None:
+    assert re.fullmatch(r"\d+\.\d+", sources.version())
+    assert distribution("forebay").startswith(f"{sources.version()}.")
 
 
 def test_the_sources_are_written(tmp_path: Path) -> None:

@@ -1,13 +1,17 @@
-"""The site's pages that are made of the code: settings, metrics, commands. Each returns its Markdown."""
+"""The site's pages that are made of what the project runs by: settings, metrics, alerts, commands. Each returns its
+Markdown.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import click
+import yaml
 
 from forebay_pipeline.cli import main as forebay_pipeline
 from forebay_policies.builtin_partitioners import BUILT_IN
@@ -16,6 +20,9 @@ from forebay_proxy.commands.config import as_json
 from forebay_proxy.config.reference import LISTENER_TOPIC, TOPICS
 from forebay_proxy.config.sources import Sources, load
 from forebay_proxy.metrics.catalog import METRICS, OF_THE_CLUSTER, Metric
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+_ALERT: Final = re.compile(r"^\| `(\w+)` \| (.+) \|$", re.MULTILINE)
 
 
 def settings() -> str:
@@ -56,6 +63,25 @@ def _metric(metric: Metric) -> str:
     return f"- **`{metric.name}`**, {metric.kind}{f' by {labels}' if labels else ''}: {_text(metric.help)}"
 
 
+def alerts() -> str:
+    """The rules of deploy/prometheus, and beside each what docs/monitoring.md says to do."""
+    (group,) = yaml.safe_load((ROOT / "deploy" / "prometheus" / "forebay.rules.yaml").read_text())["groups"]
+    to_do = dict(_ALERT.findall((ROOT / "docs" / "monitoring.md").read_text()))
+    words = "Those of `deploy/prometheus/forebay.rules.yaml`; [Monitoring](../monitoring.md) says how they are loaded."
+    lines = ["# Alerts", "", words, ""]
+    for rule in group["rules"]:
+        if "alert" in rule:
+            lines += _alert(rule, to_do[rule["alert"]])
+    return "\n".join(lines)
+
+
+def _alert(rule: Mapping[str, Any], to_do: str) -> Iterator[str]:
+    yield from (f"## {rule['alert']}", "", to_do, "", f"- severity: {rule['labels']['severity']}")
+    if "for" in rule:
+        yield f"- fires after: {rule['for']}"
+    yield from (f"- says: `{rule['annotations']['summary']}`", "", "```text", rule["expr"].strip(), "```", "")
+
+
 def commands() -> str:
     """What `--help` says of each."""
     lines = ["# Commands", ""]
@@ -85,4 +111,9 @@ def _text(words: str) -> str:
     return re.sub(r"([<*_`\[\]$])", r"\\\1", words)
 
 
-PAGES: Final[Mapping[str, Callable[[], str]]] = {"settings": settings, "metrics": metrics, "commands": commands}
+PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "settings": settings,
+    "metrics": metrics,
+    "alerts": alerts,
+    "commands": commands,
+}

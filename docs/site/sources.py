@@ -1,7 +1,9 @@
-"""What the documentation site is built from: `python -m docs.site.sources FOLDER` (`make docs`).
+"""What the documentation site is built from: `python -m docs.site.sources FOLDER` (`make docs`);
+`--version` prints the name of the folder that this version's pages go to.
 
-In: README.md, the pages of docs/, the changelog; settings, metrics and commands as the code has them. Out: FOLDER with
-index.md, a page for each of them, and the pages of reference/, which stand nowhere else and so are never out of date.
+In: README.md, the pages of docs/, the changelog; settings, metrics, alerts and commands as the project has them. Out:
+FOLDER with index.md, a page for each of them, and those of reference/, which stand nowhere else and so are never out of
+date.
 
 Links between pages stay; those to other files of the project lead to its repository.
 """
@@ -14,7 +16,7 @@ import shutil
 import sys
 import tomllib
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from docs.site import reference
 
@@ -22,7 +24,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 
 CHAPTERS: Final = {
     "Running it": ("monitoring", "kubernetes", "balancers", "security", "recipes", "quotas"),
-    "What it does": ("partitioners", "metadata", "old-clients", "reliability", "performance"),
+    "What it does": ("partitioners", "metadata", "old-clients", "reliability", "performance", "comparison"),
     "Journal and pipeline": ("journal", "pipeline", "audit", "replay"),
     "Reference": tuple(f"reference/{page}" for page in reference.PAGES),
     "The project": ("design", "api", "dependencies", "threat-model", "changelog", "contributing", "security-policy"),
@@ -87,13 +89,18 @@ def page_of(document: Path, known: dict[str, Path], folder: Path | None = None) 
     return "".join([*made, prose(text[end:])])
 
 
-def _image(path: str, alt: str, theme: str) -> str:
-    return f"```{{image}} {path}\n:alt: {alt}\n:class: {theme}\n```"
-
-
 def repository() -> str:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return str(project["urls"]["Repository"])
+    return str(_project()["urls"]["Repository"])
+
+
+def version() -> str:
+    """The folder of this version's pages: X.Y, as patch releases change no documentation but to mend it."""
+    return ".".join(str(_project()["version"]).split(".")[:2])
+
+
+def _project() -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return project
 
 
 def contents() -> str:
@@ -122,4 +129,7 @@ def write(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]))
+    if sys.argv[1] == "--version":
+        print(version())
+    else:
+        write(Path(sys.argv[1]))
