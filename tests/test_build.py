@@ -113,9 +113,10 @@ def imported() -> dict[str, set[str]]:
 
 
 def declared() -> set[str]:
-    """Normalised names of what an installation brings, the demo's included."""
+    """Normalised names of what an installation brings, with what the demo and `forebay top` ask for."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    requirements = [*project["dependencies"], *project["optional-dependencies"]["demo"]]
+    extras = project["optional-dependencies"]
+    requirements = [*project["dependencies"], *extras["demo"], *extras["top"]]
     return {normalised(re.split(r"[^\w.-]", requirement)[0]) for requirement in requirements}
 
 

@@ -28,6 +28,7 @@ WITHOUT_OWN_TEST: Final = {
     "proxy/clients/client_identity": "proxy/clients/test_client_connection.py",
     "proxy/clients/connection_context": DECLARES,
     "proxy/clients/gateway": "proxy/clients/test_client_connection.py, proxy/test_app.py",
+    "proxy/commands/admin_endpoint": "proxy/commands/test_command_config.py, proxy/commands/test_top_view.py",
     "proxy/commands/clients": "proxy/commands/test_cli.py",
     "proxy/commands/text_output": "proxy/commands/test_cli.py, proxy/commands/test_config.py",
     "proxy/config/sources": "proxy/config/test_settings.py",

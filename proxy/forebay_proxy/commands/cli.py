@@ -5,6 +5,7 @@
     forebay check           whether it could serve: brokers, ports, addresses, memory, descriptors, journal
     forebay explain         whether records of a client and a topic may be touched, and which pattern says so
     forebay clients         who is connected, and who is too old for Kafka 4
+    forebay top             brokers, topics and clients, anew each second
     forebay completion      completion for bash, zsh and fish
     forebay demo            direct and through Forebay, side by side, on an embedded cluster
     forebay --version
@@ -17,7 +18,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar, cast
 
 import click
@@ -25,6 +27,7 @@ from click.shell_completion import get_completion_class
 
 from forebay_proxy import __version__, logs
 from forebay_proxy.commands import config as config_view
+from forebay_proxy.commands.admin_endpoint import AdminEndpoint, AdminError, discover
 from forebay_proxy.commands.config import FLAGS, flag
 from forebay_proxy.commands.config_schema import schema
 from forebay_proxy.commands.text_output import columns, json_text
@@ -200,35 +203,89 @@ def explain(topic: str, client_id: str | None, form: str, **options: Any) -> Non
     click.echo(json_text(found) if form == "json" else explain_command.as_text(found))
 
 
+def reaching_options(command: F) -> F:
+    """Decorates a command with the ways to name a running Forebay."""
+    for option in reversed(
+        (
+            click.option(
+                "--bootstrap-servers", metavar="HOST:PORT,…", help="Address that clients use to reach Forebay."
+            ),
+            click.option("--url", metavar="http[s]://HOST:PORT", help="Address of Forebay's admin endpoint."),
+            click.option(
+                "--command-config",
+                metavar="FILE",
+                help="How to reach them, in Kafka's property names: security.protocol, ssl.*; and admin.bearer.token.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def _endpoint(bootstrap_servers: str | None, url: str | None, command_config: str | None) -> AdminEndpoint:
+    """The admin endpoint that the options name. Raises AdminError, StartError, UsageError."""
+    from forebay_proxy.commands import command_config as reaching
+
+    if (bootstrap_servers is None) == (url is None):
+        raise click.UsageError("give either --bootstrap-servers or --url")
+    config = reaching.read(command_config)
+    found = discover(_servers(bootstrap_servers or ""), config) if url is None else url
+    return AdminEndpoint(found, config)
+
+
+@contextmanager
+def _told_in_a_line() -> Iterator[None]:
+    """What keeps a command from asking Forebay is one line, and exit code 1."""
+    try:
+        yield
+    except (StartError, AdminError) as error:
+        click.echo(f"forebay: {error}", err=True)
+        sys.exit(FAILED)
+
+
 @main.command()
-@click.option("--bootstrap-servers", metavar="HOST:PORT,…", help="Address that clients use to reach Forebay.")
-@click.option("--url", metavar="http[s]://HOST:PORT", help="Address of Forebay's admin endpoint.")
-@click.option(
-    "--command-config",
-    metavar="FILE",
-    help="How to reach them, in Kafka's property names: security.protocol, ssl.*; and admin.bearer.token.",
-)
+@reaching_options
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def clients(bootstrap_servers: str | None, url: str | None, command_config: str | None, form: str) -> None:
+def clients(form: str, **reached: str | None) -> None:
     """List a running Forebay's clients.
 
     Past ones are included; those too old for Kafka 4 come first.
     """
     from forebay_proxy.commands import clients as clients_command
-    from forebay_proxy.commands import command_config as reaching
 
-    if (bootstrap_servers is None) == (url is None):
-        raise click.UsageError("give either --bootstrap-servers or --url")
+    with _told_in_a_line():
+        rows = clients_command.fetch(_endpoint(**reached))
+    click.echo(clients_command.as_json(rows) if form == "json" else clients_command.as_table(rows, _table_width()))
+
+
+@main.command()
+@reaching_options
+@click.option("--once", is_flag=True, help="Print what there is now, as text, and exit.")
+def top(*, once: bool, **reached: str | None) -> None:
+    """Watch a running Forebay: how it fares, its brokers, topics and clients.
+
+    In a terminal, anew each second; needs `pip install 'forebay[top]'`, but not with --once.
+    """
+    from forebay_proxy.commands import top_view
+
+    with _told_in_a_line():
+        endpoint = _endpoint(**reached)
+        sorts = {kind: each.sort for kind, each in top_view.KINDS.items()}
+        now = top_view.look(endpoint, sorts, rows=top_view.SHORT)
+    if once:
+        click.echo(top_view.as_text(now, _table_width()))
+        return
     try:
-        config = reaching.read(command_config)
-        if url is None:
-            url = clients_command.discover(_servers(bootstrap_servers or ""), config)
-        rows = clients_command.fetch(url, config)
-    except (StartError, clients_command.ClientsError) as error:
-        click.echo(f"forebay: {error}", err=True)
+        from forebay_proxy.commands.top_app import TopApp
+    except ModuleNotFoundError as error:
+        click.echo(f"forebay: {error.name} is missing: pip install 'forebay[top]', or --once", err=True)
         sys.exit(FAILED)
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    click.echo(clients_command.as_json(rows) if form == "json" else clients_command.as_table(rows, width))
+    TopApp(endpoint).run()
+
+
+def _table_width() -> int | None:
+    """Off a terminal each row is one line."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _servers(written: str) -> Servers:

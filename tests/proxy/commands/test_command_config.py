@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forebay_proxy.commands.clients import ClientsError, discover
+from forebay_proxy.commands.admin_endpoint import AdminError, discover
 from forebay_proxy.commands.command_config import read
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.errors import StartError
@@ -73,5 +73,5 @@ async def test_forebay_is_found_by_a_listener_with_tls(tmp_path: Path) -> None:
         server = HostPort(LOOPBACK, forebay.port + 1 + NODES)
         assert await asyncio.to_thread(discover, [server], trusting) == f"https://{LOOPBACK}:9999"
         strangers = read(written(tmp_path, "security.protocol=SSL"))
-        with pytest.raises(ClientsError, match="the certificate is not accepted"):
+        with pytest.raises(AdminError, match="the certificate is not accepted"):
             await asyncio.to_thread(discover, [server], strangers)

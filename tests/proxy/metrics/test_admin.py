@@ -14,7 +14,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from forebay_proxy.commands.clients import ClientsError, fetch
+from forebay_proxy.commands.admin_endpoint import AdminEndpoint, AdminError
+from forebay_proxy.commands.clients import fetch
 from forebay_proxy.commands.command_config import read
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import HostPort
@@ -198,9 +199,9 @@ async def test_the_command_reads_it_with_what_its_file_says(tmp_path: Path) -> N
             (f"admin.bearer.token={TOKEN}\n", "the certificate is not accepted"),
         ):
             file.write_text(lines)
-            asked = asyncio.to_thread(fetch, url, read(str(file)))
+            asked = asyncio.to_thread(fetch, AdminEndpoint(url, read(str(file))))
             if why:
-                with pytest.raises(ClientsError, match=why) as error:
+                with pytest.raises(AdminError, match=why) as error:
                     await asked
                 assert TOKEN not in str(error.value)
             else:

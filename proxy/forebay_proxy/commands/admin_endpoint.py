@@ -1,0 +1,137 @@
+"""A running Forebay's admin endpoint, as commands reach it.
+
+In: its URL, or the bootstrap servers of clients: when an ApiVersions request carries this command's software name,
+Forebay adds the address of its admin endpoint to the response, in a tagged field that others skip. Out: what it
+answers. Raises AdminError, one line for people, where nobody can be asked.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from forebay_codecs import api_versions
+from forebay_codecs.errors import Malformed
+from forebay_proxy import __version__
+from forebay_proxy.commands.command_config import CommandConfig
+from forebay_proxy.config.security import is_loopback
+from forebay_proxy.config.settings import HostPort
+from forebay_proxy.metrics.clients_seen import SOFTWARE
+from forebay_proxy.security.tls import explain
+
+TIMEOUT_S: Final = 10
+_ANYWHERE: Final = ("0.0.0.0", "::", "")
+_MAX_RESPONSE_BYTES: Final = 1 << 20
+_VERSION: Final = 3
+
+
+class AdminError(Exception):
+    """Nobody could be asked. Its text is one line for people."""
+
+
+def discover(servers: Sequence[HostPort], config: CommandConfig) -> str:
+    """The URL of the admin endpoint of the first of `servers` that responds; `config` says how they are reached.
+
+    Raises AdminError if none does, or if that one is not Forebay or has no admin endpoint.
+    """
+    failures = []
+    for server in servers:
+        try:
+            admin = _ask(server, config.context)
+        except (OSError, Malformed, EOFError) as error:
+            failures.append(f"{server}: {error}")
+            continue
+        if admin is None:
+            also = "or a listener of it where clients log in themselves: name the endpoint with --url"
+            raise AdminError(f"{server} names no admin endpoint: it is not Forebay, {also}")
+        if not admin:
+            raise AdminError(f"{server} has no admin endpoint: start Forebay with --admin HOST:PORT")
+        scheme = "https" if admin.startswith("https://") else "http"
+        host, _, port = admin.removeprefix("https://").rpartition(":")
+        return f"{scheme}://{server.host if host.strip('[]') in _ANYWHERE else host}:{port}"
+    raise AdminError(f"no response: {'; '.join(failures)}")
+
+
+def _ask(server: HostPort, context: ssl.SSLContext | None) -> str | None:
+    request = api_versions.request(1, SOFTWARE, _VERSION, SOFTWARE, __version__)
+    with _connect(server, context) as connection, connection.makefile("rb") as answers:
+        connection.sendall(len(request).to_bytes(4, "big") + request)
+        size = int.from_bytes(_exactly(answers, 4), "big")
+        if size > _MAX_RESPONSE_BYTES:
+            raise Malformed(f"a response of {size} bytes")
+        return api_versions.admin(_exactly(answers, size))
+
+
+def _connect(server: HostPort, context: ssl.SSLContext | None) -> socket.socket:
+    connection = socket.create_connection(server, TIMEOUT_S)
+    if context is None:
+        return connection
+    try:
+        return context.wrap_socket(connection, server_hostname=server.host)
+    except OSError as error:
+        connection.close()
+        raise ConnectionError(explain(error)) from None
+
+
+def _exactly(answers: io.BufferedReader, size: int) -> bytes:
+    data = answers.read(size)
+    if len(data) < size:
+        raise EOFError("the connection was closed")
+    return data
+
+
+class AdminEndpoint:
+    """The Forebay whose admin endpoint is at `url`: http://HOST:PORT, https://… or HOST:PORT; any path is ignored.
+
+    The token of `config` is sent where it stays unseen: to https, and to this host. Raises AdminError for another URL.
+    """
+
+    def __init__(self, url: str, config: CommandConfig) -> None:
+        parts = urlsplit(url if "//" in url else f"//{url}", "http")
+        try:
+            port = parts.port
+        except ValueError as error:
+            raise AdminError(f"{url}: {error}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise AdminError(f"{url}: must be http://HOST:PORT or https://HOST:PORT")
+        https = parts.scheme == "https"
+        self.url = url
+        self._host, self._port = parts.hostname, port
+        self._context = config.https if https else None
+        self._headers = {}
+        if config.token and (https or is_loopback(parts.hostname)):
+            self._headers["Authorization"] = f"Bearer {config.token.reveal()}"
+
+    def get(self, path: str) -> Any:
+        """The JSON at `path`, with its query. Raises AdminError."""
+        try:
+            connection = _http(self._host, self._port, self._context)
+            connection.request("GET", path, headers=self._headers)
+            response = connection.getresponse()
+            body = response.read()
+            connection.close()
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise AdminError(f"{self.url}: {explain(error) if isinstance(error, OSError) else error}") from None
+        if response.status == http.HTTPStatus.UNAUTHORIZED:
+            raise AdminError(f"{self.url} needs a token: set admin.bearer.token in the file of --command-config")
+        try:
+            answer = msgspec.json.decode(body)
+        except msgspec.DecodeError as error:
+            raise AdminError(f"{self.url} responds with {response.status} and no JSON: is it Forebay?") from error
+        if response.status != http.HTTPStatus.OK:
+            why = answer.get("error") if isinstance(answer, dict) else None
+            raise AdminError(f"{self.url} responds with {response.status}: {why or 'is it Forebay?'}")
+        return answer
+
+
+def _http(host: str, port: int | None, context: ssl.SSLContext | None) -> http.client.HTTPConnection:
+    if context is not None:
+        return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context)
+    return http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
