@@ -29,6 +29,7 @@ UNTOUCHED: Final = frozenset(
         Reason.CLIENT_EXCLUDED,
         Reason.OWN_LOGIN,
         Reason.SETTINGS_CHANGED,
+        Reason.OBSERVED,
         Reason.INTERNAL_TOPIC,
         Reason.UNKNOWN_ATTRIBUTES,
         Reason.NO_METADATA,

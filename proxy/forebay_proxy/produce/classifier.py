@@ -179,14 +179,18 @@ class BatchClassifier:
         eligibility = eligibility or self.eligibility
         whole = Reason.OWN_LOGIN if own_login else _request_reason(request, eligibility)
         old = request.version < RECORD_BATCHES_FROM
+        observed = eligibility.observed
+        watched: Reason | None = None
         found = []
         for name, partitions in topics:
             topic_reason = whole or eligibility.topic(name, internal=self._is_internal(name))
             if len(name) > LONGEST_NAME:
                 topic_reason = topic_reason or Reason.NO_METADATA
+            if observed is not None:
+                watched = Reason.OBSERVED if observed.has(request.client_id, name) else None
             for partition, start, end in partitions:
                 header = None if old else read_header(frame, start, end)
-                reason = topic_reason if old else topic_reason or _batch_reason(header)
+                reason = topic_reason or (None if old else _batch_reason(header)) or watched
                 found.append(InspectedBatch(name, partition, start, end, header, reason, message_set=old))
         return found
 

@@ -17,7 +17,7 @@ from random import Random
 from forebay_policies.accumulator import Accumulator
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.described_topic import DescribedTopics
-from forebay_policies.eligibility import Eligibility
+from forebay_policies.eligibility import Eligibility, Observed
 from forebay_policies.loop_turns import LoopTurns
 from forebay_policies.metadata_cache import Ages, MetadataCache
 from forebay_policies.throttling import Throttling
@@ -65,9 +65,18 @@ class Shared:
 
 
 def eligibility_of(settings: Settings) -> Eligibility:
-    """What may be touched, by the settings."""
+    """What may be touched, and what is only observed, by the settings."""
     return Eligibility(
-        settings.topics_include, settings.topics_exclude, settings.client_ids_include, settings.client_ids_exclude
+        settings.topics_include,
+        settings.topics_exclude,
+        settings.client_ids_include,
+        settings.client_ids_exclude,
+        Observed(
+            moves=settings.moves == "on",
+            topics_move=settings.topics_move,
+            topics=settings.topics_observe,
+            client_ids=settings.client_ids_observe,
+        ),
     )
 
 
