@@ -55,10 +55,13 @@ class Shadow:
         self.topic = accumulator.topic("ponds")
         accumulator.set_leaders(self.topic, LEADERS, 0.0, [(1, 2)] * len(LEADERS))
         self.topic.available = tuple(range(len(LEADERS)))
-        self.lead = lambda *leaders: accumulator.set_leaders(self.topic, leaders, 0.0)
+        self.accumulator = accumulator
         for leader, seconds in TIMES.items():
             for waits in (False, True):
                 self.queues.took(leader, seconds, waits=waits)
+
+    def lead(self, *leaders: int) -> None:
+        self.accumulator.set_leaders(self.topic, leaders, 0.0)
 
     def acknowledged(self, topic: str, partition: int, seconds: float) -> None:
         assert topic == "ponds"

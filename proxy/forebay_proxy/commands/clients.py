@@ -100,9 +100,19 @@ def _exactly(answers: io.BufferedReader, size: int) -> bytes:
 def fetch(url: str, config: CommandConfig) -> list[Row]:
     """The clients of the Forebay whose admin endpoint is at `url`: http://HOST:PORT, https://… or HOST:PORT.
 
-    Any path is ignored. The token of `config` is sent where it stays unseen: to https, and to this host. Raises
-    ClientsError if that fails.
+    Any path in `url` is ignored. The token of `config` is sent where it stays unseen: to https, and to this host.
+    Raises ClientsError if that fails.
     """
+    status, body = ask(url, PATH, config)
+    try:
+        rows: list[Row] = msgspec.json.decode(body)["clients"]
+    except (msgspec.DecodeError, KeyError, TypeError) as error:
+        raise ClientsError(f"{url} responds with {status} and no clients: is it Forebay?") from error
+    return rows
+
+
+def ask(url: str, path: str, config: CommandConfig) -> tuple[int, bytes]:
+    """The status and body of what the admin endpoint at `url` has at `path`. Raises ClientsError if nobody answers."""
     parts = urlsplit(url if "//" in url else f"//{url}", "http")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ClientsError(f"{url}: must be http://HOST:PORT or https://HOST:PORT")
@@ -112,7 +122,7 @@ def fetch(url: str, config: CommandConfig) -> list[Row]:
         headers["Authorization"] = f"Bearer {config.token.reveal()}"
     try:
         connection = _http(parts.hostname, parts.port, config.https if https else None)
-        connection.request("GET", PATH, headers=headers)
+        connection.request("GET", path, headers=headers)
         response = connection.getresponse()
         body = response.read()
         connection.close()
@@ -120,11 +130,7 @@ def fetch(url: str, config: CommandConfig) -> list[Row]:
         raise ClientsError(f"{url}: {explain(error) if isinstance(error, OSError) else error}") from None
     if response.status == http.HTTPStatus.UNAUTHORIZED:
         raise ClientsError(f"{url} needs a token: set admin.bearer.token in the file of --command-config")
-    try:
-        rows: list[Row] = msgspec.json.decode(body)["clients"]
-    except (msgspec.DecodeError, KeyError, TypeError) as error:
-        raise ClientsError(f"{url} responds with {response.status} and no clients: is it Forebay?") from error
-    return rows
+    return response.status, body
 
 
 def _http(host: str, port: int | None, context: ssl.SSLContext | None) -> http.client.HTTPConnection:
@@ -164,7 +170,17 @@ def as_table(rows: list[Row], width: int | None) -> str:
         table.add_row(*map(Text, cells))
     lost = sum(not row["survives_kafka_4"] for row in rows)
     counts = f"{len(rows)} clients, {lost} of them too old for Kafka 4."
-    return "\n".join([table_text(table, width), counts, *_idempotent(rows)])
+    return "\n".join([table_text(table, width), counts, *_picking(rows), *_idempotent(rows)])
+
+
+def _picking(rows: list[Row]) -> Iterator[str]:
+    """Who seems to pick partitions itself: its records without a key must not move."""
+    for row in rows:
+        for found in row.get("picks_partitions", ()):  # an older Forebay tells of none
+            yield (
+                f"{row['client_id'] or '?'} ({row['address']}) seems to pick partitions of {found['topic']} itself: "
+                f"it uses {found['used']} of {found['partitions']}."
+            )
 
 
 def _idempotent(rows: list[Row]) -> Iterator[str]:

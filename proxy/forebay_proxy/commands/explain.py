@@ -1,5 +1,7 @@
 """What `forebay explain` does: whether these settings let Forebay touch records of a client for a topic, and why.
 
+With --url a running Forebay is asked, which knows its own settings, and what it has seen of the client.
+
 In: settings, a client id (None: not asked about), a topic. Out: for each of both the pattern that decides. What a batch
 itself brings (idempotent, transactional, keys) is not known here, and is said in general.
 """
@@ -8,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Final, cast
+from typing import Any, Final, cast
+from urllib.parse import urlencode
 
 import msgspec
 
 from forebay_policies.eligibility import INTERNAL_TOPICS, Reason
+from forebay_proxy.commands import clients
+from forebay_proxy.commands.command_config import CommandConfig
 from forebay_proxy.config.settings import Patterns
 
 
@@ -77,6 +82,19 @@ Forebay may touch them: records without a key may go to another partition, keyed
 merged with those of others. Idempotent and transactional batches pass untouched, as they always do."""
 _UNTOUCHED: Final = "Forebay passes them untouched ({})."
 _OBSERVED: Final = "Forebay passes them untouched (observed), and measures what it would do with them."
+
+
+def asked(url: str, config: CommandConfig, client_id: str | None, topic: str) -> dict[str, Any]:
+    """What the Forebay whose admin endpoint is at `url` says: its `text`, and `decisions`. Raises ClientsError."""
+    query = {"topic": topic} | ({"client_id": client_id} if client_id is not None else {})
+    status, body = clients.ask(url, f"/api/v1/explain?{urlencode(query)}", config)
+    try:
+        told: dict[str, Any] = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        told = {}
+    if not isinstance(told, dict) or "text" not in told:
+        raise clients.ClientsError(f"{url} responds with {status} and no explanation: is it Forebay?")
+    return told
 
 
 def as_text(found: Sequence[Decision]) -> str:

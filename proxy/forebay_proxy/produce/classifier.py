@@ -114,10 +114,21 @@ class ClassifiedRequest:
     All stand in memory at once: a frame of 1 MiB has room for hundreds of batches that decompress to 64 MiB each. So
     they share one limit. `records` counts all that are in the request, as far as their batches say. `reasons` are those
     of the slots, `stamped` counts by slot the records that were given a timestamp. `unread`: some of what is untouched
-    was to be touched, and could not be opened.
+    was to be touched, and could not be opened. `converted`: by slot what message sets that are only observed hold.
     """
 
-    __slots__ = ("decompressed", "reasons", "records", "refused", "size", "stamped", "touched", "unread", "untouched")
+    __slots__ = (
+        "converted",
+        "decompressed",
+        "reasons",
+        "records",
+        "refused",
+        "size",
+        "stamped",
+        "touched",
+        "unread",
+        "untouched",
+    )
 
     def __init__(self) -> None:
         self.untouched: list[PassthroughBatch] = []
@@ -125,6 +136,7 @@ class ClassifiedRequest:
         self.refused: list[Refused] = []
         self.reasons: list[Reason] = []
         self.stamped: dict[int, int] = {}
+        self.converted: dict[int, ClientBatch] = {}
         self.size = 0
         self.decompressed = 0
         self.records = 0
@@ -261,6 +273,8 @@ class BatchClassifier:
             out.decompressed += len(batch.section)
         if entry.reason is not None:
             out.untouched.append(PassthroughBatch(slot, name, partition, encode_batch(batch)))
+            if entry.reason is Reason.OBSERVED:
+                out.converted[slot] = batch
             return entry.reason
         out.size += len(batch.section)
         reason = key_reason(batch.null_keys, batch.record_count - batch.null_keys)

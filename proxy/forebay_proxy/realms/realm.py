@@ -41,6 +41,7 @@ from forebay_proxy.produce.dispatcher import Dispatcher
 from forebay_proxy.produce.handler import ProduceHandler
 from forebay_proxy.produce.idempotent_sample import IdempotentSample
 from forebay_proxy.produce.ledger import Ledger
+from forebay_proxy.produce.observer import Observer
 from forebay_proxy.produce.rack_traffic import RackTraffic
 from forebay_proxy.produce.topic_partitioners import TopicPartitioners
 
@@ -138,6 +139,15 @@ class Realm:
             stats,
             shared.turns,
             IdempotentSample(cluster.has_choice, stats, rng),
+            Observer(
+                cluster,
+                updater,
+                settings,
+                stats,
+                # Of their own, so that those that really choose, and what is counted of them, are not disturbed.
+                lambda: TopicPartitioners(settings, MetricRegistry(), Random(rng.getrandbits(64)), cluster),
+                journal,
+            ),
             RackTraffic(cluster, stats) if settings.knows_racks else None,
             ledger,
         )
