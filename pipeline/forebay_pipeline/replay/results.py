@@ -131,7 +131,7 @@ def unmerged(observed: DataFrame) -> Unmerged | None:
         p99_ms=latencies.p99_ms,
         batch_bytes=sum(row["bytes"] for row in found) / batches,
         batch_records=records / batches,
-        requests=taken.select("process", "number").distinct().count(),
+        requests=taken.select("process", "connection", "number").distinct().count(),
         records=records,
     )
 

@@ -169,7 +169,7 @@ def _observed_requests(observed: DataFrame) -> DataFrame:
     """
     requests = (
         observed.where("error_code = 0 and leader >= 0")
-        .groupBy("process", "number", "leader", (F.col("acks") == ALL_REPLICAS).alias("waits"))
+        .groupBy("process", "connection", "number", "leader", (F.col("acks") == ALL_REPLICAS).alias("waits"))
         .agg(
             F.min("received_us").alias("sent"),
             F.max("time_us").alias("answered"),

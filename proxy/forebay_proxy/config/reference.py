@@ -189,7 +189,7 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "With observe, batches that Forebay would touch go to the broker as they came. It opens them all the same, "
             "as far as max.decompressed.bytes allows, and counts what would have become of them: see "
             "forebay_observed_records_total and the page. What is excluded is not observed. Observing takes less CPU "
-            "than merging, and more than passing through.",
+            "than merging, and more than passing through. In YAML, quote the value: a bare on is true there.",
             NO_COUNTERPART,
             "observe",
         ),
