@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random
 from typing import Any
 
-import msgspec
 import pytest
 
 from forebay_codecs.apis import PRODUCE
@@ -26,11 +24,6 @@ from tests.kit.wire import Batches, batch, keyed, null_key, old_produce, only, p
 
 OBSERVED: dict[str, Any] = {"moves": "observe"}
 TOPICS = {"ponds": [0, 0, 0, 0], "lakes": [0, 0], "single": [0]}
-
-
-def change(forebay: Running, **to: Any) -> None:
-    """As a reload does it."""
-    forebay.app.prepare(msgspec.structs.replace(forebay.app._settings, **to))()
 
 
 def records(forebay: Running) -> tuple[float, float]:
@@ -210,6 +203,8 @@ class TestWhatIsCounted:
 
 
 class TestChangedWhileClientsSend:
+    """What is drawn at random stands in test_changed_patterns."""
+
     @in_loop
     async def test_what_was_observed_is_answered_before_what_is_merged_is_sent(self) -> None:
         async with FakeCluster(TOPICS) as cluster, running(cluster.bootstrap, **OBSERVED) as forebay:
@@ -217,7 +212,7 @@ class TestChangedWhileClientsSend:
             cluster[0].holds(PRODUCE)
             client.send(produce(1, ("ponds", 0, batch(keyed("first")))))
             away = await cluster[0].receives(PRODUCE)
-            change(forebay, moves="on")
+            forebay.change(moves="on")
             client.send(produce(2, ("ponds", 0, batch(keyed("second")))), produce(3, ("ponds", 0, batch(keyed("3rd")))))
             behind = await cluster[0].receives(PRODUCE)
             assert (behind.connection, behind.values) == (away.connection, ["second"])
@@ -227,31 +222,6 @@ class TestChangedWhileClientsSend:
             await client.receives(1, 2, 3)
             assert cluster.values("ponds", 0) == ["first", "second", "3rd"]
             assert forebay.count("forebay_batches_in_total", "keyed") == 1
-
-    @in_loop
-    @pytest.mark.parametrize("seed", range(4))
-    async def test_every_key_stays_in_order(self, seed: int) -> None:
-        rng = Random(seed)
-        topics = ("ponds", "lakes")
-        sent: dict[tuple[str, int], list[str]] = {(topic, index): [] for topic in topics for index in range(2)}
-        async with FakeCluster(TOPICS) as cluster, running(cluster.bootstrap, linger_ms=5 * (seed % 2)) as forebay:
-            client = await forebay.client(0)
-            away: list[int] = []
-            for number in range(100):
-                if rng.random() < 0.2:
-                    some = tuple(topic for topic in topics if rng.random() < 0.5)
-                    change(forebay, moves=rng.choice(["on", "observe"]), topics_move=some, topics_observe=some[:1])
-                places = rng.sample(sorted(sent), rng.randint(1, 3))
-                for place in places:
-                    sent[place].append(str(number))
-                client.send(produce(number, *((*place, batch(keyed(str(number)))) for place in sorted(places))))
-                away.append(number)
-                while len(away) > rng.randint(0, 4):
-                    (answer,) = await client.receives(away.pop(0))
-                    assert {told.error_code for told in produced(answer).values()} == {NONE}
-            await client.receives(*away)
-            for place, values in sent.items():
-                assert cluster.values(*place) == values
 
 
 class TestWhoPicksPartitions:
