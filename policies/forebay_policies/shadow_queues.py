@@ -11,8 +11,8 @@ Dispatch groups, the limits of requests in flight, the linger and partitioners a
 shadow_topic's. What is left out: buffer.memory, brokers that fail or throttle, and records that are really merged at
 the same time. Time only passes when somebody calls: `advance` does what would have happened until then.
 
-Bounds: MAX_WAITING batches wait at most. If brokers are taken to be slower than they are, more might: then all of them
-count as sent. Topics are forgotten IDLE_S after their last record.
+Bounds: `most_waiting` batches wait at most. If brokers are taken to be slower than they are, more might: then all of
+them count as sent. Topics are forgotten IDLE_S after their last record.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ class ShadowQueues:
         linger: Linger,
         limit: int,
         acknowledged: Callable[[str, int, float], None],
+        most_waiting: int = MAX_WAITING,
     ) -> None:
         self.batches = 0
         self.requests = 0
@@ -89,6 +90,7 @@ class ShadowQueues:
         self._linger = linger
         self._limit = limit
         self._acknowledged = acknowledged
+        self._most_waiting = most_waiting
         self._topics: dict[str, ShadowTopic] = {}
         self._groups = DispatchGroups()
         self._away: dict[int, RequestsInFlight] = {}
@@ -152,7 +154,7 @@ class ShadowQueues:
         if batch.closed:
             queue.open.pop(lane, None)
         self._readiness(queue, now)
-        if self._waiting > MAX_WAITING:
+        if self._waiting > self._most_waiting:
             self._give_up()
         return Placed(queue.index, opens)
 
