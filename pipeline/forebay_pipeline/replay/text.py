@@ -20,7 +20,7 @@ def as_text(report: ReplayReport) -> str:
         _table(report),
         "",
         *_checked(report),
-        *_gained(report),
+        *([*found, ""] if (found := gained(report)) else []),
         "Recommended: " + _words(report.results[report.recommended].settings),
         report.reason,
         "",
@@ -58,7 +58,7 @@ def _table(report: ReplayReport) -> str:
     return "\n".join(text_table(header, numeric, rows, None))
 
 
-def _gained(report: ReplayReport) -> list[str]:
+def gained(report: ReplayReport) -> list[str]:
     """What was only observed, and what merging makes of it where nothing else was recorded."""
     before, made = report.unmerged, report.results[report.present]
     if before is None:
@@ -72,7 +72,7 @@ def _gained(report: ReplayReport) -> list[str]:
             f"Merged with the present settings: {before.requests / made.requests:,.1f} times fewer requests,"
             f" {made.batch_records / before.batch_records:,.1f} times the records/batch."
         )
-    return [*lines, ""]
+    return lines
 
 
 def _checked(report: ReplayReport) -> list[str]:

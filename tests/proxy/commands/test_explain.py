@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from forebay_policies.eligibility import INTERNAL_TOPICS, Eligibility, Observed, Reason
 from forebay_proxy.commands import cli
 from forebay_proxy.commands.explain import decisions
+from tests.kit.ports import free_port
 
 NAMES = st.one_of(st.sampled_from(sorted(INTERNAL_TOPICS)), st.text("ab-.*?[!]", max_size=5))
 PATTERNS = st.lists(st.text("ab-.*?[!]", min_size=1, max_size=4), max_size=3).map(tuple)
@@ -104,6 +105,12 @@ def test_why_records_are_only_observed() -> None:
     assert "Forebay may touch them" in rest.output
     excluded = explained("--topic", "orders", "--set", "moves=observe", "--set", "topics.exclude=orders")
     assert excluded.output.splitlines()[-1] == "Forebay passes them untouched (topic_excluded)."
+
+
+def test_nobody_to_ask_is_one_line() -> None:
+    result = explained("--topic", "orders", "--url", f"http://127.0.0.1:{free_port()}")
+    assert (result.exit_code, len(result.output.splitlines())) == (1, 1)
+    assert result.output.startswith("forebay: http://127.0.0.1:")
 
 
 def test_json() -> None:
