@@ -12,7 +12,8 @@ shadow_topic's. What is left out: buffer.memory, brokers that fail or throttle, 
 the same time. Time only passes when somebody calls: `advance` does what would have happened until then.
 
 Bounds: `most_waiting` batches wait at most. If brokers are taken to be slower than they are, more might: then all of
-them count as sent. Topics are forgotten IDLE_S after their last record.
+them count as sent. Lingers of batches that left earlier stay behind: of twice as many events, further batches do not
+linger. Topics are forgotten IDLE_S after their last record.
 """
 
 from __future__ import annotations
@@ -217,7 +218,7 @@ class ShadowQueues:
     def _schedule(self, queue: ShadowQueue, batch: ShadowBatch, now: float) -> None:
         if self._linger.adaptive:
             self._opened.append((queue, batch))
-        elif self._linger.delay:
+        elif self._linger.delay and len(self._events) < 2 * self._most_waiting:
             event = _Event(queue.leader)
             event.queue, event.batch = queue, batch
             self._at(now + self._linger.delay, event)

@@ -285,6 +285,15 @@ def test_no_more_batches_wait_than_may() -> None:
     )
 
 
+def test_lingers_that_are_left_behind_are_bounded() -> None:
+    shadow = Shadow("uniform", linger_ms=60_000, most_waiting=20)
+    for number in range(1000):
+        assert shadow.put(0, KEPT, "a", batch_of(40_000), number / 100).opens
+        shadow.queues.turn_over(number / 100)
+        assert len(shadow.queues._events) <= 2 * 20 + LIMIT
+    assert shadow.queues.requests == 1000
+
+
 def test_what_moves_is_spread_and_what_does_not_stays() -> None:
     shadow = Shadow("round_robin")
     assert {shadow.put(3, MOVABLE, "a", batch_of(100), 0.0).partition for _ in LEADERS} == set(range(len(LEADERS)))

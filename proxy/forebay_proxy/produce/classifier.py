@@ -114,7 +114,8 @@ class ClassifiedRequest:
     All stand in memory at once: a frame of 1 MiB has room for hundreds of batches that decompress to 64 MiB each. So
     they share one limit. `records` counts all that are in the request, as far as their batches say. `reasons` are those
     of the slots, `stamped` counts by slot the records that were given a timestamp. `unread`: some of what is untouched
-    was to be touched, and could not be opened. `converted`: by slot what message sets that are only observed hold.
+    was to be touched, and could not be opened. `converted`: by slot what message sets that are only observed hold, or
+    None.
     """
 
     __slots__ = (
@@ -136,7 +137,7 @@ class ClassifiedRequest:
         self.refused: list[Refused] = []
         self.reasons: list[Reason] = []
         self.stamped: dict[int, int] = {}
-        self.converted: dict[int, ClientBatch] = {}
+        self.converted: dict[int, ClientBatch] | None = None
         self.size = 0
         self.decompressed = 0
         self.records = 0
@@ -274,6 +275,8 @@ class BatchClassifier:
         if entry.reason is not None:
             out.untouched.append(PassthroughBatch(slot, name, partition, encode_batch(batch)))
             if entry.reason is Reason.OBSERVED:
+                if out.converted is None:
+                    out.converted = {}
                 out.converted[slot] = batch
             return entry.reason
         out.size += len(batch.section)

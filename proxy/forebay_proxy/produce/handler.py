@@ -16,7 +16,7 @@ Appending itself never waits: metadata is known and memory suffices when it begi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Final
 
@@ -304,7 +304,7 @@ class PendingProduce:
         """How many of its partitions are behind it, SLICE at a time."""
         self._decompressed = 0
         self._untouched: list[PassthroughBatch] = []
-        self._observed: list[ObservedRequest] = []
+        self._observed: list[ObservedRequest] | None = None
         self._entry = handler.ledger.arrived(client, request, inspected) if handler.ledger is not None else None
         self._on_done = client.reserve(request.acks)
         self._completion = ProduceCompletion(
@@ -411,10 +411,10 @@ class PendingProduce:
         first = self._appended
         entries = self._inspected[first : first + SLICE]
         seen = self._handler.observer.beside(
-            self._client, self._frame, self._request, entries, found, first, again=bool(self._observed)
+            self._client, self._frame, self._request, entries, found, first, again=self._observed is not None
         )
         if seen is not None:
-            self._observed.append(seen)
+            self._observed = [*(self._observed or ()), seen]
 
     def _alone(self) -> None:
         if not self._completion.done:
@@ -541,7 +541,8 @@ class PendingProduce:
             request.timeout_ms,
             list(topics.items()),
         )
-        observed, self._observed = self._observed, []
+        observed: Sequence[ObservedRequest] = self._observed or ()
+        self._observed = None
         for seen in observed:
             seen.leaves()
         if acks == 0:

@@ -176,8 +176,8 @@ class Observer:
 
         What is returned is to be told when the untouched ones are sent, and of their answer; None: none is observed.
         """
-        converted = {slot - first: batch for slot, batch in found.converted.items()}
-        found.converted.clear()
+        converted = {slot - first: batch for slot, batch in (found.converted or {}).items()}
+        found.converted = None
         return self._look(client, frame, request, inspected, converted, found.decompressed, again=again)
 
     def _look(
