@@ -59,6 +59,8 @@ HOT = (
     "policies/forebay_policies/requests_in_flight.py",
     "policies/forebay_policies/response_memory.py",
     "policies/forebay_policies/retry.py",
+    "policies/forebay_policies/shadow_queues.py",
+    "policies/forebay_policies/shadow_topic.py",
     "policies/forebay_policies/throttling.py",
     "policies/forebay_policies/topic_changes.py",
     "policies/forebay_policies/uniform_partitioner.py",

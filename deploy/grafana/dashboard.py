@@ -52,6 +52,10 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "idempotent_null_key_records_total",
         "records_converted_total",
         "records_stamped_total",
+        "observed_records_total",
+        "observed_batches_total",
+        "observed_requests_total",
+        "observed_batches_unread_total",
     ),
     "Brokers": (
         "broker_up",

@@ -7,9 +7,10 @@ Checked in this order; the first objection counts:
 1. the request: transactional id, client id
 2. the topic: internal, excluded
 3. the batch header: transactional, idempotent, unknown attributes
-Only a batch that passed all of them is opened:
-4. it cannot be opened, and stays untouched after all
-5. else it is null_key (may move), keyed (stays on its partition), or mixed (is split)
+4. it is only observed: nothing else stands against touching it
+Only a batch that passed all of them is opened to be touched:
+5. it cannot be opened, and stays untouched after all
+6. else it is null_key (may move), keyed (stays on its partition), or mixed (is split)
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class Reason(enum.StrEnum):
     UNKNOWN_ATTRIBUTES = "unknown_attributes"
     NO_METADATA = "no_metadata"
     SETTINGS_CHANGED = "settings_changed"
+    OBSERVED = "observed"
     # touched
     NULL_KEY = "null_key"
     KEYED = "keyed"
@@ -87,6 +89,38 @@ class _Patterns:
         return answer
 
 
+class Observed:
+    """What of all that may be touched is only observed, by glob patterns as in a shell.
+
+    All of it with `moves` = False, but for topics of `topics_move`; whatever `moves` is, topics of `topics` and clients
+    of `client_ids`.
+
+        moves   topics_move   topics   orders     clicks
+        False   orders        –        moves      observed
+        True    –             clicks   moves      observed
+        False   orders        orders   observed   observed
+    """
+
+    def __init__(
+        self,
+        *,
+        moves: bool = True,
+        topics_move: Iterable[str] = (),
+        topics: Iterable[str] = (),
+        client_ids: Iterable[str] = (),
+    ) -> None:
+        topics, client_ids = tuple(topics), tuple(client_ids)
+        self.any: bool = not moves or bool(topics) or bool(client_ids)
+        """Something may be: where it is False, nobody need ask."""
+        self._unless_moved = _Patterns(() if moves else ("*",), topics_move)
+        self._topics = _Patterns(topics, ())
+        self._client_ids = _Patterns(client_ids, ())
+
+    def has(self, client_id: str | None, topic: str) -> bool:
+        """Whether records of the client (None: without an id) for the topic are."""
+        return self._unless_moved.admit(topic) or self._topics.admit(topic) or self._client_ids.admit(client_id or "")
+
+
 class Eligibility:
     """Which clients and topics may be touched at all, by glob patterns as in a shell; exclude beats include.
 
@@ -99,9 +133,12 @@ class Eligibility:
         topics_exclude: Iterable[str],
         client_ids_include: Iterable[str],
         client_ids_exclude: Iterable[str],
+        observed: Observed | None = None,
     ) -> None:
         self._topics = _Patterns(topics_include, topics_exclude)
         self._client_ids = _Patterns(client_ids_include, client_ids_exclude)
+        self.observed: Observed | None = observed if observed is not None and observed.any else None
+        """None: nothing is only observed."""
 
     def client(self, client_id: str | None) -> Reason | None:
         """CLIENT_EXCLUDED, or None. A client without an id is matched as the empty string."""

@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 import msgspec
 
-VERSION: Final = 3
+VERSION: Final = 4
 
 
 FlushReason = Literal["full", "linger", "adopted", "closed"]
@@ -152,6 +152,7 @@ class GaugeRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="gau
     other_rack_bytes_total: int | None = None
     unknown_rack_bytes_total: int | None = None
     """The client's rack, or the leader's, is not known."""
+    observed_rows_total: int | None = None
 
 
 class LedgerPart(msgspec.Struct, frozen=True, gc=False):
@@ -221,8 +222,53 @@ class LedgerRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="le
     """As in BatchRow: of a client that was served as its user."""
 
 
-Row = BatchRow | ChoiceRow | MetadataRow | GaugeRow | LedgerRow
-ROWS: Final = (BatchRow, ChoiceRow, MetadataRow, GaugeRow, LedgerRow)
+class ObservedRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="observed"):
+    """A client's batch that is only observed: it went on as it came. Written once its request is answered, or at once
+    where none is expected; of a request whose answer never came there is no row."""
+
+    time_us: int
+    worker: int
+    process: str
+    number: int
+    """The request's, in order of arrival among those that are observed."""
+    received_us: int
+    connection: int
+    client_id: str
+    host: str
+    version: int
+    """Of its Produce request; below 3 its records were converted."""
+    topic: str
+    partition: int
+    """The client's choice, where the records are."""
+    partitions: int
+    """Of the topic; 0: not known yet."""
+    leader: int
+    """Node id of the broker; -1: not known."""
+    acks: int
+    codec: int
+    records: int
+    bytes: int
+    """Of all its records, uncompressed."""
+    null_key_records: int
+    """Those that would be movable; 0 where the topic has a single partition."""
+    null_key_bytes: int
+    chosen: int
+    """The partition that they would have gone to; -1: none was chosen."""
+    opens: int
+    """Batches that its records would have opened, rather than join one that waits: 0 to 2; -1: not known."""
+    took_us: int
+    """From when the request was written to its answer; -1 if that is not known, or says nothing about the broker, since
+    others of the connection, or the connecting, came first."""
+    error_code: int | None = None
+    """As the broker told; None: it told nothing."""
+    v: int = VERSION
+    seq: int | None = None
+    principal: str = ""
+    """As in BatchRow: of a client that is served as its user."""
+
+
+Row = BatchRow | ChoiceRow | MetadataRow | GaugeRow | LedgerRow | ObservedRow
+ROWS: Final = (BatchRow, ChoiceRow, MetadataRow, GaugeRow, LedgerRow, ObservedRow)
 
 FILE_SUFFIX: Final = ".jsonl.zst"
 """Closed files: `<journal.dir>/dt=2026-11-21/hour=09/<name>.jsonl.zst`, by the UTC time at which they were begun."""

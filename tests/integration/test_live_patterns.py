@@ -31,6 +31,10 @@ PATTERNS = {
     "topics.include": ("*", f"{TOPIC}*", "other", "l*,o*"),
     "topics.exclude": ("", "", "*", f"{TOPIC}*", "other"),
     "client.ids.exclude": ("", "", "", "rdkafka", "producer-*", "*"),
+    "moves": ("on", "on", "observe"),
+    "topics.move": ("", f"{TOPIC}*"),
+    "topics.observe": ("", "", "other", f"{TOPIC}*"),
+    "client.ids.observe": ("", "", "rdkafka"),
 }
 
 

@@ -15,6 +15,8 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
+import msgspec
+
 from forebay_proxy.app import App
 from forebay_proxy.config.kinds import ListenerAddress
 from forebay_proxy.config.listeners import ListenerSettings
@@ -47,6 +49,10 @@ class Running:
 
     def node_port(self, node: int) -> int:
         return self.port + 1 + node
+
+    def change(self, **to: Any) -> None:
+        """Other settings, as a reload puts them into force."""
+        self.app.prepare(msgspec.structs.replace(self.app._settings, **to))()
 
     async def client(self, node: int | None = None, tls: ssl.SSLContext | None = None) -> WireClient:
         """Connected to the listener of a node, or to the bootstrap listener; with `tls`, to those with TLS."""

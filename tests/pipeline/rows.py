@@ -21,6 +21,7 @@ from forebay_policies.journal_rows import (
     LedgerPart,
     LedgerRow,
     MetadataRow,
+    ObservedRow,
     Row,
 )
 
@@ -108,6 +109,36 @@ def metadata_row(**given: object) -> MetadataRow:
         request_bytes=40,
         response_bytes=200,
         error="",
+    )
+
+
+def observed_row(**given: object) -> ObservedRow:
+    """One that was answered 1.5 ms after it came."""
+    received_us = given.get("received_us", START_US)
+    assert isinstance(received_us, int)
+    return _row(
+        ObservedRow,
+        {"time_us": received_us + 1500, **given},
+        number=1,
+        received_us=received_us,
+        connection=1,
+        client_id="app",
+        host="10.0.0.1",
+        version=7,
+        topic="t",
+        partition=0,
+        partitions=3,
+        leader=0,
+        acks=1,
+        codec=0,
+        records=1,
+        bytes=100,
+        null_key_records=1,
+        null_key_bytes=100,
+        chosen=1,
+        opens=1,
+        took_us=1400,
+        error_code=0,
     )
 
 

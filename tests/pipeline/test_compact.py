@@ -41,9 +41,10 @@ def run(spark: SparkSession, journal: Path, output: Path) -> Compacted:
 def test_rows_are_the_same_before_and_after(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
     ledger = make.ledger_row([make.ledger_part([(None, b"x")])], topic="007")
     write_journal(journal, [make.batch_row(), make.gauge_row(), ledger, make.choice_row(), make.metadata_row()])
+    write_journal(journal, [make.observed_row(topic="till")], "c")
     write_journal(journal, [make.batch_row(time_us=START_US + DAY_US, topic="a.b-c_d")], "b")
     output = tmp_path / "parquet"
-    assert run(spark, journal, output) == (6, 0)
+    assert run(spark, journal, output) == (7, 0)
     assertDataFrameEqual(read_rows(spark, JournalPlace(str(output))), read_rows(spark, JournalPlace(str(journal))))
     assert (output / "kind=ledger" / "dt=2026-11-18" / "topic=007").is_dir()
     assert (output / "kind=batch" / "dt=2026-11-19" / "topic=a.b-c_d").is_dir()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from forebay_policies import eligibility
-from forebay_policies.eligibility import Eligibility, Reason, header_reason, key_reason
+from forebay_policies.eligibility import Eligibility, Observed, Reason, header_reason, key_reason
 
 
 def make(
@@ -75,6 +76,40 @@ def test_a_topic_that_the_broker_calls_internal_is_never_touched() -> None:
     rules = make()
     assert rules.topic("own-internal", internal=True) is Reason.INTERNAL_TOPIC
     assert rules.topic("own-internal", internal=False) is None
+
+
+# what is only observed
+
+
+@pytest.mark.parametrize(
+    ("told", "orders", "clicks"),
+    [
+        ({}, False, False),
+        ({"moves": False}, True, True),
+        ({"moves": False, "topics_move": ("order?",)}, False, True),
+        ({"moves": False, "topics_move": ("order?",), "topics": ("*s",)}, True, True),
+        ({"topics": ("click*",)}, False, True),
+        ({"topics": ("click*",), "topics_move": ("clicks",)}, False, True),
+        ({"client_ids": ("till-*",)}, True, True),
+        ({"client_ids": ("php-*",)}, False, False),
+        ({"moves": False, "topics_move": ("*",), "client_ids": ("till-*",)}, True, True),
+    ],
+)
+def test_what_is_observed(told: dict[str, Any], orders: bool, clicks: bool) -> None:
+    observed = Observed(**told)
+    assert (observed.has("till-7", "orders"), observed.has("till-7", "clicks")) == (orders, clicks)
+    assert observed.any == (told != {})
+
+
+def test_a_client_without_an_id_is_observed_as_the_empty_one() -> None:
+    assert Observed(client_ids=("",)).has(None, "orders")
+    assert not Observed(client_ids=("?*",)).has(None, "orders")
+
+
+def test_where_nothing_is_observed_nobody_need_ask() -> None:
+    assert make().observed is None
+    assert Eligibility(("*",), (), ("*",), (), Observed(topics_move=("orders",))).observed is None
+    assert Eligibility(("*",), (), ("*",), (), Observed(moves=False)).observed is not None
 
 
 # the memo
@@ -172,6 +207,7 @@ def test_the_values_of_the_reasons_are_stable() -> None:
         "unknown_attributes",
         "no_metadata",
         "settings_changed",
+        "observed",
         "null_key",
         "keyed",
         "mixed",

@@ -30,7 +30,7 @@ from forebay_pipeline.journal.brokers import Asked, Brokers
 from forebay_pipeline.journal.folder import JournalFolder
 from forebay_pipeline.journal.schema import ARROW_SCHEMA, KIND, SPARK_SCHEMA, columns_of, kind_of
 from forebay_pipeline.storage import Storage
-from forebay_policies.journal_rows import FILE_SUFFIX, ROWS
+from forebay_policies.journal_rows import FILE_SUFFIX, ROWS, ObservedRow
 
 TORN: Final = "_torn"
 UNKNOWN: Final = "_unknown"
@@ -43,14 +43,11 @@ _BLOCK: Final = 4 << 20
 _REQUIRED: Final = {
     kind_of(row): [field.encode_name for field in msgspec.structs.fields(row) if field.required] for row in ROWS
 }
+_LATER: Final = {kind_of(ObservedRow)}
+"""Kinds that the first versions of `compact` did not know: what those wrote need not have their columns."""
+_FIRST: Final = {name for kind, required in _REQUIRED.items() if kind not in _LATER for name in required}
 _NAMES: Final = SPARK_SCHEMA.names
-_ADDED: Final = StructType(
-    [
-        each
-        for each in SPARK_SCHEMA
-        if each.name == "parts" or not any(each.name in names for names in _REQUIRED.values())
-    ]
-)
+_ADDED: Final = StructType([each for each in SPARK_SCHEMA if each.name == "parts" or each.name not in _FIRST])
 """What a later version may have been the first to have, or have added to."""
 _WITH_UNKNOWN: Final = StructType([*SPARK_SCHEMA, StructField(UNKNOWN, StringType())])
 _OF_STRUCTS: Final = {
@@ -198,7 +195,7 @@ def _parquet(spark: SparkSession, folder: str) -> DataFrame:
         found = spark.read.parquet(folder)
     except AnalysisException as error:
         raise CannotRun(f"There is no journal in {folder}: {error.getMessage()}") from error
-    missing = sorted({name for required in _REQUIRED.values() for name in required}.difference(found.columns))
+    missing = sorted(_FIRST.difference(found.columns))
     if missing:
         raise CannotRun(f"{folder} was not written by `compact`: it lacks the columns {', '.join(missing)}.")
     # Not inferred: older files lack columns that were added later.

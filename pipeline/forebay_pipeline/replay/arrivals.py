@@ -1,7 +1,7 @@
 """What is replayed: runs of records with their times of arrival, as a DataFrame.
 
-In: the journal's ledger rows; its batch rows, if there is no ledger; or a Load that describes made-up traffic. Out: a
-row for each run of records that stayed together, in the columns of SCHEMA.
+In: the journal's ledger rows; its batch rows, if there is no ledger; its rows of what was only observed; or a Load that
+describes made-up traffic. Out: a row for each run of records that stayed together, in the columns of SCHEMA.
 
 Each process of the proxy is independent: it has its own pool, accumulator, partitioners and connections. Rows with the
 same (process, number) came in one Produce request and are answered together.
@@ -90,6 +90,35 @@ def of_batches(batches: DataFrame) -> DataFrame:
         "movable",
         _dealt("records", each).alias("records"),
         _dealt("bytes", each).alias("bytes"),
+        "acks",
+    )
+
+
+def of_observed(observed: DataFrame) -> DataFrame:
+    """Exactly what arrived, and went on untouched because it was only observed.
+
+    A batch that has records with a key and others without is two runs, as if it had been merged. What a broker refused
+    is left out: its client sent it again. Numbers are negative, since the ledger numbers its requests on its own.
+    """
+    taken = observed.where("coalesce(error_code, 0) = 0")
+    stays = (F.col("records") - F.col("null_key_records"), F.col("bytes") - F.col("null_key_bytes"))
+    moves = (F.col("null_key_records"), F.col("null_key_bytes"))
+    return _runs(taken, 0, *stays, movable=False).union(_runs(taken, 1, *moves, movable=True))
+
+
+def _runs(observed: DataFrame, place: int, records: Column, size: Column, *, movable: bool) -> DataFrame:
+    """The part of each batch that has so many `records`, of `size` bytes, where there are any."""
+    return observed.where(records > 0).select(
+        "process",
+        "connection",
+        (-F.col("number")).alias("number"),
+        F.col("received_us").alias("at_us"),
+        "topic",
+        "partition",
+        F.lit(place).cast("long").alias("place"),
+        F.lit(movable).alias("movable"),
+        records.alias("records"),
+        size.alias("bytes"),
         "acks",
     )
 

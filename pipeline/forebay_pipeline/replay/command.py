@@ -32,7 +32,7 @@ from forebay_pipeline.replay import arrivals as arriving
 from forebay_pipeline.replay.arrivals import SYNTHETIC, Load
 from forebay_pipeline.replay.proxy_times import NO_WAY, TURN, fit_turn, fit_way
 from forebay_pipeline.replay.recommendation import as_toml, recommend
-from forebay_pipeline.replay.results import Measured, ReplayReport, measured, results_of
+from forebay_pipeline.replay.results import Measured, ReplayReport, Unmerged, measured, results_of, unmerged
 from forebay_pipeline.replay.service_times import constant, fit
 from forebay_pipeline.replay.settings import DEFAULT_GRID, Variant, read_grid, read_present, variants
 from forebay_pipeline.replay.simulation import World
@@ -40,7 +40,7 @@ from forebay_pipeline.replay.slices import WARM_UP_S, Slices, Task, simulated
 from forebay_pipeline.replay.text import as_text
 from forebay_pipeline.replay.topics import groups_of, leaders_of
 from forebay_pipeline.storage import Storage
-from forebay_policies.journal_rows import BatchRow, ChoiceRow, LedgerRow
+from forebay_policies.journal_rows import BatchRow, ChoiceRow, LedgerRow, ObservedRow
 
 T = TypeVar("T")
 
@@ -60,6 +60,12 @@ _APART: Final = "topics were simulated apart, as if each had the brokers, the co
 _NO_LEDGER: Final = (
     "there is no ledger (journal.ledger): arrivals are guessed from batches, spread evenly over their linger, with each"
     " run a request of its own"
+)
+
+
+_OBSERVED: Final = (
+    "what was only observed is simulated as if merged; brokers' times are those of the requests that clients"
+    " sent themselves, and merged ones are fewer and larger"
 )
 
 
@@ -92,6 +98,7 @@ class Traffic(NamedTuple):
     measured: Measured | None
     assumed: Sequence[str]
     """What was guessed, as sentences."""
+    unmerged: Unmerged | None = None
 
 
 class _Extent(NamedTuple):
@@ -109,27 +116,41 @@ def replay_journal(rows: DataFrame, plan: Plan) -> ReplayReport:
     """
     batches = of_kind(rows, BatchRow).drop("kind").persist()
     ledger = of_kind(rows, LedgerRow).where(F.size("parts") > 0).persist()
+    observed = of_kind(rows, ObservedRow).drop("kind").persist()
     try:
-        return _replayed(_recorded(batches, ledger, of_kind(rows, ChoiceRow), plan), plan)
+        return _replayed(_recorded(batches, ledger, observed, of_kind(rows, ChoiceRow), plan), plan)
     finally:
         batches.unpersist()
         ledger.unpersist()
+        observed.unpersist()
 
 
-def _recorded(batches: DataFrame, ledger: DataFrame, choices: DataFrame, plan: Plan) -> Traffic:
+def _recorded(batches: DataFrame, ledger: DataFrame, observed: DataFrame, choices: DataFrame, plan: Plan) -> Traffic:
     arrivals, assumed = arriving.of_ledger(ledger), []
     if ledger.isEmpty():
-        arrivals, assumed = arriving.of_batches(batches), [_NO_LEDGER]
+        arrivals, assumed = arriving.of_batches(batches), [] if batches.isEmpty() else [_NO_LEDGER]
+    before = unmerged(observed)
+    if before is not None:
+        arrivals = arrivals.union(arriving.of_observed(observed))
+        assumed.append(_OBSERVED)
     if arrivals.isEmpty():
         raise NoArrivals
-    brokers = fit(batches)
+    brokers = fit(batches, observed)
+    led = observed.where(F.col("leader").isin(list(brokers)))
+    place = ("topic", "partition", "leader", "time_us")
+    sizes = ("topic", "partitions")
     world = World(
-        leaders_of(batches, choices, arrivals, brokers),
+        leaders_of(
+            batches.select(*place).union(led.select(*place)),
+            choices.select(*sizes).union(observed.select(*sizes)),
+            arrivals,
+            brokers,
+        ),
         brokers,
         fit_turn(batches, plan.variants[0].settings.linger_ms),
         fit_way(ledger, batches),
     )
-    return Traffic("recorded", arrivals, world, measured(ledger), assumed)
+    return Traffic("recorded", arrivals, world, measured(ledger), assumed, before)
 
 
 def replay_load(spark: SparkSession, load: Load, plan: Plan) -> ReplayReport:
@@ -163,6 +184,7 @@ def _replayed(traffic: Traffic, plan: Plan) -> ReplayReport:
         records=extent.records,
         seconds=(extent.last_us - extent.first_us) / 1e6,
         seed=plan.seed,
+        unmerged=traffic.unmerged,
     )
 
 

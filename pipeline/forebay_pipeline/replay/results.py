@@ -46,6 +46,19 @@ class Measured(msgspec.Struct, frozen=True):
     records: int
 
 
+class Unmerged(msgspec.Struct, frozen=True):
+    """What was only observed: as clients sent it and brokers took it, without merging. Latencies are over records of
+    requests that were answered, as Result has them."""
+
+    average_ms: float
+    p50_ms: float
+    p99_ms: float
+    batch_bytes: float
+    batch_records: float
+    requests: int
+    records: int
+
+
 class ReplayReport(msgspec.Struct, frozen=True):
     """All results of a replay. `present` and `recommended` are indexes into `results`."""
 
@@ -63,6 +76,8 @@ class ReplayReport(msgspec.Struct, frozen=True):
     seconds: float
     """From the first arrival to the last."""
     seed: int
+    unmerged: Unmerged | None = None
+    """None where nothing was only observed."""
 
     def marks(self, index: int) -> list[str]:
         """Whether that result is the `present` one, the `recommended` one, or both."""
@@ -91,6 +106,34 @@ def measured(ledger: DataFrame) -> Measured | None:
     if not latencies.records:
         return None
     return Measured(latencies.average_ms, latencies.p50_ms, latencies.p99_ms, latencies.records)
+
+
+def unmerged(observed: DataFrame) -> Unmerged | None:
+    """What was only observed, except what brokers refused; None without any."""
+    taken = observed.where("coalesce(error_code, 0) = 0")
+    answered = F.col("error_code") == 0
+    took = F.col("time_us") - F.col("received_us")
+    counted = taken.groupBy(F.when(answered, bucket_column(took)).alias("bucket")).agg(
+        F.sum("records").alias("records"),
+        F.sum(F.when(answered, F.col("records") * took)).alias("latency_us"),
+        F.count("*").alias("batches"),
+        F.sum("bytes").alias("bytes"),
+    )
+    found = counted.collect()
+    if not found:
+        return None
+    buckets = {row["bucket"]: row["records"] for row in found if row["bucket"] is not None}
+    latencies = _latencies(buckets, sum(row["latency_us"] or 0 for row in found))
+    records, batches = sum(row["records"] for row in found), sum(row["batches"] for row in found)
+    return Unmerged(
+        average_ms=latencies.average_ms,
+        p50_ms=latencies.p50_ms,
+        p99_ms=latencies.p99_ms,
+        batch_bytes=sum(row["bytes"] for row in found) / batches,
+        batch_records=records / batches,
+        requests=taken.select("process", "connection", "number").distinct().count(),
+        records=records,
+    )
 
 
 def results_of(outcomes: DataFrame, variants: Sequence[Variant]) -> list[Result]:

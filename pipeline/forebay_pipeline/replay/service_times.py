@@ -1,6 +1,7 @@
 """How long each broker takes for a Produce request: fitted to the journal's batches, drawn from in the simulation.
 
-In: batch rows (the columns of journal_rows.BatchRow). Out: for each broker the distribution of its times: by size,
+In: batch rows (the columns of journal_rows.BatchRow), and rows of what was only observed (ObservedRow), whose requests
+were the clients' own. Out: for each broker the distribution of its times: by size,
 apart for acks=all, which waits for followers, and apart for requests that found others under way.
 
 Each request has a connection to itself, so its time is `upstream_us`, from its sending to its answer; requests are put
@@ -121,9 +122,12 @@ class Kind(NamedTuple):
     """Size class: 0 to len(SIZES)."""
 
 
-def fit(batches: DataFrame) -> dict[int, BrokerTimes]:
+def fit(batches: DataFrame, observed: DataFrame | None = None) -> dict[int, BrokerTimes]:
     """Broker → its times. Raises CannotRun if no batch was answered."""
-    took = _requests(batches).withColumn("bucket", bucket_column(F.col("took_us")))
+    requests = _requests(batches)
+    if observed is not None:
+        requests = requests.union(_observed_requests(observed))
+    took = requests.withColumn("bucket", bucket_column(F.col("took_us")))
     counted = took.groupBy("leader", "waits", "busy", "size", "bucket").agg(F.count("*").alias("requests"))
     kinds: dict[Kind, dict[int, int]] = {}
     for row in counted.collect():
@@ -155,13 +159,39 @@ def _requests(batches: DataFrame) -> DataFrame:
         .groupBy(*lane, "request")
         .agg(F.min("sent").alias("sent"), F.max("answered").alias("answered"), F.sum("bytes").alias("bytes"))
     )
+    return _classed(requests.withColumn("took_us", F.col("answered") - F.col("sent")))
+
+
+def _observed_requests(observed: DataFrame) -> DataFrame:
+    """The same of the clients' own requests: those whose time is that of one broker, with nothing in front of them.
+
+    The others count as being under way, from when they came.
+    """
+    requests = (
+        observed.where("error_code = 0 and leader >= 0")
+        .groupBy("process", "connection", "number", "leader", (F.col("acks") == ALL_REPLICAS).alias("waits"))
+        .agg(
+            F.min("received_us").alias("sent"),
+            F.max("time_us").alias("answered"),
+            F.sum("bytes").alias("bytes"),
+            F.min("took_us").alias("took_us"),
+        )
+        .withColumn("stretch", F.floor(F.col("answered") / _STRETCH_US))
+        .withColumnRenamed("number", "request")
+    )
+    return _classed(requests).where("took_us >= 0")
+
+
+def _classed(requests: DataFrame) -> DataFrame:
+    """Each request with whether others of its broker and acks were under way, and its size class."""
+    lane = ("process", "leader", "waits", "stretch")
     earlier = Window.partitionBy(*lane).orderBy("sent", "request").rowsBetween(Window.unboundedPreceding, -1)
     return requests.select(
         "leader",
         "waits",
         F.coalesce(F.max("answered").over(earlier) > F.col("sent"), F.expr("false")).alias("busy"),
         sum((F.col("bytes") >= size).cast("int") for size in SIZES).alias("size"),  # type: ignore[union-attr]
-        (F.col("answered") - F.col("sent")).alias("took_us"),
+        "took_us",
     )
 
 

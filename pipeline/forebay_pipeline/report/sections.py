@@ -16,6 +16,7 @@ from forebay_pipeline.partitions import tables
 from forebay_pipeline.partitions.summary import Percentiles, Summary
 from forebay_pipeline.partitions.tables import Table, ms, percent, table
 from forebay_pipeline.replay.results import ReplayReport, Result
+from forebay_pipeline.replay.text import gained
 from forebay_pipeline.report import plots
 from forebay_pipeline.report.series import Series
 from forebay_pipeline.report.svg import Plot
@@ -209,6 +210,7 @@ def _replay(report: ReplayReport) -> Section:
         [
             f"{report.records:,} records ({report.source}, {report.seconds:,.0f} s) were replayed with "
             f"{len(report.results):,} settings. Recommended: {words}. {report.reason}",
+            *gained(report),
             *(f"Assumed: {line}." for line in report.assumed),
         ],
         [plots.grid(report)],

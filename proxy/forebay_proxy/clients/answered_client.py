@@ -60,6 +60,7 @@ class AnsweredClient:
         """Produce requests that have been reserved a place and are not answered."""
         self._when_alone: Callable[[], None] | None = None
         self._throttled_until = 0.0
+        self._heard: Callable[[bytes], None] | None = None
 
     @property
     def own_login(self) -> bool:
@@ -123,6 +124,23 @@ class AnsweredClient:
 
     def idempotent_null_keys(self, records: int) -> None:
         self._who.idempotent_null_keys(records)
+
+    @property
+    def at_leisure(self) -> bool:
+        return self._upstream.is_open and not self._upstream.has_records
+
+    def hears(self, answer: Callable[[bytes], None] | None) -> None:
+        self._heard = answer
+
+    def heard(self) -> Callable[[bytes], None] | None:
+        """Who is to be told of the response to the request that goes on as it came now."""
+        heard = self._heard
+        if heard is not None:
+            self._heard = None
+        return heard
+
+    def null_keys_went(self, topic: str, partitions: int, partition: int, size: int, *, old: bool) -> None:
+        self._who.null_keys_went(topic, partitions, partition, size, monotonic(), old=old)
 
     def reserve(self, acks: int) -> OnDone:
         self._producing += 1

@@ -8,6 +8,7 @@ from forebay_codecs import api_versions
 from forebay_codecs.apis import API_VERSIONS, Api
 from forebay_codecs.errors import Malformed
 from forebay_codecs.header import peek_client_id, printable
+from forebay_policies import own_choices
 from forebay_proxy.logs import RateLimited
 from forebay_proxy.metrics.clients_seen import SOFTWARE, SeenClient
 from forebay_proxy.metrics.traffic import TrafficMetrics
@@ -74,6 +75,11 @@ class ClientIdentity:
         """About so many of its records have no key and could move, if it were not idempotent."""
         if self._seen is not None:
             self._seen.idempotent_null_keys += records
+
+    def null_keys_went(self, topic: str, partitions: int, partition: int, size: int, now: float, *, old: bool) -> None:
+        """Where records of it without a key went, as it wanted (own_choices)."""
+        if self._seen is not None:
+            own_choices.note(self._seen.choices, topic, partitions, partition, size, now, old=old)
 
     def too_old(self, api: Api, version: int, peer: str) -> None:
         """A broker closed it for a version that it does not take. One line for each client, API and version."""

@@ -9,6 +9,8 @@ frame ┬ ApiVersions → answered here, or upstream for a client with a login o
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from forebay_codecs import metadata_request, produce_request, producers_only
 from forebay_codecs.apis import Api
 from forebay_codecs.errors import Malformed
@@ -105,7 +107,8 @@ class GatheredRequests:
         if self._divided is None:
             return False
         answer = self._client.reserve_answer() if request.acks else _to_nobody
-        self._divided.produce(frame, request, answer)
+        heard = self._client.heard()
+        self._divided.produce(frame, request, answer if heard is None else _heard_first(heard, answer))
         return True
 
     def _refused(self, frame: bytes) -> bool:
@@ -120,7 +123,7 @@ class GatheredRequests:
         if acks_0:
             self._upstream.expect_none()
         else:
-            self._upstream.expect(api, version, correlation_id)
+            self._upstream.expect(api, version, correlation_id, self._client.heard())
         self._pass_on(frame)
 
     def _pass_on(self, frame: bytes) -> None:
@@ -130,6 +133,17 @@ class GatheredRequests:
 
 def _to_nobody(answer: bytes | None) -> None:
     """There is no answer to records without acks."""
+
+
+def _heard_first(
+    heard: Callable[[bytes], None], answer: Callable[[bytes | None], None]
+) -> Callable[[bytes | None], None]:
+    def told(frame: bytes | None) -> None:
+        if frame is not None:
+            heard(frame[4:])  # without its size
+        answer(frame)
+
+    return told
 
 
 def _unacknowledged(frame: bytes) -> bool:

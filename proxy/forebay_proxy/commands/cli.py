@@ -190,15 +190,25 @@ def check(form: str, **options: Any) -> None:
 @main.command()
 @click.option("--topic", required=True, help="Where the records go.")
 @click.option("--client-id", help="Who sends them; without it, any client that is not excluded.")
+@click.option("--url", metavar="http[s]://HOST:PORT", help="Ask the Forebay that has this admin endpoint.")
+@click.option("--command-config", metavar="FILE", help="With --url: how to reach it, as in forebay clients.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @setting_options
-def explain(topic: str, client_id: str | None, form: str, **options: Any) -> None:
+def explain(
+    topic: str, client_id: str | None, url: str | None, command_config: str | None, form: str, **options: Any
+) -> None:
     """Say whether Forebay would touch a client's records for a topic.
 
-    Names the pattern that decides, by the settings that this command's options, variables and file give.
+    Names the pattern that decides, by the settings that this command's options, variables and file give; with --url by
+    those of a running Forebay, which also says if the client seems to pick partitions itself.
     """
     from forebay_proxy.commands import explain as explain_command
 
+    if url is not None:
+        with _told_in_a_line():
+            told = explain_command.asked(_endpoint(None, url, command_config), client_id, topic)
+        click.echo(json_text(told) if form == "json" else told["text"])
+        return
     found = explain_command.decisions(_load(options, complete=False).values, client_id, topic)
     click.echo(json_text(found) if form == "json" else explain_command.as_text(found))
 

@@ -63,7 +63,17 @@ def as_table(rows: list[Row], width: int | None) -> str:
         table.add_row(*(Text(visible(cell)) for cell in cells))
     lost = sum(not row["survives_kafka_4"] for row in rows)
     counts = f"{len(rows)} clients, {lost} of them too old for Kafka 4."
-    return "\n".join([table_text(table, width), counts, *_idempotent(rows)])
+    return "\n".join([table_text(table, width), counts, *_picking(rows), *_idempotent(rows)])
+
+
+def _picking(rows: list[Row]) -> Iterator[str]:
+    """Who seems to pick partitions itself: its records without a key must not move."""
+    for row in rows:
+        for found in row.get("picks_partitions", ()):  # an older Forebay tells of none
+            yield (
+                f"{row['client_id'] or '?'} ({row['address']}) seems to pick partitions of {found['topic']} itself: "
+                f"it uses {found['used']} of {found['partitions']}."
+            )
 
 
 def _idempotent(rows: list[Row]) -> Iterator[str]:

@@ -12,7 +12,18 @@ from typing import Final, NamedTuple
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.config.values import LISTENER_SETTINGS, SETTINGS, render
 
-LIVE: Final = frozenset({"topics.include", "topics.exclude", "client.ids.include", "client.ids.exclude"})
+LIVE: Final = frozenset(
+    {
+        "topics.include",
+        "topics.exclude",
+        "client.ids.include",
+        "client.ids.exclude",
+        "moves",
+        "topics.move",
+        "topics.observe",
+        "client.ids.observe",
+    }
+)
 """All others are read when Forebay starts."""
 
 

@@ -185,6 +185,24 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             NO_COUNTERPART,
             "connector-producer-*,billing-*",
         ),
+        "moves": Reference(
+            "With observe, batches that Forebay would touch go to the broker as they came. It opens them all the same, "
+            "as far as max.decompressed.bytes allows, and counts what would have become of them: see "
+            "forebay_observed_records_total and the page. What is excluded is not observed. Observing takes less CPU "
+            "than merging, and more than passing through. In YAML, quote the value: a bare on is true there.",
+            NO_COUNTERPART,
+            "observe",
+        ),
+        "topics.move": Reference(
+            "Glob patterns, for going from moves=observe to moves=on a topic at a time. They mean nothing while moves "
+            "is on.",
+            NO_COUNTERPART,
+            "orders,clicks-*",
+        ),
+        "topics.observe": Reference("Glob patterns; wins over topics.move.", NO_COUNTERPART, "invoices-*"),
+        "client.ids.observe": Reference(
+            "Glob patterns, matched against the client's client.id; wins over topics.move.", example="till-*"
+        ),
     },
     "Partitioning": {
         "partitioner": Reference(

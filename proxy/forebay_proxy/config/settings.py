@@ -164,6 +164,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
         Patterns,
         about("Clients passed through untouched; by default those that choose partitions themselves."),
     ] = CHOOSE_PARTITIONS_THEMSELVES
+    moves: Annotated[
+        Literal["on", "observe"],
+        about("observe: touch nothing, and measure what would move, merge and be saved."),
+    ] = "on"
+    topics_move: Annotated[Patterns, about("Topics that move although moves is observe.")] = ()
+    topics_observe: Annotated[Patterns, about("Topics that are only observed, whatever moves is.")] = ()
+    client_ids_observe: Annotated[Patterns, about("Clients that are only observed, whatever moves is.")] = ()
 
     # Partitioning
     partitioner: Annotated[Partitioner, about("How partitions are chosen for records without a key.")] = "adaptive"

@@ -5,7 +5,8 @@
     /api/v1/history    one thing's numbers over time: of (COLUMNS), key, seconds, points
     /api/v1/events     what changed lately
     /api/v1/config     settings, their values and where those come from; of secrets, whether there is one
-    /api/v1/explain    what decides whether records of client_id for topic are touched
+    /api/v1/explain    what decides whether records of client_id for topic are touched, and whether that client seems to
+                       pick their partitions itself
     /api/v1/stream     each second's numbers, as server-sent events (stream.py)
 
 In: requests that AdminAccess has admitted. Out: 200; 400 {"error"} for what cannot be asked; 403 {"error"} for whoever
@@ -30,6 +31,7 @@ from forebay_proxy.console.paging import WrongQuery, number, part, wanted
 from forebay_proxy.console.problems import problems
 from forebay_proxy.console.stream import Watchers
 from forebay_proxy.metrics.catalog import TIMES_S
+from forebay_proxy.metrics.clients_seen import SeenClient
 from forebay_proxy.metrics.registry import percentile
 
 PREFIX: Final = "/api/v1/"
@@ -210,7 +212,26 @@ class Api:
         _only(query, "client_id", "topic")
         if not query.get("topic"):
             raise WrongQuery("topic must be given")
-        return self._told.explain(query.get("client_id"), query["topic"])
+        told = self._told.explain(query.get("client_id"), query["topic"])
+        seen = [
+            _picks(view.seen, query["topic"])
+            for view in self._seen.clients.values()
+            if view.seen.client_id == query.get("client_id")
+        ]
+        if found := list(filter(None, seen)):
+            return {**told, "text": "\n".join([told["text"], *found])}
+        return told
+
+
+def _picks(client: SeenClient, topic: str) -> str:
+    """A sentence where the client seems to pick the topic's partitions itself; else empty."""
+    known = client.choices.get(topic)
+    if known is None or not known.picked:
+        return ""
+    return (
+        f"Seen from {client.address}: its records without a key keep to {len(known.places)} of {known.partitions} "
+        f"partitions, so it looks as if it picks them itself."
+    )
 
 
 def _only(query: Mapping[str, str], *known: str) -> None:

@@ -30,8 +30,13 @@ TOTALS: Final = (
     "retries",
     "connections",
     "lag_p99",
+    "observed_records",
+    "observed_moved",
+    "observed_batches",
+    "observed_sent",
 )
-"""Rates are per second, times in seconds. bytes_in: of clients' requests, bytes_out: of requests to brokers."""
+"""Rates are per second, times in seconds. bytes_in: of clients' requests, bytes_out: of requests to brokers. Of what is
+only observed: records, those that would have moved, batches, and those that would have been sent instead."""
 BROKER: Final = ("records", "bytes", "queued_bytes", "in_flight", "latency_p50", "latency_p99", "up")
 WORKER: Final = ("cpu", "resident_bytes", "lag_p99")
 TOPIC: Final = ("records", "bytes")

@@ -72,6 +72,10 @@ def measure(before: Snapshot, after: Snapshot, seconds: float) -> Rows:
         "retries": grown(lambda key: key[0] == "forebay_retries_total"),
         "connections": level("forebay_open_connections"),
         "lag_p99": max((lag for lag in lags.values() if not math.isnan(lag)), default=math.nan),
+        "observed_records": grown(lambda key: key[0] == "forebay_observed_records_total"),
+        "observed_moved": rate("forebay_observed_records_total", "moved"),
+        "observed_batches": rate("forebay_observed_batches_total", "client"),
+        "observed_sent": rate("forebay_observed_batches_total", "upstream"),
     }
     brokers = {
         node: [

@@ -7,21 +7,25 @@ None: all is well, as far as Forebay can see.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
+from forebay_policies import own_choices
 from forebay_proxy.console.collector import ClientView
 from forebay_proxy.metrics.registry import Key, Snapshot
 
 EXPIRES_S: Final = 14 * 24 * 3600
 """Two weeks, as the alert has it."""
 
+NAMED: Final = 5
+"""Clients that a sentence names at most."""
+
 
 Found = tuple[str, str, str]
 """(severity, kind, text)."""
 
 
-def problems(now: Snapshot, clients: Iterable[ClientView], unready: str | None, at: float) -> list[dict[str, Any]]:
+def problems(now: Snapshot, clients: Collection[ClientView], unready: str | None, at: float) -> list[dict[str, Any]]:
     """`unready`: why no client can be served; `at`: seconds since 1970."""
     found = [*_service(now, unready), *_clients(clients), *_secrets(now, at)]
     found.sort(key=lambda problem: problem[0] != "critical")
@@ -45,9 +49,13 @@ def _service(now: Snapshot, unready: str | None) -> Iterator[Found]:
         yield "warning", "settings_refused", "the settings were read again and refused; the log says why"
 
 
-def _clients(clients: Iterable[ClientView]) -> Iterator[Found]:
+def _clients(clients: Collection[ClientView]) -> Iterator[Found]:
     if too_old := sum(view.too_old for view in clients):
         yield "warning", "too_old", f"{_many(too_old, 'client')} too old for Kafka 4"
+    if picking := [view.seen.client_id or "?" for view in clients if own_choices.picked(view.seen.choices)]:
+        named = ", ".join(sorted(picking)[:NAMED])
+        text = f"{_many(len(picking), 'client')} {'seems' if len(picking) == 1 else 'seem'} to pick partitions: {named}"
+        yield "warning", "picks_partitions", text
 
 
 def _secrets(now: Snapshot, at: float) -> Iterator[Found]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from forebay_policies import own_choices
 from forebay_policies.eligibility import Reason
 from forebay_proxy.console.collector import ClientView, Collector, TopicView, client_key
 from forebay_proxy.console.history import BROKER, rounded
@@ -29,6 +30,7 @@ UNTOUCHED: Final = frozenset(
         Reason.CLIENT_EXCLUDED,
         Reason.OWN_LOGIN,
         Reason.SETTINGS_CHANGED,
+        Reason.OBSERVED,
         Reason.INTERNAL_TOPIC,
         Reason.UNKNOWN_ATTRIBUTES,
         Reason.NO_METADATA,
@@ -168,15 +170,18 @@ def _untouched(view: ClientView) -> float:
 
 
 def clients(seen: Collector, query: Mapping[str, str]) -> dict[str, Any]:
-    """One row a client, the busiest first; with `too_old=1` those that Kafka 4 would refuse, with `open=1` those that
-    are connected; with `id` that one alone, and how its batches were treated. Raises WrongQuery."""
-    asked = wanted(query, _CLIENT_KEYS, "-records", ("too_old", "open", "id"))
+    """One row a client, the busiest first; with `too_old=1` those that Kafka 4 would refuse, with `picks=1` those that
+    seem to pick partitions themselves, with `open=1` those that are connected; with `id` that one alone, and how its
+    batches were treated. Raises WrongQuery."""
+    asked = wanted(query, _CLIENT_KEYS, "-records", ("too_old", "picks", "open", "id"))
     views = list(seen.clients.values())
     if "id" in query:
         found = seen.clients.get(query["id"])
         views = [found] if found is not None else []
     if number(query, "too_old", 0, 0, 1):
         views = [view for view in views if view.too_old]
+    if number(query, "picks", 0, 0, 1):
+        views = [view for view in views if own_choices.picked(view.seen.choices)]
     if number(query, "open", 0, 0, 1):
         views = [view for view in views if view.seen.connections]
     shown, total = part(views, asked, _CLIENT_KEYS, lambda view: f"{view.seen.client_id or ''} {view.seen.address}")

@@ -44,6 +44,7 @@ def gauge_row(journal: Journal, stats: MetricRegistry) -> GaugeRow:
         same_rack_bytes_total=_rack_bytes(stats, "same"),
         other_rack_bytes_total=_rack_bytes(stats, "other"),
         unknown_rack_bytes_total=_rack_bytes(stats, "unknown"),
+        observed_rows_total=journal.observed_rows,
     )
 
 

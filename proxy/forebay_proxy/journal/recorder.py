@@ -77,6 +77,7 @@ class Journal:
         self.batch_rows = 0
         self.choice_rows = 0
         self.metadata_rows = 0
+        self.observed_rows = 0
         self.ledger_rows = 0
         self.gauge_rows = 0
         """The last `seq` of each kind. Who makes a row counts it."""

@@ -230,6 +230,29 @@ _ALL: Final = (
         "Untouched records without a key that could move if their clients were not idempotent; from 1 % of batches.",
     ),
     Metric(
+        "forebay_observed_records_total",
+        "counter",
+        "Records that were only observed, and would have moved to another partition, or been kept in theirs.",
+        {"fate": ("moved", "kept")},
+    ),
+    Metric(
+        "forebay_observed_batches_total",
+        "counter",
+        "Batches that were only observed (client), and those that they would have been merged to (upstream).",
+        _SIDE,
+    ),
+    Metric(
+        "forebay_observed_requests_total",
+        "counter",
+        "Produce requests with observed batches (client), and those that would have been sent instead (upstream).",
+        _SIDE,
+    ),
+    Metric(
+        "forebay_observed_batches_unread_total",
+        "counter",
+        "Batches to be observed that were not looked at: too many, too large, damaged, or of a topic not known yet.",
+    ),
+    Metric(
         "forebay_partitioner_choices_total",
         "counter",
         "Choices made by the partitioner.",

@@ -16,6 +16,8 @@ import msgspec
 
 from forebay_codecs import version_support
 from forebay_codecs.apis import APIS, PRODUCE
+from forebay_policies import own_choices
+from forebay_policies.own_choices import Choices
 
 SOFTWARE: Final = "forebay-clients"
 """What `forebay clients` calls itself."""
@@ -38,7 +40,7 @@ class SeenClient(msgspec.Struct, array_like=True):
     `requests` counts by api_key << 16 | version; `idempotent_null_keys` are records without a key that pass untouched
     because the client is idempotent, estimated; `batches` counts by eligibility.Reason, `errors` Produce requests that
     Forebay answered with an error. `principals`: as whom it was served once its broker had accepted its login, as Kafka
-    writes them, the latest last.
+    writes them, the latest last. `choices`: where its records without a key go while they are only observed.
     """
 
     client_id: str | None
@@ -54,6 +56,7 @@ class SeenClient(msgspec.Struct, array_like=True):
     batches: dict[str, int] = {}
     errors: int = 0
     principals: list[str] = []
+    choices: Choices = {}
 
     @property
     def identity(self) -> Identity:
@@ -88,6 +91,7 @@ class SeenClient(msgspec.Struct, array_like=True):
         self.errors += other.errors
         for reason, count in other.batches.items():
             self.batches[reason] = self.batches.get(reason, 0) + count
+        own_choices.add_all(self.choices, other.choices)
         self.last_seen = max(self.last_seen, other.last_seen)
         for key, count in other.requests.items():
             self.requests[key] = self.requests.get(key, 0) + count
@@ -121,7 +125,7 @@ class ClientsSeen:
         client = self._clients.get(identity)
         if client is None:
             self._make_room()
-            client = self._clients[identity] = SeenClient(*identity, requests={}, batches={}, principals=[])
+            client = self._clients[identity] = SeenClient(*identity, requests={}, batches={}, principals=[], choices={})
         self._clients.move_to_end(identity)
         client.connections += 1
         client.last_seen = time_of_day
@@ -177,6 +181,7 @@ def merge(snapshots: Iterable[list[SeenClient]]) -> list[SeenClient]:
                     requests=dict(client.requests),
                     batches=dict(client.batches),
                     principals=list(client.principals),
+                    choices={topic: each.copy() for topic, each in client.choices.items()},
                 )
             else:
                 known.add(client)
@@ -194,6 +199,7 @@ def rows(clients: Iterable[SeenClient]) -> list[dict[str, Any]]:
     """One JSON object per client, those that Kafka 4 would refuse first; `forebay clients` itself is left out.
 
     `too_old_for_kafka_4`: what it would refuse, as "Produce v2"; `bridged`: Forebay translates all of that.
+    `picks_partitions`: topics of which it seems to pick partitions itself, and how few of them it uses.
     """
     found: list[dict[str, Any]] = []
     for client in clients:
@@ -219,6 +225,11 @@ def rows(clients: Iterable[SeenClient]) -> list[dict[str, Any]]:
                 "records": client.records,
                 "records_per_second": round(client.rate, 1),
                 "idempotent_null_key_records": client.idempotent_null_keys,
+                "picks_partitions": [
+                    {"topic": topic, "used": len(known.places), "partitions": known.partitions}
+                    for topic, known in sorted(client.choices.items())
+                    if known.picked
+                ],
                 "last_seen": round(client.last_seen, 3),
                 "requests": {
                     APIS[key].name: {str(version): count for version, count in counts.items()}

@@ -114,10 +114,22 @@ class ClassifiedRequest:
     All stand in memory at once: a frame of 1 MiB has room for hundreds of batches that decompress to 64 MiB each. So
     they share one limit. `records` counts all that are in the request, as far as their batches say. `reasons` are those
     of the slots, `stamped` counts by slot the records that were given a timestamp. `unread`: some of what is untouched
-    was to be touched, and could not be opened.
+    was to be touched, and could not be opened. `converted`: by slot what message sets that are only observed hold, or
+    None.
     """
 
-    __slots__ = ("decompressed", "reasons", "records", "refused", "size", "stamped", "touched", "unread", "untouched")
+    __slots__ = (
+        "converted",
+        "decompressed",
+        "reasons",
+        "records",
+        "refused",
+        "size",
+        "stamped",
+        "touched",
+        "unread",
+        "untouched",
+    )
 
     def __init__(self) -> None:
         self.untouched: list[PassthroughBatch] = []
@@ -125,6 +137,7 @@ class ClassifiedRequest:
         self.refused: list[Refused] = []
         self.reasons: list[Reason] = []
         self.stamped: dict[int, int] = {}
+        self.converted: dict[int, ClientBatch] | None = None
         self.size = 0
         self.decompressed = 0
         self.records = 0
@@ -179,14 +192,18 @@ class BatchClassifier:
         eligibility = eligibility or self.eligibility
         whole = Reason.OWN_LOGIN if own_login else _request_reason(request, eligibility)
         old = request.version < RECORD_BATCHES_FROM
+        observed = eligibility.observed
+        watched: Reason | None = None
         found = []
         for name, partitions in topics:
             topic_reason = whole or eligibility.topic(name, internal=self._is_internal(name))
             if len(name) > LONGEST_NAME:
                 topic_reason = topic_reason or Reason.NO_METADATA
+            if observed is not None:
+                watched = Reason.OBSERVED if observed.has(request.client_id, name) else None
             for partition, start, end in partitions:
                 header = None if old else read_header(frame, start, end)
-                reason = topic_reason if old else topic_reason or _batch_reason(header)
+                reason = topic_reason or (None if old else _batch_reason(header)) or watched
                 found.append(InspectedBatch(name, partition, start, end, header, reason, message_set=old))
         return found
 
@@ -257,6 +274,10 @@ class BatchClassifier:
             out.decompressed += len(batch.section)
         if entry.reason is not None:
             out.untouched.append(PassthroughBatch(slot, name, partition, encode_batch(batch)))
+            if entry.reason is Reason.OBSERVED:
+                if out.converted is None:
+                    out.converted = {}
+                out.converted[slot] = batch
             return entry.reason
         out.size += len(batch.section)
         reason = key_reason(batch.null_keys, batch.record_count - batch.null_keys)

@@ -75,6 +75,16 @@ class Client(Protocol):
     def idempotent_null_keys(self, records: int) -> None:
         """About so many of its records could move, if it were not idempotent (idempotent_sample)."""
 
+    @property
+    def at_leisure(self) -> bool:
+        """What it sends on its own upstream connection is dealt with at once: that stands, and no records are on it."""
+
+    def hears(self, answer: Callable[[bytes], None] | None) -> None:
+        """`answer` is told of the response to its Produce request that goes on as it came, next; None: nobody is."""
+
+    def null_keys_went(self, topic: str, partitions: int, partition: int, size: int, *, old: bool) -> None:
+        """`size` bytes of its records without a key went where it says; `old`: as a message set (own_choices)."""
+
     def when_alone(self, ready: Callable[[], None]) -> None:
         """Call `ready` once a single Produce request of the connection is unanswered: the one that asks."""
 

@@ -16,7 +16,7 @@ Appending itself never waits: metadata is known and memory suffices when it begi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Final
 
@@ -48,6 +48,7 @@ from forebay_proxy.produce.completion import ProduceCompletion
 from forebay_proxy.produce.deadlines import Deadlines
 from forebay_proxy.produce.idempotent_sample import IdempotentSample
 from forebay_proxy.produce.ledger import Ledger
+from forebay_proxy.produce.observer import ObservedRequest, Observer
 from forebay_proxy.produce.rack_traffic import RackTraffic
 
 PARTITION_TRIES: Final = 2
@@ -86,12 +87,14 @@ class ProduceHandler:
         stats: MetricRegistry,
         turns: LoopTurns,
         sample: IdempotentSample,
+        observer: Observer,
         racks: RackTraffic | None = None,
         ledger: Ledger | None = None,
     ) -> None:
         self.accumulator = accumulator
         self.turns = turns
         self.sample = sample
+        self.observer = observer
         self.racks = racks
         self.ledger = ledger
         self.classifier = classifier
@@ -134,6 +137,8 @@ class ProduceHandler:
                 self.racks.passed(client, inspected)
             if self.ledger is not None:
                 self.ledger.passed_on(client, request, inspected)
+            if eligibility.observed is not None:
+                self.observer.passed(client, frame, request, inspected)
             return False
         pending = PendingProduce(self, client, frame, request, inspected, pieces, changes_way=changes_way)
         if request.acks in ACKS:
@@ -250,6 +255,7 @@ class PendingProduce:
         "_in_line",
         "_inspected",
         "_missing",
+        "_observed",
         "_on_done",
         "_overtakes",
         "_own_login",
@@ -298,6 +304,7 @@ class PendingProduce:
         """How many of its partitions are behind it, SLICE at a time."""
         self._decompressed = 0
         self._untouched: list[PassthroughBatch] = []
+        self._observed: list[ObservedRequest] | None = None
         self._entry = handler.ledger.arrived(client, request, inspected) if handler.ledger is not None else None
         self._on_done = client.reserve(request.acks)
         self._completion = ProduceCompletion(
@@ -390,6 +397,8 @@ class PendingProduce:
     def _classify(self) -> None:
         found = self._classified(count=True)
         self._client.produced(found.records, found.reasons)
+        if self._eligibility.observed is not None:
+            self._observe(found)
         if found.unread or self._changes_way:
             self._overtakes = True
             self._hold()
@@ -397,6 +406,15 @@ class PendingProduce:
             self._client.when_alone(self._alone)
         else:
             self._take_memory(found)
+
+    def _observe(self, found: ClassifiedRequest) -> None:
+        first = self._appended
+        entries = self._inspected[first : first + SLICE]
+        seen = self._handler.observer.beside(
+            self._client, self._frame, self._request, entries, found, first, again=self._observed is not None
+        )
+        if seen is not None:
+            self._observed = [*(self._observed or ()), seen]
 
     def _alone(self) -> None:
         if not self._completion.done:
@@ -523,8 +541,14 @@ class PendingProduce:
             request.timeout_ms,
             list(topics.items()),
         )
+        observed: Sequence[ObservedRequest] = self._observed or ()
+        self._observed = None
+        for seen in observed:
+            seen.leaves()
         if acks == 0:
             self._client.send_own(frame, version, request.correlation_id, 0, lambda answer: None)
+            for seen in observed:
+                seen.answered(None)
             return
         runs: dict[tuple[str, int], list[RecordRun]] = {}
         for entry in untouched:
@@ -536,6 +560,8 @@ class PendingProduce:
                 response = produce_response.parse(answer, version) if answer is not None else None
             except Malformed:
                 response = None
+            for told in observed:
+                told.answered(response)
             if response is not None:
                 self._throttled(response.throttle_time_ms)
                 for topic, partitions in response.topics:

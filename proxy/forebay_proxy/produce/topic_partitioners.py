@@ -86,10 +86,13 @@ class TopicPartitioners:
 
     def acknowledged(self, queue: PartitionQueue, seconds: float) -> None:
         """A batch of the partition was acknowledged `seconds` after its opening: tell the topic's partitioner."""
-        topic = queue.topic.name
+        self.learned(queue.topic.name, queue.index, seconds)
+
+    def learned(self, topic: str, partition: int, seconds: float) -> None:
+        """The same, by names."""
         partitioner = self._rack_partitioners.get(topic) if self._rack_aware else self._partitioners.get(topic)
         if partitioner is not None:
-            partitioner.on_acknowledged(queue.index, seconds)
+            partitioner.on_acknowledged(partition, seconds)
 
     def forget(self, topic: str) -> None:
         """The topic is not produced to any more; what its partitioner counted stays counted."""

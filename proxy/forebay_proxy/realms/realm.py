@@ -17,7 +17,7 @@ from random import Random
 from forebay_policies.accumulator import Accumulator
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.described_topic import DescribedTopics
-from forebay_policies.eligibility import Eligibility
+from forebay_policies.eligibility import Eligibility, Observed
 from forebay_policies.loop_turns import LoopTurns
 from forebay_policies.metadata_cache import Ages, MetadataCache
 from forebay_policies.throttling import Throttling
@@ -41,6 +41,7 @@ from forebay_proxy.produce.dispatcher import Dispatcher
 from forebay_proxy.produce.handler import ProduceHandler
 from forebay_proxy.produce.idempotent_sample import IdempotentSample
 from forebay_proxy.produce.ledger import Ledger
+from forebay_proxy.produce.observer import Observer
 from forebay_proxy.produce.rack_traffic import RackTraffic
 from forebay_proxy.produce.topic_partitioners import TopicPartitioners
 
@@ -65,9 +66,18 @@ class Shared:
 
 
 def eligibility_of(settings: Settings) -> Eligibility:
-    """What may be touched, by the settings."""
+    """What may be touched, and what is only observed, by the settings."""
     return Eligibility(
-        settings.topics_include, settings.topics_exclude, settings.client_ids_include, settings.client_ids_exclude
+        settings.topics_include,
+        settings.topics_exclude,
+        settings.client_ids_include,
+        settings.client_ids_exclude,
+        Observed(
+            moves=settings.moves == "on",
+            topics_move=settings.topics_move,
+            topics=settings.topics_observe,
+            client_ids=settings.client_ids_observe,
+        ),
     )
 
 
@@ -129,6 +139,15 @@ class Realm:
             stats,
             shared.turns,
             IdempotentSample(cluster.has_choice, stats, rng),
+            Observer(
+                cluster,
+                updater,
+                settings,
+                stats,
+                # Of their own, so that those that really choose, and what is counted of them, are not disturbed.
+                lambda: TopicPartitioners(settings, MetricRegistry(), Random(rng.getrandbits(64)), cluster),
+                journal,
+            ),
             RackTraffic(cluster, stats) if settings.knows_racks else None,
             ledger,
         )

@@ -8,7 +8,7 @@ from pyspark.testing import assertDataFrameEqual
 
 from forebay_pipeline.journal.schema import SPARK_SCHEMA, columns_of
 from forebay_pipeline.journal.source import of_kind
-from forebay_policies.journal_rows import ROWS, BatchRow, ChoiceRow, GaugeRow, LedgerRow, MetadataRow
+from forebay_policies.journal_rows import ROWS, BatchRow, ChoiceRow, GaugeRow, LedgerRow, MetadataRow, ObservedRow
 
 
 def test_the_schema_is_the_rows(spark: SparkSession) -> None:
@@ -19,5 +19,5 @@ def test_the_schema_is_the_rows(spark: SparkSession) -> None:
     names = {field.encode_name for row in ROWS for field in msgspec.structs.fields(row)}
     assert set(SPARK_SCHEMA.names) == names | {"kind"}
     empty = spark.createDataFrame([], SPARK_SCHEMA)
-    for row in (BatchRow, ChoiceRow, MetadataRow, GaugeRow, LedgerRow):
+    for row in (BatchRow, ChoiceRow, MetadataRow, GaugeRow, LedgerRow, ObservedRow):
         assertDataFrameEqual(of_kind(empty, row), empty.select(columns_of(row)))

@@ -16,6 +16,7 @@ from forebay_policies.journal_rows import (
     ROWS,
     BatchRow,
     LedgerRow,
+    ObservedRow,
     Row,
 )
 from tests.pipeline import rows as make
@@ -25,6 +26,7 @@ ONE_OF_EACH: list[Row] = [
     make.batch_row(topic="a", partition=3),
     make.choice_row(loaded_partitions=[1, 2], loads=[20, 30]),
     make.metadata_row(topics=-1),
+    make.observed_row(codec=2),
     make.gauge_row(pool_waiters=2),
     make.ledger_row([make.ledger_part([(None, b"x")]), make.ledger_part([(b"k", None)])]),
 ]
@@ -167,6 +169,19 @@ def test_parquet_of_others_is_refused(spark: SparkSession, tmp_path: Path) -> No
     spark.range(3).write.parquet(str(tmp_path / "kind=batch"))
     with pytest.raises(CannotRun, match=r"not written by `compact`: it lacks the columns "):
         read_rows(spark, JournalPlace(str(tmp_path)))
+
+
+def test_what_an_earlier_version_compacted_lacks_the_columns_of_later_kinds(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_journal(tmp_path / "journal", [make.batch_row()])
+    rows = read_rows(spark, JournalPlace(str(tmp_path / "journal")))
+    later = {"null_key_records", "null_key_bytes", "chosen", "opens"}
+    assert later.issubset(rows.columns)
+    rows.drop(*later).write.partitionBy("kind", "topic").parquet(str(tmp_path / "parquet"))
+    found = read_rows(spark, JournalPlace(str(tmp_path / "parquet")))
+    assert of_kind(found, BatchRow).count() == 1
+    assert of_kind(found, ObservedRow).count() == 0
 
 
 def test_a_file_larger_than_a_block(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from forebay_pipeline.journal.source import of_kind
-from forebay_pipeline.replay.arrivals import SCHEMA, Load, of_batches, of_ledger, of_load
-from forebay_policies.journal_rows import BatchRow, LedgerRow
+from forebay_pipeline.replay.arrivals import SCHEMA, Load, of_batches, of_ledger, of_load, of_observed
+from forebay_policies.journal_rows import BatchRow, LedgerRow, ObservedRow
 from tests.pipeline.journals import journal_of
-from tests.pipeline.rows import START_US, batch_row, ledger_row, sized_part
+from tests.pipeline.rows import START_US, batch_row, ledger_row, observed_row, sized_part
 
 
 def in_order(arrivals: DataFrame) -> list[tuple[object, ...]]:
@@ -53,6 +53,23 @@ def test_a_batch_s_arrivals_are_spread_over_its_linger(spark: SparkSession, tmp_
     ]
     assert {row[1] for row in found} == {batch.process}
     assert len({row[3] for row in found}) == len({row[2] for row in found}) == 4
+
+
+def test_what_was_observed_arrived_as_its_runs_would_have(spark: SparkSession, tmp_path: Path) -> None:
+    mixed = observed_row(
+        number=5, connection=9, partition=1, acks=-1, records=5, bytes=500, null_key_records=3, null_key_bytes=310
+    )
+    keyed = observed_row(number=6, connection=9, received_us=START_US + 50, null_key_records=0, null_key_bytes=0)
+    unheard = observed_row(number=7, connection=9, received_us=START_US + 60, acks=0, error_code=None, took_us=-1)
+    refused = observed_row(number=8, error_code=6)
+    rows = journal_of(spark, tmp_path, [mixed, keyed, unheard, refused, batch_row()])
+
+    assert in_order(of_observed(of_kind(rows, ObservedRow))) == [
+        (0, mixed.process, 9, -5, "t", 1, 0, False, 2, 190, -1),
+        (0, mixed.process, 9, -5, "t", 1, 1, True, 3, 310, -1),
+        (50, mixed.process, 9, -6, "t", 0, 0, False, 1, 100, 1),
+        (60, mixed.process, 9, -7, "t", 0, 1, True, 1, 100, 0),
+    ]
 
 
 def test_made_up_arrivals_are_those_of_their_seed(spark: SparkSession) -> None:

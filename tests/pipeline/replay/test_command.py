@@ -18,7 +18,7 @@ from forebay_pipeline.replay.command import Plan, command, replay_journal
 from forebay_pipeline.replay.results import ReplayReport
 from forebay_pipeline.replay.settings import read_grid, variants
 from tests.pipeline.replay.simulated import Journaled, settings, steady, world
-from tests.pipeline.rows import START_US, batch_row, ledger_row, sized_part, write_journal
+from tests.pipeline.rows import START_US, batch_row, ledger_row, observed_row, sized_part, write_journal
 
 PART = sized_part(1, 100, base_offset=0)
 FOUND = variants({}, read_grid(["partitioner=adaptive,expected_wait linger.ms=-1"]))
@@ -95,6 +95,27 @@ def test_topics_share_their_brokers_unless_they_are_to_be_apart(spark: SparkSess
         assert (together.average_ms > 1.05 * apart.results[0].average_ms) is waits
         assert together.records == apart.results[0].records == 4400
     assert any("topics were simulated apart" in line for line in apart.assumed)
+
+
+def test_the_gain_is_predicted_where_nothing_was_merged(spark: SparkSession, tmp_path: Path) -> None:
+    """20 clients, each a record every 10 ms for 20 s, each in a request of its own, which its broker takes 4 ms for."""
+    rows = []
+    for number in range(40_000):
+        came = START_US + number * 500
+        where = {"partition": number % 3, "leader": number % 3, "connection": number % 20, "number": number}
+        rows.append(observed_row(received_us=came, time_us=came + 4_100, took_us=4_000, **where))
+    write_journal(tmp_path, rows)
+    report = replay_journal(rows_of(spark, tmp_path), Plan(FOUND))
+
+    assert report.records == 40_000
+    assert report.measured is None
+    assert report.unmerged is not None
+    assert (report.unmerged.requests, report.unmerged.batch_records) == (40_000, 1.0)
+    assert report.unmerged.average_ms == pytest.approx(4.1)
+    assert not any("there is no ledger" in line for line in report.assumed)
+    assert any("only observed" in line for line in report.assumed)
+    assert report.results[0].requests < 40_000 / 2
+    assert report.results[0].records == 40_000
 
 
 def told(*words: str) -> Result:

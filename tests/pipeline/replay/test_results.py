@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql import SparkSession
 
-from forebay_pipeline.replay.results import results_of
+from forebay_pipeline.replay.results import results_of, unmerged
 from forebay_pipeline.replay.settings import variants
+from forebay_policies.journal_rows import ObservedRow
+from tests.pipeline.journals import rows_of
+from tests.pipeline.rows import START_US, batch_row, observed_row
+
+
+def test_what_was_observed_is_what_clients_saw_without_merging(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [
+        observed_row(number=1, received_us=START_US, time_us=START_US + 2_000, records=3, bytes=300),
+        observed_row(number=1, received_us=START_US, time_us=START_US + 2_000, records=1, bytes=100, partition=1),
+        observed_row(number=2, received_us=START_US, time_us=START_US + 10_000, records=4, bytes=400),
+        observed_row(number=3, acks=0, error_code=None, records=2, bytes=200),
+        observed_row(number=4, error_code=6),
+    ]
+    found = unmerged(rows_of(spark, tmp_path, ObservedRow, rows))
+
+    assert found is not None
+    assert (found.requests, found.records, found.batch_records, found.batch_bytes) == (3, 10, 2.5, 250)
+    assert found.average_ms == pytest.approx(6)
+    assert found.p50_ms == pytest.approx(2, rel=0.1)
+    assert found.p99_ms == pytest.approx(10, rel=0.1)
+
+
+def test_without_any_there_is_nothing_to_tell(spark: SparkSession, tmp_path: Path) -> None:
+    assert unmerged(rows_of(spark, tmp_path, ObservedRow, [batch_row()])) is None
 
 
 def test_skew_and_gini_are_of_partitions(spark: SparkSession) -> None:

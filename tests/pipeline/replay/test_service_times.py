@@ -11,10 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal.source import of_kind
 from forebay_pipeline.replay.service_times import FEW, BrokerTimes, Empirical, fit
-from forebay_policies.journal_rows import BatchRow
-from tests.pipeline.journals import rows_of
-from tests.pipeline.rows import START_US, batch_row
+from forebay_policies.journal_rows import BatchRow, ObservedRow
+from tests.pipeline.journals import journal_of, rows_of
+from tests.pipeline.rows import START_US, batch_row, observed_row
 
 
 def drawn(times: BrokerTimes, size: int = 1000, *, waits: bool = False, busy: bool = False) -> list[float]:
@@ -152,6 +153,24 @@ def test_sizes_and_brokers_are_told_apart(spark: SparkSession, tmp_path: Path) -
     assert fmean(drawn(times[0], size=100_000)) == pytest.approx(8, rel=0.03)
     assert fmean(drawn(times[0], size=1_000_000)) == pytest.approx(8, rel=0.03)
     assert fmean(drawn(times[1], size=100_000)) == pytest.approx(3, rel=0.03)
+
+
+def test_clients_own_requests_tell_it_too(spark: SparkSession, tmp_path: Path) -> None:
+    """Those that had something in front of them tell nothing of the time, but were under way."""
+    rows = []
+    for number in range(2 * FEW):
+        came = START_US + number * 100_000
+        rows += [
+            observed_row(number=4 * number, received_us=came, time_us=came + 10_100, took_us=10_000),
+            observed_row(number=4 * number + 1, received_us=came + 5_000, time_us=came + 25_000, took_us=-1),
+            observed_row(number=4 * number + 2, received_us=came + 20_000, time_us=came + 50_100, took_us=30_000),
+            observed_row(number=4 * number + 3, received_us=came + 60_000, time_us=came + 61_000, error_code=6),
+        ]
+    journal = journal_of(spark, tmp_path, rows)
+    times = fit(of_kind(journal, BatchRow), of_kind(journal, ObservedRow))[0]
+
+    assert set(map(round, drawn(times))) == {10}
+    assert set(map(round, drawn(times, busy=True))) == {30}
 
 
 def test_connections_that_were_lost_tell_nothing(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from forebay_pipeline.replay.results import Measured
+from forebay_pipeline.replay.results import Measured, Unmerged
 from forebay_pipeline.replay.text import as_text
 from tests.pipeline.replay.reports import report
 
@@ -16,6 +16,17 @@ def test_people_are_told_the_same() -> None:
     assert "differ by more than" not in text
     assert "Recommended: partitioner=expected_wait" in text
     assert text.count("\n") > len(report(16).results)
+
+
+def test_what_was_observed_is_compared_with_what_merging_would_make_of_it() -> None:
+    before = Unmerged(12.0, 3.0, 40.0, batch_bytes=100, batch_records=1.0, requests=700, records=1000)
+    text = as_text(msgspec.structs.replace(report(0), measured=None, unmerged=before))
+    assert "Observed, unmerged: average 12.00, p50 3.00, p99 40.00; 1.0 records/batch, 700 requests." in text
+    assert "100.0 times fewer requests, 10.0 times the records/batch." in text
+
+    both = as_text(msgspec.structs.replace(report(0), unmerged=before))
+    assert "Observed, unmerged" in both
+    assert "times fewer" not in both, "some of what was replayed had been merged"
 
 
 def test_a_simulation_far_from_what_was_measured_is_said_to_be() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from forebay_policies.own_choices import TopicChoices
 from forebay_proxy import __version__
 from forebay_proxy.commands import cli, clients
 from forebay_proxy.config.settings import Settings
@@ -197,6 +198,12 @@ class TestClients:
         output = forebay("clients", "--url", "http://127.0.0.1:1").output
         assert r"\x1b[2J\x07till" in output
         assert "\x1b" not in output
+
+    def test_who_seems_to_pick_partitions_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        seen = [SeenClient("till-7", "10.0.0.1", None, None, choices={"orders": TopicChoices(12, 50, [3, 7])})]
+        monkeypatch.setattr(clients, "fetch", lambda _: clients_seen.rows(seen))
+        last = forebay("clients", "--url", "http://127.0.0.1:1").output.splitlines()[-1]
+        assert last == "till-7 (10.0.0.1) seems to pick partitions of orders itself: it uses 2 of 12."
 
     @pytest.mark.usefixtures("rows")
     def test_json_has_everything(self) -> None:

@@ -10,12 +10,15 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebay_policies.eligibility import INTERNAL_TOPICS, Eligibility
+from forebay_policies.eligibility import INTERNAL_TOPICS, Eligibility, Observed, Reason
 from forebay_proxy.commands import cli
 from forebay_proxy.commands.explain import decisions
+from tests.kit.ports import free_port
 
 NAMES = st.one_of(st.sampled_from(sorted(INTERNAL_TOPICS)), st.text("ab-.*?[!]", max_size=5))
 PATTERNS = st.lists(st.text("ab-.*?[!]", min_size=1, max_size=4), max_size=3).map(tuple)
+NOTHING_OBSERVED = {"moves": "on", "topics.move": (), "topics.observe": (), "client.ids.observe": ()}
+EVERYTHING = {"topics.include": ("*",), "topics.exclude": (), "client.ids.include": ("*",), "client.ids.exclude": ()}
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +47,7 @@ def test_it_says_what_forebay_does(
         "topics.exclude": not_topics,
         "client.ids.include": clients,
         "client.ids.exclude": not_clients,
+        **NOTHING_OBSERVED,
     }
     judge = Eligibility(topics, not_topics, clients, not_clients)
     client, of_topic = decisions(values, client_id, topic)
@@ -53,6 +57,21 @@ def test_it_says_what_forebay_does(
         if decision.pattern is not None:
             alone = Eligibility((), (), (decision.pattern,), ())
             assert alone.client(decision.name) is None, "the pattern that it names matches"
+
+
+@given(NAMES, NAMES, st.sampled_from(["on", "observe"]), PATTERNS, PATTERNS, PATTERNS)
+def test_it_says_what_forebay_observes(
+    client_id: str,
+    topic: str,
+    moves: str,
+    move: tuple[str, ...],
+    topics: tuple[str, ...],
+    clients: tuple[str, ...],
+) -> None:
+    of = {"moves": moves, "topics.move": move, "topics.observe": topics, "client.ids.observe": clients}
+    observed = Observed(moves=moves == "on", topics_move=move, topics=topics, client_ids=clients)
+    found = decisions({**EVERYTHING, **of}, client_id, topic)
+    assert any(decision.reason is Reason.OBSERVED for decision in found) == observed.has(client_id, topic)
 
 
 def test_a_topic_that_is_touched() -> None:
@@ -71,6 +90,27 @@ def test_the_pattern_that_decides_is_named() -> None:
     assert result.output.splitlines()[-1] == "Forebay passes them untouched (topic_excluded)."
     only = explained("--topic", "orders", "--set", "topics.include=billing")
     assert "topic orders: topics.include has no pattern that matches" in only.output
+
+
+def test_why_records_are_only_observed() -> None:
+    whole = explained("--topic", "orders", "--client-id", "till-7", "--set", "moves=observe")
+    assert whole.output.splitlines()[2:] == [
+        "topic orders: moves is observe",
+        "Forebay passes them untouched (observed), and measures what it would do with them.",
+    ]
+    part = explained("--topic", "orders", "--client-id", "till-7", "--set", "client.ids.observe=till-*")
+    assert "client id till-7: client.ids.observe has till-*" in part.output
+    rest = explained("--topic", "orders", "--set", "moves=observe", "--set", "topics.move=orders")
+    assert "topic orders: topics.move has orders" in rest.output
+    assert "Forebay may touch them" in rest.output
+    excluded = explained("--topic", "orders", "--set", "moves=observe", "--set", "topics.exclude=orders")
+    assert excluded.output.splitlines()[-1] == "Forebay passes them untouched (topic_excluded)."
+
+
+def test_nobody_to_ask_is_one_line() -> None:
+    result = explained("--topic", "orders", "--url", f"http://127.0.0.1:{free_port()}")
+    assert (result.exit_code, len(result.output.splitlines())) == (1, 1)
+    assert result.output.startswith("forebay: http://127.0.0.1:")
 
 
 def test_json() -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import aiohttp
 import pytest
 
+from forebay_policies.own_choices import TopicChoices
+from forebay_proxy.commands import command_config, explain
+from forebay_proxy.commands.admin_endpoint import AdminEndpoint, AdminError
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.console.api import PREFIX
 from forebay_proxy.metrics.clients_seen import SeenClient
@@ -74,6 +79,31 @@ async def test_events_settings_and_explanations() -> None:
         _, told = await forebay.get(f"{PREFIX}explain?topic=ponds&client_id=till-7")
         assert told == {"text": "till-7 ponds"}
         assert (await forebay.get(f"{PREFIX}explain"))[0] == 400
+
+
+@in_loop
+async def test_an_explanation_says_what_was_seen_of_the_client() -> None:
+    seen = Seen()
+    seen.source.clients = [
+        SeenClient("till-7", "10.0.0.1", None, None, choices={"ponds": TopicChoices(12, 50, [3, 7])}),
+        SeenClient("till-8", "10.0.0.1", None, None, choices={"ponds": TopicChoices(12, 1, [3, 7])}),
+    ]
+    await seen.closely()
+    async with served(seen) as forebay:
+        _, told = await forebay.get(f"{PREFIX}explain?topic=ponds&client_id=till-7")
+        assert told["text"].splitlines()[1] == (
+            "Seen from 10.0.0.1: its records without a key keep to 2 of 12 partitions, so it looks as if it picks them"
+            " itself."
+        )
+        for query in ("topic=ponds&client_id=till-8", "topic=lakes&client_id=till-7", "topic=ponds"):
+            _, told = await forebay.get(f"{PREFIX}explain?{query}")
+            assert len(told["text"].splitlines()) == 1
+
+        endpoint = AdminEndpoint(forebay.url, command_config.read(None))
+        online = await asyncio.to_thread(explain.asked, endpoint, "till-7", "ponds")
+        assert online["text"].startswith("till-7 ponds\nSeen from")
+        with pytest.raises(AdminError, match="topic must be given"):
+            await asyncio.to_thread(explain.asked, endpoint, "till-7", "")
 
 
 @in_loop

@@ -37,6 +37,20 @@ def test_rates_are_of_the_time_between() -> None:
     assert (seen["records_in"], seen["records_out"], seen["batches_out"]) == (20, 20, 1)
 
 
+def test_what_is_observed_is_told_beside_what_it_would_be() -> None:
+    stats = MetricRegistry()
+    moved, kept = (stats.counter("forebay_observed_records_total", fate=fate) for fate in ("moved", "kept"))
+    came, sent = (stats.counter("forebay_observed_batches_total", side=side) for side in ("client", "upstream"))
+    before = stats.take()
+    moved.value += 6
+    kept.value += 4
+    came.value += 8
+    sent.value += 2
+    seen = of(measure(before, stats.take(), 2.0))
+    assert (seen["observed_records"], seen["observed_moved"]) == (5, 3)
+    assert (seen["observed_batches"], seen["observed_sent"]) == (4, 1)
+
+
 def test_percentiles_are_of_the_time_between() -> None:
     stats = MetricRegistry()
     added = stats.histogram("forebay_added_latency_seconds", path="merged")

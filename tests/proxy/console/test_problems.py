@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from forebay_policies.own_choices import TopicChoices
 from forebay_proxy.console.collector import ClientView
 from forebay_proxy.console.problems import EXPIRES_S, problems
 from forebay_proxy.metrics.clients_seen import SeenClient
@@ -26,6 +27,20 @@ def test_all_is_well() -> None:
         },
     )
     assert problems(well, [NEW], None, NOW) == []
+
+
+def test_who_seems_to_pick_partitions_is_named() -> None:
+    found = [
+        ClientView(
+            SeenClient(f"till-{at}", "10.0.0.1", None, None, choices={"orders": TopicChoices(12, 50, [1])}), None, 1.0
+        )
+        for at in range(7)
+    ]
+    (problem,) = problems(Snapshot(), [*found, NEW], None, NOW)
+    assert problem["kind"] == "picks_partitions"
+    assert problem["text"] == "7 clients seem to pick partitions: till-0, till-1, till-2, till-3, till-4"
+    (problem,) = problems(Snapshot(), found[:1], None, NOW)
+    assert problem["text"] == "1 client seems to pick partitions: till-0"
 
 
 @pytest.mark.parametrize(

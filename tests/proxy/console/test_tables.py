@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from forebay_policies.own_choices import TopicChoices
 from forebay_proxy.console import tables
 from forebay_proxy.console.paging import WrongQuery
 from forebay_proxy.metrics.clients_seen import SeenClient
@@ -83,12 +84,14 @@ async def test_clients() -> None:
     old.batches = {"null_key": 3, "idempotent": 1}
     new = SeenClient("app", "10.0.0.2", "java", "4", 0, 10, 9.0, requests={9: 9}, errors=3)
     new.batches = {"idempotent": 2}
+    new.choices = {"orders": TopicChoices(12, 50, [1])}
     seen.source.clients = [old, new]
     await seen.closely()
     found = tables.clients(seen.collector, {})
     assert column(found, "client_id") == ["app", "till-7"]
     assert (column(found, "untouched"), column(found, "errors")) == ([1.0, 0.25], [3, 0])
     assert column(tables.clients(seen.collector, {"too_old": "1"}), "client_id") == ["till-7"]
+    assert column(tables.clients(seen.collector, {"picks": "1"}), "client_id") == ["app"]
     assert column(tables.clients(seen.collector, {"open": "1"}), "client_id") == ["till-7"]
     assert column(tables.clients(seen.collector, {"id": found["rows"][0]["id"]}), "client_id") == ["app"]
     assert tables.clients(seen.collector, {"id": "nobody"})["rows"] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from forebay_policies.own_choices import TopicChoices
 from forebay_proxy.metrics import clients_seen
 from forebay_proxy.metrics.clients_seen import MAX_CLIENTS, MAX_VERSIONS, ClientsSeen, SeenClient, merge, past, rows
 
@@ -39,6 +40,17 @@ class TestSeen:
         one.idempotent_null_keys, other.idempotent_null_keys = 300, 200
         (row,) = rows(merge([[one], [other]]))
         assert row["idempotent_null_key_records"] == 500
+
+    def test_who_picks_partitions_is_told_by_what_all_workers_have_seen(self) -> None:
+        """Each of two sees a part of the client's connections, and half of the partitions that it uses."""
+        one, other = (seen("a")[1][0] for _ in range(2))
+        one.choices["orders"] = TopicChoices(4, 50, [0, 1])
+        (row,) = rows(merge([[one]]))
+        assert row["picks_partitions"] == [{"topic": "orders", "used": 2, "partitions": 4}]
+        other.choices["orders"] = TopicChoices(4, 50, [2, 3])
+        (row,) = rows(merge([[one], [other]]))
+        assert row["picks_partitions"] == []
+        assert one.choices["orders"].places == [0, 1], "what was merged is left alone"
 
     def test_versions_that_a_client_makes_up_take_no_memory(self) -> None:
         _, (client,) = seen("a")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-import msgspec
 import pytest
 
 from forebay_codecs.apis import PRODUCE
@@ -22,17 +21,12 @@ from tests.kit.wire import WireClient, batch, keyed, null_key, old_produce, only
 TOPIC = "ponds"
 
 
-def change(forebay: Running, **to: Any) -> None:
-    """As a reload does it."""
-    forebay.app.prepare(msgspec.structs.replace(forebay.app._settings, **to))()
-
-
 def exclude(forebay: Running) -> None:
-    change(forebay, topics_exclude=(TOPIC,))
+    forebay.change(topics_exclude=(TOPIC,))
 
 
 def include(forebay: Running) -> None:
-    change(forebay, topics_exclude=())
+    forebay.change(topics_exclude=())
 
 
 def one(number: int, *values: str, acks: int = 1) -> bytes:
@@ -172,9 +166,20 @@ async def test_other_clients_go_on_meanwhile() -> None:
         assert cluster.values(TOPIC, 0) == ["first", "second"]
 
 
+def patterns(rng: Random, topics: tuple[str, ...]) -> dict[str, Any]:
+    return {"topics_exclude": topics, "client_ids_exclude": ("*",) if rng.random() < 0.1 else ()}
+
+
+def observed(rng: Random, topics: tuple[str, ...]) -> dict[str, Any]:
+    return {"moves": rng.choice(["on", "observe"]), "topics_move": topics, "topics_observe": topics[:1]}
+
+
 @in_loop
-@pytest.mark.parametrize("seed", range(8))
-async def test_whatever_changes_when_every_key_stays_in_order(seed: int) -> None:
+@pytest.mark.parametrize("drawn", [patterns, observed])
+@pytest.mark.parametrize("seed", range(6))
+async def test_whatever_changes_when_every_key_stays_in_order(
+    seed: int, drawn: Callable[[Random, tuple[str, ...]], dict[str, Any]]
+) -> None:
     """A client with five requests in flight, several partitions, several topics, and changes at any moment."""
     rng = Random(seed)
     topics = {TOPIC: [0, 0], "lakes": [0, 0]}
@@ -185,7 +190,7 @@ async def test_whatever_changes_when_every_key_stays_in_order(seed: int) -> None
         for number in range(200):
             if rng.random() < 0.2:
                 names = [name for name in topics if rng.random() < 0.5]
-                change(forebay, topics_exclude=tuple(names), client_ids_exclude=("*",) if rng.random() < 0.1 else ())
+                forebay.change(**drawn(rng, tuple(names)))
             places = rng.sample(sorted(sent), rng.randint(1, 3))
             for place in places:
                 sent[place].append(str(number))

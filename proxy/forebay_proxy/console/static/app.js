@@ -23,7 +23,7 @@ function place() {
 function View({ view, name, told }) {
   switch (view) {
     case "": return html`<${Overview} told=${told.data} error=${told.error} />`;
-    case "clients": return html`<${Clients} key=${name} old=${name === "too-old"} />`;
+    case "clients": return html`<${Clients} key=${name} which=${name} />`;
     case "topics": return html`<${Topics} />`;
     case "events": return html`<${Events} />`;
     case "settings": return html`<${Settings} />`;

@@ -29,6 +29,7 @@ export function Client({ name }) {
           ["Records in all", count(client.records)],
           ["Errors in all", count(client.errors)],
           ["Kafka 4", client.survives_kafka_4 ? "takes it" : client.bridged ? `only through Forebay: ${client.too_old_for_kafka_4.join(", ")}` : `refuses ${client.too_old_for_kafka_4.join(", ")}`],
+          ["Picks partitions", client.picks_partitions.length ? `seems so: ${client.picks_partitions.map(({ topic, used, partitions }) => `${used} of ${partitions} of ${topic}`).join(", ")}` : "not as far as is seen"],
           ["Speaks", Object.entries(client.requests).map(([api, versions]) => `${api} v${Object.keys(versions).join(", v")}`).join("; ") || NONE],
         ]} />
       <//>

@@ -16,15 +16,22 @@ const CLIENTS = [
   { key: "address", label: "Address", sort: "address", show: (row) => row.address },
 ];
 
-export function Clients({ old }) {
+const SOME = {
+  "too-old": { title: "Too old for Kafka 4", query: { too_old: 1 }, empty: "Nobody is too old for Kafka 4." },
+  picking: { title: "Seem to pick partitions themselves", query: { picks: 1 }, empty: "Nobody seems to; it is looked at while Forebay observes." },
+};
+const ALL = { title: "Everybody who came", query: {}, empty: "Nobody has connected yet." };
+
+export function Clients({ which }) {
   const [open, setOpen] = useState(false);
+  const { title, query, empty } = SOME[which] ?? ALL;
   return html`
     <${Title}>Clients<//>
-    <${Card} title=${old ? "Too old for Kafka 4" : "Everybody who came"} id="clients" note="rates of the last half minute or minute">
-      <${ServerTable} key=${old} name="clients" query=${{ too_old: old ? 1 : null, open: open ? 1 : null }} columns=${CLIENTS} usual="-records" caption="Clients" what="client"
-        search="Client id or address" keyOf=${(row) => row.id} empty=${old ? "Nobody is too old for Kafka 4." : "Nobody has connected yet."}>
+    <${Card} title=${title} id="clients" note="rates of the last half minute or minute">
+      <${ServerTable} key=${which} name="clients" query=${{ ...query, open: open ? 1 : null }} columns=${CLIENTS} usual="-records" caption="Clients" what="client"
+        search="Client id or address" keyOf=${(row) => row.id} empty=${empty}>
         <label class="check"><input type="checkbox" checked=${open} onChange=${(event) => setOpen(event.target.checked)} /> connected now</label>
-        ${old ? html`<a href="#/clients">all</a>` : html`<a href="#/clients/too-old">too old for Kafka 4</a>`}
+        ${SOME[which] ? html`<a href="#/clients">all</a>` : html`<a href="#/clients/too-old">too old for Kafka 4</a>`}
       <//>
     <//>`;
 }

@@ -8,11 +8,19 @@ import { Card, Failure, ServerTable, useNow } from "./parts.js";
 
 const LINKS = {
   too_old: "#/clients/too-old",
+  picks_partitions: "#/clients/picking",
   broker_down: "#/events",
   journal_dropped: "#/events",
   memory: "#/settings",
   reload_failed: "#/events",
 };
+
+/** What Forebay would do, where it only observes. */
+function observed(totals) {
+  if (!totals?.observed_batches) return "";
+  const moved = totals.observed_records ? `, and move ${percent(totals.observed_moved / totals.observed_records)} of their records` : "";
+  return ` It only observes ${count(totals.observed_batches)} batches/s: it would send ${count(totals.observed_sent)} instead${moved}.`;
+}
 
 /** What stands at the top, from the overview and the newest second. */
 export function sentence(told, totals) {
@@ -25,7 +33,7 @@ export function sentence(told, totals) {
     added.p50 !== null && `adds ${time(added.p50)} / ${time(added.p99)} p50 / p99`,
   ];
   const old = clients.too_old ? `; ${many(clients.too_old, "client")} too old for Kafka 4` : "";
-  return `${parts.filter(Boolean).join(", ")}${old}.`;
+  return `${parts.filter(Boolean).join(", ")}${old}.${observed(totals)}`;
 }
 
 export function Overview({ told, error }) {

@@ -9,6 +9,7 @@ export const REASONS = {
   topic_excluded: ["untouched", "topics.include and topics.exclude leave this topic out."],
   client_excluded: ["untouched", "client.ids.include and client.ids.exclude leave this client out."],
   settings_changed: ["untouched", "The first request after what may be touched has changed: it goes alone, to keep the order."],
+  observed: ["untouched", "Forebay only observes here (moves, topics.observe, client.ids.observe), and measures what it would do."],
   own_login: ["untouched", "The client logs in at the brokers by itself: its records mix with nobody's."],
   internal_topic: ["untouched", "The topic is one of Kafka's own."],
   unknown_attributes: ["untouched", "The batch says something about itself that this Forebay does not know."],
