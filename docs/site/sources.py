@@ -21,7 +21,7 @@ from docs.site import reference
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 CHAPTERS: Final = {
-    "Running it": ("monitoring", "kubernetes", "balancers", "security", "recipes", "quotas"),
+    "Running it": ("monitoring", "operating", "kubernetes", "balancers", "security", "recipes", "quotas"),
     "What it does": ("partitioners", "metadata", "old-clients", "reliability", "performance"),
     "Journal and pipeline": ("journal", "pipeline", "audit", "replay"),
     "Reference": tuple(f"reference/{page}" for page in reference.PAGES),

@@ -7,7 +7,8 @@ None: all is well, as far as Forebay can see.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from forebay_proxy.console.collector import ClientView
@@ -21,9 +22,15 @@ Found = tuple[str, str, str]
 """(severity, kind, text)."""
 
 
-def problems(now: Snapshot, clients: Iterable[ClientView], unready: str | None, at: float) -> list[dict[str, Any]]:
-    """`unready`: why no client can be served; `at`: seconds since 1970."""
-    found = [*_service(now, unready), *_clients(clients), *_secrets(now, at)]
+def problems(
+    now: Snapshot,
+    clients: Iterable[ClientView],
+    unready: str | None,
+    at: float,
+    config: Iterable[Mapping[str, Any]] = (),
+) -> list[dict[str, Any]]:
+    """`unready`: why no client can be served; `at`: seconds since 1970; `config`: rows, as api.Told has them."""
+    found = [*_service(now, unready), *_clients(clients), *_secrets(now, at), *_overrides(config)]
     found.sort(key=lambda problem: problem[0] != "critical")
     return [{"severity": severity, "kind": kind, "text": text} for severity, kind, text in found]
 
@@ -48,6 +55,13 @@ def _service(now: Snapshot, unready: str | None) -> Iterator[Found]:
 def _clients(clients: Iterable[ClientView]) -> Iterator[Found]:
     if too_old := sum(view.too_old for view in clients):
         yield "warning", "too_old", f"{_many(too_old, 'client')} too old for Kafka 4"
+
+
+def _overrides(config: Iterable[Mapping[str, Any]]) -> Iterator[Found]:
+    for row in config:
+        if "expires_at" in row:
+            until = datetime.fromtimestamp(row["expires_at"], UTC).strftime("%H:%M UTC on %d %B")
+            yield "warning", "override", f"{row['name']} is overridden until {until}: {row['reason']}"
 
 
 def _secrets(now: Snapshot, at: float) -> Iterator[Found]:

@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 
 from forebay_proxy.config.secret import Secret
-from forebay_proxy.console.api import PREFIX
+from forebay_proxy.console.entry import PREFIX
 from forebay_proxy.metrics.clients_seen import SeenClient
 from forebay_proxy.metrics.topics_seen import SeenTopic
 from tests.kit.event_loop import in_loop
