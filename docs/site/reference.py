@@ -23,13 +23,17 @@ from forebay_proxy.metrics.catalog import METRICS, OF_THE_CLUSTER, Metric
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _ALERT: Final = re.compile(r"^\| `(\w+)` \| (.+) \|$", re.MULTILINE)
+_CHANGES: Final = (
+    "Changes that are *live* take effect while Forebay runs ([Operating](../operating.md)), those of the *start* when "
+    "it is started."
+)
 
 
 def settings() -> str:
     """A section a topic, and in it one a setting: what it does, then a table of its facts."""
     loaded = load(Sources(), BUILT_IN, complete=False)
     facts = {each["name"]: each for each in json.loads(as_json(loaded))}
-    lines = ["# Settings", "", "As `forebay config NAME` explains them, by topic.", ""]
+    lines = ["# Settings", "", "As `forebay config NAME` explains them, by topic.", "", _CHANGES, ""]
     topics = {**TOPICS, LISTENER_TOPIC: [name for name in facts if name.startswith("listener.name.")]}
     for topic, names in topics.items():
         lines += [f"## {topic}", ""]
@@ -44,6 +48,7 @@ def _setting(facts: Mapping[str, Any]) -> Iterator[str]:
         "default": "required" if facts["required"] else _value(facts["default"]),
         "unit": facts["unit"],
         "allowed": _text(facts["allowed"]),
+        "changes": facts["changes"],
         "in Kafka": _text(facts["kafka"]),
         "variable": f"`{facts['variable']}`" if facts["variable"] else "",
     }

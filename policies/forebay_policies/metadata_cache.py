@@ -99,9 +99,12 @@ class Brokers:
         self.ids = frozenset(self.there)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ages:
-    """`metadata.soft.age.ms`, `metadata.max.age.ms` and `metadata.max.idle.ms`, in seconds."""
+    """`metadata.soft.age.ms`, `metadata.max.age.ms` and `metadata.max.idle.ms`, in seconds.
+
+    They may change at any time: whoever needs one looks here.
+    """
 
     soft: float
     max: float
@@ -111,6 +114,10 @@ class Ages:
     def of_ms(cls, soft: int, max_age: int, idle: int) -> Ages:
         """From the settings in ms. A soft age beyond the max age counts as the max age."""
         return cls(min(soft, max_age) / 1000, max_age / 1000, idle / 1000)
+
+    def become(self, others: Ages) -> None:
+        """The same as these, from now on."""
+        self.soft, self.max, self.idle = others.soft, others.max, others.idle
 
 
 class MetadataCache:
@@ -125,7 +132,7 @@ class MetadataCache:
     ) -> None:
         self._described = described if described is not None else DescribedTopics()
         self.brokers: Brokers | None = None
-        self._ages = ages
+        self.ages = ages
         self._max_topics = max_topics
         self._group_size = group_size
         self._rng = rng
@@ -153,7 +160,7 @@ class MetadataCache:
 
     def _too_old(self, now: float, fresh_since: float) -> float:
         """Nothing that was asked for at or before this time may be served."""
-        return max(fresh_since, self._valid_from, now - self._ages.max)
+        return max(fresh_since, self._valid_from, now - self.ages.max)
 
     def knows(self, name: str) -> bool:
         """Whether the topic is cached, fresh or not."""
@@ -277,7 +284,7 @@ class MetadataCache:
                 self._errors.popitem(last=False)
             return error
         self._errors.pop(name, None)
-        refresh_at = asked_at + self._ages.soft * (1 - JITTER * self._rng.randrange(_STEPS) / _STEPS)
+        refresh_at = asked_at + self.ages.soft * (1 - JITTER * self._rng.randrange(_STEPS) / _STEPS)
         if known is None:
             described = self._described.of(topic)
             name = described.topic.name or name
@@ -357,14 +364,14 @@ class MetadataCache:
     def all_due(self, now: float) -> bool:
         """Whether to refresh the list of all topics: it is past its soft age and has been used."""
         at = self._all_at
-        return at is not None and now - at >= self._ages.soft and self._all_used_at > at
+        return at is not None and now - at >= self.ages.soft and self._all_used_at > at
 
     def next_due(self, now: float) -> float:
         """Seconds until `due` or `all_due` may have something to refresh."""
         times = [known.refresh_at for known in self._topics.values()]
         if self._all_at is not None and self._all_used_at > self._all_at:
-            times.append(self._all_at + self._ages.soft)
-        return max(0.0, min(times) - now) if times else self._ages.soft
+            times.append(self._all_at + self.ages.soft)
+        return max(0.0, min(times) - now) if times else self.ages.soft
 
     def postpone(self, names: Iterable[str], until: float) -> None:
         """A refresh has failed or is under way: these are not due again before `until`."""
@@ -375,11 +382,11 @@ class MetadataCache:
 
     def forget_idle(self, now: float) -> list[str]:
         """Drop topics unused for the idle time; return their names. Using the list of all topics uses each of them."""
-        if self._all_at is not None and now - self._all_used_at > self._ages.idle:
+        if self._all_at is not None and now - self._all_used_at > self.ages.idle:
             self._all_at = None
         if self._all_at is not None:
             return []
-        idle = [known.name for known in self._topics.values() if now - known.used_at > self._ages.idle]
+        idle = [known.name for known in self._topics.values() if now - known.used_at > self.ages.idle]
         for name in idle:
             self._drop(name)
         return idle

@@ -110,6 +110,10 @@ class ShadowQueues:
         """Something is to happen at the end of the event loop's present turn: `turn_over` is to be called then."""
         return bool(self._opened or self._woken)
 
+    def change(self, linger: Linger) -> None:
+        """Batches that are opened from now on linger so."""
+        self._linger = linger
+
     # What goes in
 
     def took(self, leader: int, seconds: float, *, waits: bool) -> None:

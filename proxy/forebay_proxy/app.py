@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.described_topic import DescribedTopics
@@ -23,6 +23,7 @@ from forebay_policies.inbound_memory import InboundMemory
 from forebay_policies.loop_turns import LoopTurns
 from forebay_policies.response_memory import ResponseMemory
 from forebay_policies.uniform_partitioner import UniformPartitioner
+from forebay_proxy import logs
 from forebay_proxy.brokers.broker_probe import BrokerProbe
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.connector import Connector
@@ -34,7 +35,9 @@ from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.clients.descriptors import raise_limit
 from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.handshakes import MAX_PENDING, Handshakes
+from forebay_proxy.clients.held import held
 from forebay_proxy.clients.listener import Listener
+from forebay_proxy.config.live import with_live
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.journal.files import JournalFiles
 from forebay_proxy.journal.gauges import gauge_row
@@ -45,7 +48,8 @@ from forebay_proxy.metrics.traffic import HandshakeMetrics, RenewalMetrics, Traf
 from forebay_proxy.metrics.worker_vitals import WorkerVitals
 from forebay_proxy.produce.journal_topic import JournalTopic
 from forebay_proxy.produce.memory_grants import MemoryGrants
-from forebay_proxy.realms.realm import Realm, Shared, eligibility_of
+from forebay_proxy.realms import dump
+from forebay_proxy.realms.realm import Realm, Shared, eligibility_of, patterns_of
 from forebay_proxy.realms.realms import ClientRealms
 from forebay_proxy.security.renewals import Renewals
 
@@ -124,8 +128,7 @@ class App:
                 _admin_address(settings),
             )
 
-        with_tls = any(listener.uses_tls for listener in settings.client_listeners)
-        most = raise_limit(settings.max_connections, MAX_PENDING if with_tls else 0)
+        most = self._most_of(settings)
         self._connections = ConnectionRegistry(
             settings,
             most,
@@ -135,7 +138,7 @@ class App:
             self._log,
             rng,
         )
-        handshakes = Handshakes(HandshakeMetrics(stats), most)
+        handshakes = self._handshakes = Handshakes(HandshakeMetrics(stats), most)
         self._listeners = ClientListeners(
             settings, self._connections, handshakes, self._log, self._renewals, context_of
         )
@@ -145,6 +148,10 @@ class App:
         stats.gauge("forebay_upstream_connections", lambda: sum(c.has_upstream for c in self._connections))
         self._vitals = WorkerVitals(stats, worker, monotonic)
         stats.gauge("forebay_tasks", lambda: len(asyncio.all_tasks()))
+
+    def _most_of(self, settings: Settings) -> int:
+        with_tls = any(listener.uses_tls for listener in settings.client_listeners)
+        return raise_limit(settings.max_connections, MAX_PENDING if with_tls else 0)
 
     # Start
 
@@ -186,15 +193,35 @@ class App:
         self._renewals.now()
 
     def prepare(self, settings: Settings) -> Callable[[], None]:
-        """Get ready for other patterns; what puts them into force."""
-        eligibility = eligibility_of(settings)
+        """Get ready for other live settings; what puts them into force."""
+        settings = with_live(self._shared.settings, settings)
+        shared = self._shared
+        # To Client.judged_by another object means other patterns.
+        same = patterns_of(settings) == patterns_of(shared.settings)
+        eligibility = shared.eligibility if same else eligibility_of(settings)
+        most = self._most_of(settings)
 
         def commit() -> None:
-            self._shared.eligibility = eligibility
+            if settings.log_level != shared.settings.log_level:
+                logs.set_level(settings.log_level)
+            shared.settings = settings
+            shared.eligibility = eligibility
+            self._connections.change(settings, most)
+            self._handshakes.allow(most)
             for realm in self._all_realms():
-                realm.handler.classifier.eligibility = eligibility
+                realm.change(settings, eligibility)
 
         return commit
+
+    def dump(self) -> dict[str, Any]:
+        """How it stands, for whoever looks for a fault: of bounded size, without records and secrets."""
+        realms = self._all_realms()
+        return {
+            "memory": dump.memory(self._pool),
+            "queues": dump.queues(realms, monotonic()),
+            "brokers": dump.brokers(realms),
+            "clients": held(self._connections),
+        }
 
     def ready(self) -> str | None:
         """None once clients can be served; else why not."""

@@ -51,6 +51,13 @@ def configure(level: str, form: str, stream: TextIO | None = None) -> None:
     _adopt_standard_library(out, common, last)
 
 
+def set_level(level: str) -> None:
+    """Log from this level on; a key of LEVELS."""
+    structlog.configure(
+        **{**structlog.get_config(), "wrapper_class": structlog.make_filtering_bound_logger(LEVELS[level])}
+    )
+
+
 def _adopt_standard_library(out: TextIO, common: list[Processor], last: list[Processor]) -> None:
     """Messages of asyncio and aiohttp (mainly unhandled exceptions) take the same form."""
     handler = logging.StreamHandler(out)

@@ -23,6 +23,7 @@ from forebay_proxy import __version__
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.console.api import Api, Told
 from forebay_proxy.console.collector import Collector
+from forebay_proxy.console.entry import Entry
 from forebay_proxy.console.origin import OwnHosts
 from forebay_proxy.console.source import Details, OneProcess
 from forebay_proxy.metrics.admin import Admin
@@ -210,7 +211,7 @@ class SyntheticConsole:
         await asyncio.sleep(self._clock.now - time.time())
         config = [{"name": "linger.ms", "value": 5, "default": -1, "origin": "--set", "description": "…", "unit": "ms"}]
         told = Told(config, lambda client, topic: {"text": f"topic {topic}: topics.include has *", "decisions": []})
-        api = self._api = Api(self.seen, told, OwnHosts(LOOPBACK, ()), lambda: self.unready, 2, time.time)
+        api = self._api = Api(self.seen, told, Entry(OwnHosts(LOOPBACK, ())), lambda: self.unready, 2, time.time)
         admin = Admin(self._metrics, self._nobody, lambda: self.unready, more=api)
         await admin.start(settings((), 1, admin=HostPort(LOOPBACK, self.port)))
         self._ready.set()

@@ -162,6 +162,17 @@ def test_an_unused_topic_is_forgotten_after_the_idle_time() -> None:
     assert len(known) == 0
 
 
+def test_ages_that_change_count_for_what_is_known() -> None:
+    ages = Ages(SOFT, MAX, IDLE)
+    known = cache(ages=ages)
+    known.store(told(topic("a", 0)), ["a"], 0.0)
+    assert served(known, "a", 3.0)
+    ages.become(Ages(1.0, 2.0, 4.0))
+    assert not served(known, "a", 3.0)
+    assert known.forget_idle(3.0) == []
+    assert known.forget_idle(5.0) == ["a"]
+
+
 # What is newer
 
 

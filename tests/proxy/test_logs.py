@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import structlog
 
-from forebay_proxy.logs import RateLimited, configure, get_logger
+from forebay_proxy.logs import RateLimited, configure, get_logger, set_level
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +72,16 @@ class TestForm:
         get_logger().info("quiet")
         get_logger().error("loud")
         assert [line["event"] for line in lines(out)] == ["loud"]
+
+    def test_another_level_counts_for_loggers_that_there_are(self) -> None:
+        out = io.StringIO()
+        configure("info", "json", out)
+        log = get_logger(node=1)
+        set_level("error")
+        log.info("quiet")
+        set_level("debug")
+        log.debug("loud")
+        assert [(line["event"], line["node"]) for line in lines(out)] == [("loud", 1)]
 
     @pytest.mark.parametrize("form", ["json", "console"])
     def test_a_traceback_shows_no_local_variables(self, form: str) -> None:

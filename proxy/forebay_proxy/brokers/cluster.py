@@ -65,6 +65,7 @@ class Cluster:
         self._on_partitions_gone: list[Callable[[list[PartitionQueue]], None]] = []
         self._on_forgotten: list[Callable[[str], None]] = []
         self._accumulator = accumulator
+        self._avoided: frozenset[int] = NO_IDS
 
     def on_node(self, observer: Callable[[Node], None]) -> None:
         """`observer` is told of each broker that is new, has another address, or is `gone`."""
@@ -171,9 +172,19 @@ class Cluster:
                 self._refresh_available(state)
         return True
 
+    def avoid(self, node_ids: frozenset[int]) -> None:
+        """The partitions of these brokers are available only where a topic has no others; all others are again."""
+        if node_ids == self._avoided:
+            return
+        self._avoided = node_ids
+        for state in self.topics.values():
+            self._refresh_available(state)
+
     def _refresh_available(self, state: TopicState) -> None:
         nodes = self.nodes
         up = frozenset((id_, nodes[id_].rack) for id_ in state.nodes if id_ in nodes and not nodes[id_].down)
+        if self._avoided:
+            up = frozenset((id_, rack) for id_, rack in up if id_ not in self._avoided) or up
         described = state.described
         found = described.available(up) if described is not None else available(state.queues.leaders, up)
         # The same objects mean: nothing has changed.

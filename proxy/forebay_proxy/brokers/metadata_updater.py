@@ -18,7 +18,7 @@ from forebay_codecs.errors import Malformed
 from forebay_codecs.metadata import METADATA, Metadata, parse_metadata_response
 from forebay_codecs.metadata_request import ASK_BY_ID_FROM, MAX_VERSION, encode_metadata_request
 from forebay_policies import retry
-from forebay_policies.metadata_cache import Ages, CachedTopic, MetadataCache
+from forebay_policies.metadata_cache import CachedTopic, MetadataCache
 from forebay_policies.metadata_requests import Cause, MetadataQuery, MetadataRequests
 from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
@@ -104,9 +104,7 @@ class MetadataUpdater:
         self._versions: dict[int, tuple[int, int]] = {}
         self._backoff = settings.retry_backoff_ms / 1000
         self._max_backoff = settings.retry_backoff_max_ms / 1000
-        self._ages = Ages.of_ms(
-            settings.metadata_soft_age_ms, settings.metadata_max_age_ms, settings.metadata_max_idle_ms
-        )
+        self._ages = cache.ages
         self.requests = MetadataRequests(
             cache, cluster.topics, self._ages, self._backoff, settings.metadata_refresh_group_size, self._on_wanted
         )

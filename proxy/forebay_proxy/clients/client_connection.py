@@ -355,6 +355,11 @@ class ClientConnection(BoundedReads):
     # What the registry asks
 
     @property
+    def holds(self) -> list[str]:
+        """Why it takes no requests for now; empty: it takes them."""
+        return [why.value for why in self._state.holds]
+
+    @property
     def awaiting(self) -> int:
         """Requests not yet answered."""
         return len(self.orderer)

@@ -50,13 +50,8 @@ class ConnectionRegistry:
         rng: Random,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self.most = most
         self._empty = asyncio.Event()
-        self._per_ip = settings.max_connections_per_ip
-        self._idle = settings.connections_max_idle_ms / 1000
-        self._age = settings.connections_max_age_ms / 1000
         self._rng = rng
-        self._upstream_idle = settings.upstream_max_idle_ms / 1000
         self._request_timeout = settings.request_timeout_ms / 1000
         self._inbound_memory = inbound_memory
         self._response_memory = response_memory
@@ -68,6 +63,25 @@ class ConnectionRegistry:
         self._idlest: deque[ClientConnection] = deque()
         self._sorted_at = float("-inf")
         self._closed = False
+        self._age = -1.0
+        self.change(settings, most)
+
+    def change(self, settings: Settings, most: int) -> None:
+        """These limits count from now on. Who is there already stays, though he may be one too many; a new age begins
+        now for him."""
+        self.most = most
+        self._per_ip = settings.max_connections_per_ip
+        self._idle = settings.connections_max_idle_ms / 1000
+        self._upstream_idle = settings.upstream_max_idle_ms / 1000
+        age = settings.connections_max_age_ms / 1000
+        if age != self._age:
+            self._age = age
+            for connection in self._all:
+                self._begin_age(connection)
+
+    def _begin_age(self, connection: ClientConnection) -> None:
+        if self._age >= 0:
+            connection.retires_at = self._clock() + self._age * self._rng.uniform(1 - JITTER, 1 + JITTER)
 
     def __iter__(self) -> Iterator[ClientConnection]:
         return iter(list(self._all))
@@ -82,8 +96,7 @@ class ConnectionRegistry:
             return _Closing()
         connection = make(self, node_id)
         self._all.add(connection)
-        if self._age >= 0:
-            connection.retires_at = self._clock() + self._age * self._rng.uniform(1 - JITTER, 1 + JITTER)
+        self._begin_age(connection)
         return connection
 
     def admits(self, connection: ClientConnection) -> bool:

@@ -45,7 +45,7 @@ class Handshakes:
     """Every connection that `came` has ended after TIMEOUT_S, and is known here until then, and no longer."""
 
     def __init__(self, metrics: HandshakeMetrics, max_connections: int) -> None:
-        self._max_pending = min(MAX_PENDING, max(MAX_UNDER_WAY, max_connections // 4))
+        self.allow(max_connections)
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._pending: dict[Handshake, float] = {}
@@ -60,6 +60,10 @@ class Handshakes:
         self._turn: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
+
+    def allow(self, max_connections: int) -> None:
+        """So many connections there may be from now on: a quarter of them may be handshakes."""
+        self._max_pending = min(MAX_PENDING, max(MAX_UNDER_WAY, max_connections // 4))
 
     def __len__(self) -> int:
         return len(self._pending)

@@ -35,6 +35,7 @@ from forebay_proxy.config.advertised import may_strand
 from forebay_proxy.config.listeners import ClientListener
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.errors import StartError
+from forebay_proxy.metrics.admin_socket import AdminSocket
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.security.authenticator import AuthenticationFailed
 
@@ -170,6 +171,16 @@ def _ports(settings: Settings, nodes: Sequence[int]) -> Iterator[Finding]:
         yield _port(listener, wanted)
     if settings.admin is not None:
         yield _free("admin endpoint", settings.admin.host, [("it", settings.admin.port)])
+    if settings.admin_socket:
+        yield _socket(settings.admin_socket)
+
+
+def _socket(path: str) -> Finding:
+    try:
+        AdminSocket(path).close()
+    except StartError as error:
+        return Finding("admin socket", FAILURE, str(error))
+    return Finding("admin socket", "ok", f"{path} can be made")
 
 
 def _port(listener: ClientListener, wanted: Sequence[tuple[str, int | None]]) -> Finding:

@@ -6,6 +6,10 @@
     forebay explain         whether records of a client and a topic may be touched, and which pattern says so
     forebay clients         who is connected, and who is too old for Kafka 4
     forebay top             brokers, topics and clients, anew each second
+    forebay reload          read the settings of a running Forebay again, as SIGHUP does
+    forebay override        change a live setting of a running Forebay for a while; `overrides` lists them
+    forebay avoid, drain    have records without a key go to other brokers for a while
+    forebay dump            how all workers of a running Forebay stand
     forebay completion      completion for bash, zsh and fish
     forebay demo            direct and through Forebay, side by side, on an embedded cluster
     forebay --version
@@ -18,9 +22,11 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar, cast
+from urllib.parse import quote
 
 import click
 from click.shell_completion import get_completion_class
@@ -38,6 +44,9 @@ from forebay_proxy.errors import StartError
 from forebay_proxy.process import core_dumps
 from forebay_proxy.process.lifecycle import FAILED, WRONG_SETTINGS
 from forebay_proxy.produce.partitioner_plugins import known_partitioners
+
+LOOK_S: Final = 1.0
+"""Between two looks at what is still under way."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -103,7 +112,7 @@ def run(**options: Any) -> None:
     logs.configure(settings.log_level, settings.log_format)
     from forebay_proxy.commands.told import told_of
     from forebay_proxy.process import supervisor
-    from forebay_proxy.process.reloading import Read
+    from forebay_proxy.process.in_force import Read
 
     def read_again() -> Read:
         try:
@@ -130,8 +139,9 @@ def run(**options: Any) -> None:
     show_default=True,
     help=f"auto: a table if the terminal has {config_view.WIDE} columns, else a list. schema: JSON Schema of a file.",
 )
+@click.option("--socket", metavar="PATH", help="The admin.socket of a running Forebay: show its overrides, too.")
 @setting_options
-def config(name: str | None, form: str, **options: Any) -> None:
+def config(name: str | None, form: str, socket: str | None, **options: Any) -> None:
     """List all settings, or explain one.
 
     Values are what this command's options, variables and file make them. NAME is a setting such as linger.ms. Exits
@@ -142,6 +152,10 @@ def config(name: str | None, form: str, **options: Any) -> None:
         return
     known = _known(name)
     loaded = _load(options, complete=False)
+    if socket is not None:
+        from forebay_proxy.commands import steer
+
+        loaded = steer.overlaid(loaded, _steered(socket, None, "GET", "overrides"))
     width = columns()
     if form == "json":
         click.echo(config_view.as_json(loaded, known))
@@ -265,7 +279,7 @@ def clients(form: str, **reached: str | None) -> None:
 
     with _told_in_a_line():
         rows = clients_command.fetch(_endpoint(**reached))
-    click.echo(clients_command.as_json(rows) if form == "json" else clients_command.as_table(rows, _table_width()))
+    click.echo(clients_command.as_json(rows) if form == "json" else clients_command.as_table(rows, _width()))
 
 
 @main.command()
@@ -283,7 +297,7 @@ def top(*, once: bool, **reached: str | None) -> None:
         sorts = {kind: each.sort for kind, each in top_view.KINDS.items()}
         now = top_view.look(endpoint, sorts, rows=top_view.SHORT)
     if once:
-        click.echo(top_view.as_text(now, _table_width()))
+        click.echo(top_view.as_text(now, _width()))
         return
     try:
         from forebay_proxy.commands.top_app import TopApp
@@ -293,11 +307,6 @@ def top(*, once: bool, **reached: str | None) -> None:
     TopApp(endpoint).run()
 
 
-def _table_width() -> int | None:
-    """Off a terminal each row is one line."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
 def _servers(written: str) -> Servers:
     setting = SETTINGS["bootstrap.servers"]
     try:
@@ -305,6 +314,168 @@ def _servers(written: str) -> Servers:
     except ValueError as error:
         wanted = f"{written!r} must be {setting.allowed}"
         raise click.BadParameter(wanted, param_hint="--bootstrap-servers") from error
+
+
+def steering_options(command: F) -> F:
+    """Decorates a command that goes through `admin.socket` with the two ways to say where it is."""
+    command = click.option(
+        "--config", metavar="FILE.toml", help=f"Find the socket as admin.socket of this file (or {CONFIG_VARIABLE})."
+    )(command)
+    socket = SETTINGS["admin.socket"].variable
+    return click.option("--socket", metavar="PATH", envvar=socket, help=f"Forebay's admin.socket (or {socket}).")(
+        command
+    )
+
+
+def _steered(socket: str | None, config: str | None, method: str, what: str, body: object | None = None) -> Any:
+    """What the Forebay behind a socket answers; if it refuses, or cannot be asked, says why and exits with 1."""
+    from forebay_proxy.commands.admin_client import AdminClient, RefusedError
+
+    if socket is None:
+        nothing = {"config": config, "assignments": (), **dict.fromkeys(name.replace(".", "_") for name in FLAGS)}
+        socket = str(_load(nothing, complete=False).values["admin.socket"])
+    if not socket:
+        raise click.UsageError("give --socket PATH, or a --config FILE.toml that has admin.socket")
+    try:
+        return AdminClient(socket).ask(method, what, body)
+    except RefusedError as error:
+        click.echo(f"forebay: {error}", err=True)
+        sys.exit(FAILED)
+
+
+@main.command()
+@steering_options
+def reload(socket: str | None, config: str | None) -> None:
+    """Have a running Forebay read its settings again.
+
+    All of them, as on SIGHUP, and certificates, too. Says what has changed; exits with 1 if it was refused, and why.
+    """
+    from forebay_proxy.commands import steer
+
+    click.echo(steer.reloaded(_steered(socket, config, "POST", "reload")))
+
+
+@main.command()
+@click.argument("assignments", nargs=-1, required=True, metavar="NAME=VALUE…")
+@click.option("--reason", required=True, help="Why; shown to everybody who looks.")
+@click.option("--for", "duration", metavar="TIME", help="For how long: 90s, 30m, 2h, 1d. An hour by default.")
+@steering_options
+def override(
+    assignments: tuple[str, ...], reason: str, duration: str | None, socket: str | None, config: str | None
+) -> None:
+    """Change live settings of a running Forebay for a while.
+
+    Above everything that its sources say, in all workers; when the time is up, or after `forebay overrides --remove`,
+    these count again. `forebay config NAME` says whether a setting is live.
+    """
+    from forebay_proxy.commands import steer
+
+    try:
+        asked = steer.override(assignments, reason, None if duration is None else steer.milliseconds(duration))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    click.echo(steer.overrides(_steered(socket, config, "POST", "overrides", asked), _width()))
+
+
+@main.command()
+@click.option("--remove", metavar="NAME", help="End this one now.")
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@steering_options
+def overrides(remove: str | None, form: str, socket: str | None, config: str | None) -> None:
+    """List the settings of a running Forebay that are overridden."""
+    from forebay_proxy.commands import steer
+
+    if remove is None:
+        told = _steered(socket, config, "GET", "overrides")
+    else:
+        told = _steered(socket, config, "DELETE", f"overrides/{quote(remove, safe='')}")
+    click.echo(json_text(told["rows"]) if form == "json" else steer.overrides(told, _width()))
+
+
+@main.command()
+@click.argument("node_id", type=click.IntRange(0), metavar="ID")
+@click.option("--reason", help="Why; shown to everybody who looks.")
+@click.option("--for", "duration", metavar="TIME", help="For how long: 90s, 30m, 2h, 1d. An hour by default.")
+@click.option("--end", is_flag=True, help="End it now.")
+@steering_options
+def avoid(
+    node_id: int, reason: str | None, duration: str | None, socket: str | None, config: str | None, *, end: bool
+) -> None:
+    """Have records without a key go to other brokers for a while.
+
+    What waits for broker ID and may go elsewhere goes, too. Records with a key, and what passes untouched, are not
+    concerned. Refused where no other broker would be left.
+    """
+    from forebay_proxy.commands import steer
+
+    path = f"brokers/{node_id}/avoid"
+    if end:
+        told = _steered(socket, config, "DELETE", path)
+    else:
+        told = _steered(socket, config, "POST", path, _avoided(reason, duration))
+    click.echo(steer.overrides(told, _width()))
+
+
+def _avoided(reason: str | None, duration: str | None) -> dict[str, Any]:
+    from forebay_proxy.commands import steer
+
+    if not reason:
+        raise click.UsageError("give a --reason")
+    try:
+        return {"reason": reason} | ({} if duration is None else {"for_ms": steer.milliseconds(duration)})
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+@main.command()
+@click.argument("node_id", type=click.IntRange(0), metavar="ID")
+@click.option("--reason", help="Why; shown to everybody who looks.")
+@click.option("--for", "duration", metavar="TIME", help="Avoid it for how long: 90s, 30m, 2h, 1d. An hour by default.")
+@click.option("--confirm", is_flag=True, help="Needed: a broker is to get as little as possible.")
+@click.option("--wait", "wait_s", type=click.IntRange(0), default=60, show_default=True, help="Seconds to wait for it.")
+@steering_options
+def drain(
+    node_id: int,
+    reason: str | None,
+    duration: str | None,
+    wait_s: int,
+    socket: str | None,
+    config: str | None,
+    *,
+    confirm: bool,
+) -> None:
+    """Avoid a broker, and say when nothing waits or is under way for it.
+
+    Records with a key go on to the partitions that it leads: move its leaders away to have it get none. Exits with 1
+    if something still waits after --wait seconds.
+    """
+    from forebay_proxy.commands import steer
+
+    if not confirm:
+        raise click.UsageError(f"broker {node_id} would get as little as possible: say --confirm")
+    path = f"brokers/{node_id}/drain"
+    told = _steered(socket, config, "POST", path, {**_avoided(reason, duration), "confirm": True})
+    until = time.monotonic() + wait_s
+    while not told["drained"] and time.monotonic() < until:
+        time.sleep(LOOK_S)
+        told = _steered(socket, config, "GET", path)
+    click.echo(steer.drained(node_id, told))
+    sys.exit(0 if told["drained"] else FAILED)
+
+
+@main.command()
+@steering_options
+def dump(socket: str | None, config: str | None) -> None:
+    """Print how all workers of a running Forebay stand, as JSON.
+
+    What waits for which broker, who holds memory, which clients are held and why, where tasks stand. Names and numbers,
+    never records or secrets.
+    """
+    click.echo(json_text(_steered(socket, config, "GET", "debug/dump")))
+
+
+def _width() -> int | None:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 @main.command()

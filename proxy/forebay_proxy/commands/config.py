@@ -17,8 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from forebay_proxy.commands.text_output import json_text, table_text, wrapped
-from forebay_proxy.config.kinds import ListenerAddresses
-from forebay_proxy.config.live import LIVE
+from forebay_proxy.config.kinds import LIVE, START, ListenerAddresses
 from forebay_proxy.config.reference import LISTENER_REFERENCES, LISTENER_TOPIC, REFERENCES, TOPICS, Reference
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import ALIASES
@@ -30,6 +29,11 @@ WIDE: Final = 140
 
 FLAGS: Final = ("bootstrap.servers", "listen", "advertised.host", "admin", "workers")
 """Settings with a command-line option of their own; all others are set with --set."""
+
+_CHANGES: Final = {
+    LIVE: "live: take effect on SIGHUP or forebay reload, and may be overridden",
+    START: "start: take effect when Forebay is started",
+}
 
 REQUIRED: Final = "(required)"
 EMPTY: Final = "(empty)"
@@ -43,8 +47,8 @@ def flag(name: str) -> str:
 def as_json(loaded: Loaded, name: str | None = None) -> str:
     """An array with one object per setting or, with a `name`, that setting's object.
 
-    {name, required, default, value, origin, allowed, description, details, unit, kafka, variable}; `default` is null if
-    the setting is required, `value` if it is not set.
+    {name, required, default, value, origin, allowed, description, details, unit, kafka, variable, changes}; `default`
+    is null if the setting is required, `value` if it is not set; `changes` take effect `live` or at the next `start`.
     """
     return json_text(_facts(loaded, _setting(name)) if name else all_facts(loaded))
 
@@ -89,7 +93,7 @@ def _facts(loaded: Loaded, setting: Setting) -> dict[str, Any]:
         "unit": setting.unit,
         "kafka": reference.kafka,
         "variable": setting.variable,
-        "live": setting.name in LIVE,
+        "changes": setting.changes,
     }
 
 
@@ -141,7 +145,7 @@ def explanation(loaded: Loaded, name: str, width: int, allowed: str) -> str:
         "Default": _default(setting) if not setting.required else "none: it is required",
         "Now": _now_in_full(loaded, setting),
         "Kafka": reference.kafka,
-        "Changes": "take effect on SIGHUP" if name in LIVE else "take effect when Forebay is started",
+        "Changes": _CHANGES[setting.changes],
         "Command line": f"{flag(name)} {shlex.quote(written)}"
         if name in FLAGS
         else f"--set {shlex.quote(f'{name}={written}')}",

@@ -11,7 +11,7 @@ import re
 from typing import Any, Final, Literal, get_args, get_origin
 
 from forebay_policies.builtin_partitioners import BUILT_IN
-from forebay_proxy.config.kinds import MAX_PORT, NetworkRacks, NodePorts, ProtocolMap, SecurityProtocol
+from forebay_proxy.config.kinds import MAX_PORT, NetworkRacks, NodeIds, NodePorts, ProtocolMap, SecurityProtocol
 from forebay_proxy.config.listeners import PREFIX
 from forebay_proxy.config.settings import ALIASES
 from forebay_proxy.config.values import LISTENER_SETTINGS, SETTINGS, Setting
@@ -46,7 +46,11 @@ def schema() -> dict[str, Any]:
 
 
 def _described(setting: Setting) -> dict[str, Any]:
-    told: dict[str, Any] = {"description": setting.description, "anyOf": [_value(setting), _REFERENCE]}
+    told: dict[str, Any] = {
+        "description": setting.description,
+        "anyOf": [_value(setting), _REFERENCE],
+        "x-changes": setting.changes,  # no keyword of JSON Schema: what does not know it skips it
+    }
     if not setting.required and isinstance(setting.default, bool | int | float | str):
         told["default"] = setting.default
     return told
@@ -60,6 +64,8 @@ def _value(setting: Setting) -> dict[str, Any]:
     if setting.is_map:
         of = next(of for kind, of in _MAPS if kind == setting.kind)
         return {"type": "object", "additionalProperties": of}
+    if setting.kind == NodeIds:
+        return {"type": ["array", "string"], "items": {"type": "integer", "minimum": 0}}
     if get_origin(setting.kind) is tuple:
         return {"type": ["array", "string"], "items": {"type": "string"}}
     if setting.kind is bool:

@@ -12,6 +12,7 @@ MAX_PORT: Final = 65_535
 NODE: Final = "$(node)"
 
 NodePorts = dict[int, int]
+NodeIds = tuple[int, ...]
 NetworkRacks = dict[str, str]
 """Network, as address/bits → rack."""
 Host = Annotated[str, Meta(extra={"allowed": "a host name or address without a port, or empty"})]
@@ -61,9 +62,17 @@ class BrokerAddress(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def about(description: str) -> Meta:
-    """One line for lists, a sentence. What needs more room is in reference.py."""
-    return Meta(description=description)
+LIVE: Final = "live"
+START: Final = "start"
+"""When a setting's change takes effect: on a reload, or when Forebay is started."""
+
+
+def about(description: str, *, live: bool = False) -> Meta:
+    """One line for lists, a sentence. What needs more room is in reference.py.
+
+    `live`: it may change while Forebay runs; the others are read when it starts.
+    """
+    return Meta(description=description, extra={"changes": LIVE} if live else None)
 
 
 def dotted(attribute: str) -> str:

@@ -9,22 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+import msgspec
+
+from forebay_proxy.config import kinds
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.config.values import LISTENER_SETTINGS, SETTINGS, render
 
-LIVE: Final = frozenset(
-    {
-        "topics.include",
-        "topics.exclude",
-        "client.ids.include",
-        "client.ids.exclude",
-        "moves",
-        "topics.move",
-        "topics.observe",
-        "client.ids.observe",
-    }
-)
-"""All others are read when Forebay starts."""
+LIVE: Final = frozenset(name for name, setting in SETTINGS.items() if setting.changes == kinds.LIVE)
+"""All others are read when Forebay starts, those of listeners, too."""
+
+
+def with_live(now: Settings, new: Settings) -> Settings:
+    """`now`, but for what is live of `new`."""
+    live = {SETTINGS[name].attribute for name in LIVE}
+    return msgspec.structs.replace(now, **{attribute: getattr(new, attribute) for attribute in live})
 
 
 class Difference(NamedTuple):

@@ -134,6 +134,19 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             NO_COUNTERPART,
             "${env:KAFKA}",
         ),
+        "admin.change.token": Reference(
+            "Without it the endpoint is for reading only. Sent as Authorization: Bearer …, with POST and JSON; it may "
+            f"read everything, too. {_SECRET}",
+            NO_COUNTERPART,
+            "${env:KAFKA}",
+        ),
+        "admin.socket": Reference(
+            "Commands that change a running Forebay go through it (docs/operating.md), and everything that is at admin "
+            "is there, too. Whoever may use the file may change whatever can be changed, so it is made with mode 0600. "
+            "One that a dead process has left is replaced; with workers the supervisor has it.",
+            NO_COUNTERPART,
+            "/run/forebay/admin.sock",
+        ),
         "admin.unprotected": Reference(
             "For networks in which everybody may see who is connected: client ids, addresses and rates.",
             NO_COUNTERPART,
@@ -230,6 +243,12 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "has become slow may not be tried again for a long time.",
             NO_COUNTERPART,
             "0.01",
+        ),
+        "brokers.avoid": Reference(
+            "Records that wait for them move to others, too. Those with a key, idempotent ones and whatever passes "
+            "untouched go where they always go. forebay avoid ID does the same for a while (docs/operating.md).",
+            NO_COUNTERPART,
+            "3",
         ),
     },
     "Racks": {

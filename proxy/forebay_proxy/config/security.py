@@ -32,6 +32,11 @@ def _admin_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     tls = bool(settings.admin_ssl_keystore_location)
     if settings.admin_ssl_truststore_location and not tls:
         yield "admin.ssl.truststore.location", "needs admin.ssl.keystore.location: certificates are shown in TLS"
+    others_come = settings.admin is not None and not is_loopback(settings.admin.host)
+    if settings.admin_change_token and others_come and not tls:
+        yield "admin.change.token", "needs admin.ssl.keystore.location where other hosts can reach admin"
+    if settings.admin_change_token and settings.admin_change_token == settings.admin_bearer_token:
+        yield "admin.change.token", "must not be admin.bearer.token: who may read could change things, too"
     if settings.admin is None or is_loopback(settings.admin.host) or settings.admin_unprotected:
         return
     if not tls or not (settings.admin_bearer_token or settings.admin_ssl_truststore_location):

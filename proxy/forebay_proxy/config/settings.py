@@ -9,6 +9,7 @@ checks each by itself, sources.py reads them from where people write them, refer
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 from collections.abc import Iterator
 from typing import Annotated, Final, Literal, NamedTuple, get_args
@@ -26,6 +27,7 @@ from forebay_proxy.config.kinds import (
     ListenerAddress,
     ListenerAddresses,
     NetworkRacks,
+    NodeIds,
     NodePorts,
     Pem,
     PemFile,
@@ -41,6 +43,9 @@ from forebay_proxy.config.secret import Secret
 
 INT_MAX: Final = 2**31 - 1
 """Kafka's INT. It also bounds times that are LONG in Kafka: 24 days are enough, and asyncio's timers can take them."""
+
+LONGEST_SOCKET_PATH: Final = 103
+"""Bytes. Linux has room for 107 and a zero, other systems for four less."""
 
 SHORTEST_AGE_MS: Final = 1000
 """Connections that live for less cost more than what they carry."""
@@ -83,6 +88,7 @@ Partitioner = Annotated[
     str, Meta(extra={"allowed": "adaptive, expected_wait, uniform, sticky, round_robin or the name of an entry point"})
 ]
 Folder = Annotated[str, Meta(extra={"allowed": "a folder that can be written to, or empty"})]
+SocketPath = Annotated[str, Meta(extra={"allowed": "the path of a socket, or empty"})]
 Mechanism = Annotated[
     str, Meta(extra={"allowed": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; empty: no login"})
 ]
@@ -140,6 +146,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     admin_bearer_token: Annotated[Secret, about("Lets who presents it read the admin endpoint; empty: none.")] = Secret(
         ""
     )
+    admin_change_token: Annotated[
+        Secret, about("Lets who presents it change things over admin; empty: nobody, only over admin.socket.")
+    ] = Secret("")
+    admin_socket: Annotated[
+        SocketPath, about("File of a Unix socket, for its owner only, over which Forebay is steered; empty: none.")
+    ] = ""
     admin_unprotected: Annotated[bool, about("Let everybody who reaches admin read it, from other hosts, too.")] = False
     admin_hosts: Annotated[
         Patterns, about("Further names by which browsers reach admin; its own, localhost and addresses always may.")
@@ -151,43 +163,52 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
         int, Meta(ge=0, le=1000), about("Topics that have metrics of their own; 0: none. The others count together.")
     ] = 0
     shutdown_timeout_ms: Annotated[Ms, about("Drain for at most this long after SIGTERM.")] = 30_000
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], about("Lowest level that is logged.")] = "info"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], about("Lowest level that is logged.", live=True)
+    ] = "info"
     log_format: Annotated[
         Literal["auto", "console", "json"], about("Form of the log; auto: text on a terminal, JSON elsewhere.")
     ] = "auto"
 
     # Which records may move
-    topics_include: Annotated[Patterns, about("Topics whose records without a key may move.")] = ("*",)
-    topics_exclude: Annotated[Patterns, about("Topics that are passed through untouched; wins over include.")] = ()
-    client_ids_include: Annotated[Patterns, about("Clients whose records without a key may move.")] = ("*",)
+    topics_include: Annotated[Patterns, about("Topics whose records without a key may move.", live=True)] = ("*",)
+    topics_exclude: Annotated[
+        Patterns, about("Topics that are passed through untouched; wins over include.", live=True)
+    ] = ()
+    client_ids_include: Annotated[Patterns, about("Clients whose records without a key may move.", live=True)] = ("*",)
     client_ids_exclude: Annotated[
         Patterns,
-        about("Clients passed through untouched; by default those that choose partitions themselves."),
+        about("Clients passed through untouched; by default those that choose partitions themselves.", live=True),
     ] = CHOOSE_PARTITIONS_THEMSELVES
     moves: Annotated[
         Literal["on", "observe"],
-        about("observe: touch nothing, and measure what would move, merge and be saved."),
+        about("observe: touch nothing, and measure what would move, merge and be saved.", live=True),
     ] = "on"
-    topics_move: Annotated[Patterns, about("Topics that move although moves is observe.")] = ()
-    topics_observe: Annotated[Patterns, about("Topics that are only observed, whatever moves is.")] = ()
-    client_ids_observe: Annotated[Patterns, about("Clients that are only observed, whatever moves is.")] = ()
+    topics_move: Annotated[Patterns, about("Topics that move although moves is observe.", live=True)] = ()
+    topics_observe: Annotated[Patterns, about("Topics that are only observed, whatever moves is.", live=True)] = ()
+    client_ids_observe: Annotated[Patterns, about("Clients that are only observed, whatever moves is.", live=True)] = ()
 
     # Partitioning
     partitioner: Annotated[Partitioner, about("How partitions are chosen for records without a key.")] = "adaptive"
     partitioner_adaptive_partitioning_enable: Annotated[
-        bool, about("Prefer partitions with short queues; false: adaptive acts like uniform.")
+        bool, about("Prefer partitions with short queues; false: adaptive acts like uniform.", live=True)
     ] = True
     partitioner_sticky_batch_size: Annotated[
         int,
         Meta(ge=0, le=INT_MAX, extra=BYTES),
-        about("Bytes sent to one partition before the next is chosen; 0: batch.size."),
+        about("Bytes sent to one partition before the next is chosen; 0: batch.size.", live=True),
     ] = 0
     partitioner_availability_timeout_ms: Annotated[
-        Ms, about("Avoid partitions whose batch has been ready for longer than this; 0: off.")
+        Ms, about("Avoid partitions whose batch has been ready for longer than this; 0: off.", live=True)
     ] = 0
     partitioner_min_share: Annotated[
-        float, about("expected_wait: least share of choices per partition, so that recoveries are noticed.")
+        float, about("expected_wait: least share of choices per partition, so that recoveries are noticed.", live=True)
     ] = 0.005
+
+    # Kafka has none: its producer learns of a broker that is to be left alone by its not being there.
+    brokers_avoid: Annotated[
+        NodeIds, about("Brokers, by node id, that get records without a key only where there is no other.", live=True)
+    ] = ()
 
     # Racks (KIP-1123)
     partitioner_rack_aware: Annotated[bool, about("Prefer partitions whose leader is in the client's rack.")] = False
@@ -201,7 +222,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     linger_ms: Annotated[
         int,
         Meta(ge=-1, le=60_000, extra=MILLISECONDS),
-        about("How long a batch waits for more records; -1: adaptive."),
+        about("How long a batch waits for more records; -1: adaptive.", live=True),
     ] = -1
     batch_initial_size: Annotated[BatchBytes, about("A batch's memory grows in steps of this size.")] = 4096
     batch_size: Annotated[BatchBytes, about("A batch of this size is ready, but grows until it is sent.")] = 16_384
@@ -254,13 +275,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
 
     # Metadata
     metadata_max_age_ms: Annotated[
-        Ms, about("Metadata of a topic older than this is refreshed before it is served.")
+        Ms, about("Metadata of a topic older than this is refreshed before it is served.", live=True)
     ] = 300_000
     # Kafka has none: its producer asks for a topic at max age, and for all of its topics together (KIP-526).
     metadata_soft_age_ms: Annotated[
-        Ms, about("Metadata of a topic older than this is served, and refreshed in the background.")
+        Ms, about("Metadata of a topic older than this is served, and refreshed in the background.", live=True)
     ] = 60_000
-    metadata_max_idle_ms: Annotated[Ms, about("Metadata of a topic unused for this long is dropped.")] = 300_000
+    metadata_max_idle_ms: Annotated[Ms, about("Metadata of a topic unused for this long is dropped.", live=True)] = (
+        300_000
+    )
     metadata_max_topics: Annotated[
         int, Meta(ge=1, le=1_000_000), about("Topics in the cache, per worker; the least recently used are dropped.")
     ] = 20_000
@@ -274,13 +297,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     connections_max_idle_ms: Annotated[
         int,
         Meta(ge=-1, le=INT_MAX, extra=MILLISECONDS),
-        about("Close clients idle for this long, and broker connections after 9/10 of it; -1: never."),
+        about("Close clients idle for this long, and broker connections after 9/10 of it; -1: never.", live=True),
     ] = 600_000
     # Kafka has none.
     connections_max_age_ms: Annotated[
         int,
         Meta(ge=-1, le=INT_MAX, extra=MILLISECONDS),
-        about("Close clients connected for this long, when nothing is owed to them; -1: never."),
+        about("Close clients connected for this long, when nothing is owed to them; -1: never.", live=True),
     ] = -1
     # Kafka has none. What comes slower than 4 KiB/s has stalled; a line that is merely slow may take hours.
     socket_request_timeout_ms: Annotated[
@@ -296,10 +319,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     max_connections: Annotated[
         int,
         Meta(ge=1, le=1_000_000),
-        about("Client connections per worker; beyond that the idlest is closed, or the new one."),
+        about("Client connections per worker; beyond that the idlest is closed, or the new one.", live=True),
     ] = 10_000
     max_connections_per_ip: Annotated[
-        int, Meta(ge=1, le=INT_MAX), about("Client connections per address and worker; more are closed at once.")
+        int,
+        Meta(ge=1, le=INT_MAX),
+        about("Client connections per address and worker; more are closed at once.", live=True),
     ] = INT_MAX
 
     # Kafka has none.
@@ -460,6 +485,8 @@ def conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "delivery.timeout.ms", f"must be at least linger.ms + request.timeout.ms = {patience}"
     if 0 <= settings.connections_max_age_ms < SHORTEST_AGE_MS:
         yield "connections.max.age.ms", f"must be -1 or at least {SHORTEST_AGE_MS}"
+    if len(os.fsencode(settings.admin_socket)) > LONGEST_SOCKET_PATH:
+        yield "admin.socket", f"must have at most {LONGEST_SOCKET_PATH} bytes: no socket can have a longer path"
     if settings.advertised_host and not is_host(settings.advertised_host):
         yield "advertised.host", "must be a host name or address without a port"
 

@@ -22,10 +22,12 @@ from msgspec import Meta
 from forebay_proxy.config.kinds import (
     MAX_PORT,
     NODE,
+    START,
     BrokerAddress,
     ListenerAddress,
     ListenerAddresses,
     NetworkRacks,
+    NodeIds,
     NodePorts,
     ProtocolMap,
     SecurityProtocol,
@@ -72,7 +74,7 @@ class Setting:
     @property
     def is_list(self) -> bool:
         """Whether its value is a list: of servers, of patterns and the like."""
-        return self.kind in (Servers, Patterns, ListenerAddresses, TlsVersions)
+        return self.kind in (Servers, Patterns, ListenerAddresses, TlsVersions, NodeIds)
 
     @property
     def is_secret(self) -> bool:
@@ -100,6 +102,11 @@ class Setting:
     def unit(self) -> str:
         """milliseconds or bytes; empty: none."""
         return self._extra("unit") or ""
+
+    @cached_property
+    def changes(self) -> str:
+        """When a change takes effect: `live`, while Forebay runs; `start`, when it is started."""
+        return self._extra("changes") or START
 
     def _extra(self, key: str) -> str | None:
         return next((str(meta.extra[key]) for meta in self.metas if meta.extra and key in meta.extra), None)
@@ -225,6 +232,16 @@ def _node_ports(written: object) -> NodePorts:
     return ports
 
 
+def _node_ids(written: object) -> NodeIds:
+    ids = tuple(_node_id(element) for element in _elements(written))
+    return ids if len(set(ids)) == len(ids) else _refuse(written)
+
+
+def _node_id(written: object) -> int:
+    number = _number(written)
+    return number if 0 <= number < 2**31 else _refuse(written)
+
+
 def _network_racks(written: object) -> NetworkRacks:
     racks: NetworkRacks = {}
     for network, rack in _pairs(written):
@@ -294,6 +311,7 @@ _PARSERS: Final[list[tuple[object, _Parser]]] = [
     ),
     (Servers, _Parser(_servers, f"{_HOST_PORT_ALLOWED}; several are separated by commas", "host:port,…")),
     (Patterns, _Parser(_patterns, "patterns with * ? [a-z]; several are separated by commas", "pattern,…")),
+    (NodeIds, _Parser(_node_ids, "node ids, each once; several are separated by commas", "id,…")),
     (NodePorts, _Parser(_node_ports, "node id:port; several are separated by commas", "id:port,…")),
     (
         NetworkRacks,

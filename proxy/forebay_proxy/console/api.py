@@ -9,24 +9,24 @@
                        pick their partitions itself
     /api/v1/stream     each second's numbers, as server-sent events (stream.py)
 
-In: requests that AdminAccess has admitted. Out: 200; 400 {"error"} for what cannot be asked; 403 {"error"} for whoever
-comes by a foreign name (origin.py); 405 for anything but GET.
+In: requests that Entry lets in. Out: 200; 400 {"error"} for what cannot be asked; 405 for anything but GET. What
+changes things is in changes.py.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-import msgspec
 from aiohttp import web
 
 from forebay_proxy import __version__
+from forebay_proxy.config.overriding import Override
 from forebay_proxy.console import page, tables
 from forebay_proxy.console.collector import Collector
+from forebay_proxy.console.entry import PREFIX, Entry, Handler, answer, refused
 from forebay_proxy.console.history import ALL, BROKER, CLIENT, HOUR_S, TOPIC, TOTALS, WORKER
-from forebay_proxy.console.origin import OwnHosts
 from forebay_proxy.console.paging import WrongQuery, number, part, wanted
 from forebay_proxy.console.problems import problems
 from forebay_proxy.console.stream import Watchers
@@ -34,7 +34,6 @@ from forebay_proxy.metrics.catalog import TIMES_S
 from forebay_proxy.metrics.clients_seen import SeenClient
 from forebay_proxy.metrics.registry import percentile
 
-PREFIX: Final = "/api/v1/"
 MOST_POINTS: Final = 1200
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "totals": TOTALS,
@@ -50,10 +49,15 @@ Answer = Callable[[Mapping[str, str]], dict[str, Any]]
 
 class Told(NamedTuple):
     """What the command line knows and this room does not. `config`: one object a setting, without secrets; `explain`:
-    (client id or None, topic) → what decides."""
+    (client id or None, topic) → what decides. `over`: the same with overrides."""
 
     config: list[dict[str, Any]]
     explain: Callable[[str | None, str], dict[str, Any]]
+    over: Callable[[Iterable[Override]], Told] | None = None
+
+    def overridden(self, overrides: Iterable[Override]) -> Told:
+        """With these in force."""
+        return self if self.over is None else self.over(overrides)
 
 
 NOTHING_TOLD: Final = Told([], lambda client_id, topic: {})
@@ -66,14 +70,14 @@ class Api:
         self,
         seen: Collector,
         told: Told,
-        hosts: OwnHosts,
+        entry: Entry,
         unready: Callable[[], str | None],
         workers: int,
         time_of_day: Callable[[], float],
     ) -> None:
         self._seen = seen
         self._told = told
-        self._hosts = hosts
+        self._entry = entry
         self._unready = unready
         self._workers = workers
         self._time_of_day = time_of_day
@@ -102,34 +106,23 @@ class Api:
             "config": self._config,
             "explain": self._explain,
         }
-        for name, answer in answers.items():
-            app.router.add_get(PREFIX + name, self._guarded(self._json(answer)), allow_head=False)
-        app.router.add_get(f"{PREFIX}history", self._guarded(self._history), allow_head=False)
-        app.router.add_get(f"{PREFIX}stream", self._guarded(self._watchers.serve), allow_head=False)
+        for name, found in answers.items():
+            app.router.add_get(PREFIX + name, self._entry.reading(self._json(found)), allow_head=False)
+        app.router.add_get(f"{PREFIX}history", self._entry.reading(self._history), allow_head=False)
+        app.router.add_get(f"{PREFIX}stream", self._entry.reading(self._watchers.serve), allow_head=False)
         for path in self._files:
-            app.router.add_get(f"/{path}", self._guarded(self._file(path)), allow_head=False)
+            app.router.add_get(f"/{path}", self._entry.reading(self._file(path)), allow_head=False)
 
-    def _guarded(
-        self, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        async def guarded(request: web.Request) -> web.StreamResponse:
-            refusal = self._hosts.refusal(request.headers)
-            if refusal is not None:
-                return _json({"error": refusal}, 403)
-            return await handler(request)
-
-        return guarded
-
-    def _json(self, answer: Answer) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def _json(self, found: Answer) -> Handler:
         async def respond(request: web.Request) -> web.StreamResponse:
             try:
-                return _json(answer(request.query))
+                return answer(found(request.query))
             except WrongQuery as error:
-                return _json({"error": str(error)}, 400)
+                return refused(str(error), 400)
 
         return respond
 
-    def _file(self, path: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def _file(self, path: str) -> Handler:
         async def respond(request: web.Request) -> web.StreamResponse:
             return page.answer(request, self._files[path])
 
@@ -165,7 +158,7 @@ class Api:
             "added": {"p50": within(0.5), "p99": within(0.99)},
             "memory": seen.snapshot.gauges.get(("forebay_buffer_memory_total_bytes", ()), 0.0),
             "columns": {name: list(columns) for name, columns in COLUMNS.items() if columns},
-            "problems": problems(seen.snapshot, clients, unready, self._time_of_day()),
+            "problems": problems(seen.snapshot, clients, unready, self._time_of_day(), self._told.config),
             "history": {"bytes": seen.history.size, "missing": seen.history.missing},
         }
 
@@ -180,14 +173,14 @@ class Api:
             seconds = number(query, "seconds", HOUR_S, 1, HOUR_S)
             points = number(query, "points", 600, 1, MOST_POINTS)
         except WrongQuery as error:
-            return _json({"error": str(error)}, 400)
+            return refused(str(error), 400)
         key = ALL if kind == "totals" else query.get("key", "")
         times, columns = self._seen.history.columns(kind, key, seconds, self._seen.second, points)
         values = []
         for column in columns:
             values.append(column)
             await asyncio.sleep(0)
-        return _json({"of": kind, "key": key, "columns": list(COLUMNS[kind]), "times": times, "values": values})
+        return answer({"of": kind, "key": key, "columns": list(COLUMNS[kind]), "times": times, "values": values})
 
     def _events(self, query: Mapping[str, str]) -> dict[str, Any]:
         asked = wanted(query, ("at",), "-at")
@@ -237,8 +230,3 @@ def _picks(client: SeenClient, topic: str) -> str:
 def _only(query: Mapping[str, str], *known: str) -> None:
     if unknown := sorted(set(query).difference(known)):
         raise WrongQuery(f"unknown parameter {unknown[0]}")
-
-
-def _json(content: object, status: int = 200) -> web.Response:
-    headers = {**page.HEADERS, "Cache-Control": "no-store", "Content-Type": "application/json; charset=utf-8"}
-    return web.Response(body=msgspec.json.encode(content), status=status, headers=headers)

@@ -12,20 +12,25 @@ from aiohttp import web
 
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.console.api import Api, Told
+from forebay_proxy.console.changes import Changes, Control
 from forebay_proxy.console.collector import Collector
-from forebay_proxy.console.origin import OwnHosts
+from forebay_proxy.console.entry import Entry
+from forebay_proxy.console.origin import LOCAL, OwnHosts
 from forebay_proxy.console.source import Source
 from forebay_proxy.logs import get_logger
 
 
 class Console:
-    """Looks and remembers from `run` on, until that is cancelled. `settings.admin` is set."""
+    """Looks and remembers from `run` on, until that is cancelled. `control` changes what is to be changed."""
 
-    def __init__(self, settings: Settings, source: Source, told: Told, unready: Callable[[], str | None]) -> None:
-        assert settings.admin is not None
+    def __init__(
+        self, settings: Settings, source: Source, told: Told, unready: Callable[[], str | None], control: Control
+    ) -> None:
+        host = settings.admin.host if settings.admin is not None else LOCAL
         self.seen = Collector(source, settings.admin_history_bytes, time.monotonic, time.time)
-        hosts = OwnHosts(settings.admin.host, settings.admin_hosts)
-        self._api = Api(self.seen, told, hosts, unready, settings.workers, time.time)
+        entry = Entry(OwnHosts(host, settings.admin_hosts))
+        self._api = Api(self.seen, told, entry, unready, settings.workers, time.time)
+        self._changes = Changes(entry, control)
 
     @property
     def open_paths(self) -> frozenset[str]:
@@ -37,8 +42,9 @@ class Console:
         self._api.tell(told)
 
     def mount(self, app: web.Application) -> None:
-        """Serve the page and its API."""
+        """Serve the page, its API, and what changes things."""
         self._api.mount(app)
+        self._changes.mount(app)
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -7,7 +7,8 @@ None: all is well, as far as Forebay can see.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from forebay_policies import own_choices
@@ -25,9 +26,15 @@ Found = tuple[str, str, str]
 """(severity, kind, text)."""
 
 
-def problems(now: Snapshot, clients: Collection[ClientView], unready: str | None, at: float) -> list[dict[str, Any]]:
-    """`unready`: why no client can be served; `at`: seconds since 1970."""
-    found = [*_service(now, unready), *_clients(clients), *_secrets(now, at)]
+def problems(
+    now: Snapshot,
+    clients: Collection[ClientView],
+    unready: str | None,
+    at: float,
+    config: Iterable[Mapping[str, Any]] = (),
+) -> list[dict[str, Any]]:
+    """`unready`: why no client can be served; `at`: seconds since 1970; `config`: rows, as api.Told has them."""
+    found = [*_service(now, unready), *_clients(clients), *_secrets(now, at), *_overrides(config)]
     found.sort(key=lambda problem: problem[0] != "critical")
     return [{"severity": severity, "kind": kind, "text": text} for severity, kind, text in found]
 
@@ -56,6 +63,13 @@ def _clients(clients: Collection[ClientView]) -> Iterator[Found]:
         named = ", ".join(sorted(picking)[:NAMED])
         text = f"{_many(len(picking), 'client')} {'seems' if len(picking) == 1 else 'seem'} to pick partitions: {named}"
         yield "warning", "picks_partitions", text
+
+
+def _overrides(config: Iterable[Mapping[str, Any]]) -> Iterator[Found]:
+    for row in config:
+        if "expires_at" in row:
+            until = datetime.fromtimestamp(row["expires_at"], UTC).strftime("%H:%M UTC on %d %B")
+            yield "warning", "override", f"{row['name']} is overridden until {until}: {row['reason']}"
 
 
 def _secrets(now: Snapshot, at: float) -> Iterator[Found]:

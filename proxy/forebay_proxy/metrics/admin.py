@@ -1,4 +1,4 @@
-"""The admin endpoint, on a port of its own, for monitoring and for `forebay clients`.
+"""The admin endpoint, on a port and a Unix socket of its own, for monitoring, for `forebay clients` and for steering.
 
 GET /metrics   all metrics, in Prometheus's text format
 GET /clients   which clients there are and were, and what they speak, as JSON (clients_seen.rows)
@@ -7,23 +7,27 @@ GET /readyz    200 when clients can be served; 503 with {"ready": false, "reason
 
 GET /          the page for people, and /api/v1/…, which it reads (console)
 
-All answer 401 to whom AdminAccess does not admit, but for probes and the page's own files, which show nothing. The
+By the port all answer 401 to whom AdminAccess does not admit, but for probes and the page's own files, which show
+nothing; by the socket everybody is admitted. What each may do, his Standing, app[STANDING_OF] tells of a request. The
 endpoint calls what it is given, and knows nothing of the proxy.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from aiohttp import web
 
-from forebay_proxy.config.settings import Settings
+from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.logs import RateLimited, get_logger
-from forebay_proxy.metrics.admin_access import AdminAccess
+from forebay_proxy.metrics.admin_access import AdminAccess, Standing
+from forebay_proxy.metrics.admin_socket import AdminSocket
 from forebay_proxy.metrics.clients_seen import SeenClient, rows
 from forebay_proxy.security.renewals import Renewable
 
@@ -37,6 +41,9 @@ Fault = Callable[[], str | None]
 
 
 SHUTDOWN_S: Final = 0.5
+LARGEST_BODY: Final = 64 << 10
+"""Bytes of a request; those that are larger are answered with 413."""
+STANDING_OF: Final[web.AppKey[Callable[[web.Request], Standing | None]]] = web.AppKey("standing_of")
 _OPEN: Final = frozenset({"/healthz", "/readyz"})
 
 
@@ -70,6 +77,8 @@ class Admin:
         self._open = _OPEN if more is None else _OPEN | more.open_paths
         self._runner: web.AppRunner | None = None
         self._access: AdminAccess | None = None
+        self._socket: AdminSocket | None = None
+        self._by_socket: asyncio.Server | None = None
         self._log = RateLimited(get_logger())
 
     @property
@@ -94,11 +103,10 @@ class Admin:
         return commit
 
     async def start(self, settings: Settings) -> None:
-        """Listen on `settings.admin`, for whom the settings admit. Raises StartError if that is not possible."""
-        address = settings.admin
-        assert address is not None
+        """Listen on `settings.admin` and `settings.admin_socket`, for whom the settings admit. Raises StartError."""
         self._access = AdminAccess(settings)
-        app = web.Application(middlewares=[self._admit])
+        app = web.Application(middlewares=[self._admit], client_max_size=LARGEST_BODY)
+        app[STANDING_OF] = self._standing
         app.router.add_get("/metrics", self._serve_metrics)
         app.router.add_get("/clients", self._serve_clients)
         app.router.add_get("/healthz", self._serve_healthz)
@@ -109,16 +117,29 @@ class Admin:
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_S)
         await runner.setup()
         # Probes and scrapes lose nothing, so the proxy does not wait for them when it exits.
-        entrance = self._access.context
+        self._runner = runner
+        try:
+            if settings.admin is not None:
+                await self._listen(runner, settings.admin)
+            if settings.admin_socket:
+                assert runner.server is not None, "it has been set up"
+                self._socket = AdminSocket(settings.admin_socket)
+                self._by_socket = await asyncio.get_running_loop().create_unix_server(
+                    runner.server, sock=self._socket.socket
+                )
+        except StartError:
+            await self.stop()
+            raise
+
+    async def _listen(self, runner: web.AppRunner, address: HostPort) -> None:
+        entrance = self._in_use.context
         if entrance is not None:  # the port stays open with it; each handshake goes on with what is in use by then
             entrance.sni_callback = self._hand_over
         site = web.TCPSite(runner, address.host, address.port, reuse_address=True, ssl_context=entrance)
         try:
             await site.start()
         except OSError as error:
-            await runner.cleanup()
             raise StartError(f"admin = {address}: cannot listen: {error.strerror or error}") from error
-        self._runner = runner
 
     def _hand_over(self, connection: ssl.SSLObject, name: str | None, entrance: ssl.SSLContext) -> None:
         if self._in_use.context is not None:
@@ -128,16 +149,28 @@ class Admin:
     async def _admit(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        transport = request.transport
-        certificate = transport.get_extra_info("peercert") if transport is not None else None
-        shown = request.headers.get("Authorization", "")
-        if request.path in self._open or self._in_use.admits(shown, certificate):
+        if request.path in self._open or self._standing(request) is not None:
             return await handler(request)
         self._log.warning("admin endpoint refuses a request", client=request.remote, path=request.path)
         return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"}, text="a token is needed\n")
 
+    def _standing(self, request: web.Request) -> Standing | None:
+        transport = request.transport
+        if transport is None:
+            return None  # it has left
+        if transport.get_extra_info("socket").family == socket.AF_UNIX:
+            return Standing.OWNER
+        shown = request.headers.get("Authorization", "")
+        return self._in_use.standing(shown, transport.get_extra_info("peercert"))
+
     async def stop(self) -> None:
-        """Close the port; nothing happens if it is not open."""
+        """Close the port and the socket; nothing happens if they are not open."""
+        if self._by_socket is not None:
+            self._by_socket.close()
+            self._by_socket = None
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

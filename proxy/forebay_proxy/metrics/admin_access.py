@@ -1,8 +1,8 @@
-"""Who may read the admin endpoint, and by which TLS: as the settings `admin.…` say.
+"""Who may read the admin endpoint, who may change things there, and by which TLS: as the settings `admin.…` say.
 
 In: settings, and what a request shows: its Authorization header, and its client's certificate if TLS has verified one.
-Out: yes or no. A token or a certificate is enough; where neither is asked for, everybody may read. What a person must
-mend is raised as StartError.
+Out: its Standing; None: it has none. To read, a token or a certificate is enough; where neither is asked for, everybody
+may. To change, the token for changes is needed, whatever else is shown. What a person must mend raises StartError.
 """
 
 from __future__ import annotations
@@ -10,9 +10,21 @@ from __future__ import annotations
 import hmac
 import math
 from collections.abc import Mapping
+from enum import Enum
 
+from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.security.tls import VERSIONS, TlsContext, TlsSettings, server_context
+
+
+class Standing(Enum):
+    """What who asks may do."""
+
+    READER = "reader"
+    CHANGER = "changer"
+    """By TCP, with the token for changes."""
+    OWNER = "owner"
+    """By the socket: whoever may use its file may do everything."""
 
 
 class AdminAccess:
@@ -20,6 +32,7 @@ class AdminAccess:
 
     def __init__(self, settings: Settings) -> None:
         self._token = settings.admin_bearer_token
+        self._change_token = settings.admin_change_token
         self._by_certificate = bool(settings.admin_ssl_truststore_location)
         self.context: TlsContext | None = None
         if settings.admin_ssl_keystore_location:
@@ -38,13 +51,19 @@ class AdminAccess:
         """When the endpoint's certificate expires, in seconds since 1970; inf: it has none."""
         return math.inf if self.context is None else self.context.expires_at
 
-    def admits(self, authorization: str, certificate: Mapping[str, object] | None) -> bool:
-        """Whether who shows these may read; empty: nothing was shown."""
+    def standing(self, authorization: str, certificate: Mapping[str, object] | None) -> Standing | None:
+        """Of who shows these; empty: nothing was shown."""
+        if _shows(authorization, self._change_token):
+            return Standing.CHANGER
         if not self._token and not self._by_certificate:
-            return True
-        if self._by_certificate and certificate:
-            return True
-        scheme, _, token = authorization.partition(" ")
-        told = token.strip().encode("utf-8", "surrogateescape")
-        right = hmac.compare_digest(told, self._token.reveal().encode())
-        return bool(self._token) and scheme.lower() == "bearer" and right
+            return Standing.READER
+        if (self._by_certificate and certificate) or _shows(authorization, self._token):
+            return Standing.READER
+        return None
+
+
+def _shows(authorization: str, expected: Secret) -> bool:
+    scheme, _, token = authorization.partition(" ")
+    told = token.strip().encode("utf-8", "surrogateescape")
+    right = hmac.compare_digest(told, expected.reveal().encode())
+    return bool(expected) and scheme.lower() == "bearer" and right

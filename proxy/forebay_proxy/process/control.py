@@ -5,6 +5,7 @@
     supervisor: Reload             worker: makes certificates and secrets anew
     supervisor: Prepare(2, …)      worker: Prepared(2, …)      gets ready for other settings, or says why it cannot
     supervisor: Commit(2, …)       worker: puts them into force
+    supervisor: Dump               worker: Dumped(…)          how it stands
     supervisor: Drain              worker: drains, Report(…), exits
     supervisor: (closed)           worker: the same, since nobody supervises it any more
                                    worker: StartFailed(…), exits
@@ -67,6 +68,19 @@ class Commit(msgspec.Struct, tag=True, frozen=True):
     settings: Settings
 
 
+class Dump(msgspec.Struct, tag=True, frozen=True):
+    """Asks how the worker stands."""
+
+    number: int
+
+
+class Dumped(msgspec.Struct, tag=True, frozen=True):
+    """`content`: JSON, of bounded size."""
+
+    number: int
+    content: bytes
+
+
 class Drain(msgspec.Struct, tag=True, frozen=True):
     """Drain, then exit."""
 
@@ -91,7 +105,7 @@ class StartFailed(msgspec.Struct, tag=True, frozen=True):
     message: str
 
 
-Message = Hello | Ask | Reload | Prepare | Prepared | Commit | Drain | Report | StartFailed
+Message = Hello | Ask | Reload | Prepare | Prepared | Commit | Dump | Dumped | Drain | Report | StartFailed
 
 
 def _encode_secret(value: object) -> str:

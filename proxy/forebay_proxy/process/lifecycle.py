@@ -18,7 +18,7 @@ import gc
 import importlib
 import signal
 from collections.abc import Callable, Coroutine
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.logs import get_logger
@@ -48,6 +48,9 @@ class App(Protocol):
 
         Raises StartError.
         """
+
+    def dump(self) -> dict[str, Any]:
+        """How it stands, as JSON has a form for: of bounded size, without records and secrets."""
 
     def ready(self) -> str | None:
         """Why clients cannot be served; None: they can."""

@@ -1,110 +1,86 @@
-"""SIGHUP: settings are read again, and those that may change while Forebay runs are put into force, in all workers.
+"""SIGHUP, and whoever else asks for it: settings are read again, and put into force (in_force.py).
 
-    read all ──▶ compare ──▶ prepare in every worker ──▶ all have ──▶ commit in every worker, a new generation
-     └ wrong       └ others have changed, too  └ one cannot, or does not answer
-       └───────────────┴───────────────────────┴──▶ nothing changes, and it is told why
-
-In: how to read the settings, and who serves with them. Out: one log line, and two metrics.
+In: how to read the settings. Out: what has changed, or why nothing has; one log line, and two metrics.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
-from forebay_proxy.config.live import difference
-from forebay_proxy.config.settings import Settings
-from forebay_proxy.console.api import Told
+import msgspec
+
 from forebay_proxy.errors import StartError
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
-
-Commit = Callable[[], None]
-
-
-class Read(NamedTuple):
-    """What the sources say now; `told` is for the page."""
-
-    settings: Settings
-    told: Told
-
+from forebay_proxy.process.in_force import Read, SettingsInForce
 
 Load = Callable[[], Read]
 """Reads all sources anew. Raises StartError, whose text says what is wrong with them."""
 
+NO_SOURCES: Final = "nobody knows where the settings came from"
+
 log: Final = get_logger()
 
 
-class Served(Protocol):
-    """Who serves with the settings."""
+class Reloaded(msgspec.Struct, frozen=True):
+    """What came of it: name → "old → new", or `error`, and nothing has changed."""
 
-    async def prepare(self, settings: Settings) -> Commit:
-        """Get ready for them, and change nothing; what puts them into force. Raises StartError."""
+    generation: int
+    changes: dict[str, str] = {}
+    error: str = ""
 
 
 class Reloading:
-    """Never leaves workers with different settings for longer than it takes to tell them.
+    """One reload at a time, and at most one that waits: all who ask before it begins share it.
 
-    `load` is None where nobody knows where the settings came from; `tell` is told of those that are in force now.
+    `load` is None where nobody knows where the settings came from.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        load: Load | None,
-        served: Served,
-        stats: MetricRegistry,
-        tell: Callable[[Told], None],
-    ) -> None:
-        self._settings = settings
+    def __init__(self, in_force: SettingsInForce, load: Load | None, stats: MetricRegistry) -> None:
+        self._in_force = in_force
         self._load = load
-        self._served = served
-        self._tell = tell
         self._sound = True
-        self._generation = 1
-        self._asked: asyncio.Task[None] | None = None
-        self._again = False
+        self._next: asyncio.Task[Reloaded] | None = None
+        self._tasks: set[asyncio.Task[Reloaded]] = set()
         stats.gauge("forebay_config_last_reload_successful", lambda: self._sound)
-        stats.gauge("forebay_config_generation", lambda: self._generation)
+        stats.gauge("forebay_config_generation", lambda: in_force.generation)
 
-    def now(self) -> None:
-        """Read the settings again soon. One reload at a time: asked meanwhile, it begins anew."""
-        if self._load is None:
-            return
-        if self._asked is not None and not self._asked.done():
-            self._again = True
-            return
-        self._asked = asyncio.get_running_loop().create_task(self._run(self._load))
+    def now(self) -> asyncio.Task[Reloaded]:
+        """Read the settings again soon."""
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_task(self._run())
+            self._tasks.add(self._next)
+            self._next.add_done_callback(self._tasks.discard)
+        return self._next
 
     def close(self) -> None:
         """Nothing is put into force any more."""
-        if self._asked is not None:
-            self._asked.cancel()
+        for task in self._tasks:
+            task.cancel()
 
-    async def _run(self, load: Load) -> None:
-        while True:
-            self._again = False
+    async def _run(self) -> Reloaded:
+        async with self._in_force.turn:
+            self._next = None  # what is written from now on, another one reads
+            generation = self._in_force.generation
+            if self._load is None:
+                return Reloaded(generation, error=NO_SOURCES)
             try:
-                await self._reload(load)
-                self._sound = True
+                changes = await self._reload(self._load)
             except StartError as error:
                 self._sound = False
                 log.error("settings not reloaded: those in force stay", error=str(error))
-            if not self._again:
-                return
+                return Reloaded(generation, error=str(error))
+            self._sound = True
+            return Reloaded(self._in_force.generation, changes)
 
-    async def _reload(self, load: Load) -> None:
-        new, told = await asyncio.to_thread(load)
-        changes, others = difference(self._settings, new)
-        if others:
-            raise StartError(f"{', '.join(others)} cannot change without a restart; nothing was changed")
-        if not changes:
-            log.info("settings read again, nothing has changed", generation=self._generation)
-            return
-        commit = await self._served.prepare(new)
-        commit()
-        self._tell(told)
-        self._settings = new
-        self._generation += 1
-        log.info("settings reloaded", generation=self._generation, changes=changes)
+    async def _reload(self, load: Load) -> dict[str, str]:
+        in_force = self._in_force
+        read = await asyncio.to_thread(load)
+        changes = await in_force.put(read, in_force.overrides)
+        if changes:
+            log.info("settings reloaded", generation=in_force.generation, changes=changes)
+        else:
+            log.info("settings read again, nothing has changed", generation=in_force.generation)
+        return changes

@@ -18,17 +18,17 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import uvloop
 
 from forebay_policies.retry import backoff
-from forebay_proxy import __version__
+from forebay_proxy import __version__, logs
 from forebay_proxy.config.advertised import KUBERNETES, may_strand
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.console.api import NOTHING_TOLD, Told
 from forebay_proxy.console.console import Console
-from forebay_proxy.console.source import OneProcess, Workers
+from forebay_proxy.console.source import OneProcess, Source, Workers
 from forebay_proxy.errors import StartError
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.admin import Admin
@@ -38,8 +38,12 @@ from forebay_proxy.metrics.registry import MetricRegistry, Snapshot, merge
 from forebay_proxy.metrics.topics_seen import NamedTopics
 from forebay_proxy.metrics.traffic import RenewalMetrics
 from forebay_proxy.process import service_manager
+from forebay_proxy.process.in_force import Read, Served, SettingsInForce
 from forebay_proxy.process.lifecycle import DRAINED, FAILED, App, Stop, load_app, serve
+from forebay_proxy.process.overrides import Overrides
 from forebay_proxy.process.reloading import Load, Reloading
+from forebay_proxy.process.stacks import stacks
+from forebay_proxy.process.steering import Steering, Watched
 from forebay_proxy.process.worker_slot import SILENT_S, Clock, WorkerSlot
 from forebay_proxy.security.renewals import Renewals
 
@@ -50,6 +54,8 @@ SCRAPE_WAIT_S: Final = 1.0
 """A scrape waits this long for the workers; those that do not answer are counted by their last report."""
 PREPARE_WAIT_S: Final = 10.0
 """A worker that takes longer to get ready for other settings keeps all from having them."""
+DUMP_WAIT_S: Final = 5.0
+"""A worker that does not say in this time how it stands is left out of a dump."""
 RESTART_BACKOFF_S: Final = 0.1
 """Pause before a worker's first restart; doubles with each death, up to RESTART_BACKOFF_MAX_S."""
 RESTART_BACKOFF_MAX_S: Final = 10.0
@@ -80,11 +86,22 @@ def _tell_of_addresses(settings: Settings) -> None:
         )
 
 
-class _Alone:
-    """The one App of this process, as reloading.Served."""
+class _Serving(Served, Watched, Protocol):
+    """Who serves with settings, and may be looked at."""
 
-    def __init__(self, app: App) -> None:
+
+class _Alone:
+    """The one App of this process, as in_force.Served and steering.Watched."""
+
+    def __init__(self, app: App, stats: MetricRegistry) -> None:
         self._app = app
+        self._stats = stats
+
+    async def counted(self) -> Snapshot:
+        return self._stats.take(details=False)
+
+    async def dumps(self) -> list[dict[str, Any]]:
+        return [{"worker": 0, **self._app.dump(), "tasks": stacks()}]
 
     async def prepare(self, settings: Settings) -> Callable[[], None]:
         return self._app.prepare(settings)
@@ -108,27 +125,48 @@ async def run_alone(settings: Settings, app_path: str, told: Told = NOTHING_TOLD
         return stop.unready() or app.ready()
 
     stats.gauge("forebay_ready", lambda: unready() is None)
-    console = Console(settings, OneProcess(stats), told, unready) if settings.admin is not None else None
-    admin = Admin(metrics, clients, unready, app.unhealthy, console)
     serving = serve(app, stats, stop, settings.shutdown_timeout_ms / 1000)
-    reloading = Reloading(settings, load, _Alone(app), stats, _telling(console))
-    return await _with_admin(admin, console, settings, stats, stop, stop.started.wait, app.reload, reloading, serving)
+    steering, in_force = _steering(settings, told, load, _Alone(app, stats), stats)
+    console = _console(settings, OneProcess(stats), told, unready, steering, in_force)
+    admin = Admin(metrics, clients, unready, app.unhealthy, console)
+    steering.on_reload(app.reload)
+    return await _with_admin(admin, console, settings, stats, stop, stop.started.wait, steering, serving)
 
 
-def _telling(console: Console | None) -> Callable[[Told], None]:
-    return console.tell if console is not None else lambda told: None
+def _steering(
+    settings: Settings, told: Told, load: Load | None, serving: _Serving, stats: MetricRegistry
+) -> tuple[Steering, SettingsInForce]:
+    in_force = SettingsInForce(Read(settings, told), serving)
+    overrides = Overrides(in_force, time.monotonic, time.time)
+    return Steering(Reloading(in_force, load, stats), overrides, serving), in_force
+
+
+def _console(
+    settings: Settings,
+    source: Source,
+    told: Told,
+    unready: Callable[[], str | None],
+    steering: Steering,
+    in_force: SettingsInForce,
+) -> Console | None:
+    """None where nobody could look at it."""
+    if settings.admin is None and not settings.admin_socket:
+        return None
+    console = Console(settings, source, told, unready, steering)
+    in_force.on_change(console.tell)
+    return console
 
 
 async def run_many(settings: Settings, app_path: str, told: Told = NOTHING_TOLD, load: Load | None = None) -> int:
     """`run` with this process as the supervisor of `settings.workers` others."""
     supervisor = Supervisor(settings, app_path)
     source = Workers(supervisor.reports, supervisor.refresh)
-    console = Console(settings, source, told, supervisor.unready) if settings.admin is not None else None
-    admin = Admin(supervisor.metrics, supervisor.clients, supervisor.unready, supervisor.unhealthy, console)
     stats, stop = supervisor.stats, supervisor.stop
-    started, reload = supervisor.started, supervisor.reload
-    reloading = Reloading(settings, load, supervisor, stats, _telling(console))
-    return await _with_admin(admin, console, settings, stats, stop, started, reload, reloading, supervisor.run())
+    steering, in_force = _steering(settings, told, load, supervisor, stats)
+    console = _console(settings, source, told, supervisor.unready, steering, in_force)
+    admin = Admin(supervisor.metrics, supervisor.clients, supervisor.unready, supervisor.unhealthy, console)
+    steering.on_reload(supervisor.reload)
+    return await _with_admin(admin, console, settings, stats, stop, supervisor.started, steering, supervisor.run())
 
 
 async def _with_admin(
@@ -138,8 +176,7 @@ async def _with_admin(
     stats: MetricRegistry,
     stop: Stop,
     started: Callable[[], Awaitable[object]],
-    reload_served: Callable[[], None],
-    reloading: Reloading,
+    steering: Steering,
     serving: Coroutine[Any, Any, int],
 ) -> int:
     """`serving`, with the process's signals handled and the admin endpoint open. SIGHUP renews both, and settings.
@@ -147,28 +184,23 @@ async def _with_admin(
     The service manager is told once `started` has returned.
     """
     renewals = Renewals(settings, RenewalMetrics(stats))
-
-    def reload() -> None:
-        reload_served()
-        renewals.now()
-        reloading.now()
-
-    stop.listen(reload)
+    steering.on_reload(renewals.now)
+    stop.listen(steering.hang_up)
     beside = [
         asyncio.create_task(renewals.run()),
+        asyncio.create_task(steering.run()),
         asyncio.create_task(service_manager.keep_told(started, stop, os.environ)),
     ]
     try:
-        if settings.admin is not None:
+        if console is not None:
             renewals.add(admin.renewable)
             await admin.start(settings)
-            assert console is not None
             beside.append(asyncio.create_task(console.run()))
         return await serving
     finally:
         for task in beside:
             task.cancel()
-        reloading.close()
+        steering.close()
         serving.close()
         await admin.stop()
 
@@ -238,6 +270,7 @@ class Supervisor:
                 raise StartError(f"worker {worker.index}: {error}")
 
         def commit() -> None:
+            logs.set_level(settings.log_level)
             for worker in self.workers:
                 worker.commit(generation, settings)
 
@@ -245,16 +278,21 @@ class Supervisor:
 
     async def metrics(self) -> tuple[bytes, str]:
         """(body, content type) of a scrape: all workers added up, those that have died included."""
-        return expose(await self._all(), __version__, self._named)
+        return expose(await self.counted(), __version__, self._named)
 
     async def clients(self) -> list[SeenClient]:
         """The clients of all workers; one that several workers have seen is one client."""
-        return (await self._all()).clients
+        return (await self.counted()).clients
 
-    async def _all(self) -> Snapshot:
+    async def counted(self) -> Snapshot:
         """What all workers have counted, those that have died included."""
         await self.refresh()
         return merge(self.reports())
+
+    async def dumps(self) -> list[dict[str, Any]]:
+        """How each worker stands."""
+        found = await asyncio.gather(*(worker.dump(DUMP_WAIT_S) for worker in self.workers))
+        return [{"worker": worker.index, **told} for worker, told in zip(self.workers, found, strict=True)]
 
     async def refresh(self) -> None:
         """Have all workers tell all that they know; one that does not answer is known by what it told last."""

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
 import structlog
 import uvloop
 
@@ -28,6 +29,8 @@ from forebay_proxy.process.control import (
     Ask,
     Channel,
     Commit,
+    Dump,
+    Dumped,
     Hello,
     Prepare,
     Prepared,
@@ -36,6 +39,7 @@ from forebay_proxy.process.control import (
     StartFailed,
 )
 from forebay_proxy.process.lifecycle import FAILED, App, Stop, load_app, serve
+from forebay_proxy.process.stacks import stacks
 
 NO_SUPERVISOR: Final = "supervisor gone before it sent the settings"
 
@@ -64,6 +68,9 @@ class WorkerControl:
                 self._channel.send(Prepared(message.generation, self._prepare(message)))
             elif isinstance(message, Commit):
                 self._commit(message)
+            elif isinstance(message, Dump):
+                content = msgspec.json.encode({**self._app.dump(), "tasks": stacks()})
+                self._channel.send(Dumped(message.number, content))
             else:
                 self._stop.draining.set()
         self._stop.draining.set()

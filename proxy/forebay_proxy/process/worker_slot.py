@@ -11,7 +11,7 @@ import socket
 import sys
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -22,6 +22,8 @@ from forebay_proxy.process.control import (
     Channel,
     Commit,
     Drain,
+    Dump,
+    Dumped,
     Hello,
     Message,
     Prepare,
@@ -70,6 +72,9 @@ class WorkerSlot:
         self._unanswered_since = 0.0
         self._heard = asyncio.Condition()
         self._app_path = app_path
+        self._dumps = 0
+        self._dumped: Dumped | None = None
+        """What was answered last."""
         self._prepared: Prepared | None = None
         """What was answered last."""
 
@@ -112,6 +117,10 @@ class WorkerSlot:
         elif isinstance(message, Prepared):
             async with self._heard:
                 self._prepared = message
+                self._heard.notify_all()
+        elif isinstance(message, Dumped):
+            async with self._heard:
+                self._dumped = message
                 self._heard.notify_all()
         elif isinstance(message, Report):
             told, known = decode(message.stats), self.snapshot
@@ -181,6 +190,26 @@ class WorkerSlot:
             return f"no answer within {timeout_s:g} s"
         said = self._prepared
         return said.error if said is not None and said.generation == generation else ""  # it has died
+
+    async def dump(self, timeout_s: float) -> dict[str, Any]:
+        """How the worker stands; an `error` where it does not say."""
+        if self._channel is None:
+            return {"error": "not running"}
+        self._dumps += 1
+        number = self._dumps
+        self._channel.send(Dump(number))
+        try:
+            async with asyncio.timeout(timeout_s), self._heard:
+                await self._heard.wait_for(
+                    lambda: (self._dumped is not None and self._dumped.number >= number) or not self.running
+                )
+        except TimeoutError:
+            return {"error": f"no answer within {timeout_s:g} s"}
+        told = self._dumped
+        if told is None or told.number < number:
+            return {"error": "it has died"}
+        content: dict[str, Any] = msgspec.json.decode(told.content)
+        return content
 
     def commit(self, generation: int, settings: Settings) -> None:
         """Have the worker put them into force, and all that follow it in this slot begin with them."""

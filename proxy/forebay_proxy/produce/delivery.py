@@ -8,7 +8,7 @@ which stands in policies.retry.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from random import Random
 from time import monotonic
 from typing import Final
@@ -161,6 +161,15 @@ class Delivery:
         now = monotonic()
         for queue in self._accumulator.ready_queues(node_id):
             self._move_away(queue, now)
+
+    def avoided(self, node_ids: Collection[int]) -> None:
+        """These brokers are to get nothing that may go elsewhere: what waits for them goes, ready or not."""
+        now = monotonic()
+        for topic in self._accumulator.topics.values():
+            for queue in topic.queues():
+                if queue.leader in node_ids and queue.index not in topic.available:
+                    for batch in [b for b in queue.batches if b.lane.movable and not b.tainted]:
+                        self._move(queue, batch, now)
 
     def _move_away(self, queue: PartitionQueue, now: float) -> None:
         """Everything that waits there, is ready, and may go elsewhere."""

@@ -57,7 +57,9 @@ class Dispatcher:
         self._connector = connector
         self._rng = rng
         self._loop = asyncio.get_running_loop()
+        self._linger_ms = settings.linger_ms
         self._linger = Linger(settings.linger_ms)
+        self._idle = settings.upstream_max_idle_ms / 1000
         self._flush_metrics = FlushMetrics(stats)
         self._opened: list[tuple[PartitionQueue, ProducerBatch, int]] = []
         self._senders: dict[int, Sender] = {}
@@ -71,12 +73,14 @@ class Dispatcher:
         stats.gauge_of_brokers("forebay_broker_up", lambda: {it.id: not it.down for it in cluster.nodes.values()})
         stats.topics_now = lambda: topics_now(cluster, monotonic())
         stats.gauge_of_brokers("forebay_broker_queued_bytes", self._queued_by_broker)
-        stats.gauge_of_brokers(
-            "forebay_broker_in_flight_requests", lambda: {it.node.id: it.in_flight for it in self._senders.values()}
-        )
+        stats.gauge_of_brokers("forebay_broker_in_flight_requests", self.in_flight_by_broker)
         stats.gauge("forebay_upstream_connections", lambda: sum(s.connected for s in self._senders.values()))
         stats.gauge("forebay_throttled_client_ids", lambda: accumulator.throttling.waiting)
         stats.gauge("forebay_unmerged_brokers", lambda: accumulator.throttling.apart)
+
+    def in_flight_by_broker(self) -> dict[int, int]:
+        """Unanswered Produce requests by node id."""
+        return {sender.node.id: sender.in_flight for sender in self._senders.values()}
 
     def _queued_by_broker(self) -> dict[int, int]:
         queued = dict.fromkeys(self._senders, 0)
@@ -86,6 +90,15 @@ class Dispatcher:
                 if leader in queued:
                     queued[leader] += load
         return queued
+
+    def change(self, settings: Settings) -> None:
+        """Of these, `linger.ms` and `connections.max.idle.ms` count from now on. Where the former has changed, what
+        lingers leaves: nothing waits for longer than is said."""
+        self._idle = settings.upstream_max_idle_ms / 1000
+        if settings.linger_ms != self._linger_ms:
+            self._linger_ms = settings.linger_ms
+            self._linger = Linger(settings.linger_ms)
+            self._accumulator.flush_all(monotonic())
 
     # A batch opens, and is due
 
@@ -164,16 +177,15 @@ class Dispatcher:
 
     async def run(self) -> None:
         """The task: drop what nobody waits for, and leave idle brokers before they leave."""
-        idle = self._settings.upstream_max_idle_ms / 1000
         while True:
             await asyncio.sleep(SWEEP_S)
             now = monotonic()
             self._accumulator.drop_abandoned(now)
             if self._accumulator.throttling.active:
                 self._accumulator.settle(now)
-            if idle >= 0:
+            if self._idle >= 0:
                 for sender in self._senders.values():
-                    sender.leave_if_idle(now, idle)
+                    sender.leave_if_idle(now, self._idle)
 
     def retire(self) -> None:
         """Records without a leader are not asked about any more: the process is leaving."""

@@ -104,7 +104,8 @@ class ProduceHandler:
         self.loop = asyncio.get_running_loop()
         self._partitioner_of = partitioner_of
         self._delivery_timeout = settings.delivery_timeout_ms / 1000
-        self._lingers = settings.linger_ms > 0
+        self.lingers = settings.linger_ms > 0
+        """Batches wait for more records. May change at any time."""
         self.throttling = accumulator.throttling
         self._requests = stats.counter("forebay_produce_requests_total", side="client")
         self._moved = stats.counter("forebay_records_total", fate="moved")
@@ -159,7 +160,7 @@ class ProduceHandler:
 
     def send_now(self) -> None:
         """A client may send no more until it is answered: to linger for what it would send is to wait for nothing."""
-        if self._lingers:
+        if self.lingers:
             self.accumulator.flush_all(monotonic())
 
     def deadline(self, request: ProduceRequest) -> float:

@@ -115,11 +115,12 @@ class Observer:
         updater: MetadataUpdater,
         settings: Settings,
         stats: MetricRegistry,
-        partitioners: Callable[[], TopicPartitioners],
+        partitioners: Callable[[Settings], TopicPartitioners],
         journal: Journal | None,
     ) -> None:
         self._cluster = cluster
         self._updater = updater
+        self._settings = settings
         self._max_decompressed = settings.max_decompressed_bytes
         self._make_partitioners = partitioners
         self._partitioners: TopicPartitioners | None = None
@@ -144,6 +145,13 @@ class Observer:
         self._requests = stats.counter("forebay_observed_requests_total", side="client")
         self._unread = stats.counter("forebay_observed_batches_unread_total")
         stats.counter_from("forebay_observed_requests_total", self._requests_sent, side="upstream")
+
+    def change(self, settings: Settings) -> None:
+        """What is live of these counts from now on, as for records that are merged."""
+        self._settings = settings
+        self._queues.change(Linger(settings.linger_ms))
+        if self._partitioners is not None:
+            self._partitioners.change(settings)
 
     # Requests
 
@@ -276,7 +284,7 @@ class Observer:
         """Count what would become of `runs`: the partition chosen for those that may move, −1 without any, and how many
         batches they would have opened."""
         if self._partitioners is None:
-            self._partitioners = self._make_partitioners()
+            self._partitioners = self._make_partitioners(self._settings)
         partitioner = self._partitioners.of(entry.topic, client.rack)
         chosen, opens = -1, 0
         for run in runs:

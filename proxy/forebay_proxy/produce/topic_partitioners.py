@@ -39,14 +39,8 @@ class TopicPartitioners:
             self._factory = load_partitioner(settings.partitioner, self._report)
         except ValueError as error:
             raise StartError(str(error)) from error
-        self._options = PartitionerOptions(
-            rng=rng,
-            batch_size=settings.batch_size,
-            sticky_batch_size=settings.partitioner_sticky_batch_size,
-            adaptive_enabled=settings.partitioner_adaptive_partitioning_enable,
-            availability_timeout_s=settings.partitioner_availability_timeout_ms / 1000,
-            min_share=settings.partitioner_min_share,
-        )
+        self._rng = rng
+        self._options = _options(settings, rng)
         self._on_switch = on_switch
         cluster.on_forgotten(self.forget)
         self._rack_aware = settings.partitioner_rack_aware
@@ -62,6 +56,14 @@ class TopicPartitioners:
             stats.counter_from(
                 "forebay_partitioner_choices_total", partial(self._choices, kind), partitioner=name, kind=kind
             )
+
+    def change(self, settings: Settings) -> None:
+        """Partitioners are made of these from now on, those that there are, too: they begin anew."""
+        options = _options(settings, self._rng)
+        if options != self._options:
+            self._options = options
+            for topic in [*self._partitioners, *self._rack_partitioners]:
+                self.forget(topic)
 
     def of(self, topic: str, rack: str) -> Partitioner:
         """The topic's partitioner, made at the first call; for clients in that rack, where racks count."""
@@ -108,3 +110,14 @@ class TopicPartitioners:
     def _report(self, message: str, error: Exception | None) -> None:
         self._errors.value += 1
         log.error(message, exc_info=error)
+
+
+def _options(settings: Settings, rng: Random) -> PartitionerOptions:
+    return PartitionerOptions(
+        rng=rng,
+        batch_size=settings.batch_size,
+        sticky_batch_size=settings.partitioner_sticky_batch_size,
+        adaptive_enabled=settings.partitioner_adaptive_partitioning_enable,
+        availability_timeout_s=settings.partitioner_availability_timeout_ms / 1000,
+        min_share=settings.partitioner_min_share,
+    )

@@ -31,7 +31,7 @@ from forebay_proxy.brokers.producer_id_requests import ProducerIdRequests
 from forebay_proxy.brokers.reachability import Reachability
 from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.clients.metadata_handler import MetadataHandler
-from forebay_proxy.config.settings import Settings
+from forebay_proxy.config.settings import Patterns, Settings
 from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.classifier import BatchClassifier
@@ -51,6 +51,7 @@ class Shared:
     """What all realms of a process have in common: limits, clocks, and what takes no login to learn."""
 
     settings: Settings
+    """Of realms that are made from now on."""
     rng: Random
     pool: BufferPool
     versions: BrokerVersions
@@ -63,6 +64,20 @@ class Shared:
     """What may be touched of records of realms that are made from now on."""
     caches: set[MetadataCache] = field(default_factory=set)
     """Of all realms: who has topics made or moved tells all of them."""
+
+
+def patterns_of(settings: Settings) -> tuple[str | Patterns, ...]:
+    """What an Eligibility is made of."""
+    return (
+        settings.topics_include,
+        settings.topics_exclude,
+        settings.client_ids_include,
+        settings.client_ids_exclude,
+        settings.moves,
+        settings.topics_move,
+        settings.topics_observe,
+        settings.client_ids_observe,
+    )
 
 
 def eligibility_of(settings: Settings) -> Eligibility:
@@ -81,6 +96,10 @@ def eligibility_of(settings: Settings) -> Eligibility:
     )
 
 
+def _ages_of(settings: Settings) -> Ages:
+    return Ages.of_ms(settings.metadata_soft_age_ms, settings.metadata_max_age_ms, settings.metadata_max_idle_ms)
+
+
 class Realm:
     """Nothing in it is another identity's. Between `run` and `close` its records are delivered.
 
@@ -95,9 +114,13 @@ class Realm:
         throttling = Throttling(merges=settings.merge_across_client_ids, patience=settings.delivery_timeout_ms / 1000)
         self.accumulator = Accumulator(shared.pool, settings.batch_size, settings.batch_max_size, throttling)
         cluster = Cluster(self.accumulator, shared.described)
-        ages = Ages.of_ms(settings.metadata_soft_age_ms, settings.metadata_max_age_ms, settings.metadata_max_idle_ms)
+        cluster.avoid(frozenset(settings.brokers_avoid))
         cache = MetadataCache(
-            ages, settings.metadata_max_topics, settings.metadata_refresh_group_size, rng, shared.described
+            _ages_of(settings),
+            settings.metadata_max_topics,
+            settings.metadata_refresh_group_size,
+            rng,
+            shared.described,
         )
         shared.caches.add(cache)
         updater = MetadataUpdater(cluster, cache, connector, settings, stats, rng, journal)
@@ -114,8 +137,8 @@ class Realm:
 
         # A record's way: handler → accumulator → dispatcher → delivery.
         on_switch = journal.choice if journal is not None else None
-        partitioners = TopicPartitioners(settings, stats, rng, cluster, on_switch)
-        delivery = Delivery(
+        partitioners = self._partitioners = TopicPartitioners(settings, stats, rng, cluster, on_switch)
+        delivery = self._delivery = Delivery(
             self.accumulator, settings, stats, updater.leader_changed, partitioners.acknowledged, rng, journal
         )
         self.dispatcher = Dispatcher(
@@ -145,13 +168,24 @@ class Realm:
                 settings,
                 stats,
                 # Of their own, so that those that really choose, and what is counted of them, are not disturbed.
-                lambda: TopicPartitioners(settings, MetricRegistry(), Random(rng.getrandbits(64)), cluster),
+                lambda now: TopicPartitioners(now, MetricRegistry(), Random(rng.getrandbits(64)), cluster),
                 journal,
             ),
             RackTraffic(cluster, stats) if settings.knows_racks else None,
             ledger,
         )
         self.metadata = MetadataHandler(cache, updater, shared.departed, settings.request_timeout_ms / 1000, stats)
+
+    def change(self, settings: Settings, eligibility: Eligibility) -> None:
+        """What is live of these counts from now on."""
+        self.handler.classifier.eligibility = eligibility
+        self.handler.lingers = settings.linger_ms > 0
+        self.dispatcher.change(settings)
+        self._partitioners.change(settings)
+        self.handler.observer.change(settings)
+        self.view.cache.ages.become(_ages_of(settings))
+        self.view.cluster.avoid(frozenset(settings.brokers_avoid))
+        self._delivery.avoided(settings.brokers_avoid)
 
     @property
     def busy(self) -> bool:

@@ -72,6 +72,20 @@ class TestAvailability:
         assert cluster.set_down(cluster.nodes[0], down=False)
         assert told.available() == [0, 2]
 
+    def test_a_broker_that_is_avoided_has_no_available_partitions_where_there_are_others(self) -> None:
+        told = Told()
+        cluster = told.cluster
+        cluster.avoid(frozenset({1}))
+        cluster.apply(fakes.metadata({"ponds": [0, 1, 0, 1], "lakes": [1, 1]}), {"ponds", "lakes"}, 0.0, MAX_AGE)
+        assert (told.available(), told.available("lakes")) == ([0, 2], [0, 1])
+        cluster.set_down(cluster.nodes[0], down=True)
+        assert told.available() == [1, 3], "no other is left"
+        cluster.set_down(cluster.nodes[0], down=False)
+        cluster.set_leader("ponds", 0, 1, 0.0)
+        assert told.available() == [2]
+        cluster.avoid(frozenset())
+        assert told.available() == [0, 1, 2, 3]
+
     def test_a_broker_that_comes_back_at_another_address_is_available_again(self) -> None:
         told = Told()
         cluster = told.cluster

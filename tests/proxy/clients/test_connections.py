@@ -122,6 +122,45 @@ def test_a_flood_of_silent_connections_keeps_nobody_out_for_long() -> None:
     assert all(dock.accepted() is not None for _ in range(500))
 
 
+def changed(dock: Dock, most: int = 100, **to: Any) -> None:
+    dock.connections.change(settings((HostPort(LOOPBACK, 1),), 2, **to), most)
+
+
+def test_limits_that_change_count_for_who_comes_and_close_nobody() -> None:
+    dock = Dock()
+    there = [dock.let_in() for _ in range(3)]
+    changed(dock, most=2)
+    assert dock.accepted() is None
+    changed(dock, max_connections_per_ip=1)
+    assert dock.accepted() is None
+    changed(dock)
+    assert dock.accepted() is not None
+    assert [connection.did for connection in there] == [[], [], []]
+
+
+def test_an_idle_time_that_changes_counts_for_who_is_idle_already() -> None:
+    dock = Dock(connections_max_idle_ms=-1)
+    connection = dock.let_in()
+    dock.now += 100
+    changed(dock, connections_max_idle_ms=60_000)
+    dock.connections.sweep(dock.now)
+    assert connection.did == ["close"]
+
+
+def test_an_age_that_changes_begins_then_and_one_that_does_not_goes_on() -> None:
+    dock = Dock(connections_max_age_ms=-1)
+    connection = dock.let_in()
+    dock.now += 1000
+    changed(dock, connections_max_age_ms=100_000)
+    begun = connection.retires_at
+    assert 90 <= begun - dock.now <= 110
+    dock.now += 50
+    changed(dock, connections_max_age_ms=100_000, max_connections_per_ip=5)
+    assert connection.retires_at == begun
+    changed(dock, connections_max_age_ms=-1)
+    assert aged(dock, [connection], begun + 1000) == []
+
+
 def test_connections_from_one_address_are_limited_and_others_are_not_concerned() -> None:
     dock = Dock(max_connections_per_ip=2)
     first = dock.let_in("10.0.0.1")

@@ -124,6 +124,14 @@ def test_a_journal_that_cannot_be_written(brokers: str, port: int, tmp_path: Pat
     assert not (tmp_path / "new").exists()
 
 
+def test_a_socket_is_made_and_removed_or_it_is_said_why_not(brokers: str, port: int, tmp_path: Path) -> None:
+    result = checked(brokers, port, "--set", f"admin.socket={tmp_path / 's'}")
+    assert (result.exit_code, line(result, "admin socket")[:2], list(tmp_path.iterdir())) == (0, "ok", [])
+    result = checked(brokers, port, "--set", f"admin.socket={tmp_path / 'none' / 's'}")
+    assert result.exit_code == 1
+    assert "No such file or directory" in " ".join(result.output.split())
+
+
 def test_json_has_the_same_findings(brokers: str, port: int) -> None:
     findings = json.loads(checked(brokers, port, "--format", "json").stdout)
     assert {finding["verdict"] for finding in findings} == {"ok"}

@@ -199,7 +199,7 @@ class TestExplanation:
             "Default       -1",
             "Now           7, from FOREBAY_LINGER_MS",
             "Kafka         producer setting, default 5 (0 before Kafka 4.0), no -1",
-            "Changes       take effect when Forebay is started",
+            "Changes       live: take effect on SIGHUP or forebay reload, and may be overridden",
             "Command line  --set linger.ms=5",
             "Environment   FOREBAY_LINGER_MS=5",
             'In the file   "linger.ms" = 5',

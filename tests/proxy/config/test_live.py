@@ -8,7 +8,7 @@ import msgspec
 
 from forebay_proxy.config.kinds import ListenerAddress
 from forebay_proxy.config.listeners import ListenerSettings
-from forebay_proxy.config.live import LIVE, difference
+from forebay_proxy.config.live import LIVE, difference, with_live
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.config.values import SETTINGS
@@ -38,11 +38,11 @@ def test_patterns_are_told_before_and_after() -> None:
 
 def test_others_are_named() -> None:
     new = changed(
-        linger_ms=7,
+        workers=7,
         topics_exclude=("x",),
         listener_name={"external": ListenerSettings(producers_only=True)},
     )
-    assert difference(NOW, new).others == ["linger.ms", "listener.name.external.producers.only"]
+    assert difference(NOW, new).others == ["workers", "listener.name.external.producers.only"]
 
 
 def test_a_listener_that_is_told_its_defaults_is_no_news() -> None:
@@ -55,3 +55,10 @@ def test_what_stands_in_files_is_others_to_watch() -> None:
     assert difference(before, after) == ({}, [])
     elsewhere = msgspec.structs.replace(after, references={"ssl.keystore.key": "${file:/run/other:key}"})
     assert difference(before, elsewhere).others == ["ssl.keystore.key"]
+
+
+def test_only_live_settings_are_taken_over() -> None:
+    new = changed(topics_include=("x",), linger_ms=7, workers=3)
+    told = with_live(NOW, new)
+    assert (told.topics_include, told.linger_ms, told.workers) == (("x",), 7, 1)
+    assert told == changed(topics_include=("x",), linger_ms=7)

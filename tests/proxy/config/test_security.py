@@ -33,6 +33,16 @@ KEYSTORE = ("security.protocol=SSL", "ssl.keystore.location=/etc/forebay.pem")
         (["admin=0.0.0.0:9091"], "admin", "can be reached from other hosts: give it TLS"),
         (["admin=0.0.0.0:9091", "admin.bearer.token=${env:SCRAM}"], "admin", "give it TLS"),
         (["admin=0.0.0.0:9091", "admin.ssl.keystore.location=/a.pem"], "admin", "admin.bearer.token or"),
+        (
+            ["admin=0.0.0.0:9091", "admin.unprotected=true", "admin.change.token=${env:SCRAM}"],
+            "admin.change.token",
+            "needs admin.ssl.keystore.location where other hosts",
+        ),
+        (
+            ["admin=127.0.0.1:9091", "admin.bearer.token=${env:SCRAM}", "admin.change.token=${env:SCRAM}"],
+            "admin.change.token",
+            "must not be admin.bearer.token",
+        ),
         (["admin.ssl.truststore.location=/a.pem"], "admin.ssl.truststore.location", "needs admin.ssl.keystore"),
         (["ssl.keystore.certificate.chain=a"], "ssl.keystore.key", "need each other"),
         (

@@ -11,7 +11,7 @@ from forebay_policies.own_choices import TopicChoices
 from forebay_proxy.commands import command_config, explain
 from forebay_proxy.commands.admin_endpoint import AdminEndpoint, AdminError
 from forebay_proxy.config.secret import Secret
-from forebay_proxy.console.api import PREFIX
+from forebay_proxy.console.entry import PREFIX
 from forebay_proxy.metrics.clients_seen import SeenClient
 from forebay_proxy.metrics.topics_seen import SeenTopic
 from tests.kit.event_loop import in_loop

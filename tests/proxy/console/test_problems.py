@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from forebay_policies.own_choices import TopicChoices
@@ -82,3 +84,11 @@ def test_the_most_urgent_comes_first() -> None:
         "1 journal row dropped: an audit of that time is incomplete",
         "1 client too old for Kafka 4",
     ]
+
+
+def test_what_is_overridden_is_said_with_its_end_and_reason() -> None:
+    overridden = {"name": "linger.ms", "expires_at": 1_764_032_553.0, "reason": "a <b>test"}
+    rows: list[dict[str, Any]] = [overridden, {"name": "max.connections"}]
+    (problem,) = problems(Snapshot(), [], None, NOW, rows)
+    text = "linger.ms is overridden until 01:02 UTC on 25 November: a <b>test"
+    assert (problem["severity"], problem["kind"], problem["text"]) == ("warning", "override", text)

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import aiohttp
 
 from forebay_proxy.console import stream as module
-from forebay_proxy.console.api import PREFIX
+from forebay_proxy.console.entry import PREFIX
 from forebay_proxy.console.stream import BYTES_S, REPLAYED_S, WATCHERS
 from tests.kit.event_loop import in_loop, soon, turns
 from tests.proxy.console.seen import Seen

@@ -10,9 +10,12 @@ import asyncio
 import functools
 import os
 from collections.abc import Callable
+from typing import Any
 
 from forebay_proxy.commands import cli
+from forebay_proxy.config.live import LIVE
 from forebay_proxy.config.settings import Settings
+from forebay_proxy.config.values import SETTINGS
 from forebay_proxy.errors import StartError
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
@@ -47,9 +50,13 @@ class FakeApp:
             raise StartError("refused is refused")
 
         def commit() -> None:
-            get_logger().info("committed", topics=list(settings.topics_include))
+            changed = {name: getattr(settings, SETTINGS[name].attribute) for name in sorted(LIVE)}
+            get_logger().info("committed", topics=list(settings.topics_include), live=changed)
 
         return commit
+
+    def dump(self) -> dict[str, Any]:
+        return {"topics": list(self._settings.topics_include)}
 
     def reload(self) -> None:
         get_logger().info("reloading")

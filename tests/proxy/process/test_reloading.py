@@ -1,4 +1,4 @@
-"""Settings are put into force everywhere or nowhere, and it is told which."""
+"""Settings are read again, put into force everywhere or nowhere, and it is told which."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import msgspec
 from structlog.testing import capture_logs
 
 from forebay_proxy.config.settings import Settings
-from forebay_proxy.console.api import Told
+from forebay_proxy.console.api import NOTHING_TOLD, Told
 from forebay_proxy.errors import StartError
 from forebay_proxy.metrics.registry import MetricRegistry
-from forebay_proxy.process.reloading import Read, Reloading
+from forebay_proxy.process.in_force import Read, SettingsInForce
+from forebay_proxy.process.reloading import NO_SOURCES, Reloaded, Reloading
 from tests.kit.event_loop import in_loop, until
 
 NOW = Settings(bootstrap_servers=())
@@ -30,7 +31,9 @@ class Place:
         self.preparing = asyncio.Event()
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
-        self.reloading = Reloading(NOW, self.load, self, self.stats, self.told.append)
+        in_force = SettingsInForce(Read(NOW, NOTHING_TOLD), self)
+        in_force.on_change(self.told.append)
+        self.reloading = Reloading(in_force, self.load, self.stats)
 
     def load(self) -> Read:
         if isinstance(self.written, StartError):
@@ -93,9 +96,9 @@ async def test_a_file_that_is_wrong_changes_nothing_until_it_is_right() -> None:
 @in_loop
 async def test_a_setting_of_the_start_refuses_all_of_it_by_its_name() -> None:
     place = Place()
-    place.written = msgspec.structs.replace(NOW, topics_include=("orders",), linger_ms=7)
+    place.written = msgspec.structs.replace(NOW, topics_include=("orders",), workers=7)
     (line,) = await place.reload()
-    assert "linger.ms cannot change without a restart; nothing was changed" in line
+    assert "workers cannot change without a restart; nothing was changed" in line
     assert (place.events, place.state) == ([], (0, 1))
 
 
@@ -141,7 +144,33 @@ async def test_closed_it_puts_nothing_into_force() -> None:
 @in_loop
 async def test_where_nobody_knows_where_settings_are_nothing_is_read() -> None:
     place = Place()
-    reloading = Reloading(NOW, None, place, MetricRegistry(), place.told.append)
-    reloading.now()
-    reloading.close()
+    stats = MetricRegistry()
+    reloading = Reloading(SettingsInForce(Read(NOW, NOTHING_TOLD), place), None, stats)
+    assert await reloading.now() == Reloaded(1, error=NO_SOURCES)
     assert place.events == []
+    assert stats.value("forebay_config_last_reload_successful") == 1, "nothing that was written is wrong"
+
+
+@in_loop
+async def test_who_waits_for_it_is_told_what_has_changed() -> None:
+    place = Place()
+    place.write("first")
+    assert await place.reloading.now() == Reloaded(2, {"topics.include": "* → first"})
+    assert await place.reloading.now() == Reloaded(2)
+    place.written = StartError("lingr.ms: unknown setting")
+    assert await place.reloading.now() == Reloaded(2, error="lingr.ms: unknown setting")
+
+
+@in_loop
+async def test_all_who_ask_before_it_begins_share_one() -> None:
+    place = Place()
+    place.may_go_on.clear()
+    place.write("first")
+    running = place.reloading.now()
+    await place.preparing.wait()
+    waiting = [place.reloading.now() for _ in range(100)]
+    place.write("second")
+    place.may_go_on.set()
+    assert await running == Reloaded(2, {"topics.include": "* → first"})
+    assert {id(each) for each in waiting} == {id(waiting[0])}
+    assert await waiting[0] == Reloaded(3, {"topics.include": "first → second"})

@@ -9,23 +9,125 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from forebay_proxy.commands.cli import main
 from tests.proxy.process.test_supervisor import Forebay, running
+from tests.proxy.test_changed_settings import CHANGED
 
 WORKERS = pytest.mark.parametrize("workers", [1, 2])
 RELOADED, REFUSED = "settings reloaded", "settings not reloaded: those in force stay"
 
 
 @contextmanager
-def configured(path: Path, workers: int) -> Iterator[Forebay]:
+def configured(path: Path, workers: int, *more: str) -> Iterator[Forebay]:
     path.write_text('"topics.include" = "orders"')
-    with running("--config", str(path), workers=workers) as forebay:
+    with running("--config", str(path), *more, workers=workers) as forebay:
         yield forebay
 
 
 def reload(forebay: Forebay, event: str, count: int = 1) -> dict[str, object]:
     forebay.signal(signal.SIGHUP)
     return forebay.until(event, count)[-1]
+
+
+@WORKERS
+def test_every_live_setting_reaches_every_worker(tmp_path: Path, workers: int) -> None:
+    path = tmp_path / "forebay.toml"
+    with configured(path, workers) as forebay:
+        told = {name: list(value) if isinstance(value, tuple) else value for name, value in CHANGED.items()}
+        del told["log.level"]  # the log is how this test knows
+        path.write_text("".join(f'"{name}" = {json.dumps(value)}\n' for name, value in told.items()))
+        reload(forebay, RELOADED)
+        for line in forebay.until("committed", workers):
+            assert {name: line["live"][name] for name in told} == told
+
+
+@WORKERS
+def test_by_the_socket_a_reload_is_answered(tmp_path: Path, workers: int) -> None:
+    path, socket = tmp_path / "forebay.toml", tmp_path / "s"
+    with configured(path, workers, "--set", f"admin.socket={socket}") as forebay:
+        forebay.until("serving", workers)
+        path.write_text('"topics.include" = "logs"')
+        told = commanded("reload", "--socket", str(socket))
+        assert told == (0, "topics.include: orders → logs\nIn force in all workers, as generation 2.\n", "")
+        forebay.until("committed", workers)
+        forebay.until("reloading", workers)  # certificates and secrets
+        path.write_text('"topics.include" = "logs"\nlog.format = "console"')
+        why = "forebay: log.format cannot change without a restart; nothing was changed\n"
+        assert commanded("reload", "--socket", str(socket)) == (1, "", why)
+        assert forebay.metrics()["forebay_config_generation"] == 2
+    assert not socket.exists()
+
+
+@WORKERS
+def test_an_override_reaches_every_worker_those_started_again_too_and_ends(tmp_path: Path, workers: int) -> None:
+    path, socket = tmp_path / "forebay.toml", str(tmp_path / "s")
+    with configured(path, workers, "--set", f"admin.socket={socket}") as forebay:
+        forebay.until("serving", workers)
+        code, out, _ = commanded(
+            "override", "topics.include=over", "--for", "2h", "--reason", "a <b>test", "--socket", socket
+        )
+        assert (code, "topics.include" in out, "a <b>test" in out) == (0, True, True)
+        told = forebay.until("committed", workers)
+        assert [each["topics"] for each in told] == [["over"]] * workers
+        assert commanded("overrides", "--socket", socket)[1] == out
+        assert shown(forebay, "topics.include") == ["over"]
+        (problem,) = json.loads(forebay.get("api/v1/overview")[1])["problems"]
+        assert (problem["kind"], "a <b>test" in problem["text"]) == ("override", True)
+        explained = commanded("config", "topics.include", "--socket", socket)[1]
+        assert "over, from override until" in " ".join(explained.split())
+        if workers > 1:
+            forebay.say("die")
+            forebay.until("serving", workers + 1)
+            assert forebay.until("begins", workers + 1)[-1]["topics"] == ["over"]
+        path.write_text('"topics.include" = "below"')
+        assert commanded("reload", "--socket", socket)[1].startswith("Nothing has changed")
+        assert commanded("overrides", "--remove", "topics.include", "--socket", socket) == (
+            0,
+            "Nothing is overridden.\n",
+            "",
+        )
+        told = forebay.until("committed", 2 * workers)
+        assert [each["topics"] for each in told[workers:]] == [["below"]] * workers
+        assert commanded("overrides", "--remove", "topics.include", "--socket", socket)[0] == 1
+        refused = commanded("override", "workers=3", "--reason", "a test", "--socket", socket)
+        assert refused == (1, "", "forebay: workers cannot change without a restart\n")
+
+
+@WORKERS
+def test_an_override_ends_by_itself_in_every_worker(tmp_path: Path, workers: int) -> None:
+    path, socket = tmp_path / "forebay.toml", str(tmp_path / "s")
+    with configured(path, workers, "--set", f"admin.socket={socket}") as forebay:
+        forebay.until("serving", workers)
+        asked = ("override", "topics.include=over", "--for", "1ms", "--reason", "a test", "--socket", socket)
+        assert commanded(*asked)[0] == 0
+        forebay.until("override expired")
+        told = forebay.until("committed", 2 * workers)
+        assert sorted(each["topics"] for each in told) == [["orders"]] * workers + [["over"]] * workers
+
+
+@WORKERS
+def test_a_dump_has_every_worker(tmp_path: Path, workers: int) -> None:
+    socket = str(tmp_path / "s")
+    with configured(tmp_path / "forebay.toml", workers, "--set", f"admin.socket={socket}") as forebay:
+        forebay.until("serving", workers)
+        told = json.loads(commanded("dump", "--socket", socket)[1])
+        assert [(each["worker"], each["topics"]) for each in told["workers"]] == [
+            (index, ["orders"]) for index in range(workers)
+        ]
+        assert all(each["tasks"]["some"] for each in told["workers"])
+        code, _, why = commanded("avoid", "3", "--reason", "a test", "--socket", socket)
+        assert (code, why) == (1, "forebay: broker 3 is not known\n")
+        code, _, why = commanded("drain", "3", "--reason", "a test", "--confirm", "--socket", socket)
+        assert (code, why) == (1, "forebay: broker 3 is not known\n")
+        assert commanded("drain", "3", "--reason", "a test", "--socket", socket)[0] == 2
+
+
+def commanded(*arguments: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of `forebay …`."""
+    told = CliRunner().invoke(main, arguments)
+    return told.exit_code, told.stdout, told.stderr
 
 
 def shown(forebay: Forebay, name: str) -> object:
@@ -56,7 +158,7 @@ def test_what_is_wrong_or_of_the_start_changes_nothing(tmp_path: Path, workers: 
         for number, (text, why) in enumerate(
             [
                 ('"topics.includ" = "x"', "did you mean topics.include"),
-                ('"topics.include" = "x"\nlinger.ms = 7', "linger.ms cannot change without a restart"),
+                ('"topics.include" = "x"\nlog.format = "console"', "log.format cannot change without a restart"),
                 ("not TOML", "is not valid TOML"),
                 ('"topics.include" = "refused"', "refused is refused"),
             ],

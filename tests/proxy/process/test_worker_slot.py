@@ -9,7 +9,7 @@ import msgspec
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.process import worker_slot
-from forebay_proxy.process.control import Ask, Commit, Message, Prepare, Prepared, Report, StartFailed
+from forebay_proxy.process.control import Ask, Commit, Dump, Dumped, Message, Prepare, Prepared, Report, StartFailed
 from forebay_proxy.process.worker_slot import HUNG_S, MAX_UNANSWERED, MIN_PINGS_BEFORE_KILL, WorkerSlot
 from tests.kit.event_loop import in_loop
 
@@ -147,3 +147,21 @@ async def test_what_is_in_force_is_what_the_next_process_begins_with() -> None:
     scene.slot.commit(2, other)
     assert scene.line.sent == [Commit(2, other)]
     assert scene.slot._hello.settings == other
+
+
+@in_loop
+async def test_how_a_worker_stands_is_what_it_said_to_this_question() -> None:
+    scene = Scene()
+    assert await WorkerSlot(0, SETTINGS, "", lambda: 0.0).dump(30.0) == {"error": "not running"}
+    scene.slot._process = object()  # type: ignore[assignment]
+    asked = asyncio.create_task(scene.slot.dump(30.0))
+    await asyncio.sleep(0)
+    assert scene.line.sent == [Dump(1)]
+    await scene.slot._hear(Dumped(1, b'{"queues": 5}'))
+    assert await asked == {"queues": 5}
+    assert await scene.slot.dump(0.01) == {"error": "no answer within 0.01 s"}
+    asked = asyncio.create_task(scene.slot.dump(30.0))
+    await asyncio.sleep(0)
+    scene.slot._process = None
+    await scene.slot.retire()
+    assert await asked == {"error": "it has died"}

@@ -11,6 +11,10 @@ import pytest
 
 from forebay_codecs.apis import PRODUCE
 from forebay_codecs.error_codes import NONE
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.console.api import NOTHING_TOLD
+from forebay_proxy.process.in_force import Read, SettingsInForce
+from forebay_proxy.process.overrides import Overrides
 from tests.codecs.message_oracle import messages
 from tests.codecs.record_oracle import Record
 from tests.kit.app import Running, running
@@ -203,3 +207,91 @@ async def test_whatever_changes_when_every_key_stays_in_order(
         for (topic, index), values in sent.items():
             assert cluster.values(topic, index) == values
         assert forebay.count("forebay_buffer_memory_available_bytes") == forebay.app._settings.buffer_memory
+
+
+@in_loop
+@pytest.mark.parametrize("seed", range(4))
+async def test_overrides_lose_double_and_reorder_nothing(seed: int) -> None:
+    """The same with overrides of all that concerns records, brokers that are avoided, and their ends, at any moment."""
+    rng = Random(seed)
+    topics = {TOPIC: [0, 1], "lakes": [1, 0]}
+    sent: dict[tuple[str, int], list[str]] = {(topic, index): [] for topic in topics for index in range(2)}
+    moving: list[str] = []
+    async with FakeCluster(topics, nodes=2) as cluster, running(cluster.bootstrap, linger_ms=5 * (seed % 2)) as forebay:
+        clients = [await forebay.client(node) for node in (0, 1)]
+        in_force = SettingsInForce(Read(forebay.app._settings, NOTHING_TOLD), Only(forebay))
+        now = 0.0
+        overrides = Overrides(in_force, lambda: now, lambda: now)
+        away: list[list[int]] = [[], []]
+        for number in range(150):
+            now += 1.0
+            await overrides.expire()
+            if rng.random() < 0.3:
+                name, value = rng.choice(CHANGES)
+                await overrides.add({name: value}, "a test", rng.uniform(0.5, 5.0))
+            if rng.random() < 0.2:
+                await overrides.avoid(rng.randrange(2), "a test", rng.uniform(0.5, 5.0))
+            node = rng.randrange(2)
+            led = [(topic, index) for topic, leaders in topics.items() for index in range(2) if leaders[index] == node]
+            for place in led:
+                sent[place].append(str(number))
+            keyed_parts = [(*place, batch(keyed(str(number)))) for place in led]
+            free = f"free-{number}"
+            moving.append(free)
+            clients[node].send(produce(number, *keyed_parts))
+            clients[node].send(produce(1000 + number, (*led[0], batch(null_key(free)))))
+            away[node] += [number, 1000 + number]
+            while len(away[node]) > rng.randint(0, 4):
+                (answer,) = await clients[node].receives(away[node].pop(0))
+                assert {told.error_code for told in produced(answer).values()} == {NONE}
+        for client, numbers in zip(clients, away, strict=True):
+            await client.receives(*numbers)
+        found = {place: cluster.values(*place) for place in sent}
+        for place, values in sent.items():
+            assert [value for value in found[place] if not value.startswith("free-")] == values
+        assert sorted(v for values in found.values() for v in values if v.startswith("free-")) == sorted(moving)
+        assert forebay.count("forebay_buffer_memory_available_bytes") == forebay.app._settings.buffer_memory
+
+
+CHANGES: list[tuple[str, object]] = [
+    ("topics.exclude", [TOPIC]),
+    ("topics.exclude", ["lakes"]),
+    ("topics.include", ["p*"]),
+    ("client.ids.exclude", ["*"]),
+    ("linger.ms", 0),
+    ("linger.ms", 3),
+    ("linger.ms", -1),
+    ("partitioner.sticky.batch.size", 1),
+    ("metadata.max.age.ms", 0),
+]
+
+
+class Only:
+    """The App of a test, as in_force.Served."""
+
+    def __init__(self, forebay: Running) -> None:
+        self._app = forebay.app
+
+    async def prepare(self, settings: Settings) -> Callable[[], None]:
+        return self._app.prepare(settings)
+
+
+@in_loop
+async def test_movable_records_leave_a_broker_alone_while_it_is_avoided_and_keyed_ones_do_not() -> None:
+    topics = {TOPIC: [0, 1, 0, 1]}
+    async with FakeCluster(topics, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
+        client = await forebay.client(0)
+        change(forebay, brokers_avoid=(0,))
+        for number in range(40):
+            client.send(produce(number, (TOPIC, 0, batch(null_key(f"free-{number}")))))
+            await client.receives(number)
+        client.send(produce(50, (TOPIC, 0, batch(keyed("kept")))))
+        await client.receives(50)
+        assert cluster.values(TOPIC, 0) == ["kept"]
+        assert cluster.values(TOPIC, 2) == []
+        assert len(cluster.values(TOPIC, 1)) + len(cluster.values(TOPIC, 3)) == 40
+        change(forebay, brokers_avoid=(1,))
+        for number in range(60, 80):
+            client.send(produce(number, (TOPIC, 0, batch(null_key(f"free-{number}")))))
+            await client.receives(number)
+        assert len(cluster.values(TOPIC, 0)) + len(cluster.values(TOPIC, 2)) == 21

@@ -76,6 +76,41 @@ class Dock:
         return self.stats.take().counters["forebay_retries_total", (reason,)]
 
 
+class TestAvoided:
+    """A broker is to get nothing that may go elsewhere."""
+
+    @in_loop
+    async def test_what_waits_for_it_and_may_go_goes_ready_or_not(self) -> None:
+        dock = Dock()
+        kept = fakes.append(dock.accumulator, dock.queue(1), keyed("kept"))
+        moved = fakes.append(dock.accumulator, dock.queue(1), null_key("moved"), movable=True)
+        dock.cluster.avoid(frozenset({1}))
+        dock.delivery.avoided({1})
+        assert fakes.values(fakes.drain(dock.accumulator, dock.queue(0))) == ["moved"]
+        assert [len(dock.queue(index).batches) for index in range(3)] == [0, 1, 0]
+        assert (kept.told, moved.told) == ([], []), "their fate is not known yet"
+
+    @in_loop
+    async def test_what_is_under_way_or_may_be_appended_stays(self) -> None:
+        dock = Dock()
+        batch, _ = dock.merged(["a"], movable=True)
+        fakes.append(dock.accumulator, dock.queue(0), null_key("b"), movable=True)
+        (waiting,) = dock.queue(0).batches
+        waiting.tainted = True
+        dock.cluster.avoid(frozenset({0}))
+        dock.delivery.avoided({0})
+        assert dock.queue(0).in_flight is batch
+        assert dock.queue(0).batches == [waiting]
+
+    @in_loop
+    async def test_where_no_other_is_left_it_stays(self) -> None:
+        dock = Dock()
+        fakes.append(dock.accumulator, dock.queue(0), null_key("a"), movable=True)
+        dock.cluster.avoid(frozenset({0, 1}))
+        dock.delivery.avoided({0, 1})
+        assert len(dock.queue(0).batches) == 1
+
+
 class TestNewLeader:
     """KIP-951: the broker that refuses names its successor."""
 

@@ -79,14 +79,15 @@ function written(value) {
 const SETTINGS = [
   { key: "name", label: "Setting", sort: "name", show: (row) => html`<code>${row.name}</code>` },
   { key: "value", label: "Value", wrap: true, show: (row) => html`${written(row.value)}${row.unit && row.value !== null ? html` <span class="muted">${row.unit}</span>` : ""}` },
-  { key: "origin", label: "From", sort: "origin", show: (row) => row.origin },
+  { key: "origin", label: "From", sort: "origin", wrap: true, show: (row) => (row.expires_at ? html`<span class="state warning">override</span> until ${clock(row.expires_at)}: ${row.reason}` : row.origin) },
+  { key: "changes", label: "Changes", show: (row) => row.changes },
   { key: "what", label: "What it does", wrap: true, show: (row) => row.description },
 ];
 
 export function Settings() {
   return html`
     <${Title}>Settings<//>
-    <${Card} title="With which Forebay was started" id="settings" note="of secrets only whether there is one">
+    <${Card} title="In force" id="settings" note="of secrets only whether there is one">
       <${ServerTable} name="config" columns=${SETTINGS} usual="name" caption="Settings" what="setting" search="Setting" size=${50} seconds=${600} keyOf=${(row) => row.name}
         empty="No settings are known." />
     <//>`;

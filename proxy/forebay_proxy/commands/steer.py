@@ -1,0 +1,84 @@
+"""What the commands that change a running Forebay ask and print: `forebay reload` and its neighbours.
+
+In: what people write, what its API answers. Out: text without a trailing newline.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from forebay_proxy.commands.text_output import table_text
+from forebay_proxy.config.sources import Loaded
+from forebay_proxy.config.values import SETTINGS
+
+_UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_FOR: Final = re.compile(r"(\d{1,9})(ms|s|m|h|d)")
+
+
+def reloaded(told: dict[str, Any]) -> str:
+    """What `forebay reload` has changed."""
+    changes: dict[str, str] = told["changes"]
+    if not changes:
+        return f"Nothing has changed: generation {told['generation']} stays in force."
+    lines = [f"{name}: {change}" for name, change in changes.items()]
+    return "\n".join([*lines, f"In force in all workers, as generation {told['generation']}."])
+
+
+def milliseconds(written: str) -> int:
+    """30m → 1800000. Raises ValueError."""
+    found = _FOR.fullmatch(written.strip())
+    if found is None:
+        raise ValueError("must be a number with ms, s, m, h or d, such as 30m")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def override(assignments: Sequence[str], reason: str, for_ms: int | None) -> dict[str, Any]:
+    """What POST /overrides takes. Raises ValueError."""
+    settings = {}
+    for assignment in assignments:
+        name, separator, value = assignment.partition("=")
+        if not separator:
+            raise ValueError(f"{assignment}: must be NAME=VALUE")
+        settings[name.strip()] = value.strip()
+    asked: dict[str, Any] = {"settings": settings, "reason": reason}
+    return asked if for_ms is None else {**asked, "for_ms": for_ms}
+
+
+def overrides(told: dict[str, Any], width: int | None) -> str:
+    """One row for each that is in force."""
+    if not told["rows"]:
+        return "Nothing is overridden."
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("setting", "value", "until", "reason"):
+        table.add_column(column, overflow="fold")
+    for row in told["rows"]:
+        table.add_row(*map(Text, (row["name"], row["value"], until(row["expires_at"]), row["reason"])))
+    return table_text(table, width)
+
+
+def drained(node_id: int, told: dict[str, Any]) -> str:
+    """What waits for a broker, and is under way."""
+    if told["drained"]:
+        return f"Nothing waits for broker {node_id}, and nothing is under way."
+    waits, away = told["queued_bytes"], told["in_flight_requests"]
+    return f"Broker {node_id}: {waits:,} bytes wait or are under way, {away:,} requests are unanswered."
+
+
+def until(expires_at: float) -> str:
+    """A time of day, for people."""
+    return datetime.fromtimestamp(expires_at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def overlaid(loaded: Loaded, told: dict[str, Any]) -> Loaded:
+    """What is overridden, above what this command's sources say."""
+    values = {row["name"]: SETTINGS[row["name"]].parse(row["value"]) for row in told["rows"]}
+    origins = {row["name"]: f"override until {until(row['expires_at'])}: {row['reason']}" for row in told["rows"]}
+    return replace(loaded, values={**loaded.values, **values}, origins={**loaded.origins, **origins})

@@ -1,0 +1,77 @@
+"""The settings in force, and how others come into force: in all workers, or in none.
+
+    compare ──▶ prepare in every worker ──▶ all have ──▶ commit in every worker, a new generation
+       └ others than live ones have changed  └ one cannot, or does not answer
+         └───────────────────────────────────┴──▶ nothing changes, and StartError says why
+
+In: what the sources say, and overrides of it. Out: settings in all workers, told to whoever wants to hear of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from itertools import chain
+from typing import NamedTuple, Protocol
+
+from forebay_proxy.config.live import difference
+from forebay_proxy.config.overriding import Override, overlaid
+from forebay_proxy.config.security import security_conflicts
+from forebay_proxy.config.settings import Settings, conflicts
+from forebay_proxy.console.api import Told
+from forebay_proxy.errors import StartError
+
+Commit = Callable[[], None]
+
+
+class Read(NamedTuple):
+    """What the sources say now; `told` is for the page."""
+
+    settings: Settings
+    told: Told
+
+
+class Served(Protocol):
+    """Who serves with the settings."""
+
+    async def prepare(self, settings: Settings) -> Commit:
+        """Get ready for them, and change nothing; what puts them into force. Raises StartError."""
+
+
+class SettingsInForce:
+    """Never leaves workers with different settings for longer than it takes to tell them.
+
+    Whoever changes them holds `turn` from before he reads what he changes.
+    """
+
+    def __init__(self, read: Read, served: Served) -> None:
+        self.read = read
+        self.overrides: Mapping[str, Override] = {}
+        self.generation = 1
+        self.turn = asyncio.Lock()
+        self.settings = read.settings
+        """With what is overridden."""
+        self._served = served
+        self._listeners: list[Callable[[Told], None]] = []
+
+    def on_change(self, listener: Callable[[Told], None]) -> None:
+        """Tell of what is in force from now on."""
+        self._listeners.append(listener)
+
+    async def put(self, read: Read, overrides: Mapping[str, Override]) -> dict[str, str]:
+        """Put these into force; name → "old → new". Raises StartError, and then nothing has changed."""
+        settings = overlaid(read.settings, overrides.values())
+        for name, message in chain(conflicts(settings), security_conflicts(settings)):
+            raise StartError(f"{name}: {message}")
+        changes, others = difference(self.settings, settings)
+        if others:
+            raise StartError(f"{', '.join(others)} cannot change without a restart; nothing was changed")
+        if changes:
+            commit = await self._served.prepare(settings)
+            commit()
+            self.generation += 1
+        self.read, self.overrides, self.settings = read, dict(overrides), settings
+        told = read.told.overridden(self.overrides.values())
+        for listener in self._listeners:
+            listener(told)
+        return changes

@@ -1,0 +1,141 @@
+"""Settings that somebody has changed by hand, for a while: above everything that the sources say, in all workers.
+
+    add ──▶ in force ──▶ its time is up, or removed ──▶ what the sources say
+
+In: names, values, a reason, and for how long; the clock. Out: settings in force (in_force.py), which workers that are
+started again begin with, too; one log event each. What cannot be meant raises ValueError, what is refused StartError,
+and then nothing has changed. One that cannot be ended when its time is up, since a worker does not answer, stays and is
+tried again. They are gone with the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from forebay_proxy.config.overriding import Override, parsed
+from forebay_proxy.errors import StartError
+from forebay_proxy.logs import get_logger
+from forebay_proxy.process.in_force import SettingsInForce
+from forebay_proxy.process.worker_slot import Clock
+
+MOST_REASON: Final = 200
+"""Characters."""
+DEFAULT_S: Final = 3600.0
+LONGEST_S: Final = 7 * 24 * 3600.0
+"""What is to stay for longer belongs into the file."""
+AVOID: Final = "brokers.avoid"
+AGAIN_S: Final = 5.0
+"""Until the next try to end one."""
+
+log: Final = get_logger()
+
+
+class Overrides:
+    """At most one for each live setting, and one for each broker that is avoided.
+
+    `run` ends each in time, by `clock`; `time_of_day` is for people.
+    """
+
+    def __init__(self, in_force: SettingsInForce, clock: Clock, time_of_day: Clock) -> None:
+        self._in_force = in_force
+        self._clock = clock
+        self._time_of_day = time_of_day
+        self._ends_at: dict[str, float] = {}
+        """By `clock`, of each that is in force."""
+        self._changed = asyncio.Event()
+
+    @property
+    def avoided(self) -> set[int]:
+        """The brokers that are avoided, by the sources and by overrides."""
+        return set(self._in_force.settings.brokers_avoid)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All that are in force, in their names' order."""
+        return [
+            {"name": each.name, "value": each.written, "reason": each.reason, "expires_at": each.expires_at}
+            for _, each in sorted(self._in_force.overrides.items())
+        ]
+
+    async def add(self, settings: Mapping[str, object], reason: str, for_s: float) -> list[dict[str, Any]]:
+        """Put all of these into force, or none; those in force. One that is there already is replaced."""
+        values = dict(parsed(name, written) for name, written in settings.items())
+        if not values:
+            raise ValueError("at least one setting must be named")
+        expires_at = self._time_of_day() + for_s
+        return await self._add(
+            {name: Override(name, value, reason.strip(), expires_at) for name, value in values.items()}, reason, for_s
+        )
+
+    async def avoid(self, node_id: int, reason: str, for_s: float) -> list[dict[str, Any]]:
+        """One broker more that is avoided, whatever others are; those in force."""
+        expires_at = self._time_of_day() + for_s
+        override = Override(AVOID, (node_id,), reason.strip(), expires_at, adds=True)
+        return await self._add({f"{AVOID}/{node_id}": override}, reason, for_s)
+
+    async def _add(self, new: Mapping[str, Override], reason: str, for_s: float) -> list[dict[str, Any]]:
+        reason = reason.strip()
+        if not reason or len(reason) > MOST_REASON or not reason.isprintable():
+            raise ValueError(f"a reason must be given, in one line of at most {MOST_REASON} characters")
+        if not 0 < for_s <= LONGEST_S:
+            raise ValueError(f"an override ends by itself, after at most {LONGEST_S / 86_400:g} days")
+        async with self._in_force.turn:
+            await self._in_force.put(self._in_force.read, {**self._in_force.overrides, **new})
+            for key, each in new.items():
+                self._ends_at[key] = self._clock() + for_s
+                log.warning("setting overridden", setting=each.name, value=each.written, reason=reason, for_s=for_s)
+            self._changed.set()
+        return self.rows()
+
+    async def remove(self, name: str) -> list[dict[str, Any]]:
+        """End all of a setting now; those that remain. Raises LookupError where there is none."""
+        return await self._remove(lambda key, each: each.name == name, f"{name} is not overridden")
+
+    async def no_longer_avoid(self, node_id: int) -> list[dict[str, Any]]:
+        """End it now; those that remain. Raises LookupError where it is not avoided by an override of its own."""
+        return await self._remove(lambda key, each: key == f"{AVOID}/{node_id}", f"broker {node_id} is not avoided")
+
+    async def _remove(self, meant: Callable[[str, Override], bool], why_not: str) -> list[dict[str, Any]]:
+        async with self._in_force.turn:
+            keys = [key for key, each in self._in_force.overrides.items() if meant(key, each)]
+            if not keys:
+                raise LookupError(why_not)
+            for key in keys:
+                await self._end(key, "override removed")
+        return self.rows()
+
+    async def _end(self, key: str, event: str) -> None:
+        ended = self._in_force.overrides[key]
+        remaining = {other: each for other, each in self._in_force.overrides.items() if other != key}
+        changes = await self._in_force.put(self._in_force.read, remaining)
+        del self._ends_at[key]
+        change, generation = changes.get(ended.name, "none"), self._in_force.generation
+        log.info(event, setting=ended.name, value=ended.written, change=change, generation=generation)
+
+    async def run(self) -> None:
+        """End each when its time is up, until cancelled."""
+        while True:
+            self._changed.clear()
+            pause = min(self._ends_at.values(), default=float("inf")) - self._clock()
+            try:
+                async with asyncio.timeout(None if pause == float("inf") else max(0.0, pause)):
+                    await self._changed.wait()
+            except TimeoutError:
+                if not await self.expire():
+                    await asyncio.sleep(AGAIN_S)
+
+    async def expire(self) -> bool:
+        """End those whose time is up; False: one of them could not be ended, and stays."""
+        ended = True
+        async with self._in_force.turn:
+            for key, ends_at in list(self._ends_at.items()):
+                if ends_at > self._clock():
+                    continue
+                try:
+                    await self._end(key, "override expired")
+                except StartError as error:
+                    name = self._in_force.overrides[key].name
+                    log.error("an override cannot be ended, and stays", setting=name, error=str(error))
+                    ended = False
+        return ended

@@ -1,0 +1,107 @@
+"""What people may do to a Forebay that runs, put together: console.changes.Control.
+
+In: SIGHUP, and requests of the API. Out: the same for both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from forebay_proxy import __version__
+from forebay_proxy.errors import StartError
+from forebay_proxy.metrics.registry import Snapshot
+from forebay_proxy.process.overrides import DEFAULT_S, Overrides
+from forebay_proxy.process.reloading import Reloading
+
+
+class Watched(Protocol):
+    """Who serves, looked at."""
+
+    async def counted(self) -> Snapshot:
+        """What all have counted by now."""
+
+    async def dumps(self) -> list[dict[str, Any]]:
+        """How each stands."""
+
+
+class Steering:
+    """`on_reload` hears of each reload before settings are read: certificates and secrets are made anew by others."""
+
+    def __init__(self, reloading: Reloading, overrides: Overrides, workers: Watched) -> None:
+        self._reloading = reloading
+        self._overrides = overrides
+        self._workers = workers
+        self._renewing: list[Callable[[], None]] = []
+
+    def on_reload(self, renew: Callable[[], None]) -> None:
+        """Call it, too."""
+        self._renewing.append(renew)
+
+    def hang_up(self) -> None:
+        """SIGHUP."""
+        self._begin()
+
+    def _begin(self) -> asyncio.Task[Any]:
+        for renew in self._renewing:
+            renew()
+        return self._reloading.now()
+
+    async def reload(self) -> dict[str, Any]:
+        """As SIGHUP does, and wait for it."""
+        done = await asyncio.shield(self._begin())  # others may wait for the same one
+        if done.error:
+            raise StartError(done.error)
+        return {"generation": done.generation, "changes": done.changes}
+
+    def overrides(self) -> list[dict[str, Any]]:
+        """What is overridden."""
+        return self._overrides.rows()
+
+    async def override(self, settings: Mapping[str, object], reason: str, for_s: float | None) -> list[dict[str, Any]]:
+        """Override these."""
+        return await self._overrides.add(settings, reason, DEFAULT_S if for_s is None else for_s)
+
+    async def restore(self, name: str) -> list[dict[str, Any]]:
+        """End an override."""
+        return await self._overrides.remove(name)
+
+    async def avoid(self, node_id: int, reason: str, for_s: float | None) -> list[dict[str, Any]]:
+        """Have nothing go to a broker that may go elsewhere."""
+        up = brokers(await self._workers.counted(), "forebay_broker_up")
+        if node_id not in up:
+            raise LookupError(f"broker {node_id} is not known")
+        if not any(up[other] for other in up.keys() - self._overrides.avoided - {node_id}):
+            raise StartError(f"without broker {node_id} no other would be left that can be reached")
+        return await self._overrides.avoid(node_id, reason, DEFAULT_S if for_s is None else for_s)
+
+    async def no_longer_avoid(self, node_id: int) -> list[dict[str, Any]]:
+        """End that."""
+        return await self._overrides.no_longer_avoid(node_id)
+
+    async def drained(self, node_id: int) -> dict[str, Any]:
+        """What waits for a broker, and is under way."""
+        now = await self._workers.counted()
+        if node_id not in brokers(now, "forebay_broker_up"):
+            raise LookupError(f"broker {node_id} is not known")
+        queued = int(brokers(now, "forebay_broker_queued_bytes").get(node_id, 0))
+        in_flight = int(brokers(now, "forebay_broker_in_flight_requests").get(node_id, 0))
+        return {"queued_bytes": queued, "in_flight_requests": in_flight, "drained": not queued and not in_flight}
+
+    async def dump(self) -> dict[str, Any]:
+        """How all workers stand, and what is overridden."""
+        return {"version": __version__, "overrides": self.overrides(), "workers": await self._workers.dumps()}
+
+    async def run(self) -> None:
+        """End what is for a while when its time is up, until cancelled."""
+        await self._overrides.run()
+
+    def close(self) -> None:
+        """Nothing changes any more."""
+        self._reloading.close()
+
+
+def brokers(now: Snapshot, gauge: str) -> dict[int, float]:
+    """By node id, what a gauge of brokers says."""
+    return {int(labels[0]): level for (name, labels), level in now.gauges.items() if name == gauge}

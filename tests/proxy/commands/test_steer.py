@@ -1,0 +1,63 @@
+"""What the commands print that change a running Forebay."""
+
+from __future__ import annotations
+
+import pytest
+
+from forebay_proxy.commands import steer
+from forebay_proxy.config.sources import Sources, load
+
+
+def test_a_reload_names_what_has_changed() -> None:
+    told = steer.reloaded({"generation": 3, "changes": {"topics.include": "* → a"}})
+    assert told.splitlines() == ["topics.include: * → a", "In force in all workers, as generation 3."]
+    assert steer.reloaded({"generation": 3, "changes": {}}) == "Nothing has changed: generation 3 stays in force."
+
+
+@pytest.mark.parametrize(
+    ("written", "ms"), [("250ms", 250), ("90s", 90_000), ("30m", 1_800_000), ("2h", 7_200_000), (" 1d ", 86_400_000)]
+)
+def test_times_are_written_with_their_unit(written: str, ms: int) -> None:
+    assert steer.milliseconds(written) == ms
+
+
+@pytest.mark.parametrize("written", ["", "30", "m", "-5m", "1.5h", "30 m", "30min", "9999999999s"])
+def test_other_times_are_refused(written: str) -> None:
+    with pytest.raises(ValueError, match="such as 30m"):
+        steer.milliseconds(written)
+
+
+def test_an_override_is_asked_for_as_it_is_written() -> None:
+    asked = steer.override(["linger.ms=5", "topics.exclude = a=b,c"], "a test", None)
+    assert asked == {"settings": {"linger.ms": "5", "topics.exclude": "a=b,c"}, "reason": "a test"}
+    assert steer.override(["linger.ms="], "a test", 5)["for_ms"] == 5
+    with pytest.raises(ValueError, match="linger: must be NAME=VALUE"):
+        steer.override(["linger"], "a test", None)
+
+
+ROW = {"name": "linger.ms", "value": "5", "reason": "a test", "expires_at": 1_764_000_000.0}
+
+
+def test_overrides_are_listed_with_their_end_and_reason() -> None:
+    told = steer.overrides({"rows": [ROW]}, None).splitlines()
+    assert [cell.strip() for cell in told[-1].split("  ") if cell] == [
+        "linger.ms",
+        "5",
+        "2025-11-24 16:00:00Z",
+        "a test",
+    ]
+    assert steer.overrides({"rows": []}, None) == "Nothing is overridden."
+
+
+def test_they_lie_above_what_the_command_s_sources_say() -> None:
+    loaded = load(Sources(assignments=["linger.ms=9"]), ["adaptive"], complete=False)
+    told = steer.overlaid(loaded, {"rows": [ROW]})
+    assert told.values["linger.ms"] == 5
+    assert told.origins["linger.ms"] == "override until 2025-11-24 16:00:00Z: a test"
+    assert told.values["topics.include"] == ("*",)
+
+
+def test_a_drain_says_what_is_left() -> None:
+    left = {"queued_bytes": 5_000, "in_flight_requests": 1, "drained": False}
+    assert steer.drained(3, left) == "Broker 3: 5,000 bytes wait or are under way, 1 requests are unanswered."
+    assert steer.drained(3, {**left, "drained": True}) == "Nothing waits for broker 3, and nothing is under way."

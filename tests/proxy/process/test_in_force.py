@@ -1,0 +1,91 @@
+"""Settings come into force in all workers or in none, with overrides above what the sources say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+import pytest
+
+from forebay_proxy.config.overriding import Override
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.console.api import NOTHING_TOLD, Told
+from forebay_proxy.errors import StartError
+from forebay_proxy.process.in_force import Read, SettingsInForce
+from tests.kit.event_loop import in_loop
+
+NOW = Settings(bootstrap_servers=())
+
+
+def told_of(settings: Settings) -> Told:
+    def overridden(overrides: Iterable[Override]) -> Told:
+        values = {each.name: each.value for each in overrides}
+        return Told([{"topics": settings.topics_include, **values}], NOTHING_TOLD.explain)
+
+    return Told([], NOTHING_TOLD.explain, overridden)
+
+
+def read(*topics: str) -> Read:
+    settings = msgspec.structs.replace(NOW, topics_include=topics)
+    return Read(settings, told_of(settings))
+
+
+def override(*topics: str) -> dict[str, Override]:
+    return {"topics.exclude": Override("topics.exclude", topics, "a test", 0.0)}
+
+
+class Workers:
+    """What is prepared and committed; who is told."""
+
+    def __init__(self) -> None:
+        self.refuses = ""
+        self.committed: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+        self.told: list[Told] = []
+        self.in_force = SettingsInForce(read("*"), self)
+        self.in_force.on_change(self.told.append)
+
+    async def prepare(self, settings: Settings) -> Callable[[], None]:
+        if self.refuses:
+            raise StartError(self.refuses)
+        return lambda: self.committed.append((settings.topics_include, settings.topics_exclude))
+
+
+@in_loop
+async def test_overrides_lie_above_what_the_sources_say() -> None:
+    workers = Workers()
+    in_force = workers.in_force
+    assert await in_force.put(in_force.read, override("a")) == {"topics.exclude": " → a"}
+    assert await in_force.put(read("b"), in_force.overrides) == {"topics.include": "* → b"}
+    assert await in_force.put(in_force.read, {}) == {"topics.exclude": "a → "}
+    assert workers.committed == [(("*",), ("a",)), (("b",), ("a",)), (("b",), ())]
+    assert in_force.generation == 4
+    assert [told.config for told in workers.told] == [
+        [{"topics": ("*",), "topics.exclude": ("a",)}],
+        [{"topics": ("b",), "topics.exclude": ("a",)}],
+        [{"topics": ("b",)}],
+    ]
+
+
+@in_loop
+async def test_an_override_with_the_same_value_is_told_and_is_no_generation() -> None:
+    workers = Workers()
+    assert await workers.in_force.put(workers.in_force.read, override()) == {}
+    assert (workers.committed, workers.in_force.generation, len(workers.told)) == ([], 1, 1)
+
+
+@in_loop
+async def test_what_is_refused_leaves_everything_as_it_was() -> None:
+    workers = Workers()
+    in_force = workers.in_force
+    workers.refuses = "worker 1: no answer within 10 s"
+    with pytest.raises(StartError, match="worker 1"):
+        await in_force.put(in_force.read, override("a"))
+    of_the_start = msgspec.structs.replace(NOW, workers=3)
+    with pytest.raises(StartError, match="workers cannot change without a restart; nothing was changed"):
+        await in_force.put(Read(of_the_start, NOTHING_TOLD), {})
+    wrong = msgspec.structs.replace(NOW, linger_ms=60_000, request_timeout_ms=120_000)
+    with pytest.raises(StartError, match=r"^delivery\.timeout\.ms: must be at least"):
+        await in_force.put(Read(wrong, NOTHING_TOLD), {})
+    assert (workers.committed, workers.told, in_force.overrides, in_force.generation) == ([], [], {}, 1)
+    workers.refuses = ""
+    assert await in_force.put(in_force.read, override("a")) == {"topics.exclude": " → a"}

@@ -1,0 +1,169 @@
+"""Overrides: above the sources, for a while, and gone again. Over HTTP and with workers: test_supervisor_reload.py."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.console.api import NOTHING_TOLD
+from forebay_proxy.errors import StartError
+from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.process.in_force import Read, SettingsInForce
+from forebay_proxy.process.overrides import LONGEST_S, MOST_REASON, Overrides
+from forebay_proxy.process.reloading import Reloading
+from tests.kit.event_loop import in_loop, turns, until
+
+NOW = Settings(bootstrap_servers=())
+
+
+class Scene:
+    """What is in force, with the clock in the test's hands."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.written = NOW
+        self.refuses = ""
+        self.linger: list[int] = []
+        """As it was committed, one after the other."""
+        self.in_force = SettingsInForce(Read(NOW, NOTHING_TOLD), self)
+        self.overrides = Overrides(self.in_force, lambda: self.now, lambda: self.now + 1_000_000)
+        self.reloading = Reloading(self.in_force, lambda: Read(self.written, NOTHING_TOLD), MetricRegistry())
+
+    async def prepare(self, settings: Settings) -> Callable[[], None]:
+        if self.refuses:
+            raise StartError(self.refuses)
+        return lambda: self.linger.append(settings.linger_ms)
+
+
+@in_loop
+async def test_when_its_time_is_up_what_the_sources_say_counts_again() -> None:
+    scene = Scene()
+    rows = await scene.overrides.add({"linger.ms": "5"}, "a test", 60.0)
+    assert rows == [{"name": "linger.ms", "value": "5", "reason": "a test", "expires_at": 1_000_160.0}]
+    scene.now += 59.9
+    assert await scene.overrides.expire()
+    assert (scene.linger, len(scene.overrides.rows())) == ([5], 1)
+    scene.now += 0.1
+    assert await scene.overrides.expire()
+    assert (scene.linger, scene.overrides.rows()) == ([5, -1], [])
+
+
+@in_loop
+async def test_what_was_written_meanwhile_counts_then() -> None:
+    scene = Scene()
+    await scene.overrides.add({"linger.ms": 5}, "a test", 60.0)
+    scene.written = msgspec.structs.replace(NOW, linger_ms=7)
+    assert (await scene.reloading.now()).changes == {}
+    assert scene.linger == [5]
+    await scene.overrides.remove("linger.ms")
+    assert scene.linger == [5, 7]
+
+
+@in_loop
+async def test_each_ends_in_its_own_time_and_the_last_word_counts() -> None:
+    scene = Scene()
+    await scene.overrides.add({"linger.ms": 5, "max.connections": 9}, "first", 60.0)
+    await scene.overrides.add({"linger.ms": 6}, "second", 120.0)
+    scene.now += 60
+    await scene.overrides.expire()
+    assert [(row["name"], row["value"]) for row in scene.overrides.rows()] == [("linger.ms", "6")]
+    scene.now += 60
+    await scene.overrides.expire()
+    assert scene.linger == [5, 6, 6, -1]
+
+
+@in_loop
+@pytest.mark.parametrize(
+    ("settings", "reason", "for_s", "why"),
+    [
+        ({}, "why", 60.0, "at least one setting"),
+        ({"linger.ms": 5}, " ", 60.0, "a reason must be given"),
+        ({"linger.ms": 5}, "x" * (MOST_REASON + 1), 60.0, "a reason must be given"),
+        ({"linger.ms": 5}, "two\nlines", 60.0, "a reason must be given, in one line"),
+        ({"linger.ms": 5}, "why", 0.0, "at most 7 days"),
+        ({"linger.ms": 5}, "why", -1.0, "at most 7 days"),
+        ({"linger.ms": 5}, "why", LONGEST_S + 1, "at most 7 days"),
+        ({"linger.ms": 5, "max.connections": 0}, "why", 60.0, r"max\.connections = 0: must be"),
+        ({"linger.ms": 5, "workers": 2}, "why", 60.0, "workers cannot change without a restart"),
+    ],
+)
+async def test_what_cannot_be_meant_changes_nothing(
+    settings: dict[str, object], reason: str, for_s: float, why: str
+) -> None:
+    scene = Scene()
+    with pytest.raises(ValueError, match=why):
+        await scene.overrides.add(settings, reason, for_s)
+    assert (scene.linger, scene.overrides.rows()) == ([], [])
+
+
+@in_loop
+async def test_what_contradicts_other_settings_or_a_worker_refuses_changes_nothing() -> None:
+    scene = Scene()
+    scene.in_force.read = Read(msgspec.structs.replace(NOW, request_timeout_ms=100_000), NOTHING_TOLD)
+    scene.in_force.settings = scene.in_force.read.settings
+    with pytest.raises(StartError, match=r"delivery\.timeout\.ms: must be at least"):
+        await scene.overrides.add({"linger.ms": 60_000}, "why", 60.0)
+    scene.refuses = "worker 1: no answer within 10 s"
+    with pytest.raises(StartError, match="worker 1"):
+        await scene.overrides.add({"linger.ms": 5}, "why", 60.0)
+    assert (scene.linger, scene.overrides.rows()) == ([], [])
+    scene.now += 1000
+    assert await scene.overrides.expire(), "there is nothing to end"
+
+
+@in_loop
+async def test_one_that_cannot_be_ended_stays_and_is_tried_again() -> None:
+    scene = Scene()
+    await scene.overrides.add({"linger.ms": 5}, "a test", 60.0)
+    scene.refuses = "worker 1: no answer within 10 s"
+    scene.now += 60
+    with capture_logs() as lines:
+        assert not await scene.overrides.expire()
+    assert [line["event"] for line in lines] == ["an override cannot be ended, and stays"]
+    assert [row["name"] for row in scene.overrides.rows()] == ["linger.ms"]
+    scene.refuses = ""
+    assert await scene.overrides.expire()
+    assert (scene.linger, scene.overrides.rows()) == ([5, -1], [])
+
+
+@in_loop
+async def test_one_event_each() -> None:
+    scene = Scene()
+    with capture_logs() as lines:
+        await scene.overrides.add({"linger.ms": 5, "max.connections": 9}, "a test", 60.0)
+        await scene.overrides.remove("max.connections")
+        scene.now += 60
+        await scene.overrides.expire()
+    assert [(line["event"], line["setting"]) for line in lines] == [
+        ("setting overridden", "linger.ms"),
+        ("setting overridden", "max.connections"),
+        ("override removed", "max.connections"),
+        ("override expired", "linger.ms"),
+    ]
+    assert (lines[0]["value"], lines[0]["reason"], lines[0]["for_s"]) == ("5", "a test", 60.0)
+    assert lines[3]["change"] == "5 → -1"
+
+
+@in_loop
+async def test_what_is_not_there_cannot_be_removed() -> None:
+    with pytest.raises(LookupError, match=r"linger\.ms is not overridden"):
+        await Scene().overrides.remove("linger.ms")
+
+
+@in_loop
+async def test_they_end_by_themselves() -> None:
+    scene = Scene()
+    running = asyncio.create_task(scene.overrides.run())
+    await turns()
+    await scene.overrides.add({"linger.ms": 5}, "a test", 3600.0)
+    await turns()
+    assert scene.linger == [5]
+    scene.now += 3600
+    await scene.overrides.add({"max.connections": 9}, "has it look at the clock", 3600.0)
+    await until(lambda: scene.linger == [5, 5, -1])
+    running.cancel()
