@@ -281,7 +281,7 @@ async def test_movable_records_leave_a_broker_alone_while_it_is_avoided_and_keye
     topics = {TOPIC: [0, 1, 0, 1]}
     async with FakeCluster(topics, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
         client = await forebay.client(0)
-        change(forebay, brokers_avoid=(0,))
+        forebay.change(brokers_avoid=(0,))
         for number in range(40):
             client.send(produce(number, (TOPIC, 0, batch(null_key(f"free-{number}")))))
             await client.receives(number)
@@ -290,7 +290,7 @@ async def test_movable_records_leave_a_broker_alone_while_it_is_avoided_and_keye
         assert cluster.values(TOPIC, 0) == ["kept"]
         assert cluster.values(TOPIC, 2) == []
         assert len(cluster.values(TOPIC, 1)) + len(cluster.values(TOPIC, 3)) == 40
-        change(forebay, brokers_avoid=(1,))
+        forebay.change(brokers_avoid=(1,))
         for number in range(60, 80):
             client.send(produce(number, (TOPIC, 0, batch(null_key(f"free-{number}")))))
             await client.receives(number)

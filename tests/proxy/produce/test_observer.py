@@ -324,3 +324,22 @@ async def test_producers_on_one_port_are_observed_as_well(tmp_path: Path) -> Non
         await forebay.app.drain()
     rows = of(ObservedRow, rows_in(tmp_path))[1:]
     assert [(row.leader, row.error_code, row.took_us) for row in rows] == [(0, NONE, -1), (1, NONE, -1)]
+
+
+@in_loop
+async def test_another_linger_counts_for_what_is_observed_too() -> None:
+    lingers = {"linger_ms": 0.0, **OBSERVED}
+    async with FakeCluster(TOPICS) as cluster, running(cluster.bootstrap, **lingers) as forebay:
+        client = await forebay.client(0)
+        await known(forebay, client, "ponds")
+
+        async def opened_by_two(number: int) -> float:
+            _, before = batches(forebay)
+            for correlation_id in (number, number + 1):
+                client.send(produce(correlation_id, ("ponds", 1, batch(keyed("a")))))
+                await client.receives(correlation_id)
+            return batches(forebay)[1] - before
+
+        assert await opened_by_two(1) == 2
+        forebay.change(linger_ms=60_000.0)
+        assert await opened_by_two(3) == 1
