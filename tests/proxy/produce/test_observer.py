@@ -13,6 +13,7 @@ from forebay_codecs.error_codes import NONE, NOT_LEADER_OR_FOLLOWER
 from forebay_policies import own_choices
 from forebay_policies.journal_rows import GaugeRow, LedgerRow, ObservedRow
 from forebay_proxy.metrics import clients_seen
+from forebay_proxy.metrics.catalog import FLUSH_REASONS
 from forebay_proxy.produce import observer
 from tests.codecs.message_oracle import messages
 from tests.codecs.record_oracle import Record
@@ -151,6 +152,34 @@ class TestWhatIsCounted:
             assert batches(forebay) == (came + 4, sent + 3)
             requests = [forebay.count("forebay_observed_requests_total", side) for side in ("client", "upstream")]
             assert requests[0] == requests[1]
+
+    @in_loop
+    @pytest.mark.parametrize(
+        ("moves", "batch_metrics", "request_metric"),
+        [
+            ("observe", [("observed_batches_total", "upstream")], "observed_requests_total"),
+            ("on", [("batches_flushed_total", reason) for reason in FLUSH_REASONS], "produce_requests_total"),
+        ],
+    )
+    async def test_what_is_forecast_is_what_merging_does(
+        self, moves: str, batch_metrics: list[tuple[str, str]], request_metric: str
+    ) -> None:
+        """Six batches with keys, of three partitions. Of one the codec changes, so that a batch of it waits for the
+        one before: four batches in two requests."""
+        sent = [("ponds", index % 2, batch(keyed(f"{index}"))) for index in range(4)]
+        sent += [("lakes", 0, batch(keyed("x"))), ("lakes", 0, batch(keyed("y"), GZIP))]
+        async with FakeCluster(TOPICS) as cluster, running(cluster.bootstrap, moves=moves) as forebay:
+
+            def counted() -> tuple[float, float]:
+                batches_sent = sum(forebay.count(f"forebay_{name}", label) for name, label in batch_metrics)
+                return batches_sent, forebay.count(f"forebay_{request_metric}", "upstream")
+
+            client = await forebay.client(0)
+            await known(forebay, client, "ponds", "lakes")
+            batches_before, requests_before = counted()
+            client.send(produce(1, *sent))
+            await client.receives(1)
+            await until(lambda: counted() == (batches_before + 4, requests_before + 2))
 
     @in_loop
     async def test_where_there_is_one_partition_nothing_would_move(self) -> None:
