@@ -58,16 +58,22 @@ class SettingsInForce:
         """Tell of what is in force from now on."""
         self._listeners.append(listener)
 
-    async def put(self, read: Read, overrides: Mapping[str, Override]) -> dict[str, str]:
-        """Put these into force; name → "old → new". Raises StartError, and then nothing has changed."""
+    async def put(
+        self, read: Read, overrides: Mapping[str, Override], agreed: Callable[[], None] = lambda: None
+    ) -> dict[str, str]:
+        """Put these into force; name → "old → new". Raises StartError, and then nothing has changed.
+
+        `agreed` is called once nothing is in the way any more, and everything is still as it was.
+        """
         settings = overlaid(read.settings, overrides.values())
         for name, message in chain(conflicts(settings), security_conflicts(settings)):
             raise StartError(f"{name}: {message}")
         changes, others = difference(self.settings, settings)
         if others:
             raise StartError(f"{', '.join(others)} cannot change without a restart; nothing was changed")
-        if changes:
-            commit = await self._served.prepare(settings)
+        commit = await self._served.prepare(settings) if changes else None
+        agreed()
+        if commit is not None:
             commit()
             self.generation += 1
         self.read, self.overrides, self.settings = read, dict(overrides), settings

@@ -80,11 +80,14 @@ class Overrides:
             raise ValueError(f"a reason must be given, in one line of at most {MOST_REASON} characters")
         if not 0 < for_s <= LONGEST_S:
             raise ValueError(f"an override ends by itself, after at most {LONGEST_S / 86_400:g} days")
-        async with self._in_force.turn:
-            await self._in_force.put(self._in_force.read, {**self._in_force.overrides, **new})
-            for key, each in new.items():
-                self._ends_at[key] = self._clock() + for_s
+
+        def tell() -> None:  # before log.level may be another one
+            for each in new.values():
                 log.warning("setting overridden", setting=each.name, value=each.written, reason=reason, for_s=for_s)
+
+        async with self._in_force.turn:
+            await self._in_force.put(self._in_force.read, {**self._in_force.overrides, **new}, tell)
+            self._ends_at.update(dict.fromkeys(new, self._clock() + for_s))
             self._changed.set()
         return self.rows()
 

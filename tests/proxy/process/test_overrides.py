@@ -150,6 +150,18 @@ async def test_one_event_each() -> None:
 
 
 @in_loop
+async def test_it_is_logged_while_the_log_level_is_still_the_earlier_one() -> None:
+    scene = Scene()
+    with capture_logs() as lines:
+        scene.in_force.on_change(lambda told: lines.append({"event": "in force", "log_level": "info"}))
+        await scene.overrides.add({"log.level": "error"}, "a test", 60.0)
+        scene.refuses = "worker 1 cannot"
+        with pytest.raises(StartError):
+            await scene.overrides.add({"log.level": "debug"}, "a test", 60.0)
+    assert [line["event"] for line in lines] == ["setting overridden", "in force"]
+
+
+@in_loop
 async def test_what_is_not_there_cannot_be_removed() -> None:
     with pytest.raises(LookupError, match=r"linger\.ms is not overridden"):
         await Scene().overrides.remove("linger.ms")
