@@ -1,9 +1,10 @@
 """Brokers that have left the cluster while clients wait for answers on their ports: clients are told of them as before.
 
 librdkafka (from 2.10 on) drops a broker that Metadata no longer names, believes that the Produce requests it has away
-there were never sent, and sends them again, whatever its `retries`: records would be there twice. Directly that does
-not happen, since a broker that dies closes its connections first. Here the connection stands, and will be answered. An
-answer that has been written may still be on its way, and Metadata on another connection may be the faster one.
+there were never sent, and sends them again, whatever its `retries`: records would be there twice. Directly that seldom
+happens, since a broker that dies closes its connections first. Here the connection stands, and will be answered. An
+answer that has been written may still be on its way, and Metadata on another connection may be the faster one; or a
+link that swallows what is written has swallowed it, and its client waits for it until its patience is at an end.
 
 In: the brokers as Metadata has them, requests that begin and cease to wait. Out: the brokers to tell of.
 """
@@ -17,7 +18,7 @@ from typing import Final
 from forebay_codecs.metadata import Broker
 
 ON_THE_WAY: Final = 5.0
-"""Seconds that an answer may need to its client, over a link that is slow or loses packets."""
+"""Seconds that an answer may need to its client over a link that is slow or loses packets: as long is always waited."""
 
 
 class _Departed:
@@ -32,14 +33,16 @@ class _Departed:
 
 
 class DepartedBrokers:
-    """A broker that has left is told of until the last Produce request on its port has its answer, and a bit longer.
+    """A broker that has left is told of until nobody waits any more for an answer on its port.
 
-    That is ON_THE_WAY seconds. What has not been answered `patience` seconds after it left counts no more.
+    Who was answered may not know it, and waits for `patience` seconds; where no Produce request ever came, ON_THE_WAY
+    is enough. What has not been answered `patience` seconds after it left counts no more.
     """
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
         self._waiting: Counter[int] = Counter()
+        """By node id: all on whose port a Produce request ever came."""
         self._there: Mapping[int, Broker] = {}
         self._departed: dict[int, _Departed] = {}
 
@@ -66,6 +69,9 @@ class DepartedBrokers:
         self._departed = {
             node_id: departed
             for node_id, departed in self._departed.items()
-            if node_id not in there and now < departed.busy + ON_THE_WAY
+            if node_id not in there and now < departed.busy + self._lasts(node_id)
         }
         return {**there, **{node_id: departed.broker for node_id, departed in self._departed.items()}}
+
+    def _lasts(self, node_id: int) -> float:
+        return max(ON_THE_WAY, self._patience if node_id in self._waiting else 0.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from forebay_codecs.metadata import Broker
 from forebay_proxy.clients.departed_brokers import DepartedBrokers
 
@@ -17,7 +19,7 @@ def test_all_who_are_there() -> None:
 
 
 def test_who_has_left_until_its_clients_have_their_answers() -> None:
-    """The last one was written at 2 or before 3, where that is seen, and takes five seconds at most."""
+    """The last one was written at 2 or before 3, where that is seen, and may never arrive: the client waits on."""
     departed = DepartedBrokers(30)
     departed.told_of(BOTH, 0)
     departed.waits(2)
@@ -28,18 +30,30 @@ def test_who_has_left_until_its_clients_have_their_answers() -> None:
     assert departed.told_of(without, 7) == BOTH
     departed.answered(2)
     assert departed.told_of(without, 8) == BOTH
-    assert departed.told_of(without, 11.9) == BOTH
-    assert departed.told_of(without, 12) == without
+    assert departed.told_of(without, 36.9) == BOTH
+    assert departed.told_of(without, 37) == without
     departed.waits(2)
-    assert departed.told_of(without, 13) == without, "who asks there now knows better"
+    assert departed.told_of(without, 38) == without, "who asks there now knows better"
 
 
-def test_who_has_left_and_nobody_waits_until_the_last_answers_have_arrived() -> None:
+def test_who_has_left_and_nobody_waits_until_the_last_answers_have_arrived_or_are_waited_for_no_more() -> None:
     departed = DepartedBrokers(30)
     departed.told_of(BOTH, 0)
     departed.waits(1)
     departed.waits(2)
     departed.answered(2)
+    assert departed.told_of({1: ONE}, 1) == BOTH
+    assert departed.told_of({1: ONE}, 30.9) == BOTH
+    assert departed.told_of({1: ONE}, 31) == {1: ONE}
+
+
+@pytest.mark.parametrize(("patience", "produced"), [(30, False), (2, True), (2, False)])
+def test_a_little_time_is_enough_where_nobody_produced_and_always_given(patience: float, *, produced: bool) -> None:
+    departed = DepartedBrokers(patience)
+    if produced:
+        departed.waits(2)
+        departed.answered(2)
+    departed.told_of(BOTH, 0)
     assert departed.told_of({1: ONE}, 1) == BOTH
     assert departed.told_of({1: ONE}, 5.9) == BOTH
     assert departed.told_of({1: ONE}, 6) == {1: ONE}
@@ -50,8 +64,8 @@ def test_who_has_left_is_told_of_no_longer_than_clients_are_patient() -> None:
     departed.told_of(BOTH, 0)
     departed.waits(2)
     assert departed.told_of({1: ONE}, 5) == BOTH
-    assert departed.told_of({1: ONE}, 39) == BOTH
-    assert departed.told_of({1: ONE}, 40) == {1: ONE}
+    assert departed.told_of({1: ONE}, 64.9) == BOTH
+    assert departed.told_of({1: ONE}, 65) == {1: ONE}
 
 
 def test_who_returns_is_there_where_it_is_now() -> None:
