@@ -52,7 +52,7 @@ class Running:
 
     def change(self, **to: Any) -> None:
         """Other settings, as a reload puts them into force."""
-        self.app.prepare(msgspec.structs.replace(self.app._settings, **to))()
+        self.app.prepare(msgspec.structs.replace(self.app._shared.settings, **to))()
 
     async def client(self, node: int | None = None, tls: ssl.SSLContext | None = None) -> WireClient:
         """Connected to the listener of a node, or to the bootstrap listener; with `tls`, to those with TLS."""

@@ -15,7 +15,7 @@ from forebay_policies.uniform_partitioner import UniformPartitioner
 from forebay_proxy.config.live import LIVE, with_live
 from forebay_proxy.config.values import SETTINGS
 from forebay_proxy.logs import get_logger
-from tests.kit.app import Running, running
+from tests.kit.app import running
 from tests.kit.event_loop import in_loop, until
 from tests.kit.fake_broker import FakeCluster
 from tests.kit.wire import batch, keyed, metadata, null_key, produce
@@ -31,6 +31,10 @@ CHANGED: dict[str, Any] = {
     "partitioner.sticky.batch.size": 1234,
     "partitioner.availability.timeout.ms": 567,
     "partitioner.min.share": 0.001,
+    "moves": "observe",
+    "topics.move": ("g*",),
+    "topics.observe": ("h*",),
+    "client.ids.observe": ("i*",),
     "brokers.avoid": (1,),
     "linger.ms": 3,
     "metadata.max.age.ms": 200_000,
@@ -53,11 +57,6 @@ def _own_logs() -> Iterator[None]:
     logging.root.setLevel(level)
 
 
-def change(forebay: Running, **to: Any) -> None:
-    """As a reload does it."""
-    forebay.app.prepare(msgspec.structs.replace(forebay.app._shared.settings, **to))()
-
-
 def test_no_live_setting_is_left_out_here() -> None:
     assert CHANGED.keys() == LIVE
     assert all(value != SETTINGS[name].default for name, value in CHANGED.items())
@@ -68,7 +67,7 @@ async def test_realms_that_are_made_later_begin_with_what_is_in_force() -> None:
     async with FakeCluster({TOPIC: [0]}) as cluster, running(cluster.bootstrap) as forebay:
         begun_with = forebay.app._shared.settings
         changed = {SETTINGS[name].attribute: value for name, value in CHANGED.items()}
-        change(forebay, **changed, workers=3)
+        forebay.change(**changed, workers=3)
         assert forebay.app._shared.settings == with_live(begun_with, msgspec.structs.replace(begun_with, **changed))
         assert forebay.app._shared.settings.workers == 1
         assert forebay.app._shared.eligibility is forebay.app._realm.handler.classifier.eligibility
@@ -80,11 +79,11 @@ async def test_a_shorter_linger_counts_for_what_lingers_already_and_for_what_com
         client = await forebay.client(0)
         client.send(produce(1, (TOPIC, 0, batch(keyed("first")))))
         await until(lambda: forebay.app._realm.accumulator.queued_batches == 1)
-        change(forebay, linger_ms=0)
+        forebay.change(linger_ms=0)
         await client.receives(1)
         client.send(produce(2, (TOPIC, 0, batch(keyed("second")))))
         await client.receives(2)
-        change(forebay, linger_ms=60_000)
+        forebay.change(linger_ms=60_000)
         client.send(produce(3, (TOPIC, 0, batch(keyed("third")))))
         await until(lambda: forebay.app._realm.accumulator.queued_batches == 1)
         assert cluster.values(TOPIC, 0) == ["first", "second"]
@@ -97,7 +96,7 @@ async def test_another_setting_leaves_what_lingers_alone() -> None:
         client.send(produce(1, (TOPIC, 0, batch(keyed("first")))))
         await until(lambda: forebay.app._realm.accumulator.queued_batches == 1)
         eligibility = forebay.app._realm.handler.classifier.eligibility
-        change(forebay, max_connections=5)
+        forebay.change(max_connections=5)
         assert forebay.app._realm.accumulator.queued_batches == 1
         assert forebay.app._realm.handler.classifier.eligibility is eligibility, "nobody's way has changed"
 
@@ -118,9 +117,9 @@ async def test_a_max_age_of_nothing_has_each_question_asked_anew() -> None:
 
         await asks()
         assert await asks() == 0
-        change(forebay, metadata_max_age_ms=0)
+        forebay.change(metadata_max_age_ms=0)
         assert await asks() == 1
-        change(forebay, metadata_max_age_ms=300_000)
+        forebay.change(metadata_max_age_ms=300_000)
         await asks()
         assert await asks() == 0
 
@@ -131,9 +130,9 @@ async def test_fewer_connections_are_let_in_and_then_more() -> None:
         first = await forebay.client(0)
         first.send(metadata(1, TOPIC))
         await first.receives(1)
-        change(forebay, max_connections=1)
+        forebay.change(max_connections=1)
         assert await (await forebay.client(0)).is_closed()
-        change(forebay, max_connections=10)
+        forebay.change(max_connections=10)
         third = await forebay.client(0)
         for client in (first, third):
             client.send(metadata(2, TOPIC))
@@ -156,7 +155,7 @@ async def test_shorter_turns_spread_records_at_once() -> None:
 
         assert await used() == 1
         chosen = forebay.count("forebay_partitioner_choices_total", "adaptive", "sticky")
-        change(forebay, partitioner_sticky_batch_size=1)
+        forebay.change(partitioner_sticky_batch_size=1)
         assert await used() > 4
         assert forebay.count("forebay_partitioner_choices_total", "adaptive", "sticky") >= chosen
 
@@ -172,10 +171,9 @@ async def test_partitioners_are_made_of_the_new_options_and_only_where_these_dif
 
         partitioners._factory = make
         before = partitioners.of(TOPIC, "")
-        change(forebay, max_connections=5)
+        forebay.change(max_connections=5)
         assert partitioners.of(TOPIC, "") is before
-        change(
-            forebay,
+        forebay.change(
             partitioner_adaptive_partitioning_enable=False,
             partitioner_availability_timeout_ms=7_000,
             partitioner_min_share=0.125,
@@ -189,10 +187,10 @@ async def test_partitioners_are_made_of_the_new_options_and_only_where_these_dif
 async def test_the_log_level(capsys: pytest.CaptureFixture[str]) -> None:
     async with FakeCluster({TOPIC: [0]}) as cluster, running(cluster.bootstrap) as forebay:
         log = get_logger()
-        change(forebay, log_level="error")
+        forebay.change(log_level="error")
         capsys.readouterr()
         log.info("quiet")
         assert "quiet" not in "".join(capsys.readouterr())
-        change(forebay, log_level="debug")
+        forebay.change(log_level="debug")
         log.debug("loud")
         assert "loud" in "".join(capsys.readouterr())

@@ -20,8 +20,9 @@ async def test_what_waits_what_is_under_way_and_who_holds_memory() -> None:
         client = await forebay.client(0)
         cluster[0].holds(PRODUCE)
         client.send(produce(1, ("ponds", 1, batch(keyed("canary")))))
-        away = await cluster[0].receives(PRODUCE)
+        away = [await cluster[0].receives(PRODUCE)]
         client.send(produce(2, ("ponds", 1, batch(keyed("canary"))), acks=-1))
+        away.append(await cluster[0].receives(PRODUCE))
         client.send(produce(3, ("ponds", 1, batch(keyed("canary")))))
         await until(lambda: forebay.app._realm.accumulator.queued_batches == 1)
         told: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(forebay.app.dump()))
@@ -36,7 +37,8 @@ async def test_what_waits_what_is_under_way_and_who_holds_memory() -> None:
         assert told["memory"]["by_leader"][0]["held"] == told["memory"]["size"] - told["memory"]["available"]
         assert told["clients"]["connections"] == 1
         cluster[0].releases(PRODUCE)
-        away.answer()
+        for each in away:
+            each.answer()
         await client.receives(1, 2, 3)
 
 
