@@ -14,6 +14,7 @@ from forebay_pipeline.journal.schema import columns_of
 from forebay_pipeline.journal.source import ALL_TIME, JournalPlace, Span, closed_files, of_kind, read_rows, torn
 from forebay_policies.journal_rows import (
     ROWS,
+    VERSION,
     BatchRow,
     LedgerRow,
     ObservedRow,
@@ -100,11 +101,13 @@ def test_lines_that_are_no_rows_are_torn(spark: SparkSession, tmp_path: Path, li
 
 
 def test_rows_of_a_later_version_are_read_as_far_as_they_are_known(spark: SparkSession, tmp_path: Path) -> None:
-    newer = json_lines([make.batch_row()]).replace(b'"v":2', b'"later":{"a":[1]},"v":3')
-    write_lines(tmp_path, newer + b'{"kind":"moonphase","time_us":1,"v":3}\n')
+    line, later = json_lines([make.batch_row()]), b'"v":%d' % (VERSION + 1)
+    newer = line.replace(b'"v":%d' % VERSION, b'"later":{"a":[1]},%b' % later)
+    assert newer != line
+    write_lines(tmp_path, newer + b'{"kind":"moonphase","time_us":1,%b}\n' % later)
     found = read_rows(spark, JournalPlace(str(tmp_path)))
     (row,) = of_kind(found, BatchRow).collect()
-    assert row.v == 3
+    assert row.v == VERSION + 1
     assert torn(found).count() == 0
 
 
