@@ -27,7 +27,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import cast
+from typing import Final, cast
 
 from forebay_codecs.record_batch import ClientBatch
 from forebay_policies.buffer_pool import BufferPool
@@ -49,7 +49,7 @@ OnDeserted = Callable[["PartitionQueue", ProducerBatch, list[RecordRun]], None]
 _MAX_SKIPPED = 32
 """A request is sent once this many partitions did not fit: with thousands ready, searching on costs more than it gains.
 """
-_MOST_BATCHES = 256
+MOST_BATCHES: Final = 256
 """Of one Produce request: writing it, and reading its answer, takes the loop a few milliseconds. More costs no less."""
 
 
@@ -432,7 +432,7 @@ class Accumulator:
         batches get ever less company, until it stands alone: 256, 128, 64 … 1.
         """
         drained: list[tuple[PartitionQueue, ProducerBatch]] = []
-        most = _MOST_BATCHES
+        most = MOST_BATCHES
         size = 0
         skipped = 0
         for member in list(group.ready):
@@ -442,7 +442,7 @@ class Accumulator:
                 continue
             company = most
             if batch.tainted:
-                company = min(most, max(1, _MOST_BATCHES >> min(batch.tries, 16)))
+                company = min(most, max(1, MOST_BATCHES >> min(batch.tries, 16)))
             if drained and (size + batch.size > max_size or len(drained) >= company):
                 skipped += 1
                 if skipped > _MAX_SKIPPED:

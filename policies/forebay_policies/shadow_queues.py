@@ -22,7 +22,7 @@ from collections.abc import Callable, Hashable
 from heapq import heappop, heappush
 from typing import Final, NamedTuple, cast
 
-from forebay_policies.accumulator import TopicQueues
+from forebay_policies.accumulator import MOST_BATCHES, TopicQueues
 from forebay_policies.dispatch_groups import DispatchGroup, DispatchGroups
 from forebay_policies.linger import Linger
 from forebay_policies.partitioner import Partitioner
@@ -41,9 +41,6 @@ SMOOTHING: Final = 0.1
 
 TURN_S: Final = 0.0001
 """What happens so soon after something else happens in the same turn of the loop, and leaves in the same request."""
-
-_MOST_BATCHES: Final = 256
-"""Of one request, as in the accumulator."""
 
 
 class Placed(NamedTuple):
@@ -274,7 +271,7 @@ class ShadowQueues:
             queue = cast(ShadowQueue, member)
             batch = queue.first_ready()
             assert batch is not None, "else it would not stand there"
-            if drained and (size + batch.size > self._max_request_size or len(drained) >= _MOST_BATCHES):
+            if drained and (size + batch.size > self._max_request_size or len(drained) >= MOST_BATCHES):
                 continue
             size += batch.size
             batch.closed = True

@@ -9,7 +9,8 @@ from random import Random
 
 import pytest
 
-from forebay_proxy.commands.admin_client import AdminClient, RefusedError
+from forebay_proxy.commands.admin_client import AdminClient
+from forebay_proxy.commands.admin_endpoint import AdminError
 from tests.chaos.load import Carriers, Clients
 from tests.chaos.reconcile import reconcile
 from tests.kit.forebay import ForebayProcess
@@ -84,7 +85,7 @@ def change(load: Carriers, steer: AdminClient, rng: Random, changes: int, nodes:
         if rng.random() < 0.3:
             try:
                 steer.ask("POST", f"brokers/{rng.choice(nodes)}/avoid", asked)
-            except RefusedError as error:
+            except AdminError as error:
                 if "no other would be left" not in str(error):
                     raise
         else:

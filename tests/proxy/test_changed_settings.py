@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
-import structlog
 
 from forebay_policies.partitioner import Partitioner, PartitionerOptions
 from forebay_policies.uniform_partitioner import UniformPartitioner
@@ -18,6 +16,7 @@ from forebay_proxy.logs import get_logger
 from tests.kit.app import running
 from tests.kit.event_loop import in_loop, until
 from tests.kit.fake_broker import FakeCluster
+from tests.kit.own_logs import own_logs
 from tests.kit.wire import batch, keyed, metadata, null_key, produce
 
 TOPIC = "ponds"
@@ -50,11 +49,8 @@ CHANGED: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def _own_logs() -> Iterator[None]:
-    handlers, level = list(logging.root.handlers), logging.root.level
-    yield
-    structlog.reset_defaults()
-    logging.root.handlers = handlers
-    logging.root.setLevel(level)
+    with own_logs():
+        yield
 
 
 def test_no_live_setting_is_left_out_here() -> None:

@@ -9,18 +9,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import structlog
 
 from forebay_proxy.logs import RateLimited, configure, get_logger, set_level
+from tests.kit.own_logs import own_logs
 
 
 @pytest.fixture(autouse=True)
 def _own_configuration() -> Iterator[None]:
-    handlers, level = list(logging.root.handlers), logging.root.level
-    yield
-    structlog.reset_defaults()
-    logging.root.handlers = handlers
-    logging.root.setLevel(level)
+    with own_logs():
+        yield
 
 
 class Clock:

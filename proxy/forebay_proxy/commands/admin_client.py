@@ -1,6 +1,6 @@
 """How commands steer a Forebay that runs on this host: JSON over the Unix socket that `admin.socket` names.
 
-In: the socket's path, what to ask. Out: what Forebay answers. Raises RefusedError, one line for people, where nobody
+In: the socket's path, what to ask. Out: what Forebay answers. Raises AdminError, one line for people, where nobody
 can be asked or the answer is no.
 """
 
@@ -12,16 +12,13 @@ from typing import Any, Final
 
 import msgspec
 
+from forebay_proxy.commands.admin_endpoint import AdminError
 from forebay_proxy.console.entry import PREFIX
 
 TIMEOUT_S: Final = 30.0
 """Workers may take ten seconds to get ready, and who comes behind another one waits for him."""
 MOST_BYTES: Final = 64 << 20
 """Of an answer."""
-
-
-class RefusedError(Exception):
-    """Nothing came of it. Its text is one line for people."""
 
 
 class AdminClient:
@@ -31,7 +28,7 @@ class AdminClient:
         self._path = path
 
     def ask(self, method: str, what: str, body: object | None = None) -> dict[str, Any]:
-        """What /api/v1/`what` answers. Raises RefusedError."""
+        """What /api/v1/`what` answers. Raises AdminError."""
         sent = msgspec.json.encode({} if body is None else body)
         connection = _Connection(self._path)
         try:
@@ -40,15 +37,15 @@ class AdminClient:
             told = response.read(MOST_BYTES)
         except (OSError, http.client.HTTPException) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise RefusedError(f"{self._path}: {why}: is Forebay running, with this admin.socket?") from None
+            raise AdminError(f"{self._path}: {why}: is Forebay running, with this admin.socket?") from None
         finally:
             connection.close()
         try:
             found: dict[str, Any] = msgspec.json.decode(told, type=dict[str, Any])
         except msgspec.DecodeError:
-            raise RefusedError(f"{self._path} answers with {response.status} and no JSON: is it Forebay?") from None
+            raise AdminError(f"{self._path} answers with {response.status} and no JSON: is it Forebay?") from None
         if response.status >= http.HTTPStatus.BAD_REQUEST:
-            raise RefusedError(str(found.get("error", f"refused with {response.status}")))
+            raise AdminError(str(found.get("error", f"refused with {response.status}")))
         return found
 
 

@@ -33,7 +33,7 @@ _VERSION: Final = 3
 
 
 class AdminError(Exception):
-    """Nobody could be asked. Its text is one line for people."""
+    """Nobody could be asked, or the answer is no. Its text is one line for people."""
 
 
 def discover(servers: Sequence[HostPort], config: CommandConfig) -> str:

@@ -259,7 +259,7 @@ def _endpoint(bootstrap_servers: str | None, url: str | None, command_config: st
 
 @contextmanager
 def _told_in_a_line() -> Iterator[None]:
-    """What keeps a command from asking Forebay is one line, and exit code 1."""
+    """What keeps a command from asking Forebay, or that it refuses, is one line, and exit code 1."""
     try:
         yield
     except (StartError, AdminError) as error:
@@ -329,18 +329,15 @@ def steering_options(command: F) -> F:
 
 def _steered(socket: str | None, config: str | None, method: str, what: str, body: object | None = None) -> Any:
     """What the Forebay behind a socket answers; if it refuses, or cannot be asked, says why and exits with 1."""
-    from forebay_proxy.commands.admin_client import AdminClient, RefusedError
+    from forebay_proxy.commands.admin_client import AdminClient
 
     if socket is None:
         nothing = {"config": config, "assignments": (), **dict.fromkeys(name.replace(".", "_") for name in FLAGS)}
         socket = str(_load(nothing, complete=False).values["admin.socket"])
     if not socket:
         raise click.UsageError("give --socket PATH, or a --config FILE.toml that has admin.socket")
-    try:
+    with _told_in_a_line():
         return AdminClient(socket).ask(method, what, body)
-    except RefusedError as error:
-        click.echo(f"forebay: {error}", err=True)
-        sys.exit(FAILED)
 
 
 @main.command()

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from forebay_proxy.commands.admin_client import AdminClient, RefusedError
+from forebay_proxy.commands.admin_client import AdminClient
+from forebay_proxy.commands.admin_endpoint import AdminError
 from tests.kit.event_loop import in_loop
 from tests.proxy.console.seen import Seen
 from tests.proxy.console.served import served
@@ -20,17 +21,17 @@ async def test_it_is_answered_or_told_why_not(tmp_path: Path) -> None:
     async with served(Seen(), admin_socket=path) as forebay:
         assert (await asyncio.to_thread(AdminClient(path).ask, "POST", "reload"))["generation"] == 2
         forebay.control.refuses = "worker 1 cannot"
-        with pytest.raises(RefusedError, match=r"^worker 1 cannot$"):
+        with pytest.raises(AdminError, match=r"^worker 1 cannot$"):
             await asyncio.to_thread(AdminClient(path).ask, "POST", "reload")
 
 
 def test_nobody_is_there(tmp_path: Path) -> None:
     path = str(tmp_path / "s")
-    with pytest.raises(RefusedError, match="No such file or directory: is Forebay running"):
+    with pytest.raises(AdminError, match="No such file or directory: is Forebay running"):
         AdminClient(path).ask("POST", "reload")
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(path)
-    with pytest.raises(RefusedError, match="Connection refused: is Forebay running"):
+    with pytest.raises(AdminError, match="Connection refused: is Forebay running"):
         AdminClient(path).ask("POST", "reload")
 
 
@@ -44,5 +45,5 @@ async def test_somebody_else_is_there(tmp_path: Path) -> None:
         writer.close()
 
     async with await asyncio.start_unix_server(serve, path):
-        with pytest.raises(RefusedError, match="answers with 200 and no JSON: is it Forebay"):
+        with pytest.raises(AdminError, match="answers with 200 and no JSON: is it Forebay"):
             await asyncio.to_thread(AdminClient(path).ask, "POST", "reload")
