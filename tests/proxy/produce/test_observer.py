@@ -135,6 +135,8 @@ class TestWhatIsCounted:
         async with FakeCluster(TOPICS) as cluster, running(cluster.bootstrap, **settings) as forebay:
             client = await forebay.client(0)
             await known(forebay, client, "lakes")
+            events = forebay.app._realm.handler.observer._queues._events
+            await until(lambda: forebay.count("forebay_observed_requests_total", "upstream") >= 0 and not events)
             moved, kept = records(forebay)
             came, sent = batches(forebay)
             client.send(
@@ -150,6 +152,9 @@ class TestWhatIsCounted:
             assert sum(records(forebay)) == moved + kept + 5
             assert records(forebay)[0] - moved in (1, 2)
             assert batches(forebay) == (came + 4, sent + 3)
+            await until(
+                lambda: forebay.count("forebay_observed_requests_total", "upstream") >= 2
+            )  # the request leaves at the end of a turn
             requests = [forebay.count("forebay_observed_requests_total", side) for side in ("client", "upstream")]
             assert requests[0] == requests[1]
 
@@ -357,7 +362,7 @@ async def test_producers_on_one_port_are_observed_as_well(tmp_path: Path) -> Non
 
 @in_loop
 async def test_another_linger_counts_for_what_is_observed_too() -> None:
-    lingers = {"linger_ms": 0.0, **OBSERVED}
+    lingers = {"linger_ms": 0, **OBSERVED}
     async with FakeCluster(TOPICS) as cluster, running(cluster.bootstrap, **lingers) as forebay:
         client = await forebay.client(0)
         await known(forebay, client, "ponds")
@@ -370,5 +375,5 @@ async def test_another_linger_counts_for_what_is_observed_too() -> None:
             return batches(forebay)[1] - before
 
         assert await opened_by_two(1) == 2
-        forebay.change(linger_ms=60_000.0)
+        forebay.change(linger_ms=60_000)
         assert await opened_by_two(3) == 1
