@@ -42,7 +42,6 @@ WITHOUT_OWN_TEST: Final = {
     "proxy/metrics/catalog": "proxy/metrics/test_registry.py",
     "proxy/metrics/exposition": "proxy/metrics/test_registry.py",
     "proxy/metrics/traffic": "proxy/clients/test_client_connection.py, proxy/clients/test_connections.py",
-    "proxy/process/control": "proxy/process/test_supervisor.py",
     "proxy/process/lifecycle": "proxy/process/test_supervisor.py",
     "proxy/process/worker": "proxy/process/test_supervisor.py",
     "proxy/produce/client": DECLARES,

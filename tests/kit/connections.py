@@ -37,7 +37,7 @@ class ConnectionWatch:
     def sample(self) -> None:
         sockets = _sockets_to(self._ports) - self._before
         if sockets:
-            for pid in _owners(sockets):
+            for pid in _owners(sockets, self._allowed):
                 if not self._allowed.intersection(_with_ancestors(pid)):
                     self.strangers.add(_command(pid))
 
@@ -67,9 +67,12 @@ def _sockets_to(ports: frozenset[int]) -> set[str]:
     return inodes
 
 
-def _owners(inodes: set[str]) -> set[int]:
+def _owners(inodes: set[str], allowed: frozenset[int]) -> set[int]:
+    """Who holds one of `inodes`, but for `allowed`: brokers have thousands of files open, and to read where each leads
+    takes longer than a client's connection may last."""
     links = {f"socket:[{inode}]" for inode in inodes}
-    return {int(process.name) for process in _PROC.glob("[0-9]*") if not links.isdisjoint(_open_files(process))}
+    others = (each for each in _PROC.glob("[0-9]*") if int(each.name) not in allowed)
+    return {int(process.name) for process in others if not links.isdisjoint(_open_files(process))}
 
 
 def _open_files(process: Path) -> set[str]:

@@ -140,6 +140,8 @@ class Channel:
 
     def send(self, message: Message) -> None:
         """Never waits: messages are small and few. `receive` tells when the other end is gone."""
+        if self._writer.is_closing():  # an earlier message met nobody; uvloop raises for the next
+            return
         data = encode(message)
         self._writer.write(_LENGTH.pack(len(data)) + data)
 
