@@ -11,7 +11,8 @@ NOWHERE, where it is to be refused: the client sent it before it knew that an ea
 1. While a request for the partition is unanswered at a broker, the next goes there as well.
 2. Once one has failed, others of the same producer and epoch go to no other broker until that one has come again: a
    client sends what failed first, under the same sequence or in a new epoch. Nor does that one while anything is
-   unanswered at the former leader, which gets nothing more: it ends.
+   unanswered at the former leader, which gets nothing more: it ends. Where a broker said that it does not lead the
+   partition, that is for it as well: it may lead it again by the time that others come.
 3. LATE_S after the failure the second rule is over: the client has given that batch up, and brokers can judge.
 
     0–9 unanswered at 1, leader 2    10–19 → 1
@@ -36,7 +37,7 @@ PartitionKey = tuple[str, int]
 
 
 class _Failure:
-    """The first batch that failed and has not come again. `node_id` is where; NOWHERE: that connection is gone."""
+    """The first batch that failed and has not come again. `node_id` is who may judge others; NOWHERE: nobody."""
 
     __slots__ = ("at", "node_id", "numbers")
 
@@ -93,7 +94,8 @@ class LeaderHandover:
         if failure is not None and failure.over(numbers, now):
             partition.failure = failure = None
         if partition.unanswered:
-            return partition.node_id if failure is None or partition.node_id == leader_id else NOWHERE
+            may_follow = failure is None or partition.node_id == leader_id == failure.node_id
+            return partition.node_id if may_follow else NOWHERE
         if failure is not None and failure.comes_again(numbers):
             partition.failure = failure = None
         if failure is None:
@@ -114,10 +116,11 @@ class LeaderHandover:
         if not partition.unanswered and partition.failure is None:
             del self._partitions[key]
 
-    def failed(self, key: PartitionKey, numbers: BatchNumbers | None, now: float, *, lost: bool) -> None:
-        """A request that was `sent` was refused there; `lost`: its connection has ended, nobody answers it."""
+    def failed(self, key: PartitionKey, numbers: BatchNumbers | None, now: float, *, judged: bool) -> None:
+        """A request that was `sent` was not taken. `judged`: by the leader; otherwise the broker said that it is not,
+        or its connection has ended."""
         partition = self._of(key)
-        self._fails(partition, numbers, NOWHERE if lost else partition.node_id, now)
+        self._fails(partition, numbers, partition.node_id if judged else NOWHERE, now)
         self.answered(key)
 
     def refused(self, key: PartitionKey, numbers: BatchNumbers | None, now: float) -> None:

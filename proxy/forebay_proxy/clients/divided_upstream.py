@@ -257,10 +257,12 @@ class DividedUpstream(ClientUpstream):
         now = monotonic()
         for part in parts:
             key = part.topic, part.partition
-            if part.outcome is not None and part.outcome.error_code in _TAKEN:
+            error_code = part.outcome.error_code if part.outcome is not None else None
+            if error_code in _TAKEN:
                 self._handover.answered(key)
             else:
-                self._handover.failed(key, part.numbers, now, lost=lost)
+                judged = not lost and error_code != error_codes.NOT_LEADER_OR_FOLLOWER
+                self._handover.failed(key, part.numbers, now, judged=judged)
             if lost:
                 self._leaders.leader_lost(part.topic, part.partition)
 
