@@ -11,8 +11,8 @@ NOWHERE, where it is to be refused: the client sent it before it knew that an ea
 1. While a request for the partition is unanswered at a broker, the next goes there as well.
 2. Once one has failed, others of the same producer and epoch go to no other broker until that one has come again: a
    client sends what failed first, under the same sequence or in a new epoch. Nor does that one while anything is
-   unanswered at the former leader, which gets nothing more: it ends. Where a broker said that it does not lead the
-   partition, that is for it as well: it may lead it again by the time that others come.
+   unanswered at the former leader, which gets nothing more: it ends. Nor do others go to the same broker where it
+   said that it does not lead the partition: it may lead it again by the time that they come.
 3. LATE_S after the failure the second rule is over: the client has given that batch up, and brokers can judge.
 
     0–9 unanswered at 1, leader 2    10–19 → 1

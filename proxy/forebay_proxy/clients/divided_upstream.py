@@ -28,6 +28,7 @@ from forebay_codecs.primitives import Buffer
 from forebay_codecs.produce_request import ProduceRequest
 from forebay_codecs.produce_response import ProduceResponse
 from forebay_codecs.producers_only import MESSAGE
+from forebay_policies import retry
 from forebay_policies.hold_reason import HoldReason
 from forebay_policies.leader_handover import NOWHERE, LeaderHandover
 from forebay_proxy.clients.client_identity import ClientIdentity
@@ -257,11 +258,11 @@ class DividedUpstream(ClientUpstream):
         now = monotonic()
         for part in parts:
             key = part.topic, part.partition
-            error_code = part.outcome.error_code if part.outcome is not None else None
-            if error_code in _TAKEN:
+            outcome = part.outcome
+            if outcome is not None and outcome.error_code in _TAKEN:
                 self._handover.answered(key)
             else:
-                judged = not lost and error_code != error_codes.NOT_LEADER_OR_FOLLOWER
+                judged = not lost and outcome is not None and not retry.refusal(outcome.error_code)
                 self._handover.failed(key, part.numbers, now, judged=judged)
             if lost:
                 self._leaders.leader_lost(part.topic, part.partition)

@@ -254,6 +254,25 @@ class TestMovedLeaders:
             await settle(client, ("a", 0), ("b", 1))
             assert cluster.values("ponds", 1) == ["a", "b"]
 
+    @in_loop
+    @pytest.mark.parametrize("error", [error_codes.NOT_LEADER_OR_FOLLOWER, error_codes.UNKNOWN_TOPIC_OR_PARTITION])
+    async def test_a_broker_that_leads_again_gets_nothing_before_what_it_refused(self, error: int) -> None:
+        async with FakeCluster(PONDS, 2) as cluster, running(cluster.bootstrap, producers_only=True) as forebay:
+            cluster.idempotent = True
+            client = await connected(forebay)
+            cluster[1].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 1, idempotent("a")), acks=-1))
+            first = await cluster[1].receives(PRODUCE)
+            cluster[1].releases(PRODUCE)
+            first.answer(error_code=error)
+            await until(lambda: all(not connection.awaiting for connection in forebay.app._connections))
+            await moved(cluster, forebay, 1, 1)
+            client.send(produce(2, ("ponds", 1, idempotent("b", first=1)), acks=-1))
+            answers = await client.receives(1, 2)
+            assert [only(answer).error_code for answer in answers] == [error, error_codes.NOT_LEADER_OR_FOLLOWER]
+            await settle(client, ("a", 0), ("b", 1))
+            assert cluster.values("ponds", 1) == ["a", "b"]
+
 
 async def moved(cluster: FakeCluster, forebay: Running, partition: int, to: int) -> None:
     """Forebay knows by then."""
