@@ -61,6 +61,7 @@ class AnsweredClient:
         self._when_alone: Callable[[], None] | None = None
         self._throttled_until = 0.0
         self._heard: Callable[[bytes], None] | None = None
+        self._gone = False
 
     @property
     def own_login(self) -> bool:
@@ -98,6 +99,18 @@ class AnsweredClient:
 
     def release(self, why: HoldReason) -> None:
         self._release(why)
+        if self._gone:
+            self._forget_connection()
+
+    def gone(self) -> None:
+        """The connection has ended: nobody but who has a request of it in hand knows of it any more."""
+        self._gone = True
+        self._forget_connection()
+
+    def _forget_connection(self) -> None:
+        """Unless its memory counts on being told that a request waits no longer."""
+        if HoldReason.PENDING_REQUEST not in self._state.holds:
+            self._release = _nothing
 
     def throttled(self, milliseconds: int) -> None:
         now = monotonic()
@@ -201,3 +214,7 @@ class AnsweredClient:
         on_answer: Callable[[bytes | None], None],
     ) -> None:
         self._upstream.send_own(frame, version, correlation_id, acks, on_answer)
+
+
+def _nothing(why: HoldReason) -> None:
+    """What held a connection that has ended holds it no more."""

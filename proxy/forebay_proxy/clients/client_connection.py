@@ -336,6 +336,9 @@ class ClientConnection(BoundedReads):
         if self._logins is not None:
             self._logins.gone()
         self._limits.gone(self)
+        # From here on nothing that it owns refers to it: it is freed at once, not when cycles are looked for.
+        self._writer.gone()
+        self._client.gone()
 
     def stalled(self) -> None:
         self._life.end(Cause.STALLED, client=self.peer)

@@ -229,10 +229,12 @@ class ClientUpstream:
 
     def close(self) -> None:
         """The client is gone. What was written still goes out."""
-        if self._connecting is not None:
-            self._connecting.cancel()
-        if self._opaque is not None:
-            self._opaque.close()
+        connecting, self._connecting = self._connecting, None
+        if connecting is not None:
+            connecting.cancel()
+        opaque, self._opaque = self._opaque, None
+        if opaque is not None:
+            opaque.close()
 
     # What the opaque connection tells (opaque_connection.Owner)
 

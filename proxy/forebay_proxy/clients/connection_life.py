@@ -90,9 +90,11 @@ class ConnectionLife:
         was_read = self.state.taking
         if not self.state.end(phase, monotonic()) or self.transport is None:
             return
-        if phase is Phase.ABORTED:
+        if phase is Phase.CLOSED:
+            self._take = _nothing  # its owner, which owns this too
+        elif phase is Phase.ABORTED:
             self.transport.abort()
-        elif phase is not Phase.CLOSED:
+        else:
             if was_read:
                 self.transport.pause_reading()
             if phase is Phase.CLOSING:
@@ -100,3 +102,7 @@ class ConnectionLife:
                 self.transport.close()
             elif not len(self._orderer):
                 self._enter(Phase.CLOSING)
+
+
+def _nothing() -> None:
+    """No request of a connection that has ended is taken."""

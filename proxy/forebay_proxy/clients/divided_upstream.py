@@ -317,7 +317,9 @@ class DividedUpstream(ClientUpstream):
 
     def close(self) -> None:
         super().close()
-        for link in self._links.values():
+        links = list(self._links.values())
+        self._links.clear()
+        for link in links:
             link.close()
 
 

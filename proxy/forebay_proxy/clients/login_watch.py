@@ -249,3 +249,8 @@ class LoginWatch:
         if self._member is not None:
             member, self._member = self._member, None
             member.leave()
+        self._serve = _nobody
+
+
+def _nobody(member: Member | None) -> None:
+    """Serves a connection that has ended."""

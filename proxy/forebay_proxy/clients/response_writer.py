@@ -43,3 +43,11 @@ class ResponseWriter:
         self._metrics.responses_out(size)
         self.transport.writelines(buffers)
         self._written()
+
+    def gone(self) -> None:
+        """The transport has closed: nothing is written, and nobody told, any more."""
+        self._written = _nothing
+
+
+def _nothing() -> None:
+    """What is done of a connection that has ended."""
