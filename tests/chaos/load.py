@@ -13,7 +13,8 @@ All send with acks=all, every second record with a key. What they may do differs
 | java-1.1.1 | once | never a duplicate, keys in order |
 | java-2.8.2 | until delivery.timeout.ms, one request in flight | as many duplicates as it retried, keys in order |
 | java-4.3.1 | the same, idempotent | never a duplicate (but see long_account.py), keys in order, offsets told |
-| confluent (librdkafka), kafka-python | once | never a duplicate, keys in order |
+| confluent (librdkafka) | once | never a duplicate, keys in order (but see Promise.by_broker) |
+| kafka-python | once | never a duplicate, keys in order |
 
 Their timeouts differ too (`impatient`), or are the ones that users have by default (`patient`).
 """
@@ -106,7 +107,7 @@ def confluent(message_timeout_ms: int = 12_000) -> Loader:
         "max.in.flight.requests.per.connection": "1",
         "reconnect.backoff.max.ms": "500",
     }
-    return Loader("confluent", _confluent, props, Promise(ordered=True, offsets=False))
+    return Loader("confluent", _confluent, props, Promise(ordered=True, offsets=False, by_broker=True))
 
 
 def kafka_python(delivery_timeout_ms: int = 12_000) -> Loader:
@@ -139,7 +140,7 @@ def patient(jvms: Mapping[str, JavaClient]) -> Sequence[Loader]:
         java(jvms["1.1.1"], {"retries": "0"}),
         java(jvms["2.8.2"], {"max.in.flight.requests.per.connection": "1"}),
         java(jvms["4.3.1"], {}, idempotence=True),
-        Loader("confluent", _confluent, once, Promise(ordered=True, offsets=False)),
+        Loader("confluent", _confluent, once, Promise(ordered=True, offsets=False, by_broker=True)),
         Loader("kafka-python", _kafka_python, {}, Promise(ordered=True, offsets=False)),
     )
 
@@ -268,7 +269,7 @@ def _confluent(bootstrap: str, tally: Account, stop: Stop) -> None:
             tally.refused(seq, repr(error))
 
     for seq in stop.paced(spec.rate):
-        tally.sent = seq + 1
+        tally.sends(seq)
         send(seq)
         producer.poll(0)
     producer.flush(_FLUSH_SECONDS)
@@ -296,7 +297,7 @@ def _kafka_python(bootstrap: str, tally: Account, stop: Stop) -> None:
 
     try:
         for seq in stop.paced(spec.rate):
-            tally.sent = seq + 1
+            tally.sends(seq)
             send(seq)
         producer.flush(_FLUSH_SECONDS)
     finally:

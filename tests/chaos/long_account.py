@@ -19,6 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from time import monotonic
 
 from tests.chaos.reconcile import Findings
@@ -41,6 +42,9 @@ class _Open:
     told: Place | None = None
     refused: bool = False
     found: list[Place] = field(default_factory=list)
+    sent_at: float = inf
+    """When it was handed to the client; inf: not known."""
+    acked_at: float = inf
 
 
 class LongAccount:
@@ -62,8 +66,9 @@ class LongAccount:
         """Below `low`: refused, and not there."""
         self._partition: dict[bytes, int] = {}
         """By key."""
-        self._last: dict[bytes, tuple[int, int]] = {}
-        """By key, of the last acknowledged one that is settled: its number, and the offset where it is first."""
+        self._last: dict[bytes, tuple[int, int, float]] = {}
+        """By key, of the last acknowledged one that is settled: its number, the offset where it is first, and when it
+        was acknowledged."""
         self._acked_at: deque[float] = deque(maxlen=_RECENT)
         self._violations: list[str] = []
 
@@ -78,6 +83,12 @@ class LongAccount:
 
     # What the client's thread tells
 
+    def sends(self, seq: int) -> None:
+        with self._lock:
+            self.sent = seq + 1
+            if self.promise.by_broker:
+                self._entry(seq).sent_at = monotonic()
+
     def acknowledged(self, ack: Ack) -> None:
         now = monotonic()
         with self._lock:
@@ -87,6 +98,7 @@ class LongAccount:
             self.acks += 1
             entry = self._told(ack.seq)
             entry.told = (ack.partition, ack.offset)
+            entry.acked_at = now
             self._settle()
 
     def refused(self, seq: int, error: str) -> None:
@@ -151,8 +163,10 @@ class LongAccount:
         first = min(offset for _, offset in entry.found)
         before = self._last.get(key)
         if before is not None and before[1] > first:
+            if self.promise.by_broker and entry.sent_at < before[2]:
+                return
             self._violate(f"{key!r} out of order: {before[0]} at {before[1]} was sent before {seq} at {first}")
-        self._last[key] = (seq, first)
+        self._last[key] = (seq, first, entry.acked_at)
 
     def _is_settled(self, entry: _Open) -> bool:
         if entry.refused:

@@ -8,7 +8,7 @@ whose `violations` are empty where all of this holds:
 3. every record is there once, but for as many copies as its client sent again by itself;
 4. a record is what its client sent: key, value; nothing is there that nobody sent;
 5. keyed records stay: one partition a key, and there in the order in which the client sent them (those acknowledged:
-   what was refused may have been appended later, by a broker that had been asleep);
+   what was refused may have been appended later, by a broker that had been asleep; but see Promise.by_broker);
 6. an offset that a client was told is the record's.
 
 A topic whose partitions become more has keys in two places (`widened`): then 5 holds within each. Of a topic that was
@@ -134,16 +134,18 @@ def _disordered(tally: Tally, copies: Copies) -> Iterator[str]:
     """A record that is there twice counts where it is first: its client had it away until it was told of the second."""
     if not tally.promise.ordered:
         return
-    last: dict[tuple[bytes, int], ConsumedRecord] = {}
+    last: dict[tuple[bytes, int], tuple[int, ConsumedRecord]] = {}
     for seq in sorted(copies):
         first = min(copies[seq], key=lambda record: record.offset)
         if first.key is None or seq not in tally.acks:
             continue
         before = last.get((first.key, first.partition))
-        if before is not None and before.offset > first.offset:
-            yield f"{first.key!r} out of order: {before} was sent before {first}"
+        if before is not None and before[1].offset > first.offset:
+            if tally.promise.by_broker and tally.away_together(before[0], seq):
+                continue
+            yield f"{first.key!r} out of order: {before[1]} was sent before {first}"
             return
-        last[first.key, first.partition] = first
+        last[first.key, first.partition] = seq, first
 
 
 def _misplaced(tally: Tally, copies: Copies, since: float | None) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import inf
 from time import monotonic
 from typing import Protocol
 
@@ -20,10 +21,14 @@ class Promise:
 
     `ordered`: it never has two tries of a partition away that could overtake each other. `offsets`: the offsets that
     it is told are true or −1 (librdkafka and kafka-python count on from −1, so theirs say nothing).
+    `by_broker`: it counts what it has away by broker, so that while a leader moves a partition may have a try at the
+    former and one at the new leader, on two connections. Behind a record then are those that it sent once that one was
+    acknowledged.
     """
 
     ordered: bool
     offsets: bool
+    by_broker: bool = False
 
 
 class Account(Protocol):
@@ -37,6 +42,9 @@ class Account(Protocol):
 
     @property
     def spec(self) -> ProduceSpec: ...
+
+    def sends(self, seq: int) -> None:
+        """Record `seq`, the next, is handed to the client now."""
 
     def acknowledged(self, ack: Ack) -> None: ...
 
@@ -58,6 +66,8 @@ class Tally:
     acks: dict[int, Ack] = field(default_factory=dict)
     acked_at: dict[int, float] = field(default_factory=dict)
     """When each was acknowledged, by the monotonic clock; in that order."""
+    sent_at: dict[int, float] = field(default_factory=dict)
+    """When each was handed to the client, where that is known."""
     failures: dict[int, str] = field(default_factory=dict)
     contradictions: list[str] = field(default_factory=list)
 
@@ -68,6 +78,14 @@ class Tally:
     @property
     def unknown(self) -> int:
         return self.sent - len(self.acks) - len(self.failures)
+
+    def sends(self, seq: int) -> None:
+        self.sent = seq + 1
+        self.sent_at[seq] = monotonic()
+
+    def away_together(self, earlier: int, later: int) -> bool:
+        """Record `later` was sent before `earlier` was acknowledged."""
+        return self.sent_at.get(later, inf) < self.acked_at[earlier]
 
     def acknowledged(self, ack: Ack) -> None:
         self._once(ack.seq)

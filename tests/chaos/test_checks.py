@@ -96,6 +96,14 @@ def test_an_idempotent_client_accounts_for_none() -> None:
     assert reconcile([tally], [*log, again(log, 3)]).violations != []
 
 
+def test_of_two_that_a_client_had_away_at_once_the_later_may_come_first_where_it_counts_by_broker() -> None:
+    for by_broker, acknowledged_before, found in ((True, False, 0), (True, True, 1), (False, False, 1)):
+        tally = told()
+        tally.promise = replace(tally.promise, offsets=False, by_broker=by_broker)
+        tally.sent_at.update(dict.fromkeys(range(SENT), tally.acked_at[0] + (1 if acknowledged_before else -1)))
+        assert len(reconcile([tally], HARM["out of order"](there(tally))).violations) == found
+
+
 def test_a_record_told_of_twice_is_found() -> None:
     tally = told()
     tally.refused(3, "and yet")

@@ -94,6 +94,24 @@ def test_it_comes_to_what_a_reconciliation_does(ordered: bool, retried: int) -> 
     assert len(kinds) > 3
 
 
+@pytest.mark.parametrize(("by_broker", "one_by_one", "found"), [(True, False, 0), (True, True, 1), (False, False, 1)])
+def test_of_two_that_were_away_at_once_the_later_may_come_first_where_they_count_by_broker(
+    by_broker: bool, one_by_one: bool, found: int
+) -> None:
+    account = LongAccount(SPEC, Promise(True, False, by_broker))
+    one, other = 0, 2 * SPEC.key_count  # of the same key
+    assert SPEC.key(one) == SPEC.key(other) is not None
+    if not one_by_one:
+        account.sends(other)
+    account.acknowledged(Ack(one, 0, -1))
+    if one_by_one:
+        account.sends(other)
+    account.acknowledged(Ack(other, 0, -1))
+    for seq, offset in ((other, 0), (one, 1)):
+        account.found(seq, at(seq, 0, offset))
+    assert len(account.findings().violations) == found
+
+
 def test_a_record_told_of_twice_is_found() -> None:
     account = LongAccount(SPEC, Promise(True, True))
     account.refused(0, "no")

@@ -374,7 +374,8 @@ def test_sessions_are_renewed_on_both_sides_and_nothing_is_lost_with_them(tmp_pa
         with forebay, closing(logins.client("java-4.3.1", "alice", PLAIN, "SASL_SSL")) as client:
             every_record_acknowledged(spec, client.produce(forebay.tls_bootstrap, spec))
             assert forebay.metrics()['forebay_records_total{fate="untouched"}'] == 0
-            each_exactly_once(spec, log.read("alice-renewed", {0: 0, 1: 0}, at_least=spec.count))
+            # First: a client that was late with its login, whom a broker would have closed too, sends records twice.
             said = forebay.log.read_text()
-        for event in ("must log in again", "does not renew", "broker closed a client's connection", "Traceback"):
-            assert event not in said
+            for event in ("must log in again", "does not renew", "broker closed a client's connection", "Traceback"):
+                assert event not in said
+            each_exactly_once(spec, log.read("alice-renewed", {0: 0, 1: 0}, at_least=spec.count))

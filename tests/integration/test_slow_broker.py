@@ -26,8 +26,9 @@ pytestmark = pytest.mark.integration
 
 DELAY_MS = 20
 TRIES = 3
-"""On a machine that is busy with something else all brokers are slow, and 20 ms more on one of them show less: direct
-0.42 was seen beside another test run, where it is 0.72 at least."""
+DRAWN_TO_IT = 0.4
+"""The share directly that shows the broker's slowness. 20 ms are less where all brokers are slow because the machine is
+busy with something else: 0.42 and 0.48 were seen then, where it is 0.72 at least."""
 
 
 _NUMBERS = itertools.count()
@@ -74,18 +75,18 @@ def test_a_steady_load_moves_away_from_the_slow_broker(slow_cluster: KafkaCluste
     """8,000 records/s: direct, the slow broker is drawn most of them (0.72 – 0.87 seen); through Forebay 0.22 – 0.28.
 
     64,000 records are 2,000 turns of 16 KB, so the share's standard deviation is 0.01, and 0.31 is some three of them
-    above what was seen. Where partitions are drawn evenly the share is a third. At 2,000 records/s the difference is
-    too small to be asserted (0.30 – 0.34 seen, direct 0.61 – 0.75): the slow partition's queue hardly ever reaches one
-    batch.size, and queues are measured in whole ones.
+    above what was seen. Where partitions are drawn evenly the share is a third, and 0.4 is six of them above that. At
+    2,000 records/s the difference is too small to be asserted (0.30 – 0.34 seen, direct 0.61 – 0.75): the slow
+    partition's queue hardly ever reaches one batch.size, and queues are measured in whole ones.
     """
     load = {"count": 64_000, "rate": 8_000}
     for _ in range(TRIES):
         direct = share_of_slow_broker(old_sticky, slow_cluster, slow_cluster.bootstrap, **load)
         with ForebayProcess(slow_cluster.bootstrap, slow_cluster.nodes) as forebay:
             through = share_of_slow_broker(old_sticky, slow_cluster, forebay.bootstrap, **load)
-        if direct > 0.5 and through < 0.31:
+        if direct > DRAWN_TO_IT and through < 0.31:
             break
-    assert direct > 0.5
+    assert direct > DRAWN_TO_IT
     assert through < 0.31
 
 
