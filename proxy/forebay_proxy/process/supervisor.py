@@ -130,12 +130,12 @@ async def run_alone(settings: Settings, app_path: str, told: Told = NOTHING_TOLD
         return stop.unready() or app.ready()
 
     stats.gauge("forebay_ready", lambda: unready() is None)
+    export = otlp_export(settings, families, stats)
     serving = serve(app, stats, stop, settings.shutdown_timeout_ms / 1000)
     steering, in_force = _steering(settings, told, load, _Alone(app, stats), stats)
     console = _console(settings, OneProcess(stats), told, unready, steering, in_force)
     admin = Admin(metrics, clients, unready, app.unhealthy, console)
     steering.on_reload(app.reload)
-    export = otlp_export(settings, families, stats)
     return await _with_admin(admin, console, export, settings, stats, stop, stop.started.wait, steering, serving)
 
 
