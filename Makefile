@@ -195,7 +195,7 @@ kit: $(VENV)/.dev
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.pip pyproject.toml constraints.txt
-	$(BIN)/$(PIP) $(INSTALL) -e '.[demo,pipeline,top]' --group dev
+	$(BIN)/$(PIP) $(INSTALL) -e '.[demo,otlp,pipeline,top]' --group dev
 	@touch $@
 
 # What a user gets from `pip install 'forebay[demo]'`, but for half of the compiler's work: codecs and policies only, at

@@ -113,10 +113,10 @@ def imported() -> dict[str, set[str]]:
 
 
 def declared() -> set[str]:
-    """Normalised names of what an installation brings, with what the demo and `forebay top` ask for."""
+    """Normalised names of what an installation brings, with all extras of the proxy."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    requirements = [*project["dependencies"], *extras["demo"], *extras["top"]]
+    requirements = [*project["dependencies"], *extras["demo"], *extras["otlp"], *extras["top"]]
     return {normalised(re.split(r"[^\w.-]", requirement)[0]) for requirement in requirements}
 
 

@@ -112,7 +112,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "config_last_reload_successful",
         "config_generation",
     ),
-    "Journal": ("journal_rows_total", "journal_rows_dropped_total"),
+    "Journal and exports": ("journal_rows_total", "journal_rows_dropped_total", "otlp_exports_total"),
 }
 """Names without `forebay_`."""
 

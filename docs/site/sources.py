@@ -23,7 +23,17 @@ from docs.site import reference
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 CHAPTERS: Final = {
-    "Running it": ("rollout", "monitoring", "operating", "kubernetes", "balancers", "security", "recipes", "quotas"),
+    "Running it": (
+        "rollout",
+        "monitoring",
+        "operating",
+        "kubernetes",
+        "balancers",
+        "rolling-brokers",
+        "security",
+        "recipes",
+        "quotas",
+    ),
     "What it does": ("partitioners", "metadata", "old-clients", "reliability", "performance", "comparison"),
     "Journal and pipeline": ("journal", "pipeline", "audit", "replay"),
     "Reference": tuple(f"reference/{page}" for page in reference.PAGES),

@@ -30,6 +30,7 @@ NOT_HERE = {
     "Topic bytes a second",
     "Journal rows a second",  # no journal
     "Journal rows dropped a second",
+    "Otlp exports a second",  # no collector
 }
 """Panels that have nothing to show of a Forebay with nothing but its defaults."""
 

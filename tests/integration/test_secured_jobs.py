@@ -140,6 +140,7 @@ def one_line(result: Result) -> str:
     return line
 
 
+@pytest.mark.whole  # tests/pipeline/journal/test_brokers.py has the sentence
 def test_brokers_that_refuse_and_brokers_that_are_refused_are_one_sentence(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,7 +77,7 @@ def faults(toxiproxy: ToxiproxyServer, hops: list[str], until: float) -> Iterato
 
 
 @pytest.mark.parametrize(
-    "seconds", [4 * TOKEN_S, pytest.param(600, marks=[pytest.mark.whole, pytest.mark.timeout(1000)])]
+    "seconds", [3 * TOKEN_S, pytest.param(600, marks=[pytest.mark.whole, pytest.mark.timeout(1000)])]
 )
 def test_nothing_is_lost_and_nobody_writes_as_another(tmp_path: Path, seconds: int) -> None:
     logins = Logins(tmp_path, "SASL_PLAINTEXT", token_s=TOKEN_S)

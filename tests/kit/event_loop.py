@@ -27,14 +27,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+def in_loop(test: Callable[P, Coroutine[Any, Any, None]], seconds: float = TEST_SECONDS) -> Callable[P, None]:
+    """The test as pytest wants it. It fails where it takes longer than `seconds`."""
+
     @functools.wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         escaped: list[dict[str, Any]] = []
 
         async def main() -> None:
             asyncio.get_running_loop().set_exception_handler(lambda _, context: escaped.append(context))
-            async with asyncio.timeout(TEST_SECONDS):
+            async with asyncio.timeout(seconds):
                 await test(*args, **kwargs)
             gc.collect()
 

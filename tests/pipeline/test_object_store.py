@@ -51,6 +51,7 @@ def test_jobs_over_an_object_store(store: ObjectStore, spark: SparkSession, tmp_
     assert b"<!doctype html>" in written.lower()
 
 
+@pytest.mark.whole  # tests/pipeline/audit carries on, and a store is read and written above
 def test_an_audit_carries_on_from_a_state_in_an_object_store(
     store: ObjectStore, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,7 +42,8 @@ UNEXPLAINED: Final = "unexplained"
 _CONTENT: Final = ["topic", "records", "crc", "first_xxh64"]
 _UNKNOWN: Final = 0
 """The XXH64 of a part in whose ledger it does not stand."""
-_ORIGIN: Final = ("time_us", "process", "connection", "number", "client_id", "partition", "base_offset")
+_SENDER: Final = ("time_us", "process", "connection", "number", "client_id", "principal")
+_ORIGIN: Final = (*_SENDER, "partition", "base_offset")
 
 
 def unclaimed(matched: DataFrame, ranges: DataFrame) -> DataFrame:
@@ -83,8 +84,7 @@ def judge(found: DataFrame, parts: DataFrame, matched: DataFrame, ranges: DataFr
     """The copies, and what they mean.
 
     Columns: topic, partition, offset, records; `duplicated`, or else unconfirmed; `fresh_records`, how many no earlier
-    audit has seen; `told`, the note for people; and the request that first sent the content (time_us, process,
-    connection, number, client_id).
+    audit has seen; `told`, the note for people; and the request that first sent the content (_SENDER).
     """
     places = F.broadcast(ranges.select("place", F.col("partition").alias("found_in"), "settled"))
     fresh = F.col("offset") >= F.col("settled")
@@ -102,7 +102,7 @@ def judge(found: DataFrame, parts: DataFrame, matched: DataFrame, ranges: DataFr
     return known.select(
         "topic",
         F.col("found_in").alias("partition"),
-        *(F.col(f"origin.{name}") for name in ("time_us", "process", "connection", "number", "client_id")),
+        *(F.col(f"origin.{name}") for name in _SENDER),
         "offset",
         "records",
         (acknowledged | (F.coalesce("again", F.lit(0)) == F.col("records"))).alias("duplicated"),

@@ -1,7 +1,7 @@
 """Runs all checks of an audit and counts what they find.
 
-In: the ledger's parts, Ranges, and the topics' records (RECORD_COLUMNS). Out: Examined: totals, a line for each topic
-and client, and examples; small, whatever the size of the topics.
+In: the ledger's parts, Ranges, and the topics' records (RECORD_COLUMNS). Out: Examined: totals, a line for each topic,
+user and client, and examples; small, whatever the size of the topics.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from forebay_pipeline.audit.result import (
 )
 
 _COUNTS: Final = Counts.__struct_fields__
+_CLIENT: Final = ("topic", "principal", "client_id")
 
 
 class Examined(NamedTuple):
@@ -96,7 +97,7 @@ def examine(parts: DataFrame, ranges: Sequence[Range], records: DataFrame) -> Ex
 
 
 def _lines(parts: DataFrame, judged: DataFrame, found: Mapping[Kind, DataFrame], copies: DataFrame | None) -> DataFrame:
-    """A row for each topic and client, with the fields of Counts."""
+    """A row for each of _CLIENT, with the fields of Counts."""
     fates = {
         name: F.when(F.col("fate") == name, F.col("records")) for name in (ACKNOWLEDGED, UNACKNOWLEDGED, NOT_FOLLOWED)
     }
@@ -107,19 +108,19 @@ def _lines(parts: DataFrame, judged: DataFrame, found: Mapping[Kind, DataFrame],
         "not_judged": F.col("not_judged"),
     }
     counted = [
-        parts.where("checked").select("topic", "client_id", *(count.alias(name) for name, count in fates.items())),
-        judged.select("topic", "client_id", *(count.alias(name) for name, count in verdicts.items())),
-        *(frame.select("topic", "client_id", F.col("records").alias(kind)) for kind, frame in found.items()),
+        parts.where("checked").select(*_CLIENT, *(count.alias(name) for name, count in fates.items())),
+        judged.select(*_CLIENT, *(count.alias(name) for name, count in verdicts.items())),
+        *(frame.select(*_CLIENT, F.col("records").alias(kind)) for kind, frame in found.items()),
     ]
     if copies is not None:
         unconfirmed = copies.where(~F.col("duplicated"))
-        counted.append(unconfirmed.select("topic", "client_id", F.col("records").alias("unconfirmed")))
+        counted.append(unconfirmed.select(*_CLIENT, F.col("records").alias("unconfirmed")))
     together = reduce(lambda some, more: some.unionByName(more, allowMissingColumns=True), counted)
     sums = [
         (F.coalesce(F.sum(name), F.lit(0)) if name in together.columns else F.lit(0)).cast("bigint").alias(name)
         for name in _COUNTS
     ]
-    return together.groupBy("topic", "client_id").agg(*sums)
+    return together.groupBy(*_CLIENT).agg(*sums)
 
 
 def _totals(lines: DataFrame) -> tuple[Counts, int]:
@@ -132,7 +133,7 @@ def _totals(lines: DataFrame) -> tuple[Counts, int]:
 
 def _clients(lines: DataFrame) -> list[ClientLine]:
     findings = reduce(lambda some, more: some + more, (F.col(kind) for kind in Kind))
-    shown = lines.orderBy(findings.desc(), F.desc("acknowledged"), "topic", "client_id").limit(MAX_CLIENTS)
+    shown = lines.orderBy(findings.desc(), F.desc("acknowledged"), *_CLIENT).limit(MAX_CLIENTS)
     return [ClientLine(**line.asDict()) for line in shown.collect()]
 
 

@@ -62,11 +62,11 @@ class Wanted(NamedTuple):
 def parts(rows: DataFrame, wanted: Wanted) -> DataFrame:
     """A row for each part of a request; a request passed on untouched is one part without CRCs.
 
-    Columns: process, number, connection, client_id, time_us, seq, topic, client_partition (the client's choice),
-    partition (where the records went), base_offset, end_offset, records, crc, first_crc, first_xxh64, movable, topic_id
-    (empty if it is not known), keys, tombstones, fate (ACKNOWLEDGED, UNACKNOWLEDGED or NOT_FOLLOWED), part (an id among
-    parts at one offset), first_of_row (each ledger row has one), row_key (its id within the process and time), checked
-    (whether this audit is to check it).
+    Columns: process, number, connection, client_id, principal (empty: served as nobody in particular), time_us, seq,
+    topic, client_partition (the client's choice), partition (where the records went), base_offset, end_offset, records,
+    crc, first_crc, first_xxh64, movable, topic_id (empty if it is not known), keys, tombstones, fate (ACKNOWLEDGED,
+    UNACKNOWLEDGED or NOT_FOLLOWED), part (an id among parts at one offset), first_of_row (each ledger row has one),
+    row_key (its id within the process and time), checked (whether this audit is to check it).
     """
     ledger = of_kind(rows, LedgerRow)
     if wanted.topics:
@@ -78,6 +78,7 @@ def parts(rows: DataFrame, wanted: Wanted) -> DataFrame:
         "number",
         "connection",
         "client_id",
+        F.coalesce("principal", F.lit("")).alias("principal"),
         "time_us",
         "seq",
         "topic",

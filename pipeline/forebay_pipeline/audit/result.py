@@ -1,4 +1,4 @@
-"""The result of an audit: counts by topic and client, the findings, and what the audit could not see.
+"""The result of an audit: counts by topic, user and client, the findings, and what the audit could not see.
 
 Numbers count records unless their name says otherwise. The JSON of `--output` is an AuditResult.
 """
@@ -68,10 +68,12 @@ class Counts(msgspec.Struct, kw_only=True):
 
 
 class ClientLine(Counts, kw_only=True):
-    """What became of one client's records in one topic."""
+    """What became of one client's records in one topic: of all that call themselves so, and are served as one user."""
 
     topic: str
     client_id: str
+    principal: str = ""
+    """As Kafka writes it, `User:alice`; empty where clients are served as nobody in particular."""
 
 
 class TopicLine(msgspec.Struct):
@@ -101,6 +103,8 @@ class Finding(msgspec.Struct):
     time_us: int
     """When the client was answered."""
     note: str
+    principal: str = ""
+    """As in ClientLine."""
 
 
 class AuditResult(msgspec.Struct, kw_only=True):
@@ -135,3 +139,8 @@ class AuditResult(msgspec.Struct, kw_only=True):
         if self.totals.findings:
             return FINDINGS
         return INCOMPLETE if self.incomplete else CLEAN
+
+
+def has_users(result: AuditResult) -> bool:
+    """Whether any client was served as somebody: then users are a column."""
+    return any(line.principal for line in result.clients)

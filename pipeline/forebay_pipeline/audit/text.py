@@ -1,4 +1,4 @@
-"""An AuditResult as text: a line for each topic and client, the findings, and a verdict at the end."""
+"""An AuditResult as text: a line for each topic, user and client, the findings, and a verdict at the end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from forebay_pipeline.audit.result import AuditResult, Counts, Finding, Kind
+from forebay_pipeline.audit.result import AuditResult, Counts, Finding, Kind, has_users
 from forebay_pipeline.jobs.text_table import text_table
 
 _SHOWN: Final = 10
@@ -31,30 +31,40 @@ def _blocks(result: AuditResult, width: int | None) -> Iterator[str]:
         yield _table(("topic", "unclaimed", "later"), rows, width)
     for kind in Kind:
         if getattr(result.totals, kind):
-            yield _findings(kind, [finding for finding in result.findings if finding.kind == kind], width)
+            found = [finding for finding in result.findings if finding.kind == kind]
+            yield _findings(kind, found, width, users=has_users(result))
     yield "\n".join([*result.notes, *result.incomplete, _verdict(result)])
 
 
 def _clients(result: AuditResult, width: int | None) -> str:
     counts = [name for name in Counts.__struct_fields__ if name in _ALWAYS or getattr(result.totals, name)]
-    header = ["topic", "client", *(name.replace("_", " ") for name in counts)]
+    users = has_users(result)
+    header = ["topic", *(["user"] if users else []), "client", *(name.replace("_", " ") for name in counts)]
     rows = [
-        (line.topic, line.client_id or "?", *(f"{getattr(line, name):,}" for name in counts)) for line in result.clients
+        (
+            line.topic,
+            *([line.principal] if users else []),
+            line.client_id or "?",
+            *(f"{getattr(line, name):,}" for name in counts),
+        )
+        for line in result.clients
     ]
     if len(rows) > 1:
-        rows.append(("all", "", *(f"{getattr(result.totals, name):,}" for name in counts)))
+        rows.append(("all", *([""] if users else []), "", *(f"{getattr(result.totals, name):,}" for name in counts)))
     more = f"\n… and {result.clients_left_out:,} more" if result.clients_left_out else ""
     return _table(header, rows, width) + more
 
 
-def _findings(kind: Kind, findings: Sequence[Finding], width: int | None) -> str:
-    header = ("topic", "partition", "offsets", "records", "client", "connection", "request", "answered", "what")
+def _findings(kind: Kind, findings: Sequence[Finding], width: int | None, *, users: bool) -> str:
+    who = ("user", "client") if users else ("client",)
+    header = ("topic", "partition", "offsets", "records", *who, "connection", "request", "answered", "what")
     rows = [
         (
             each.topic,
             str(each.partition),
             f"{each.first_offset}–{each.last_offset}",
             f"{each.records:,}",
+            *([each.principal] if users else []),
             each.client_id or "?",
             str(each.connection),
             str(each.number),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from forebay_pipeline.audit.result import AuditResult, Kind
+from forebay_pipeline.audit.result import AuditResult, ClientLine, Finding, Kind, has_users
 from forebay_pipeline.errors import CLEAN
 from forebay_pipeline.jobs.time_text import instant
 from forebay_pipeline.partitions import tables
@@ -139,15 +139,23 @@ def _memory(summary: Summary, series: Series) -> Section:
 
 def _audit(audit: AuditResult) -> Section:
     counts = ("acknowledged", "present", *(kind.value for kind in Kind), "expired", "compacted", "not_followed")
+    user = ["user"] if has_users(audit) else []
+
+    def user_of(one: ClientLine | Finding) -> list[str]:
+        return [one.principal] if user else []
+
     clients = table(
-        "Records, by topic and client",
-        ["topic", "client id", *(count.replace("_", " ") for count in counts)],
-        [(one.topic, one.client_id, *(getattr(one, count) for count in counts)) for one in audit.clients],
+        "Records, by topic, user and client" if user else "Records, by topic and client",
+        ["topic", *user, "client id", *(count.replace("_", " ") for count in counts)],
+        [
+            (one.topic, *user_of(one), one.client_id, *(getattr(one, count) for count in counts))
+            for one in audit.clients
+        ],
         audit.clients_left_out,
     )
     found = table(
         "Findings",
-        ["what", "topic", "partition", "offsets", "records", "client id", "answered", "note"],
+        ["what", "topic", "partition", "offsets", "records", *user, "client id", "answered", "note"],
         [
             (
                 one.kind.value.replace("_", " "),
@@ -155,6 +163,7 @@ def _audit(audit: AuditResult) -> Section:
                 str(one.partition),
                 f"{one.first_offset}–{one.last_offset}",
                 one.records,
+                *user_of(one),
                 one.client_id,
                 instant(one.time_us),
                 one.note,

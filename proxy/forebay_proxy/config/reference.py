@@ -170,6 +170,18 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             NO_COUNTERPART,
             "50",
         ),
+        "otlp.endpoint": Reference(
+            "The names and numbers of /metrics. OpenTelemetry's own variables say how else a collector is reached "
+            "(OTEL_EXPORTER_OTLP_HEADERS and so on), and who this is (OTEL_RESOURCE_ATTRIBUTES). Needs "
+            "pip install 'forebay[otlp]'; docs/monitoring.md.",
+            NO_COUNTERPART,
+            "http://127.0.0.1:4318/v1/metrics",
+        ),
+        "otlp.interval.ms": Reference(
+            "An export that is not done when the next is due goes on, and the next is left out.",
+            NO_COUNTERPART,
+            "15000",
+        ),
         "shutdown.timeout.ms": Reference(
             "Draining means: accept no connections, send every batch, answer every request. Whatever stops the process "
             "(systemd, Kubernetes) must allow more time than this.",

@@ -162,6 +162,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     metrics_topics_max: Annotated[
         int, Meta(ge=0, le=1000), about("Topics that have metrics of their own; 0: none. The others count together.")
     ] = 0
+    otlp_endpoint: Annotated[
+        Url, about("Where metrics are pushed to, by OTLP over HTTP: http://collector:4318/v1/metrics; empty: nowhere.")
+    ] = ""
+    otlp_interval_ms: Annotated[int, Meta(ge=1000, le=INT_MAX, extra=MILLISECONDS), about("How often.")] = 60_000
     shutdown_timeout_ms: Annotated[Ms, about("Drain for at most this long after SIGTERM.")] = 30_000
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], about("Lowest level that is logged.", live=True)
@@ -463,6 +467,7 @@ _HOST_NAME: Final = re.compile(
 
 
 _TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
+_COLLECTOR: Final = re.compile(r"https?://[^\s/@]+(?:/[^\s@]*)?")
 
 
 def is_host(text: str) -> bool:
@@ -480,6 +485,8 @@ def conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from _listener_conflicts(settings)
     yield from _port_conflicts(settings)
     yield from _journal_conflicts(settings)
+    if settings.otlp_endpoint and not _COLLECTOR.fullmatch(settings.otlp_endpoint):
+        yield "otlp.endpoint", "must be a URL like http://collector:4318/v1/metrics, without a user or password"
     patience = max(0, settings.linger_ms) + settings.request_timeout_ms
     if settings.delivery_timeout_ms < patience:
         yield "delivery.timeout.ms", f"must be at least linger.ms + request.timeout.ms = {patience}"

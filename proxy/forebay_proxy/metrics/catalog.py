@@ -406,6 +406,13 @@ _ALL: Final = (
         "Bytes of Metadata requests to brokers and of their responses.",
         {"direction": ("request", "response")},
     ),
+    # Exports
+    Metric(
+        "forebay_otlp_exports_total",
+        "counter",
+        "Exports of metrics to otlp.endpoint; skipped: the one before was still under way.",
+        {"outcome": ("accepted", "failed", "skipped")},
+    ),
     # Journal
     Metric("forebay_journal_rows_total", "counter", "Rows written to the telemetry journal, dropped ones included."),
     Metric(

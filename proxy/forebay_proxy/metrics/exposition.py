@@ -28,11 +28,16 @@ PERCENTILES: Final = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
 
 def expose(snapshot: Snapshot, version: str, named: NamedTopics | None = None) -> tuple[bytes, str]:
     """(body, content type) of one scrape; `version` is Forebay's, `named` the topics with metrics of their own."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector(snapshot, version, named))
+    return generate_latest(registry), CONTENT_TYPE_LATEST
+
+
+def collector(snapshot: Snapshot, version: str, named: NamedTopics | None = None) -> SnapshotCollector:
+    """The same, as metric families."""
     if named is not None:
         snapshot = msgspec.structs.replace(snapshot, counters=snapshot.counters | named.counters(snapshot.topics))
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(SnapshotCollector(snapshot, version))
-    return generate_latest(registry), CONTENT_TYPE_LATEST
+    return SnapshotCollector(snapshot, version)
 
 
 class SnapshotCollector(Collector):

@@ -16,11 +16,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from random import Random
 from typing import Any, Final, Protocol
 
 import uvloop
+from prometheus_client.metrics_core import Metric as Family
 
 from forebay_policies.retry import backoff
 from forebay_proxy import __version__, logs
@@ -33,11 +34,12 @@ from forebay_proxy.errors import StartError
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.admin import Admin
 from forebay_proxy.metrics.clients_seen import SeenClient
-from forebay_proxy.metrics.exposition import expose
+from forebay_proxy.metrics.exposition import collector, expose
 from forebay_proxy.metrics.registry import MetricRegistry, Snapshot, merge
 from forebay_proxy.metrics.topics_seen import NamedTopics
 from forebay_proxy.metrics.traffic import RenewalMetrics
 from forebay_proxy.process import service_manager
+from forebay_proxy.process.exporting import Runs, otlp_export
 from forebay_proxy.process.in_force import Read, Served, SettingsInForce
 from forebay_proxy.process.lifecycle import DRAINED, FAILED, App, Stop, load_app, serve
 from forebay_proxy.process.overrides import Overrides
@@ -118,6 +120,9 @@ async def run_alone(settings: Settings, app_path: str, told: Told = NOTHING_TOLD
     async def metrics() -> tuple[bytes, str]:
         return expose(stats.take(), __version__, named)
 
+    async def families() -> Iterable[Family]:
+        return collector(stats.take(), __version__, named).collect()
+
     async def clients() -> list[SeenClient]:
         return stats.take().clients
 
@@ -125,12 +130,13 @@ async def run_alone(settings: Settings, app_path: str, told: Told = NOTHING_TOLD
         return stop.unready() or app.ready()
 
     stats.gauge("forebay_ready", lambda: unready() is None)
+    export = otlp_export(settings, families, stats)
     serving = serve(app, stats, stop, settings.shutdown_timeout_ms / 1000)
     steering, in_force = _steering(settings, told, load, _Alone(app, stats), stats)
     console = _console(settings, OneProcess(stats), told, unready, steering, in_force)
     admin = Admin(metrics, clients, unready, app.unhealthy, console)
     steering.on_reload(app.reload)
-    return await _with_admin(admin, console, settings, stats, stop, stop.started.wait, steering, serving)
+    return await _with_admin(admin, console, export, settings, stats, stop, stop.started.wait, steering, serving)
 
 
 def _steering(
@@ -166,12 +172,15 @@ async def run_many(settings: Settings, app_path: str, told: Told = NOTHING_TOLD,
     console = _console(settings, source, told, supervisor.unready, steering, in_force)
     admin = Admin(supervisor.metrics, supervisor.clients, supervisor.unready, supervisor.unhealthy, console)
     steering.on_reload(supervisor.reload)
-    return await _with_admin(admin, console, settings, stats, stop, supervisor.started, steering, supervisor.run())
+    export = otlp_export(settings, supervisor.families, stats)
+    serving = supervisor.run()
+    return await _with_admin(admin, console, export, settings, stats, stop, supervisor.started, steering, serving)
 
 
 async def _with_admin(
     admin: Admin,
     console: Console | None,
+    export: Runs | None,
     settings: Settings,
     stats: MetricRegistry,
     stop: Stop,
@@ -196,6 +205,8 @@ async def _with_admin(
             renewals.add(admin.renewable)
             await admin.start(settings)
             beside.append(asyncio.create_task(console.run()))
+        if export is not None:
+            beside.append(asyncio.create_task(export.run()))
         return await serving
     finally:
         for task in beside:
@@ -279,6 +290,10 @@ class Supervisor:
     async def metrics(self) -> tuple[bytes, str]:
         """(body, content type) of a scrape: all workers added up, those that have died included."""
         return expose(await self.counted(), __version__, self._named)
+
+    async def families(self) -> Iterable[Family]:
+        """The same as metric families."""
+        return collector(await self.counted(), __version__, self._named).collect()
 
     async def clients(self) -> list[SeenClient]:
         """The clients of all workers; one that several workers have seen is one client."""

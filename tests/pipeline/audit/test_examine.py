@@ -71,6 +71,31 @@ def test_a_finding_says_whose_it_is(result: AuditResult) -> None:
     assert (lost.number, lost.time_us) == (4, START_US + 5 * STEP_US)
 
 
+def test_users_have_lines_and_findings_of_their_own(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """All call themselves the same; of the third nobody knows as whom it was served, as in journals of old."""
+    world = World(spark, tmp_path_factory.mktemp("users"))
+    for user in ("User:alice", "User:bob", ""):
+        world.send(world.made(3), client_id="producer-1", principal=user)
+    copied, lost = world.made(2), world.made(4)
+    world.send(copied, client_id="producer-1", principal="User:alice")
+    world.append(copied)
+    world.send(lost, client_id="producer-1", principal="User:bob")
+    for offset in range(13, 17):
+        del world.log().records[offset]
+    world.send(world.made(1), client_id="producer-1", principal="User:alice")
+    result = world.audit()
+    lines = [(line.principal, line.client_id, line.acknowledged, line.present) for line in result.clients]
+    assert sorted(lines) == [
+        ("", "producer-1", 3, 3),
+        ("User:alice", "producer-1", 6, 6),
+        ("User:bob", "producer-1", 7, 3),
+    ]
+    found = {(finding.kind, finding.principal, finding.records) for finding in result.findings}
+    assert found == {(Kind.DUPLICATED, "User:alice", 2), (Kind.MISSING, "User:bob", 4)}
+
+
 def test_what_is_no_finding_is_told_in_sentences(result: AuditResult) -> None:
     assert [note.partition(" ")[0] for note in result.notes] == ["51", "5"]
     assert "topics that no longer exist" in result.notes[0]

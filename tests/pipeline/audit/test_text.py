@@ -74,3 +74,16 @@ def test_the_text_of_findings() -> None:
     assert text.endswith("A note.\nFINDINGS, in records: 4 missing.")
     row = next(line for line in text.splitlines() if "7–8" in line)
     assert row.split()[:7] == ["orders", "3", "7–8", "2", "billing", "5", "9"]
+
+
+def test_where_clients_are_served_as_users_the_text_names_them() -> None:
+    lines = [
+        ClientLine(topic="orders", client_id="till", principal=user, acknowledged=10, present=10)
+        for user in ("User:alice", "")
+    ]
+    result = msgspec.structs.replace(CLEAN_RESULT, clients=lines)
+    rows = [line.split() for line in as_text(result, None).splitlines()]
+    assert ["topic", "user", "client"] in [row[:3] for row in rows]
+    assert ["orders", "User:alice", "till", "10", "10", "0", "0", "0", "0"] in rows
+    assert ["orders", "till", "10", "10", "0", "0", "0", "0"] in rows
+    assert "user" not in as_text(CLEAN_RESULT, None)

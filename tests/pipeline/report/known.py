@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from forebay_pipeline.audit.result import AuditResult, ClientLine, Counts, Finding, Kind, TopicLine
 from forebay_pipeline.partitions.runaway_windows import Episode
@@ -171,7 +172,13 @@ def _group(key: dict[str, str | int], size: int) -> Group:
 
 
 def _audit(topic: str, client_id: str) -> AuditResult:
-    counts = {"acknowledged": 1_204_000, "present": 1_203_995, "missing": 3, "duplicated": 2, "not_followed": 4000}
+    counts: dict[str, Any] = {
+        "acknowledged": 1_204_000,
+        "present": 1_203_995,
+        "missing": 3,
+        "duplicated": 2,
+        "not_followed": 4000,
+    }
     finding = Finding(
         kind=Kind.MISSING,
         topic=topic,

@@ -58,3 +58,19 @@ def test_long_tables_are_cut_and_say_so() -> None:
     (batches,) = (table for table in first.tables if table.title == "Batches")
     assert len(batches.rows) == MAX_ROWS
     assert batches.left_out == summary.groups_left_out + len(groups) - MAX_ROWS
+
+
+def test_where_clients_are_served_as_users_the_audit_names_them() -> None:
+    everything = known()
+    assert everything.audit is not None
+    line, finding = everything.audit.clients[0], everything.audit.findings[0]
+    audit = msgspec.structs.replace(
+        everything.audit,
+        clients=[msgspec.structs.replace(line, principal="User:alice")],
+        findings=[msgspec.structs.replace(finding, principal="User:alice")],
+    )
+    for whole, users in ((everything, []), (everything._replace(audit=audit), ["User:alice"])):
+        (section,) = (section for section in sections(whole) if section.name == "audit")
+        for table in section.tables[:2]:
+            assert ("user" in table.header) == bool(users)
+            assert [cell for cell in table.rows[0] if cell == "User:alice"] == users

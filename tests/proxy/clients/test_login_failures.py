@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+from functools import partial
 from itertools import cycle, islice
 
 import pytest
@@ -58,7 +59,7 @@ async def wave(it: Town) -> None:
         broker.forget()
 
 
-@in_loop
+@partial(in_loop, seconds=1000)
 @pytest.mark.parametrize("many", [500, pytest.param(20_000, marks=[pytest.mark.whole, pytest.mark.timeout(1200)])])
 async def test_of_logins_that_fail_or_never_end_nothing_is_left(many: int) -> None:
     async with town() as it:
