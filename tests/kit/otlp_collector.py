@@ -31,7 +31,7 @@ class Collector:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                outer.exports.append(ExportMetricsServiceRequest.FromString(body))  # type: ignore[no-untyped-call]
+                outer.exports.append(ExportMetricsServiceRequest.FromString(body))
                 outer.headers.append(dict(self.headers))
                 outer.answers.wait(HANGS_S)
                 self.send_response(outer.status)
