@@ -22,13 +22,14 @@ class Scene(NamedTuple):
 
 
 def fill(world: World) -> None:
-    """Two clients, three partitions; keyed, moved and mixed parts, records of every shape: 46 records."""
+    """Two clients, now and then served as users, three partitions; keyed, moved and mixed parts of all shapes: 46."""
     world.send(world.made(5, b"key"), client_id="keyed")
-    world.answer([world.part(world.made(10), partition=2)], partition=0, client_id="moved")
-    keyed, moved = world.made(3, b"key"), world.made(4)
-    world.answer([world.part(keyed, 1), world.part(moved, 0)], partition=1, client_id="moved")
+    moved = world.part(world.made(10), partition=2)
+    world.answer([moved], partition=0, client_id="moved", principal="User:alice")
+    keyed, null_keys = world.made(3, b"key"), world.made(4)
+    world.answer([world.part(keyed, 1), world.part(null_keys, 0)], partition=1, client_id="moved")
     world.send([(b"", b""), (None, None), (b"k", None), (None, b"")], 1, client_id="keyed")
-    world.send(world.made(20, b"key"), 3, client_id="keyed")
+    world.send(world.made(20, b"key"), 3, client_id="keyed", principal="User:bob")
 
 
 ALL_THERE = {"acknowledged": 46, "present": 46}
