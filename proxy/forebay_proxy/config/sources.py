@@ -35,6 +35,8 @@ CONFIG_VARIABLE: Final = "FOREBAY_CONFIG"
 DEFAULT_ORIGIN: Final = "default"
 COMMAND_LINE: Final = "--set"
 
+# A user and a password in a URL.
+_IN_URL: Final = re.compile(r"//[^/@\s]*@")
 # What is meant as a secret under a name that is wrong is not shown either.
 _SECRET_NAME: Final = re.compile(r"password|secret|token|jaas|credential|key", re.IGNORECASE)
 
@@ -216,7 +218,7 @@ def _conflicts(values: Mapping[str, object], origins: Mapping[str, str]) -> Iter
     settings = Loaded(filled, origins).settings
     for name, message in chain(conflicts(settings), security_conflicts(settings)):
         if name in values:
-            yield Problem(name, render(values[name]), origins[name], message)
+            yield Problem(name, _IN_URL.sub(f"//{HIDDEN}@", render(values[name])), origins[name], message)
         elif name not in origins:  # a listener's, which was not set
             yield Problem(name, "", "", message)
 

@@ -347,6 +347,13 @@ class TestProblems:
 
 
 class TestConflicts:
+    def test_a_collectors_address_is_a_url_and_its_password_is_not_shown(self) -> None:
+        for address in ("collector:4318", "http://", "http://a b/"):
+            assert problem(f"otlp.endpoint={address}").value == address
+        found = problem("otlp.endpoint=https://me:hunter2@collector/v1/metrics")
+        assert found.value == "https://[hidden]@collector/v1/metrics"
+        assert "without a user or password" in found.message
+
     @pytest.mark.parametrize(
         ("assignments", "name", "message"),
         [
