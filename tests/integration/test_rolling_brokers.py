@@ -10,7 +10,7 @@ from time import monotonic
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.chaos.load import Carriers, Clients, patient
+from tests.chaos.load import Clients, patient
 from tests.chaos.reconcile import reconcile
 from tests.kit.forebay import ForebayProcess
 from tests.kit.kafka import KafkaCluster
@@ -47,9 +47,8 @@ def test_brokers_are_restarted_one_after_the_other(tmp_path: Path) -> None:
         replicas = [[(first + turn) % 3 for turn in range(3)] for first in range(PARTITIONS)]
         cluster.create_topic(TOPIC, assignment=replicas, config={"min.insync.replicas": "2"})
         admin = AdminClient({"bootstrap.servers": cluster.internal, "log_level": 0})
-        tallies = [loader.tally(TOPIC) for loader in clients.loaders]
         forebay = ForebayProcess(cluster.bootstrap, cluster.nodes, settings={"admin.socket": str(socket)})
-        with forebay, Carriers(forebay.bootstrap, list(zip(clients.loaders, tallies, strict=True))) as load:
+        with forebay, clients.start(forebay.bootstrap, TOPIC) as load:
             wait_until(lambda: load.acked_since(load.begun) >= SOME, SOON, "it flows")
             for node in cluster.nodes:
                 command(socket, "avoid", str(node), "--for", "30m", "--reason", "restart")
@@ -61,7 +60,7 @@ def test_brokers_are_restarted_one_after_the_other(tmp_path: Path) -> None:
                 command(socket, "avoid", str(node), "--end")
             rolled = monotonic()
             wait_until(lambda: load.acked_since(rolled) >= SOME, SOON, "it flows on")
-            load.end()
+            tallies = load.stop()
             found = log.read(TOPIC, dict.fromkeys(range(PARTITIONS), 0))
             said = forebay.log.read_text()
     findings = reconcile(tallies, found)

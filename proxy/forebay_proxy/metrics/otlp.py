@@ -79,9 +79,9 @@ class OtlpExport:
             self._outcomes["skipped"].value += 1
             self._log.warning("metrics are not exported: the collector has not taken the last ones yet")
             return
-        self._under_way = True
         metrics = list(exported(await self._families(), self._began, time.time_ns()))
         data = MetricsData([ResourceMetrics(self._resource, [ScopeMetrics(self._scope, metrics, "")], "")])
+        self._under_way = True
         # A daemon, since a process that ends must not wait for a collector.
         threading.Thread(
             target=self._send, args=(data, asyncio.get_running_loop()), name="otlp export", daemon=True

@@ -135,4 +135,6 @@ async def test_a_loop_that_has_ended_is_not_told() -> None:
         silent.bind((LOOPBACK, 0))
         silent.listen()
         await exporting(f"http://{LOOPBACK}:{silent.getsockname()[1]}/v1/metrics", stats, stats).export()
-    assert all(thread.daemon for thread in threading.enumerate() if thread.name == "otlp export")
+    sending = [thread.daemon for thread in threading.enumerate() if thread.name == "otlp export"]
+    assert sending
+    assert all(sending)
