@@ -66,15 +66,15 @@ def _value(provider: str, argument: str, environ: Mapping[str, str]) -> str:
     return found[key]
 
 
-def read_private(path: Path) -> str:
+def read_private(path: Path, max_bytes: int = MAX_BYTES) -> str:
     """A file's text. Raises ValueError where it cannot be read, where others can read or write it, or for no text."""
     try:
         with path.open("rb") as file:
             if public(os.fstat(file.fileno()).st_mode):
                 raise ValueError(f"{path} can be read by others: chmod o-rwx {path}")
-            data = file.read(MAX_BYTES + 1)
-        if len(data) > MAX_BYTES:
-            raise ValueError(f"{path} is larger than {MAX_BYTES} bytes")
+            data = file.read(max_bytes + 1)
+        if len(data) > max_bytes:
+            raise ValueError(f"{path} is larger than {max_bytes} bytes")
         return data.decode()
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
