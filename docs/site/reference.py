@@ -94,11 +94,18 @@ def commands() -> str:
         assert isinstance(group, click.Group)
         with click.Context(group, info_name=name) as context:
             lines += [f"## {name}", "", *_help(group, context)]
-            for each in group.list_commands(context):
-                command = group.get_command(context, each)
-                assert command is not None
-                lines += [f"### {name} {each}", "", *_help(command, click.Context(command, context, each))]
+            lines += _subcommands(group, context, name)
     return "\n".join(lines)
+
+
+def _subcommands(group: click.Group, context: click.Context, name: str) -> Iterator[str]:
+    for each in group.list_commands(context):
+        command = group.get_command(context, each)
+        assert command is not None
+        with click.Context(command, context, each) as below:
+            yield from (f"### {name} {each}", "", *_help(command, below))
+            if isinstance(command, click.Group):
+                yield from _subcommands(command, below, f"{name} {each}")
 
 
 def _help(command: click.Command, context: click.Context) -> Iterator[str]:

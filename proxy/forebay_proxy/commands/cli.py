@@ -5,6 +5,7 @@
     forebay check           whether it could serve: brokers, ports, addresses, memory, descriptors, journal
     forebay explain         whether records of a client and a topic may be touched, and which pattern says so
     forebay clients         who is connected, and who is too old for Kafka 4
+    forebay users           who may log in by SCRAM, at the brokers and at Forebay: add, list, delete
     forebay top             brokers, topics and clients, anew each second
     forebay reload          read the settings of a running Forebay again, as SIGHUP does
     forebay override        change a live setting of a running Forebay for a while; `overrides` lists them
@@ -31,12 +32,14 @@ from urllib.parse import quote
 import click
 from click.shell_completion import get_completion_class
 
+from forebay_codecs.scram import HASHES, LEAST_ITERATIONS, MOST_ITERATIONS
 from forebay_proxy import __version__, logs
 from forebay_proxy.commands import config as config_view
 from forebay_proxy.commands.admin_endpoint import AdminEndpoint, AdminError, discover
 from forebay_proxy.commands.config import FLAGS, flag
 from forebay_proxy.commands.config_schema import schema
 from forebay_proxy.commands.text_output import columns, json_text
+from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import ALIASES, Servers
 from forebay_proxy.config.sources import CONFIG_VARIABLE, Loaded, SettingsError, Sources, allowed, close_names, load
 from forebay_proxy.config.values import SETTINGS, find
@@ -280,6 +283,123 @@ def clients(form: str, **reached: str | None) -> None:
     with _told_in_a_line():
         rows = clients_command.fetch(_endpoint(**reached))
     click.echo(clients_command.as_json(rows) if form == "json" else clients_command.as_table(rows, _width()))
+
+
+@main.group()
+def users() -> None:
+    """Users who log in by SCRAM, at the brokers and at Forebay alike.
+
+    Where Forebay checks logins itself, it must know the salt and keys that brokers have; they tell them to nobody. So
+    users are added here, to the brokers (as with kafka-configs) and to Forebay's file of credentials.
+    """
+    logs.configure("error", "auto")
+
+
+def users_options(command: F) -> F:
+    """Decorates a command with how to reach brokers, and the file of credentials."""
+    for option in reversed(
+        (
+            click.option("--bootstrap-servers", metavar="HOST:PORT,…", required=True, help="The brokers."),
+            click.option(
+                "--command-config",
+                metavar="FILE",
+                help="How to reach them as somebody who may change users, in Kafka's property names: "
+                "security.protocol, ssl.*, sasl.*.",
+            ),
+            click.option("--credentials", metavar="FILE", required=True, help="Forebay's file of credentials."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def mechanism_option(command: F) -> F:
+    """Decorates a command with the mechanisms that it is about, all by default."""
+    return click.option(
+        "--mechanism",
+        "mechanisms",
+        type=click.Choice(list(HASHES)),
+        multiple=True,
+        default=list(HASHES),
+        help="May be repeated; both by default.",
+    )(command)
+
+
+@users.command("add")
+@click.argument("name")
+@users_options
+@mechanism_option
+@click.option(
+    "--iterations",
+    type=click.IntRange(LEAST_ITERATIONS, MOST_ITERATIONS),
+    default=LEAST_ITERATIONS,
+    show_default=True,
+    help="How slow it is to try passwords, for whoever has stolen the keys; and to log in.",
+)
+@click.option(
+    "--password-file", metavar="FILE", help="Where the password stands; else it is asked for, or read from stdin."
+)
+def users_add(
+    name: str,
+    bootstrap_servers: str,
+    command_config: str | None,
+    credentials: str,
+    mechanisms: tuple[str, ...],
+    iterations: int,
+    password_file: str | None,
+) -> None:
+    """Add a user, or give one another password.
+
+    The password is never an argument, which everybody on this machine could see.
+    """
+    from forebay_proxy.commands import users as users_command
+
+    if not name:
+        raise click.UsageError("the user's name is empty")
+    brokers = users_command.Brokers(_servers(bootstrap_servers), command_config)
+    with _told_in_a_line():
+        if password_file is None and sys.stdin.isatty():
+            password = Secret(click.prompt("Password", hide_input=True, confirmation_prompt=True))
+        else:
+            password = users_command.read_password(password_file, sys.stdin)
+        for mechanism in mechanisms:
+            users_command.add(brokers, credentials, name, password, mechanism, iterations)
+            click.echo(f"{name} can log in by {mechanism}: at the brokers, and by {credentials}.")
+
+
+@users.command("list")
+@users_options
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def users_list(bootstrap_servers: str, command_config: str | None, credentials: str, form: str) -> None:
+    """List users, and who knows them: the brokers, the file, or both."""
+    from forebay_proxy.commands import users as users_command
+
+    brokers = users_command.Brokers(_servers(bootstrap_servers), command_config)
+    with _told_in_a_line():
+        rows = users_command.listed(brokers, credentials)
+    click.echo(json_text(rows) if form == "json" else users_command.as_table(rows, _width()))
+
+
+@users.command("delete")
+@click.argument("name")
+@users_options
+@mechanism_option
+def users_delete(
+    name: str, bootstrap_servers: str, command_config: str | None, credentials: str, mechanisms: tuple[str, ...]
+) -> None:
+    """Take a user's passwords away, at the brokers and in the file.
+
+    Who is logged in stays so until brokers or Forebay want another login.
+    """
+    from forebay_proxy.commands import users as users_command
+
+    brokers = users_command.Brokers(_servers(bootstrap_servers), command_config)
+    with _told_in_a_line():
+        gone = [each for each in mechanisms if users_command.delete(brokers, credentials, name, each)]
+        if not gone:
+            where = f"at the brokers or in {credentials}"
+            raise StartError(f"{name} has no password for {' or '.join(mechanisms)}, {where}")
+    click.echo(f"{name} cannot log in by {' or '.join(gone)} any more.")
 
 
 @main.command()
