@@ -93,9 +93,9 @@ pipeline-test: $(VENV)/.dev kit
 	$(PYTEST) -n 2 --dist=loadfile tests/pipeline
 
 # Two at once, each with clusters of its own, file by file: they mostly wait for brokers and clients. Three at once get
-# into each other's way, and take longer.
+# into each other's way, and take longer. Files with Spark go to one of the two (conftest.py).
 integration: $(VENV)/.dev kit
-	$(PYTEST) -n 2 --dist=loadfile tests/integration
+	$(PYTEST) -n 2 --dist=loadgroup tests/integration
 
 # Clients' own test suites, directly and through Forebay, and the scenarios of integration with more clients.
 .PHONY: client-suites

@@ -30,6 +30,13 @@ SETTINGS = {"log.retention.ms": "-1"}
 DIRECT = os.environ.get("FOREBAY_TEST_DIRECT") == "1"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """File by file, but files with Spark in one process: two Sparks at once take longer than one after the other."""
+    with_spark = {item.path for item in items if "spark" in getattr(item, "fixturenames", ())}
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("spark" if item.path in with_spark else item.path.stem))
+
+
 @pytest.fixture(scope="session")
 def open_route() -> Iterator[Callable[[str], Route]]:
     """Version → the route to a cluster of that version."""

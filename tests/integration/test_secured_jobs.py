@@ -20,6 +20,7 @@ from tests.kit.kafka import KafkaCluster
 from tests.kit.paths import JARS
 from tests.kit.sasl import PASSWORD, Secured
 from tests.kit.server import Server
+from tests.kit.spark import JVM_FLAGS
 from tests.pipeline.command_line import run
 
 # Two Sparks on two cores, and more beside them where tests run two at once.
@@ -97,7 +98,7 @@ def test_compact_reads_a_secured_cluster_and_says_no_secret(stage: Stage, tmp_pa
     logging.write_text(EVERYTHING_IS_TOLD.format(file=log))
     events.mkdir()
     conf = {
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging}",
+        "spark.driver.extraJavaOptions": f"{JVM_FLAGS} -Dlog4j2.configurationFile={logging}",
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": events.as_uri(),
         "spark.eventLog.compress": "false",

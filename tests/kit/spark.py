@@ -14,6 +14,8 @@ from tests.kit.object_store import s3_jars
 from tests.kit.paths import JARS
 
 KAFKA_JARS: Final = JARS / "spark-kafka"
+JVM_FLAGS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+"""For a driver that lives for seconds."""
 
 _QUICK: Final[Mapping[str, str]] = (
     {}
@@ -41,7 +43,7 @@ def spark() -> Iterator[SparkSession]:
             "spark.driver.memory": "1g",
             "spark.jars": ",".join(map(str, s3_jars())),
             **_QUICK,
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
+            "spark.driver.extraJavaOptions": JVM_FLAGS,
         },
     )
     yield session
