@@ -17,6 +17,7 @@ JOBS: Final = {
     "replay": "replay.command",
     "report": "report.command",
     "runaways": "partitions.runaways",
+    "pack": "pack",
 }
 """Job → the module that has its `command`."""
 

@@ -1,4 +1,4 @@
-"""Prints which tests `make compile-test` runs: those named like a hot module, and those of the whole proxy.
+"""Prints which tests `make compile-test` runs: those named like a hot module, those of the whole proxy, and of `pack`.
 
 With --ignore: pytest's options to leave out all of them, which `make test` runs compiled and not pure as well.
 `make test-all` runs every unit test both ways.
@@ -13,6 +13,8 @@ from hatch_build import HOT, ROOT
 
 WHOLE = ("test_app", "test_connections", "test_hostile", "test_proxy_before_mock_cluster")
 """These go from a client's bytes to a broker's and back."""
+PACK = "tests/pipeline/test_pack.py"
+"""That it takes the compiled modules along."""
 GUARD = "tests/test_build.py::test_hot_modules_are_compiled_where_asked_for_and_only_there"
 
 
@@ -33,4 +35,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--ignore"]:
         print(*(f"--ignore={path}" for path in (*of_hot_modules(), *of_the_whole_proxy())))
     else:
-        print(GUARD, *of_hot_modules(), *of_the_whole_proxy())
+        print(GUARD, PACK, *of_hot_modules(), *of_the_whole_proxy())
