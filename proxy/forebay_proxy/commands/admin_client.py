@@ -15,8 +15,9 @@ import msgspec
 from forebay_proxy.commands.admin_endpoint import AdminError
 from forebay_proxy.console.entry import PREFIX
 
-TIMEOUT_S: Final = 30.0
-"""Workers may take ten seconds to get ready, and who comes behind another one waits for him."""
+CONNECT_S: Final = 30.0
+ANSWER_S: Final = 600.0
+"""Where workers are replaced each may take half a minute to get ready, and to drain; who comes behind waits for it."""
 MOST_BYTES: Final = 64 << 20
 """Of an answer."""
 
@@ -35,6 +36,8 @@ class AdminClient:
             connection.request(method, PREFIX + what, body=sent, headers={"Content-Type": "application/json"})
             response = connection.getresponse()
             told = response.read(MOST_BYTES)
+        except TimeoutError:
+            raise AdminError(f"{self._path}: no answer in time: the log says what came of it") from None
         except (OSError, http.client.HTTPException) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise AdminError(f"{self._path}: {why}: is Forebay running, with this admin.socket?") from None
@@ -51,10 +54,11 @@ class AdminClient:
 
 class _Connection(http.client.HTTPConnection):
     def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=TIMEOUT_S)
+        super().__init__("localhost", timeout=ANSWER_S)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(TIMEOUT_S)
+        self.sock.settimeout(CONNECT_S)
         self.sock.connect(self._path)
+        self.sock.settimeout(ANSWER_S)

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from forebay_proxy.commands.text_output import json_text, table_text, wrapped
-from forebay_proxy.config.kinds import LIVE, START, ListenerAddresses
+from forebay_proxy.config.kinds import LIVE, START, WORKERS, ListenerAddresses
 from forebay_proxy.config.reference import LISTENER_REFERENCES, LISTENER_TOPIC, REFERENCES, TOPICS, Reference
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import ALIASES
@@ -32,6 +32,7 @@ FLAGS: Final = ("bootstrap.servers", "listen", "advertised.host", "admin", "work
 
 _CHANGES: Final = {
     LIVE: "live: take effect on SIGHUP or forebay reload, and may be overridden",
+    WORKERS: "workers: take effect on SIGHUP or forebay reload, which then replaces the workers; alone, on a restart",
     START: "start: take effect when Forebay is started",
 }
 
@@ -48,7 +49,8 @@ def as_json(loaded: Loaded, name: str | None = None) -> str:
     """An array with one object per setting or, with a `name`, that setting's object.
 
     {name, required, default, value, origin, allowed, description, details, unit, kafka, variable, changes}; `default`
-    is null if the setting is required, `value` if it is not set; `changes` take effect `live` or at the next `start`.
+    is null if the setting is required, `value` if it is not set; `changes` take effect `live`, with new `workers` or at
+    the next `start`.
     """
     return json_text(_facts(loaded, _setting(name)) if name else all_facts(loaded))
 

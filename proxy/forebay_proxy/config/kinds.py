@@ -62,17 +62,21 @@ class BrokerAddress(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+Changes = Literal["live", "workers", "start"]
+"""When a setting's change takes effect: while Forebay runs, in workers that take the place of those that serve, or when
+Forebay is started."""
 LIVE: Final = "live"
+WORKERS: Final = "workers"
 START: Final = "start"
-"""When a setting's change takes effect: on a reload, or when Forebay is started."""
 
 
-def about(description: str, *, live: bool = False) -> Meta:
+def about(description: str, changes: Changes = START) -> Meta:
     """One line for lists, a sentence. What needs more room is in reference.py.
 
-    `live`: it may change while Forebay runs; the others are read when it starts.
+    `changes`: for LIVE, connections and records that are there must bear it; for WORKERS, that workers with the old
+    value and with the new one serve the same clients for a while, on the same ports.
     """
-    return Meta(description=description, extra={"changes": LIVE} if live else None)
+    return Meta(description=description, extra=None if changes == START else {"changes": changes})
 
 
 def dotted(attribute: str) -> str:

@@ -18,6 +18,7 @@ import msgspec
 
 from forebay_proxy.config.kinds import (
     MAX_PORT,
+    WORKERS,
     BrokerAddress,
     CipherSuites,
     Host,
@@ -51,7 +52,7 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted)
         NodePorts, about("Ports that its clients are told, where they differ from those that it listens on.")
     ] = {}
     node_ports: Annotated[NodePorts, about("Ports of brokers that are not on its port + 1 + node id.")] = {}
-    client_rack: Annotated[str, about("Rack of its clients; empty: client.rack.")] = ""
+    client_rack: Annotated[str, about("Rack of its clients; empty: client.rack.", WORKERS)] = ""
     producers_only: Annotated[bool, about("One port for everything: clients see one broker, and may only produce.")] = (
         False
     )
@@ -60,25 +61,28 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted)
         about("client: also merge records of clients that log in by PLAIN or a JWT, each user's among themselves."),
     ] = "passthrough"
     ssl_client_auth: Annotated[
-        ClientAuth, about("Whether clients must show a certificate; requested: they may, and it must be valid.")
+        ClientAuth,
+        about("Whether clients must show a certificate; requested: they may, and it must be valid.", WORKERS),
     ] = "none"
     ssl_keystore_location: Annotated[
-        PemFile, about("PEM file with the listener's private key and its certificate chain.")
+        PemFile, about("PEM file with the listener's private key and its certificate chain.", WORKERS)
     ] = ""
     ssl_keystore_certificate_chain: Annotated[
-        Pem, about("The certificate and its chain as text, instead of a file.")
+        Pem, about("The certificate and its chain as text, instead of a file.", WORKERS)
     ] = ""
-    ssl_keystore_key: Annotated[SecretPem, about("The key of ssl.keystore.certificate.chain.")] = Secret("")
-    ssl_key_password: Annotated[Secret, about("Password of the private key, if it is encrypted.")] = Secret("")
+    ssl_keystore_key: Annotated[SecretPem, about("The key of ssl.keystore.certificate.chain.", WORKERS)] = Secret("")
+    ssl_key_password: Annotated[Secret, about("Password of the private key, if it is encrypted.", WORKERS)] = Secret("")
     ssl_truststore_location: Annotated[
-        PemFile, about("PEM file with the authorities that may have signed clients' certificates.")
+        PemFile, about("PEM file with the authorities that may have signed clients' certificates.", WORKERS)
     ] = ""
-    ssl_truststore_certificates: Annotated[Pem, about("The same as text, instead of a file.")] = ""
-    ssl_enabled_protocols: Annotated[TlsVersions, about("Versions of TLS that clients may speak.")] = (
+    ssl_truststore_certificates: Annotated[Pem, about("The same as text, instead of a file.", WORKERS)] = ""
+    ssl_enabled_protocols: Annotated[TlsVersions, about("Versions of TLS that clients may speak.", WORKERS)] = (
         "TLSv1.2",
         "TLSv1.3",
     )
-    ssl_cipher_suites: Annotated[CipherSuites, about("Cipher suites, the best first; empty: OpenSSL's choice.")] = ()
+    ssl_cipher_suites: Annotated[
+        CipherSuites, about("Cipher suites, the best first; empty: OpenSSL's choice.", WORKERS)
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Which settings a reload may change while Forebay runs, and what it would change.
+"""Which settings a reload may change, and what it would change.
 
-In: the settings in force, and those that the sources have now. Out: names of both kinds, with old and new values of
+In: the settings in force, and those that the sources have now. Out: names of each kind, with old and new values of
 those that may change. Values in files that are referred to are others' to watch (security.renewals).
 """
 
@@ -13,10 +13,10 @@ import msgspec
 
 from forebay_proxy.config import kinds
 from forebay_proxy.config.settings import Settings
-from forebay_proxy.config.values import LISTENER_SETTINGS, SETTINGS, render
+from forebay_proxy.config.values import LISTENER_SETTINGS, SETTINGS, Setting, render
 
 LIVE: Final = frozenset(name for name, setting in SETTINGS.items() if setting.changes == kinds.LIVE)
-"""All others are read when Forebay starts, those of listeners, too."""
+"""Those that change while Forebay runs; none of listeners."""
 
 
 def with_live(now: Settings, new: Settings) -> Settings:
@@ -26,34 +26,38 @@ def with_live(now: Settings, new: Settings) -> Settings:
 
 
 class Difference(NamedTuple):
-    """What a reload would do. `changes`: name → "old → new"; `others`: names that cannot change now."""
+    """What a reload would do. `changes`: name → "old → new"; `workers`: those of them that need other workers;
+    `others`: names that cannot change now.
+    """
 
     changes: dict[str, str]
+    workers: list[str]
     others: list[str]
 
 
 def difference(now: Settings, new: Settings) -> Difference:
     """Between what is in force and what the sources say."""
-    changes: dict[str, str] = {}
-    others: list[str] = []
-    for name, before, after in _pairs(now, new):
+    found = Difference({}, [], [])
+    for name, setting, before, after in _pairs(now, new):
         if before == after or _is_watched(name, now, new):
             continue
-        if name in LIVE:
-            changes[name] = f"{render(before)} → {render(after)}"
-        else:
-            others.append(name)
-    return Difference(changes, others)
+        if setting.changes == kinds.START:
+            found.others.append(name)
+            continue
+        found.changes[name] = f"{render(before)} → {render(after)}"
+        if setting.changes == kinds.WORKERS:
+            found.workers.append(name)
+    return found
 
 
-def _pairs(now: Settings, new: Settings) -> Iterator[tuple[str, object, object]]:
+def _pairs(now: Settings, new: Settings) -> Iterator[tuple[str, Setting, object, object]]:
     for name, each in SETTINGS.items():
-        yield name, getattr(now, each.attribute), getattr(new, each.attribute)
+        yield name, each, getattr(now, each.attribute), getattr(new, each.attribute)
     for listener in sorted({*now.listener_name, *new.listener_name}):
         told = now.listener_name.get(listener), new.listener_name.get(listener)
         for name, each in LISTENER_SETTINGS.items():
             before, after = (getattr(it, each.attribute) if it is not None else each.default for it in told)
-            yield f"listener.name.{listener}.{name}", before, after
+            yield f"listener.name.{listener}.{name}", each, before, after
 
 
 def _is_watched(name: str, now: Settings, new: Settings) -> bool:

@@ -41,7 +41,7 @@ def parsed(name: str, written: object) -> tuple[str, object]:
         near = close_names(name, 1)
         raise ValueError(f"{name}: unknown setting" + (f"; did you mean {near[0]}?" if near else ""))
     if name not in LIVE:
-        raise ValueError(f"{name} cannot change without a restart")
+        raise ValueError(f"{name} cannot be overridden: only live settings can")
     setting = SETTINGS[name]
     try:
         return name, setting.parse(written)

@@ -19,8 +19,10 @@ from msgspec import Meta
 
 from forebay_proxy.config import listeners as client_listeners
 from forebay_proxy.config.kinds import (
+    LIVE,
     MAX_PORT,
     NODE,
+    WORKERS,
     BrokerAddress,
     CipherSuites,
     Host,
@@ -167,132 +169,156 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     ] = ""
     otlp_interval_ms: Annotated[int, Meta(ge=1000, le=INT_MAX, extra=MILLISECONDS), about("How often.")] = 60_000
     shutdown_timeout_ms: Annotated[Ms, about("Drain for at most this long after SIGTERM.")] = 30_000
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], about("Lowest level that is logged.", live=True)
-    ] = "info"
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], about("Lowest level that is logged.", LIVE)] = (
+        "info"
+    )
     log_format: Annotated[
         Literal["auto", "console", "json"], about("Form of the log; auto: text on a terminal, JSON elsewhere.")
     ] = "auto"
 
     # Which records may move
-    topics_include: Annotated[Patterns, about("Topics whose records without a key may move.", live=True)] = ("*",)
+    topics_include: Annotated[Patterns, about("Topics whose records without a key may move.", LIVE)] = ("*",)
     topics_exclude: Annotated[
-        Patterns, about("Topics that are passed through untouched; wins over include.", live=True)
+        Patterns, about("Topics that are passed through untouched; wins over include.", LIVE)
     ] = ()
-    client_ids_include: Annotated[Patterns, about("Clients whose records without a key may move.", live=True)] = ("*",)
+    client_ids_include: Annotated[Patterns, about("Clients whose records without a key may move.", LIVE)] = ("*",)
     client_ids_exclude: Annotated[
         Patterns,
-        about("Clients passed through untouched; by default those that choose partitions themselves.", live=True),
+        about("Clients passed through untouched; by default those that choose partitions themselves.", LIVE),
     ] = CHOOSE_PARTITIONS_THEMSELVES
     moves: Annotated[
         Literal["on", "observe"],
-        about("observe: touch nothing, and measure what would move, merge and be saved.", live=True),
+        about("observe: touch nothing, and measure what would move, merge and be saved.", LIVE),
     ] = "on"
-    topics_move: Annotated[Patterns, about("Topics that move although moves is observe.", live=True)] = ()
-    topics_observe: Annotated[Patterns, about("Topics that are only observed, whatever moves is.", live=True)] = ()
-    client_ids_observe: Annotated[Patterns, about("Clients that are only observed, whatever moves is.", live=True)] = ()
+    topics_move: Annotated[Patterns, about("Topics that move although moves is observe.", LIVE)] = ()
+    topics_observe: Annotated[Patterns, about("Topics that are only observed, whatever moves is.", LIVE)] = ()
+    client_ids_observe: Annotated[Patterns, about("Clients that are only observed, whatever moves is.", LIVE)] = ()
 
     # Partitioning
-    partitioner: Annotated[Partitioner, about("How partitions are chosen for records without a key.")] = "adaptive"
+    partitioner: Annotated[Partitioner, about("How partitions are chosen for records without a key.", WORKERS)] = (
+        "adaptive"
+    )
     partitioner_adaptive_partitioning_enable: Annotated[
-        bool, about("Prefer partitions with short queues; false: adaptive acts like uniform.", live=True)
+        bool, about("Prefer partitions with short queues; false: adaptive acts like uniform.", LIVE)
     ] = True
     partitioner_sticky_batch_size: Annotated[
         int,
         Meta(ge=0, le=INT_MAX, extra=BYTES),
-        about("Bytes sent to one partition before the next is chosen; 0: batch.size.", live=True),
+        about("Bytes sent to one partition before the next is chosen; 0: batch.size.", LIVE),
     ] = 0
     partitioner_availability_timeout_ms: Annotated[
-        Ms, about("Avoid partitions whose batch has been ready for longer than this; 0: off.", live=True)
+        Ms, about("Avoid partitions whose batch has been ready for longer than this; 0: off.", LIVE)
     ] = 0
     partitioner_min_share: Annotated[
-        float, about("expected_wait: least share of choices per partition, so that recoveries are noticed.", live=True)
+        float,
+        about("expected_wait: least share of choices per partition, so that recoveries are noticed.", LIVE),
     ] = 0.005
 
     # Kafka has none: its producer learns of a broker that is to be left alone by its not being there.
     brokers_avoid: Annotated[
-        NodeIds, about("Brokers, by node id, that get records without a key only where there is no other.", live=True)
+        NodeIds,
+        about("Brokers, by node id, that get records without a key only where there is no other.", LIVE),
     ] = ()
 
     # Racks (KIP-1123)
-    partitioner_rack_aware: Annotated[bool, about("Prefer partitions whose leader is in the client's rack.")] = False
+    partitioner_rack_aware: Annotated[
+        bool, about("Prefer partitions whose leader is in the client's rack.", WORKERS)
+    ] = False
     partitioner_rack_max_skew: Annotated[
-        float, about("How far that may take a partition from its fair share, as a part of it.")
+        float, about("How far that may take a partition from its fair share, as a part of it.", WORKERS)
     ] = 0.2
-    client_rack: Annotated[str, about("Rack of clients of which nothing else is known; empty: none.")] = ""
-    client_racks: Annotated[NetworkRacks, about("Racks of clients by the networks they come from.")] = {}
+    client_rack: Annotated[str, about("Rack of clients of which nothing else is known; empty: none.", WORKERS)] = ""
+    client_racks: Annotated[NetworkRacks, about("Racks of clients by the networks they come from.", WORKERS)] = {}
 
     # Batching (KIP-782)
     linger_ms: Annotated[
         int,
         Meta(ge=-1, le=60_000, extra=MILLISECONDS),
-        about("How long a batch waits for more records; -1: adaptive.", live=True),
+        about("How long a batch waits for more records; -1: adaptive.", LIVE),
     ] = -1
-    batch_initial_size: Annotated[BatchBytes, about("A batch's memory grows in steps of this size.")] = 4096
-    batch_size: Annotated[BatchBytes, about("A batch of this size is ready, but grows until it is sent.")] = 16_384
-    batch_max_size: Annotated[BatchBytes, about("No batch grows beyond this size.")] = 262_144
-    max_request_size: Annotated[Bytes, about("Largest Produce request to a broker.")] = 1_048_576
+    batch_initial_size: Annotated[BatchBytes, about("A batch's memory grows in steps of this size.", WORKERS)] = 4096
+    batch_size: Annotated[BatchBytes, about("A batch of this size is ready, but grows until it is sent.", WORKERS)] = (
+        16_384
+    )
+    batch_max_size: Annotated[BatchBytes, about("No batch grows beyond this size.", WORKERS)] = 262_144
+    max_request_size: Annotated[Bytes, about("Largest Produce request to a broker.", WORKERS)] = 1_048_576
     # Kafka has none: each of its producers has one client id.
     merge_across_client_ids: Annotated[
-        bool, about("Send records of several client ids in one request, under Forebay's own, until a broker throttles.")
+        bool,
+        about(
+            "Send records of several client ids in one request, under Forebay's own, until a broker throttles.",
+            WORKERS,
+        ),
     ] = True
     max_in_flight_requests_per_connection: Annotated[
         int,
         Meta(ge=1, le=INT_MAX),
-        about("Unanswered Produce requests per broker and replica set; at most 16."),
+        about("Unanswered Produce requests per broker and replica set; at most 16.", WORKERS),
     ] = 5
 
     # Memory
     buffer_memory: Annotated[
         int,
         Meta(ge=1, le=2**63 - 1, extra=BYTES),
-        about("Memory for records, per worker; clients wait for their share of it."),
+        about("Memory for records, per worker; clients wait for their share of it.", WORKERS),
     ] = 33_554_432
     # Kafka has none (-1), and allocates what a size prefix announces; here only what has arrived counts. Twice the
     # default of buffer.memory: 64 clients at once in the middle of the largest request that they send by default.
     queued_max_request_bytes: Annotated[
         int,
         Meta(ge=-1, le=2**63 - 1, extra=BYTES),
-        about("Memory for incomplete or queued requests, per worker; when full, clients are not read; -1: unlimited."),
+        about(
+            "Memory for incomplete or queued requests, per worker; when full, clients are not read; -1: unlimited.",
+            WORKERS,
+        ),
     ] = 67_108_864
     # The client's max.request.size bounds what it sends uncompressed, 1 MiB by default; brokers refuse more than that
     # compressed. 64 times that lets in every honest batch and bounds what 1 MiB of zstd can blow up to.
     max_decompressed_bytes: Annotated[
-        Bytes, about("Decompress at most this much of one request; batches beyond it are passed through.")
+        Bytes,
+        about("Decompress at most this much of one request; batches beyond it are passed through.", WORKERS),
     ] = 67_108_864
 
     # Timeouts and retries
-    request_timeout_ms: Annotated[PositiveMs, about("Wait at most this long for a broker's response.")] = 30_000
+    request_timeout_ms: Annotated[PositiveMs, about("Wait at most this long for a broker's response.", WORKERS)] = (
+        30_000
+    )
     delivery_timeout_ms: Annotated[
-        PositiveMs, about("Time for a record from arrival to acknowledgement, including retries.")
+        PositiveMs, about("Time for a record from arrival to acknowledgement, including retries.", WORKERS)
     ] = 120_000
     enable_idempotence: Annotated[
-        bool, about("Send merged records under a producer id, so that lost answers cost neither records nor copies.")
+        bool,
+        about(
+            "Send merged records under a producer id, so that lost answers cost neither records nor copies.",
+            WORKERS,
+        ),
     ] = True
-    retry_backoff_ms: Annotated[Ms, about("Pause before the first retry; doubles with each.")] = 100
-    retry_backoff_max_ms: Annotated[Ms, about("Longest pause before a retry.")] = 1000
-    reconnect_backoff_ms: Annotated[Ms, about("Pause before reconnecting to a broker; doubles with each try.")] = 50
-    reconnect_backoff_max_ms: Annotated[Ms, about("Longest pause before reconnecting to a broker.")] = 1000
+    retry_backoff_ms: Annotated[Ms, about("Pause before the first retry; doubles with each.", WORKERS)] = 100
+    retry_backoff_max_ms: Annotated[Ms, about("Longest pause before a retry.", WORKERS)] = 1000
+    reconnect_backoff_ms: Annotated[
+        Ms, about("Pause before reconnecting to a broker; doubles with each try.", WORKERS)
+    ] = 50
+    reconnect_backoff_max_ms: Annotated[Ms, about("Longest pause before reconnecting to a broker.", WORKERS)] = 1000
     socket_connection_setup_timeout_ms: Annotated[
-        PositiveMs, about("Wait at most this long for a connection to a broker.")
+        PositiveMs, about("Wait at most this long for a connection to a broker.", WORKERS)
     ] = 10_000
 
     # Metadata
     metadata_max_age_ms: Annotated[
-        Ms, about("Metadata of a topic older than this is refreshed before it is served.", live=True)
+        Ms, about("Metadata of a topic older than this is refreshed before it is served.", LIVE)
     ] = 300_000
     # Kafka has none: its producer asks for a topic at max age, and for all of its topics together (KIP-526).
     metadata_soft_age_ms: Annotated[
-        Ms, about("Metadata of a topic older than this is served, and refreshed in the background.", live=True)
+        Ms, about("Metadata of a topic older than this is served, and refreshed in the background.", LIVE)
     ] = 60_000
-    metadata_max_idle_ms: Annotated[Ms, about("Metadata of a topic unused for this long is dropped.", live=True)] = (
-        300_000
-    )
+    metadata_max_idle_ms: Annotated[Ms, about("Metadata of a topic unused for this long is dropped.", LIVE)] = 300_000
     metadata_max_topics: Annotated[
-        int, Meta(ge=1, le=1_000_000), about("Topics in the cache, per worker; the least recently used are dropped.")
+        int,
+        Meta(ge=1, le=1_000_000),
+        about("Topics in the cache, per worker; the least recently used are dropped.", WORKERS),
     ] = 20_000
     metadata_refresh_group_size: Annotated[
-        int, Meta(ge=1, le=10_000), about("Topics per background refresh request.")
+        int, Meta(ge=1, le=10_000), about("Topics per background refresh request.", WORKERS)
     ] = 100
 
     # Client limits
@@ -301,103 +327,124 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     connections_max_idle_ms: Annotated[
         int,
         Meta(ge=-1, le=INT_MAX, extra=MILLISECONDS),
-        about("Close clients idle for this long, and broker connections after 9/10 of it; -1: never.", live=True),
+        about("Close clients idle for this long, and broker connections after 9/10 of it; -1: never.", LIVE),
     ] = 600_000
     # Kafka has none.
     connections_max_age_ms: Annotated[
         int,
         Meta(ge=-1, le=INT_MAX, extra=MILLISECONDS),
-        about("Close clients connected for this long, when nothing is owed to them; -1: never.", live=True),
+        about("Close clients connected for this long, when nothing is owed to them; -1: never.", LIVE),
     ] = -1
     # Kafka has none. What comes slower than 4 KiB/s has stalled; a line that is merely slow may take hours.
     socket_request_timeout_ms: Annotated[
-        PositiveMs, about("Close clients whose request makes no progress for this long.")
+        PositiveMs, about("Close clients whose request makes no progress for this long.", WORKERS)
     ] = 60_000
-    socket_request_max_bytes: Annotated[Bytes, about("Close clients that send a larger request.")] = 104_857_600
+    socket_request_max_bytes: Annotated[Bytes, about("Close clients that send a larger request.", WORKERS)] = (
+        104_857_600
+    )
     # Java pipelines 5 requests, librdkafka up to 1,000,000; a broker works on one of a connection at a time. Enough to
     # keep any connection busy, and a bound on what one client can leave waiting and on what comes at once of it.
     client_max_in_flight_requests: Annotated[
-        int, Meta(ge=1, le=INT_MAX), about("Unanswered requests per client; beyond that it is not read.")
+        int,
+        Meta(ge=1, le=INT_MAX),
+        about("Unanswered requests per client; beyond that it is not read.", WORKERS),
     ] = 100
     # Kafka has none (2147483647). A bound keeps a storm of reconnects from taking the descriptors that brokers need.
     max_connections: Annotated[
         int,
         Meta(ge=1, le=1_000_000),
-        about("Client connections per worker; beyond that the idlest is closed, or the new one.", live=True),
+        about("Client connections per worker; beyond that the idlest is closed, or the new one.", LIVE),
     ] = 10_000
     max_connections_per_ip: Annotated[
         int,
         Meta(ge=1, le=INT_MAX),
-        about("Client connections per address and worker; more are closed at once.", live=True),
+        about("Client connections per address and worker; more are closed at once.", LIVE),
     ] = INT_MAX
 
     # Kafka has none.
     max_identities: Annotated[
         int,
         Meta(ge=1, le=1_000_000),
-        about("Users whose records are merged by upstream.identity=client, per worker; others' go on untouched."),
+        about(
+            "Users whose records are merged by upstream.identity=client, per worker; others' go on untouched.",
+            WORKERS,
+        ),
     ] = 1000
 
     # Journal
-    journal_dir: Annotated[Folder, about("Folder for the telemetry journal; empty: none.")] = ""
-    journal_topic: Annotated[Topic, about("Topic for the telemetry journal, instead of a folder; empty: none.")] = ""
+    journal_dir: Annotated[Folder, about("Folder for the telemetry journal; empty: none.", WORKERS)] = ""
+    journal_topic: Annotated[
+        Topic, about("Topic for the telemetry journal, instead of a folder; empty: none.", WORKERS)
+    ] = ""
     journal_ledger: Annotated[
-        bool, about("Also record what each Produce request held and what became of it, for the audit.")
+        bool, about("Also record what each Produce request held and what became of it, for the audit.", WORKERS)
     ] = False
     journal_ledger_keys: Annotated[
-        bool, about("The ledger has a hash of each record's key, too, for the audit of compacted topics.")
+        bool,
+        about("The ledger has a hash of each record's key, too, for the audit of compacted topics.", WORKERS),
     ] = False
     journal_segment_bytes: Annotated[
-        int, Meta(ge=4096, le=INT_MAX, extra=BYTES), about("A journal file of this size is closed and compressed.")
+        int,
+        Meta(ge=4096, le=INT_MAX, extra=BYTES),
+        about("A journal file of this size is closed and compressed.", WORKERS),
     ] = 67_108_864
     journal_roll_ms: Annotated[
         int,
         Meta(ge=100, le=3_600_000, extra=MILLISECONDS),
-        about("A journal file of this age is closed and compressed."),
+        about("A journal file of this age is closed and compressed.", WORKERS),
     ] = 300_000
     journal_queue_bytes: Annotated[
         int,
         Meta(ge=262_144, le=INT_MAX, extra=BYTES),
-        about("Journal rows waiting to be written, per worker; when full, rows are dropped."),
+        about("Journal rows waiting to be written, per worker; when full, rows are dropped.", WORKERS),
     ] = 16_777_216
     # Kafka's log.retention.bytes has none (-1): here nobody else deletes, and the disk is often that of an application.
     journal_retention_bytes: Annotated[
         int,
         Meta(ge=-1, le=2**63 - 1, extra=BYTES),
-        about("Size of all closed journal files; beyond that the oldest are deleted; -1: unlimited."),
+        about("Size of all closed journal files; beyond that the oldest are deleted; -1: unlimited.", WORKERS),
     ] = 10_737_418_240
 
     # Security toward brokers
     security_protocol: Annotated[SecurityProtocol, about("How brokers are spoken to.")] = "PLAINTEXT"
     ssl_truststore_location: Annotated[
-        PemFile, about("Certificates that brokers' are signed with; empty: the system's.")
+        PemFile, about("Certificates that brokers' are signed with; empty: the system's.", WORKERS)
     ] = ""
-    ssl_truststore_certificates: Annotated[Pem, about("The same as text, instead of a file.")] = ""
+    ssl_truststore_certificates: Annotated[Pem, about("The same as text, instead of a file.", WORKERS)] = ""
     ssl_keystore_location: Annotated[
-        PemFile, about("Forebay's own certificate, its chain and its key, shown to brokers; empty: none.")
+        PemFile,
+        about("Forebay's own certificate, its chain and its key, shown to brokers; empty: none.", WORKERS),
     ] = ""
     ssl_keystore_certificate_chain: Annotated[
-        Pem, about("Forebay's own certificate and its chain as text, instead of a file.")
+        Pem, about("Forebay's own certificate and its chain as text, instead of a file.", WORKERS)
     ] = ""
-    ssl_keystore_key: Annotated[SecretPem, about("The key of ssl.keystore.certificate.chain.")] = Secret("")
-    ssl_key_password: Annotated[Secret, about("What the key is encrypted with; empty: it is not.")] = Secret("")
+    ssl_keystore_key: Annotated[SecretPem, about("The key of ssl.keystore.certificate.chain.", WORKERS)] = Secret("")
+    ssl_key_password: Annotated[Secret, about("What the key is encrypted with; empty: it is not.", WORKERS)] = Secret(
+        ""
+    )
     ssl_endpoint_identification_algorithm: Annotated[
         str,
         Meta(extra={"allowed": "https or empty"}),
-        about("https: a broker's certificate must be valid for its host; empty: for anything."),
+        about("https: a broker's certificate must be valid for its host; empty: for anything.", WORKERS),
     ] = "https"
-    ssl_enabled_protocols: Annotated[TlsVersions, about("Versions of TLS.")] = ("TLSv1.2", "TLSv1.3")
-    ssl_cipher_suites: Annotated[CipherSuites, about("Cipher suites, the best first; empty: OpenSSL's choice.")] = ()
-    sasl_mechanism: Annotated[Mechanism, about("How Forebay itself logs in at brokers; empty: it does not.")] = ""
-    sasl_jaas_config: Annotated[Secret, about("As whom Forebay logs in at brokers: Java's line for it.")] = Secret("")
-    sasl_oauthbearer_token_endpoint_url: Annotated[Url, about("OAUTHBEARER: where tokens are given out.")] = ""
-    sasl_oauthbearer_client_credentials_client_id: Annotated[str, about("OAUTHBEARER: as whom they are asked for.")] = (
-        ""
+    ssl_enabled_protocols: Annotated[TlsVersions, about("Versions of TLS.", WORKERS)] = ("TLSv1.2", "TLSv1.3")
+    ssl_cipher_suites: Annotated[
+        CipherSuites, about("Cipher suites, the best first; empty: OpenSSL's choice.", WORKERS)
+    ] = ()
+    sasl_mechanism: Annotated[
+        Mechanism, about("How Forebay itself logs in at brokers; empty: it does not.", WORKERS)
+    ] = ""
+    sasl_jaas_config: Annotated[Secret, about("As whom Forebay logs in at brokers: Java's line for it.", WORKERS)] = (
+        Secret("")
     )
+    sasl_oauthbearer_token_endpoint_url: Annotated[Url, about("OAUTHBEARER: where tokens are given out.", WORKERS)] = ""
+    sasl_oauthbearer_client_credentials_client_id: Annotated[
+        str, about("OAUTHBEARER: as whom they are asked for.", WORKERS)
+    ] = ""
     sasl_oauthbearer_client_credentials_client_secret: Annotated[
-        Secret, about("OAUTHBEARER: what proves it to the token endpoint.")
+        Secret, about("OAUTHBEARER: what proves it to the token endpoint.", WORKERS)
     ] = Secret("")
-    sasl_oauthbearer_scope: Annotated[str, about("OAUTHBEARER: what the tokens are to be good for.")] = ""
+    sasl_oauthbearer_scope: Annotated[str, about("OAUTHBEARER: what the tokens are to be good for.", WORKERS)] = ""
     upstream_identity_shared: Annotated[
         bool, about("Let clients of other hosts act as Forebay's own identity at the brokers.")
     ] = False

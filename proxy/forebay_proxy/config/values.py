@@ -105,7 +105,7 @@ class Setting:
 
     @cached_property
     def changes(self) -> str:
-        """When a change takes effect: `live`, while Forebay runs; `start`, when it is started."""
+        """When a change takes effect: one of kinds.Changes."""
         return self._extra("changes") or START
 
     def _extra(self, key: str) -> str | None:

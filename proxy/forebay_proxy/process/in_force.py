@@ -1,8 +1,10 @@
 """The settings in force, and how others come into force: in all workers, or in none.
 
-    compare ──▶ prepare in every worker ──▶ all have ──▶ commit in every worker, a new generation
-       └ others than live ones have changed  └ one cannot, or does not answer
-         └───────────────────────────────────┴──▶ nothing changes, and StartError says why
+    compare ─┬▶ prepare in every worker ──▶ all have ──▶ commit in every worker ─┬▶ a new generation
+       │     │                              └ one cannot, or does not answer     │
+       │     └▶ a setting of workers: others take their place, one by one ───────┘
+       │                              └ one does not get ready
+       └ one of the start has changed ┴─────▶ nothing changes, and StartError says why
 
 In: what the sources say, and overrides of it. Out: settings in all workers, told to whoever wants to hear of it.
 """
@@ -37,9 +39,15 @@ class Served(Protocol):
     async def prepare(self, settings: Settings) -> Commit:
         """Get ready for them, and change nothing; what puts them into force. Raises StartError."""
 
+    async def replace(self, settings: Settings) -> Commit:
+        """Have workers that begin with them take the place of those that serve; what puts the rest into force.
+
+        Raises StartError where they cannot: then whoever serves does so with the settings in force.
+        """
+
 
 class SettingsInForce:
-    """Never leaves workers with different settings for longer than it takes to tell them.
+    """Never leaves workers with different settings for longer than it takes to tell them, or to replace them.
 
     Whoever changes them holds `turn` from before he reads what he changes.
     """
@@ -68,10 +76,17 @@ class SettingsInForce:
         settings = overlaid(read.settings, overrides.values())
         for name, message in chain(conflicts(settings), security_conflicts(settings)):
             raise StartError(f"{name}: {message}")
-        changes, others = difference(self.settings, settings)
+        changes, of_workers, others = difference(self.settings, settings)
         if others:
             raise StartError(f"{', '.join(others)} cannot change without a restart; nothing was changed")
-        commit = await self._served.prepare(settings) if changes else None
+        commit: Commit | None = None
+        if of_workers:
+            try:
+                commit = await self._served.replace(settings)
+            except StartError as error:
+                raise StartError(f"{', '.join(of_workers)}: {error}") from None
+        elif changes:
+            commit = await self._served.prepare(settings)
         agreed()
         if commit is not None:
             commit()

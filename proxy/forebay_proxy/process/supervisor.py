@@ -3,8 +3,9 @@
 N = 1: the App and the admin endpoint run in this process.
 N > 1: this process is the supervisor. It starts N worker processes, which listen on the same ports (SO_REUSEPORT); it
 serves the admin endpoint itself, with the workers' metrics added up; it restarts a worker that died, after a pause that
-doubles while the worker keeps dying, and kills one that hangs. Told to stop, it tells the workers to drain; told twice,
-it kills them. If the supervisor itself dies, its workers find their channel closed, drain and exit.
+doubles while the worker keeps dying, and kills one that hangs; it has others take the place of all, one by one
+(replacing.py). Told to stop, it tells the workers to drain; told twice, it kills them. If the supervisor itself dies,
+its workers find their channel closed, drain and exit.
 
 What a dead worker had counted stays counted, as of its last report (one a second, with topics and clients every ten),
 so counters never fall.
@@ -17,6 +18,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -44,6 +46,7 @@ from forebay_proxy.process.in_force import Read, Served, SettingsInForce
 from forebay_proxy.process.lifecycle import DRAINED, FAILED, App, Stop, load_app, serve
 from forebay_proxy.process.overrides import Overrides
 from forebay_proxy.process.reloading import Load, Reloading
+from forebay_proxy.process.replacing import Replacing
 from forebay_proxy.process.stacks import stacks
 from forebay_proxy.process.steering import Steering, Watched
 from forebay_proxy.process.worker_slot import SILENT_S, Clock, WorkerSlot
@@ -107,6 +110,9 @@ class _Alone:
 
     async def prepare(self, settings: Settings) -> Callable[[], None]:
         return self._app.prepare(settings)
+
+    async def replace(self, settings: Settings) -> Callable[[], None]:
+        raise StartError("with one worker this takes a restart; nothing was changed")
 
 
 async def run_alone(settings: Settings, app_path: str, told: Told = NOTHING_TOLD, load: Load | None = None) -> int:
@@ -228,9 +234,13 @@ class Supervisor:
         self._rng = rng or Random()
         self.stop = Stop()
         self.stats = MetricRegistry(clock)
-        self.workers = [WorkerSlot(index, settings, app_path, clock) for index in range(settings.workers)]
+        self._app_path = app_path
         self._clock = clock
-        self._shutdown_timeout = settings.shutdown_timeout_ms / 1000
+        self._settings = settings
+        self.workers = [self._worker(index, settings) for index in range(settings.workers)]
+        """Those that have a place; others may drain or be on trial beside them."""
+        self._patience_s = settings.shutdown_timeout_ms / 1000 + LATE_S
+        self._replacing = Replacing(self.workers, self._worker, self._begin, self.stop, self._patience_s)
         self._restarts = self.stats.counter("forebay_worker_restarts_total")
         self._past = Snapshot()
         self._named = NamedTopics(settings.metrics_topics_max)
@@ -246,18 +256,23 @@ class Supervisor:
         Raises StartError if a worker cannot start for a reason that a person must fix; the others are drained first.
         """
         minding = [asyncio.create_task(self._ask()), asyncio.create_task(self._end())]
+        codes: dict[WorkerSlot, int] = {}
         try:
-            codes = await asyncio.gather(*map(self._keep, self.workers))
+            for worker in self.workers:
+                self._replacing.begin(worker)
+            while running := dict(self._replacing.running):
+                done, _ = await asyncio.wait(running.values(), return_when=asyncio.FIRST_COMPLETED)
+                codes |= {worker: task.result() for worker, task in running.items() if task in done}
         finally:
             for task in minding:
                 task.cancel()
-            for worker in self.workers:
+            for worker in self._all():
                 worker.kill()
         if self._start_failure is not None:
             raise StartError(self._start_failure)
         if self.stop.now.is_set():
             return self.stop.exit_code
-        return max(codes)
+        return max(codes[worker] for worker in self.workers)
 
     async def started(self) -> None:
         """Returns once every worker's listeners are open."""
@@ -265,7 +280,7 @@ class Supervisor:
 
     def reload(self) -> None:
         """Have all workers read certificates and secrets again."""
-        for worker in self.workers:
+        for worker in self._all():
             worker.reload()
 
     async def prepare(self, settings: Settings) -> Callable[[], None]:
@@ -281,11 +296,24 @@ class Supervisor:
                 raise StartError(f"worker {worker.index}: {error}")
 
         def commit() -> None:
-            logs.set_level(settings.log_level)
             for worker in self.workers:
                 worker.commit(generation, settings)
+            self._in_force(settings)
 
         return commit
+
+    async def replace(self, settings: Settings) -> Callable[[], None]:
+        """Have other workers take the place of all; what has this process go by the settings, too.
+
+        Raises StartError where one does not get ready.
+        """
+        if why := await self._replacing.replace(self._settings, settings):
+            raise StartError(why)
+        return partial(self._in_force, settings)
+
+    def _in_force(self, settings: Settings) -> None:
+        logs.set_level(settings.log_level)
+        self._settings = settings
 
     async def metrics(self) -> tuple[bytes, str]:
         """(body, content type) of a scrape: all workers added up, those that have died included."""
@@ -311,11 +339,11 @@ class Supervisor:
 
     async def refresh(self) -> None:
         """Have all workers tell all that they know; one that does not answer is known by what it told last."""
-        await asyncio.gather(*(worker.fresh(SCRAPE_WAIT_S) for worker in self.workers))
+        await asyncio.gather(*(worker.fresh(SCRAPE_WAIT_S) for worker in self._all()))
 
     def reports(self) -> list[Snapshot]:
         """What dead workers had counted, what this process counts, and each worker's last report."""
-        return [self._past, self.stats.take(), *(worker.snapshot for worker in self.workers)]
+        return [self._past, self.stats.take(), *(worker.snapshot for worker in self._all())]
 
     def unready(self) -> str | None:
         """Why no client should come; None: ready. All workers must be: the kernel picks any that listens."""
@@ -333,14 +361,23 @@ class Supervisor:
                 return f"worker {worker.index} does not answer"
         return None
 
+    def _worker(self, index: int, settings: Settings) -> WorkerSlot:
+        return WorkerSlot(index, settings, self._app_path, self._clock)
+
+    def _begin(self, worker: WorkerSlot) -> asyncio.Task[int]:
+        return asyncio.get_running_loop().create_task(self._keep(worker))
+
+    def _all(self) -> list[WorkerSlot]:
+        return [*self.workers, *self._replacing.beside]
+
     async def _keep(self, worker: WorkerSlot) -> int:
         """Run one process after the other in one slot; DRAINED or FAILED for the last of them."""
         deaths = 0
-        while not self.stop.draining.is_set():
+        while not (self.stop.draining.is_set() or worker.leaving):
             began = self._clock()
             code = await worker.live()
             self._past = merge([self._past, await worker.retire()])
-            if self.stop.draining.is_set():
+            if self.stop.draining.is_set() or worker.leaving or worker is self._replacing.on_trial:
                 return DRAINED if code == DRAINED else FAILED
             if worker.start_failure is not None and not worker.served.is_set():
                 self._start_failure = self._start_failure or worker.start_failure
@@ -359,7 +396,7 @@ class Supervisor:
         """Ask all workers for a report every second, and kill those that hang."""
         while True:
             await asyncio.sleep(ASK_EVERY_S)
-            for worker in self.workers:
+            for worker in self._all():
                 worker.ask(details=False)
                 if worker.hung and not self.stop.draining.is_set():
                     get_logger().error("worker hung, killing it", worker=worker.index, silent_for_s=worker.silent_for())
@@ -369,11 +406,11 @@ class Supervisor:
     async def _end(self) -> None:
         """Once told to stop: drain the workers, then kill those that are late, or all of them when told again."""
         await self.stop.draining.wait()
-        for worker in self.workers:
+        for worker in self._all():
             worker.drain()
         try:
-            await asyncio.wait_for(self.stop.now.wait(), self._shutdown_timeout + LATE_S)
+            await asyncio.wait_for(self.stop.now.wait(), self._patience_s)
         except TimeoutError:
             get_logger().error("workers did not exit in time, killing them")
-        for worker in self.workers:
+        for worker in self._all():
             worker.kill()

@@ -79,6 +79,11 @@ class WorkerSlot:
         """What was answered last."""
 
     @property
+    def leaving(self) -> bool:
+        """Whether no process is to start here any more."""
+        return self._is_to_drain or self._is_to_die
+
+    @property
     def running(self) -> bool:
         """Whether a process has been started here and has not exited."""
         return self._process is not None
@@ -161,6 +166,16 @@ class WorkerSlot:
                 await self._heard.wait_for(lambda: self._answered >= number)
         except TimeoutError:
             pass
+
+    @property
+    def serves(self) -> bool:
+        """Whether clients can be served."""
+        return self.served.is_set() and self.unready is None
+
+    async def ready(self) -> None:
+        """Returns once clients can be served."""
+        async with self._heard:
+            await self._heard.wait_for(lambda: self.serves)
 
     def silent_for(self) -> float:
         """Seconds without an answer while one is due; 0.0 if none is."""

@@ -27,13 +27,32 @@ def test_all_live_settings_are_settings() -> None:
 
 
 def test_nothing_changes_nothing() -> None:
-    assert difference(NOW, changed()) == ({}, [])
+    assert difference(NOW, changed()) == ({}, [], [])
 
 
 def test_patterns_are_told_before_and_after() -> None:
     new = changed(topics_include=("orders*", "logs"), topics_exclude=("logs.old",))
     changes = {"topics.include": "orders* → orders*,logs", "topics.exclude": " → logs.old"}
-    assert difference(NOW, new) == (changes, [])
+    assert difference(NOW, new) == (changes, [], [])
+
+
+def test_what_needs_other_workers_is_named() -> None:
+    racks = {"external": ListenerSettings(client_rack="b")}
+    new = changed(topics_exclude=("x",), buffer_memory=1 << 30, listener_name=racks)
+    assert difference(NOW, new) == (
+        {
+            "topics.exclude": " → x",
+            "buffer.memory": "33554432 → 1073741824",
+            "listener.name.external.client.rack": " → b",
+        },
+        ["buffer.memory", "listener.name.external.client.rack"],
+        [],
+    )
+
+
+def test_no_secret_is_told() -> None:
+    told = difference(NOW, changed(sasl_jaas_config=Secret("hidden!")))
+    assert "hidden!" not in str(told)
 
 
 def test_others_are_named() -> None:
@@ -46,15 +65,15 @@ def test_others_are_named() -> None:
 
 
 def test_a_listener_that_is_told_its_defaults_is_no_news() -> None:
-    assert difference(NOW, changed(listener_name={"external": ListenerSettings()})) == ({}, [])
+    assert difference(NOW, changed(listener_name={"external": ListenerSettings()})) == ({}, [], [])
 
 
 def test_what_stands_in_files_is_others_to_watch() -> None:
     written = {"ssl.keystore.key": "${file:/run/keys:key}"}
     before, after = (changed(ssl_keystore_key=Secret(key), references=written) for key in ("yesterday's", "today's"))
-    assert difference(before, after) == ({}, [])
+    assert difference(before, after) == ({}, [], [])
     elsewhere = msgspec.structs.replace(after, references={"ssl.keystore.key": "${file:/run/other:key}"})
-    assert difference(before, elsewhere).others == ["ssl.keystore.key"]
+    assert difference(before, elsewhere).workers == ["ssl.keystore.key"]
 
 
 def test_only_live_settings_are_taken_over() -> None:

@@ -28,8 +28,8 @@ def test_values_are_written_as_elsewhere(name: str, written: object, value: obje
     [
         ("topics.exclud", "a", r"^topics\.exclud: unknown setting; did you mean topics\.exclude\?$"),
         ("zzz", "a", "^zzz: unknown setting$"),
-        ("workers", 2, "^workers cannot change without a restart$"),
-        ("admin.bearer.token", "canary", r"^admin\.bearer\.token cannot change without a restart$"),
+        ("workers", 2, "^workers cannot be overridden: only live settings can$"),
+        ("admin.bearer.token", "canary", r"^admin\.bearer\.token cannot be overridden: only live settings can$"),
         ("listener.name.external.producers.only", "true", "unknown setting"),
         ("topics.exclude", 5, r"^topics\.exclude = 5: must be patterns"),
         ("topics.exclude", None, "must be patterns"),

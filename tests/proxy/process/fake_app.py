@@ -1,7 +1,8 @@
 """An App that tells what it is told, for the tests of processes and signals; run as a program it is `forebay` with it.
 
 A client of its port says one line: `count` (a record was moved), `hold` (the drain will not end by itself), `fail`
-(a part of it has ended), `die`. It answers with the number of its process.
+(a part of it has ended), `die`. It answers with the number of its process. A client.rack of `fails` or `fails in 1` (as
+worker 1) does not start, and one of `waits` is not ready.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class FakeApp:
     def __init__(self, settings: Settings, stats: MetricRegistry, worker: int) -> None:
         if settings.advertised_host == "bad.example":
             raise StartError("advertised.host: bad.example will not do")
+        if settings.client_rack in ("fails", f"fails in {worker}"):
+            raise StartError("client.rack: it fails")
         self._settings = settings
         self._moved = stats.counter("forebay_records_total", fate="moved")
         self._may_drain = asyncio.Event()
@@ -36,7 +39,7 @@ class FakeApp:
         self._failed: str | None = None
 
     async def start(self) -> None:
-        get_logger().info("begins", topics=list(self._settings.topics_include))
+        get_logger().info("begins", topics=list(self._settings.topics_include), rack=self._settings.client_rack)
         address = self._settings.listen
         assert address is not None
         reuse_port = self._settings.workers > 1
@@ -62,6 +65,8 @@ class FakeApp:
         get_logger().info("reloading")
 
     def ready(self) -> str | None:
+        if self._settings.client_rack == "waits":
+            return "no broker yet"
         return None if self._server else "no listener yet"
 
     def unhealthy(self) -> str | None:

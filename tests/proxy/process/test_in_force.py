@@ -39,6 +39,7 @@ class Workers:
 
     def __init__(self) -> None:
         self.refuses = ""
+        self.replaced: list[int] = []
         self.committed: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
         self.told: list[Told] = []
         self.in_force = SettingsInForce(read("*"), self)
@@ -47,6 +48,12 @@ class Workers:
     async def prepare(self, settings: Settings) -> Callable[[], None]:
         if self.refuses:
             raise StartError(self.refuses)
+        return lambda: self.committed.append((settings.topics_include, settings.topics_exclude))
+
+    async def replace(self, settings: Settings) -> Callable[[], None]:
+        if self.refuses:
+            raise StartError(self.refuses)
+        self.replaced.append(settings.batch_size)
         return lambda: self.committed.append((settings.topics_include, settings.topics_exclude))
 
 
@@ -89,3 +96,18 @@ async def test_what_is_refused_leaves_everything_as_it_was() -> None:
     assert (workers.committed, workers.told, in_force.overrides, in_force.generation) == ([], [], {}, 1)
     workers.refuses = ""
     assert await in_force.put(in_force.read, override("a")) == {"topics.exclude": " → a"}
+
+
+@in_loop
+async def test_settings_of_workers_come_with_other_workers_and_all_that_has_changed() -> None:
+    workers = Workers()
+    in_force = workers.in_force
+    new = msgspec.structs.replace(NOW, topics_include=("b",), batch_size=32_768, client_rack="r1")
+    changes = {"topics.include": "* → b", "client.rack": " → r1", "batch.size": "16384 → 32768"}
+    workers.refuses = "a new worker is not ready: no broker yet; nothing was changed"
+    with pytest.raises(StartError, match=r"^client\.rack, batch\.size: a new worker is not ready"):
+        await in_force.put(Read(new, told_of(new)), {})
+    assert (workers.committed, in_force.generation, in_force.settings) == ([], 1, NOW)
+    workers.refuses = ""
+    assert await in_force.put(Read(new, told_of(new)), override("a")) == {**changes, "topics.exclude": " → a"}
+    assert (workers.replaced, workers.committed, in_force.generation) == ([32_768], [(("b",), ("a",))], 2)

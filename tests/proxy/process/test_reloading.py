@@ -48,6 +48,9 @@ class Place:
         self.events.append(f"prepared {settings.topics_include}")
         return lambda: self.events.append(f"committed {settings.topics_include}")
 
+    async def replace(self, settings: Settings) -> Callable[[], None]:
+        raise AssertionError("no setting of workers has changed")
+
     def write(self, *topics: str) -> None:
         self.written = msgspec.structs.replace(NOW, topics_include=topics)
 

@@ -49,6 +49,9 @@ class Workers:
     async def prepare(self, settings: Settings) -> Callable[[], None]:
         return lambda: self.committed.append(settings)
 
+    async def replace(self, settings: Settings) -> Callable[[], None]:
+        raise AssertionError("no setting of workers has changed")
+
 
 @in_loop
 async def test_a_reload_is_what_sighup_does_and_is_waited_for() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 from forebay_proxy.commands.cli import main
-from tests.proxy.process.test_supervisor import Forebay, running
+from tests.proxy.process.test_supervisor import MOVED, Forebay, running, two_workers
 from tests.proxy.test_changed_settings import CHANGED
 
 WORKERS = pytest.mark.parametrize("workers", [1, 2])
+GONE = "worker replaced, the old one drains"
 RELOADED, REFUSED = "settings reloaded", "settings not reloaded: those in force stay"
 
 
@@ -92,7 +94,7 @@ def test_an_override_reaches_every_worker_those_started_again_too_and_ends(tmp_p
         assert [each["topics"] for each in told[workers:]] == [["below"]] * workers
         assert commanded("overrides", "--remove", "topics.include", "--socket", socket)[0] == 1
         refused = commanded("override", "workers=3", "--reason", "a test", "--socket", socket)
-        assert refused == (1, "", "forebay: workers cannot change without a restart\n")
+        assert refused == (1, "", "forebay: workers cannot be overridden: only live settings can\n")
 
 
 @WORKERS
@@ -172,6 +174,83 @@ def test_what_is_wrong_or_of_the_start_changes_nothing(tmp_path: Path, workers: 
         path.write_text('"topics.include" = "x"')
         reload(forebay, RELOADED)
         assert forebay.metrics()["forebay_config_last_reload_successful"] == 1
+
+
+def test_settings_of_workers_come_with_other_workers_one_by_one(tmp_path: Path) -> None:
+    path, socket = tmp_path / "forebay.toml", str(tmp_path / "s")
+    with configured(path, 2, "--set", f"admin.socket={socket}") as forebay:
+        before = forebay.say_until("count", two_workers)
+        path.write_text('"topics.include" = "logs"\n"client.rack" = "r1"')
+        changes = "topics.include: orders → logs\nclient.rack:  → r1\n"
+        assert commanded("reload", "--socket", socket) == (
+            0,
+            changes + "In force in all workers, as generation 2.\n",
+            "",
+        )
+        forebay.until(RELOADED)
+        steps = [
+            (line["event"], line["worker"]) for line in forebay.log if line["event"] in ("begins", "drained", GONE)
+        ]
+        assert sorted(steps[:2]) == [("begins", 0), ("begins", 1)]
+        assert steps[2:] == [(step, worker) for worker in (0, 1) for step in ("begins", GONE, "drained")]
+        begun = forebay.until("begins", 4)[2:]
+        assert [(line["topics"], line["rack"]) for line in begun] == [(["logs"], "r1")] * 2
+        after = forebay.say_until("count", two_workers)
+        assert before.keys().isdisjoint(after)
+        metrics = forebay.metrics()
+        assert metrics[MOVED] == sum(before.values()) + sum(after.values())
+        assert (metrics["forebay_workers"], metrics["forebay_worker_restarts_total"]) == (2, 0)
+        assert (metrics["forebay_config_generation"], metrics["forebay_config_last_reload_successful"]) == (2, 1)
+        assert shown(forebay, "client.rack") == "r1"
+        forebay.say("die")
+        assert [(line["topics"], line["rack"]) for line in forebay.until("begins", 5)[4:]] == [(["logs"], "r1")]
+
+
+def test_alone_settings_of_workers_take_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "forebay.toml"
+    with configured(path, 1) as forebay:
+        path.write_text('"topics.include" = "logs"\n"client.rack" = "r1"\n"batch.max.size" = 524288')
+        line = reload(forebay, REFUSED)
+        why = "client.rack, batch.max.size: with one worker this takes a restart; nothing was changed"
+        assert line["error"] == why
+        assert shown(forebay, "topics.include") == ["orders"]
+
+
+@pytest.mark.parametrize(
+    ("rack", "begun"),
+    [("fails", 2), ("fails in 1", 4)],
+)
+def test_a_new_worker_that_does_not_get_ready_changes_nothing(tmp_path: Path, rack: str, begun: int) -> None:
+    """If it is not the first one, the one before it has its place back."""
+    path = tmp_path / "forebay.toml"
+    with configured(path, 2) as forebay:
+        path.write_text(f'"topics.include" = "logs"\n"client.rack" = "{rack}"')
+        line = reload(forebay, REFUSED)
+        why = "client.rack: a new worker is not ready: client.rack: it fails; nothing was changed"
+        assert line["error"] == why
+        metrics = forebay.metrics()
+        assert (metrics["forebay_config_generation"], metrics["forebay_config_last_reload_successful"]) == (1, 0)
+        assert metrics["forebay_ready"] == 1
+        serving = forebay.say_until("count", two_workers)
+        assert [line["rack"] for line in forebay.until("begins", begun)] == ["", "", rack, ""][:begun]
+        assert shown(forebay, "topics.include") == ["orders"]
+        for process in serving:
+            os.kill(process, signal.SIGKILL)
+        assert [(line["topics"], line["rack"]) for line in forebay.until("begins", begun + 2)[begun:]] == [
+            (["orders"], "")
+        ] * 2
+
+
+def test_told_to_stop_while_workers_are_replaced_all_drain(tmp_path: Path) -> None:
+    path = tmp_path / "forebay.toml"
+    with configured(path, 2) as forebay:
+        path.write_text('"client.rack" = "waits"')
+        forebay.signal(signal.SIGHUP)
+        forebay.until("serving", 3)
+        forebay.signal(signal.SIGTERM)
+        assert forebay.exit_code() == 0
+        forebay.rest()
+        assert forebay.events().count("drained") == 3
 
 
 def test_a_worker_that_is_started_again_begins_with_what_is_in_force(tmp_path: Path) -> None:

@@ -275,6 +275,9 @@ class Only:
     async def prepare(self, settings: Settings) -> Callable[[], None]:
         return self._app.prepare(settings)
 
+    async def replace(self, settings: Settings) -> Callable[[], None]:
+        raise AssertionError("no setting of workers has changed")
+
 
 @in_loop
 async def test_movable_records_leave_a_broker_alone_while_it_is_avoided_and_keyed_ones_do_not() -> None:
