@@ -11,7 +11,6 @@ file cannot be written.
 
 from __future__ import annotations
 
-import gzip
 import importlib.util
 import io
 import json
@@ -20,7 +19,6 @@ import platform
 import sys
 import tarfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Final
@@ -36,9 +34,8 @@ _FOREBAY: Final = "forebay"
 _EXTRA: Final = "pipeline"
 _IMPORTED: Final = ("forebay_codecs", "forebay_policies", "forebay_proxy", "forebay_pipeline")
 _SPARK_HAS: Final = frozenset({"pyspark", "py4j"})
-_COMPRESSED: Final = (".tar.gz", ".tgz")
-_ENDINGS: Final = (*_COMPRESSED, ".tar")
-"""By which Spark knows what it can unpack. Uncompressed it is three times as large, and there in seconds."""
+_ENDINGS: Final = (".tar.gz", ".tgz")
+"""Of all that Spark unpacks, these alone come out with their permissions, without which nothing can be run."""
 
 _LEVEL: Final = 1
 """Of gzip; the default of 9 takes thirteen times the CPU for an eighth less."""
@@ -59,7 +56,7 @@ def pack(output: Path) -> int:
     beside = output.with_name(f".{output.name}-{os.getpid()}")
     try:
         try:
-            with _opened(beside, compressed=output.name.endswith(_COMPRESSED)) as archive:
+            with tarfile.open(beside, "w:gz", compresslevel=_LEVEL) as archive:
                 _add_launcher(archive)
                 for package in packages:
                     for path, name in _files(package):
@@ -130,14 +127,6 @@ def _sources() -> Iterator[tuple[Path, str]]:
                 yield path, str(path.relative_to(folder.parent))
 
 
-@contextmanager
-def _opened(path: Path, *, compressed: bool) -> Iterator[tarfile.TarFile]:
-    with ExitStack() as stack:
-        file = stack.enter_context(path.open("wb"))
-        stream = stack.enter_context(gzip.GzipFile("", "wb", _LEVEL, file)) if compressed else file
-        yield stack.enter_context(tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT))
-
-
 def _add_launcher(archive: tarfile.TarFile) -> None:
     script = _LAUNCHER.encode()
     member = tarfile.TarInfo("bin/python")
@@ -162,18 +151,13 @@ def matches() -> str:
 
 def _named(_: click.Context, __: click.Parameter, value: str) -> Path:
     if not value.endswith(_ENDINGS):
-        raise click.BadParameter(f"{value} must end in {', '.join(_ENDINGS)}: Spark goes by that")
+        raise click.BadParameter(f"{value} must end in {' or '.join(_ENDINGS)}: Spark goes by that")
     return Path(value)
 
 
 @click.command("pack")
 @click.option(
-    "--output",
-    default="forebay.tar.gz",
-    show_default=True,
-    metavar="FILE",
-    callback=_named,
-    help="The archive; as .tar it is larger, and sooner there.",
+    "--output", default="forebay.tar.gz", show_default=True, metavar="FILE", callback=_named, help="The archive."
 )
 @job
 def command(*, output: Path) -> int:
