@@ -65,7 +65,8 @@ def make_files(text: str, folder: Path) -> None:
     mechanism = re.search(r'"sasl\.mechanism" = "(.*)"', text)
     module = SECRET_OF[mechanism[1] if mechanism else "PLAIN"]
     login = f'org.apache.kafka.common.security.{module} required username="USER" password="PASSWORD";'
-    secrets = {"sasl.jaas.config": login, "user.crt": store, "user.key": store}
+    users = "org.apache.kafka.common.security.plain.PlainLoginModule required user_A='1' user_B='2';"
+    secrets = {"sasl.jaas.config": login, "plain.sasl.jaas.config": users, "user.crt": store, "user.key": store}
     for kind, place, key in REFERENCE.findall(text):
         secret = secrets.get(key, "a-secret")
         path = Path(place) / key if kind == "dir" else Path(place)

@@ -235,5 +235,9 @@ _APIS: Final = (
     Api(92, "DeleteShareGroupOffsets", 0),
 )
 
+OF_ONES_OWN_USER: Final = frozenset({38, 39, 40, 41, 50, 51})
+"""Delegation tokens and SCRAM credentials: brokers answer as to whoever the connection is logged in as. They are hidden
+from clients whom brokers know under another name."""
+
 APIS: Final[Mapping[int, Api]] = MappingProxyType({api.key: api for api in _APIS})
 """By API key. An API that is missing here is hidden from clients."""

@@ -13,6 +13,8 @@ class HoldReason(enum.StrEnum):
 
     PENDING_REQUEST = "pending request"
     """Its request, Produce or Metadata, waits for metadata, memory or earlier requests: one at a time waits."""
+    LOGIN = "login"
+    """Its login here is being looked at, or has failed."""
     CONNECTING = "connecting"
     """Its own upstream connection is being made."""
     BROKER_SLOW = "broker slow"

@@ -37,6 +37,8 @@ from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.handshakes import MAX_PENDING, Handshakes
 from forebay_proxy.clients.held import held
 from forebay_proxy.clients.listener import Listener
+from forebay_proxy.clients.terminated_login import LoginDoor
+from forebay_proxy.config.listeners import ClientListener
 from forebay_proxy.config.live import with_live
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.journal.files import JournalFiles
@@ -44,13 +46,14 @@ from forebay_proxy.journal.gauges import gauge_row
 from forebay_proxy.journal.recorder import Journal, Sink
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
-from forebay_proxy.metrics.traffic import HandshakeMetrics, RenewalMetrics, TrafficMetrics
+from forebay_proxy.metrics.traffic import HandshakeMetrics, LoginMetrics, RenewalMetrics, TrafficMetrics
 from forebay_proxy.metrics.worker_vitals import WorkerVitals
 from forebay_proxy.produce.journal_topic import JournalTopic
 from forebay_proxy.produce.memory_grants import MemoryGrants
 from forebay_proxy.realms import dump
 from forebay_proxy.realms.realm import Realm, Shared, eligibility_of, patterns_of
 from forebay_proxy.realms.realms import ClientRealms
+from forebay_proxy.security.client_logins import ClientLogins
 from forebay_proxy.security.renewals import Renewals
 
 log = get_logger()
@@ -75,6 +78,7 @@ class App:
         self._failed = ""
         self._tasks: list[asyncio.Task[None]] = []
         metrics = TrafficMetrics(stats)
+        self._login_metrics = LoginMetrics(stats)
 
         journaled = bool(settings.journal_dir or settings.journal_topic)
         self._journal = Journal(worker, stats, settings.journal_topic) if journaled else None
@@ -125,6 +129,7 @@ class App:
                 settings.client_max_in_flight_requests,
                 ClientRacks(settings.client_racks, listener.settings.told.client_rack or settings.client_rack),
                 self._client_realms if listener.settings.told.upstream_identity == "client" else None,
+                self._door_of(listener.settings),
                 _admin_address(settings),
             )
 
@@ -148,6 +153,21 @@ class App:
         stats.gauge("forebay_upstream_connections", lambda: sum(c.has_upstream for c in self._connections))
         self._vitals = WorkerVitals(stats, worker, monotonic)
         stats.gauge("forebay_tasks", lambda: len(asyncio.all_tasks()))
+
+    def _door_of(self, listener: ClientListener) -> LoginDoor | None:
+        if not listener.terminates:
+            return None
+        settings, told = self._settings, listener.told
+        logins = ClientLogins(settings, listener)
+        self._renewals.add(logins.renewable)
+        return LoginDoor(
+            logins,
+            told.sasl_server_max_receive_size,
+            settings.authentication_timeout_ms / 1000,
+            settings.connection_failed_authentication_delay_ms / 1000,
+            told.connections_max_reauth_ms / 1000,
+            self._login_metrics,
+        )
 
     def _most_of(self, settings: Settings) -> int:
         with_tls = any(listener.uses_tls for listener in settings.client_listeners)

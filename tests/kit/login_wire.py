@@ -7,8 +7,9 @@ import ssl
 import struct
 from typing import Self
 
-from forebay_codecs.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from tests.kit.wire import request
+from forebay_codecs.apis import SASL_HANDSHAKE
+from forebay_codecs.sasl import authenticate_request
+from tests.kit.wire import CLIENT_ID, framed, request
 
 
 class Wire:
@@ -25,6 +26,13 @@ class Wire:
         """The answer's frame; None: the connection was closed instead."""
         try:
             self._socket.sendall(frame)
+        except OSError:  # reset
+            return None
+        return self.hear()
+
+    def hear(self) -> bytes | None:
+        """The next answer, as `say`."""
+        try:
             size = self._answers.read(4)
         except OSError:  # reset
             return None
@@ -42,5 +50,5 @@ def handshake(version: int, mechanism: str) -> bytes:
     return request(SASL_HANDSHAKE, version, 1, struct.pack(">h", len(mechanism)) + mechanism.encode())
 
 
-def authenticate(token: bytes) -> bytes:
-    return request(SASL_AUTHENTICATE, 1, 2, struct.pack(">i", len(token)) + token)
+def authenticate(token: bytes, version: int = 1) -> bytes:
+    return framed(authenticate_request(2, CLIENT_ID, version, token))

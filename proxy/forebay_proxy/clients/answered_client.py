@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from time import monotonic
 
+from forebay_codecs.header import peek
 from forebay_codecs.primitives import Buffer
 from forebay_policies.eligibility import Eligibility
 from forebay_policies.hold_reason import HoldReason
@@ -45,6 +46,7 @@ class AnsweredClient:
         self.host = self.rack = ""
         self.principal = ""
         """As whom it is served here (`served_as`); else what it sends with a login of its own is untouched."""
+        self.user = ""
         self.told: LastAnswer | None = None
         self.judged_by: Eligibility | None = None
         self._life = life
@@ -91,8 +93,17 @@ class AnsweredClient:
     def served_as(self, principal: str) -> None:
         """It has proved to be `principal` (security.principals); empty: it is served as nobody."""
         self.principal = principal
+        self.user = as_kafka_writes(principal)
         if principal:
-            self._who.is_somebody(as_kafka_writes(principal))
+            self._who.is_somebody(self.user)
+
+    def is_user(self, user: str, introduction: bytes) -> None:
+        """It has logged in here as `user`, as Kafka writes it. `introduction`: the first request of its login."""
+        self.user = user
+        key, version, _ = peek(introduction, 0)
+        self._who.begins(key, version)
+        self._who.says(introduction, self.host)
+        self._who.is_somebody(user)
 
     def hold(self, why: HoldReason) -> None:
         self._life.hold(why)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from forebay_codecs import api_versions, producers_only
+from forebay_codecs import api_versions
 from forebay_codecs.apis import API_VERSIONS, APIS
 from forebay_proxy.clients.gateway import Gateway
 
@@ -30,8 +30,8 @@ def answer_api_versions(
         return
 
     def ready(response: bytes | None) -> None:
-        if response is not None and gateway.producers_only:
-            response = api_versions.rewrite_api_versions(response, version, producers_only.NOT_OFFERED)
+        if response is not None and gateway.hidden:
+            response = api_versions.rewrite_api_versions(response, version, gateway.hidden)
         if response is not None and admin is not None:
             response = api_versions.with_admin(response, admin)
         own = correlation_id.to_bytes(4, "big", signed=True)

@@ -43,6 +43,7 @@ from forebay_proxy.clients.login_watch import LARGEST_LOGIN, LoginWatch
 from forebay_proxy.clients.request_router import LOGINS, Route, route, route_of_producer
 from forebay_proxy.clients.response_orderer import ResponseOrderer
 from forebay_proxy.clients.response_writer import ResponseWriter
+from forebay_proxy.clients.terminated_login import TerminatedLogin
 from forebay_proxy.clients.wrong_protocol import named
 
 MAX_UNSENT: Final = 256 * 1024
@@ -113,6 +114,18 @@ class ClientConnection(BoundedReads):
                 shared.realms, shared.gateway, self._client, self._upstream, self._life, self._requests.serve
             )
             self._requests.logins = self._logins
+        self._login: TerminatedLogin | None = None
+        if shared.door is not None:
+            self._login = TerminatedLogin(
+                shared.door,
+                shared.gateway,
+                broker,
+                self._client,
+                self.orderer,
+                self._life,
+                shared.metrics,
+                shared.log,
+            )
 
     # Bytes in
 
@@ -127,6 +140,8 @@ class ClientConnection(BoundedReads):
         self._life.begin(self._writer.transport, self.peer)
         if not self._limits.admits(self):
             self._life.end(Cause.NOT_ADMITTED)
+        elif self._login is not None:
+            self._login.begin()
 
     def room(self) -> int:
         return self._shared.inbound_memory.next_read()
@@ -192,6 +207,10 @@ class ClientConnection(BoundedReads):
     # Each request by its route
 
     def _begin(self, head: Head) -> None:
+        if self._login is not None and self._login.takes(head):
+            self._route = Route.LOGIN_HERE
+            self._splitter.collect()
+            return
         if self._tokens:
             if not may_be_request(head.start):
                 if self._logins is not None and head.size <= LARGEST_LOGIN:
@@ -211,6 +230,9 @@ class ClientConnection(BoundedReads):
             return
         if self._route is Route.REFUSED:
             self._life.end(Cause.UNSUPPORTED_VERSION, client=self.peer, api=api.name, version=version)
+            return
+        if self._login is not None and key in self._shared.gateway.hidden:
+            self._life.end(Cause.UNKNOWN_API, client=self.peer, api=key, version=version)
             return
         if self._stood_in_for and key not in OF_ANY_BROKER:
             self._life.end(Cause.BROKER_UNKNOWN, client=self.peer, node=self.node_id)
@@ -251,6 +273,12 @@ class ClientConnection(BoundedReads):
                 self.hold(HoldReason.DRAINING)
 
     def _gathered(self, frame: bytes) -> None:
+        if self._route is Route.LOGIN_HERE:
+            assert self._login is not None
+            self._login.take(frame)
+            self._splitter.shortest = self._login.shortest
+            self._limit_in_flight()
+            return
         assert self._api is not None
         if not self._who.known:
             self._who.says(frame, self.host)
@@ -335,6 +363,8 @@ class ClientConnection(BoundedReads):
         self._who.gone()
         if self._logins is not None:
             self._logins.gone()
+        if self._login is not None:
+            self._login.gone()
         self._limits.gone(self)
         # From here on nothing that it owns refers to it: it is freed at once, not when cycles are looked for.
         self._writer.gone()

@@ -11,6 +11,7 @@ from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.login_watch import Realms
 from forebay_proxy.clients.metadata_handler import MetadataHandler
+from forebay_proxy.clients.terminated_login import LoginDoor
 from forebay_proxy.logs import RateLimited
 from forebay_proxy.metrics.traffic import TrafficMetrics
 from forebay_proxy.produce.handler import ProduceHandler
@@ -33,5 +34,7 @@ class ConnectionContext:
     racks: ClientRacks
     realms: Realms | None
     """Where clients that log in themselves are served once they are recognised; None: nowhere."""
+    door: LoginDoor | None
+    """Where clients log in here; None: they do not."""
     admin: str
     """Where the admin endpoint listens; empty: nowhere."""

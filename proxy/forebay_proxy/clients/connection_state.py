@@ -53,6 +53,8 @@ class Cause(enum.Enum):
     UNSUPPORTED_VERSION = "unsupported version"
     STALLED = "stalled"
     NOT_TAKEN = "answers not taken"
+    LOGIN_REFUSED = "login refused"
+    LOGIN_TIMED_OUT = "login timed out"
     # Its broker
     RECORDS_REFUSED = "records without acks refused"
     NO_ANSWER = "no answer"
@@ -104,6 +106,9 @@ ENDINGS: Final[dict[Cause, Ending]] = {
     Cause.NOT_TAKEN: Ending(
         Phase.ABORTED, "closing a client that does not read its answers", metric=_refused("not_taken")
     ),
+    # It did not prove who it is (terminated_login), which has been answered by then, or did not in time.
+    Cause.LOGIN_REFUSED: Ending(Phase.LEAVING, "closing a client whose login was refused"),
+    Cause.LOGIN_TIMED_OUT: Ending(Phase.CLOSING, "closing a client that does not log in"),
     # acks=0: a broker that refuses closes the connection, since it has no other way to say so.
     Cause.RECORDS_REFUSED: Ending(Phase.LEAVING, "acks=0 records refused, closing the client"),
     # ApiVersions or Metadata that no broker answers in time.
@@ -119,7 +124,7 @@ ENDINGS: Final[dict[Cause, Ending]] = {
     ),
     # The broker closed it idle, and a new one would not know who the client is.
     Cause.LOGIN_LOST: Ending(Phase.CLOSING),
-    # The broker would close its connection at this request: it should have logged in again before (KIP-368).
+    # A broker would close its connection at this request: it should have logged in again before (KIP-368).
     Cause.SESSION_OVER: Ending(Phase.LEAVING, "a client must log in again", RateLimited.info),
     Cause.BROKER_MALFORMED: Ending(
         Phase.ABORTED, "broker broke the protocol", RateLimited.error, TrafficMetrics.upstream_protocol

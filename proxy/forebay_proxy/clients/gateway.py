@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic
 
-from forebay_codecs import error_codes, one_broker, produce_response
+from forebay_codecs import error_codes, one_broker, produce_response, producers_only
+from forebay_codecs.apis import OF_ONES_OWN_USER
 from forebay_codecs.produce_response import ProduceResponse
 from forebay_policies import retry
 from forebay_policies.leader_handover import NOWHERE
@@ -20,8 +21,15 @@ from forebay_proxy.brokers.cluster import Node
 from forebay_proxy.brokers.session import Session
 from forebay_proxy.clients.listener import Listener
 from forebay_proxy.clients.opaque_connection import OpaqueConnection
+from forebay_proxy.config.listeners import ClientListener
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.security.authenticator import AuthenticationFailed
+
+
+def _hidden(listener: ClientListener) -> frozenset[int]:
+    if listener.producers_only:
+        return producers_only.NOT_OFFERED
+    return OF_ONES_OWN_USER if listener.terminates else frozenset()
 
 
 class Gateway:
@@ -38,7 +46,7 @@ class Gateway:
         """`of`: the listener's own, of which this is what one identity sees; its connections log in as that."""
         self.responses = responses
         """What is gathered of brokers' responses, for all clients."""
-        self.own_logins = listener.settings.uses_sasl
+        self.own_logins = listener.settings.passes_logins
         self._cluster = view.cluster
         self._caches = view.caches
         self._updater = view.updater
@@ -49,6 +57,8 @@ class Gateway:
         self._listener = listener
         self._told = listener.settings
         self.producers_only = listener.settings.producers_only
+        self.hidden = _hidden(listener.settings)
+        """Keys of APIs that clients of the listener are not offered."""
         self._changes: TopicChanges = of._changes if of is not None else TopicChanges(monotonic)
         self._logs_in = of is not None or not self.own_logins
         self._settings = settings

@@ -29,6 +29,8 @@ class Route(enum.Enum):
     """Gathered where clients that log in themselves are to be recognised, and passed on as it came."""
     TOKEN = "token"
     """The same, for a SASL token without a header."""
+    LOGIN_HERE = "login here"
+    """Of a login that is terminated here (terminated_login)."""
     REFUSED = "refused"
     """Not offered in ApiVersions: its response could name a broker unread. The connection is closed."""
 

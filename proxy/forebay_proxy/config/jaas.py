@@ -2,8 +2,12 @@
 
     org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="secret";
 
-In: the line. Out: which mechanisms it is for, and its options. What is wrong raises ValueError with words that follow
-the setting's name, and that hold none of the line, since it holds a password.
+and a listener's `plain.sasl.jaas.config`, which says who may log in there:
+
+    org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret" user_bob="other";
+
+In: the line. Out: which mechanisms it is for, and its options; or users and their passwords. What is wrong raises
+ValueError with words that follow the setting's name, and that hold none of the line, since it holds a password.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ _MODULES: Final = {
 }
 MECHANISMS: Final = ("PLAIN", *_SCRAM, "OAUTHBEARER")
 _NEEDED: Final = ("username", "password")
+_USER: Final = "user_"
 
 _TOKEN: Final = re.compile(r"""\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([^\s=;"']+)|([=;]))""", re.DOTALL)
 
@@ -36,6 +41,28 @@ class Login(NamedTuple):
 
 def parse(line: Secret) -> Login:
     """Read one line. Raises ValueError."""
+    mechanisms, options = _parse(line)
+    if mechanisms != ("OAUTHBEARER",):
+        for name in _NEEDED:
+            if not options.get(name):
+                raise ValueError(f"must have the option {name}")
+    return Login(mechanisms, options)
+
+
+def parse_users(line: Secret) -> Mapping[str, Secret]:
+    """User → password, of a broker's line for PLAIN; other options are the broker's own login. Raises ValueError."""
+    mechanisms, options = _parse(line)
+    if mechanisms != ("PLAIN",):
+        raise ValueError(f"must begin with {_PACKAGE}plain.PlainLoginModule")
+    users = {name.removeprefix(_USER): option for name, option in options.items() if name.startswith(_USER)}
+    if not users:
+        raise ValueError('must have options of the form user_alice="password"')
+    if not all(name and password for name, password in users.items()):
+        raise ValueError("has a user without a name or without a password, whom PLAIN does not let in")
+    return users
+
+
+def _parse(line: Secret) -> Login:
     module, flag, *rest = _tokens(line.reveal())
     if module not in _MODULES:
         known = ", ".join(name.rpartition(".")[2] for name in _MODULES)
@@ -49,12 +76,7 @@ def parse(line: Secret) -> Login:
         if equals != "=" or name in "=;" or value in ("=", ";"):
             raise ValueError('must have options of the form name="value"')
         options[name] = Secret(value)
-    mechanisms = _MODULES[module]
-    if mechanisms != ("OAUTHBEARER",):
-        for name in _NEEDED:
-            if not options.get(name):
-                raise ValueError(f"must have the option {name}")
-    return Login(mechanisms, options)
+    return Login(_MODULES[module], options)
 
 
 def _tokens(text: str) -> list[str]:

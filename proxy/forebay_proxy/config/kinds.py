@@ -9,6 +9,8 @@ from msgspec import Meta
 from forebay_proxy.config.secret import Secret
 
 MAX_PORT: Final = 65_535
+INT_MAX: Final = 2**31 - 1
+"""Kafka's INT. It also bounds times that are LONG in Kafka: 24 days are enough, and asyncio's timers can take them."""
 NODE: Final = "$(node)"
 
 NodePorts = dict[int, int]
@@ -20,6 +22,9 @@ PemFile = Annotated[str, Meta(extra={"allowed": "a file in PEM form, or empty"})
 Pem = Annotated[str, Meta(extra={"allowed": "text in PEM form, or empty"})]
 SecretPem = Annotated[Secret, Meta(extra={"allowed": "text in PEM form, or empty"})]
 
+ServedMechanism = Literal["PLAIN"]
+"""SASL mechanisms by which clients can log in at Forebay itself."""
+ServedMechanisms = tuple[ServedMechanism, ...]
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 ProtocolMap = dict[str, SecurityProtocol]
 TlsVersion = Literal["TLSv1.2", "TLSv1.3"]

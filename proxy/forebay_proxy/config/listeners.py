@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
 from forebay_proxy.config.kinds import (
+    INT_MAX,
     MAX_PORT,
     WORKERS,
     BrokerAddress,
@@ -29,6 +31,7 @@ from forebay_proxy.config.kinds import (
     ProtocolMap,
     SecretPem,
     SecurityProtocol,
+    ServedMechanisms,
     TlsVersions,
     about,
     dotted,
@@ -38,7 +41,8 @@ from forebay_proxy.config.secret import Secret
 PREFIX: Final = "listener.name."
 DEFAULT_NAME: Final = "PLAINTEXT"
 ClientAuth = Literal["none", "requested", "required"]
-UpstreamIdentity = Literal["passthrough", "client"]
+ClientAuthentication = Literal["passthrough", "terminate"]
+UpstreamIdentity = Literal["passthrough", "client", "service"]
 
 
 class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
@@ -56,10 +60,27 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted)
     producers_only: Annotated[bool, about("One port for everything: clients see one broker, and may only produce.")] = (
         False
     )
+    client_authentication: Annotated[
+        ClientAuthentication, about("Where its clients log in: passthrough: at the brokers; terminate: at Forebay.")
+    ] = "passthrough"
     upstream_identity: Annotated[
         UpstreamIdentity,
-        about("client: also merge records of clients that log in by PLAIN or a JWT, each user's among themselves."),
+        about("As whom brokers know its clients, and so whose records are merged with whose."),
     ] = "passthrough"
+    sasl_enabled_mechanisms: Annotated[
+        ServedMechanisms, about("By what clients log in at Forebay, with client.authentication=terminate.")
+    ] = ()
+    plain_sasl_jaas_config: Annotated[
+        Secret, about('Whom Forebay lets in by PLAIN: a broker\'s line, with user_alice="password" for each.')
+    ] = Secret("")
+    connections_max_reauth_ms: Annotated[
+        int,
+        Meta(ge=0, le=INT_MAX, extra={"unit": "milliseconds"}),
+        about("For how long a login at Forebay is good; then the client must log in again; 0: for ever."),
+    ] = 0
+    sasl_server_max_receive_size: Annotated[
+        int, Meta(ge=1024, le=INT_MAX, extra={"unit": "bytes"}), about("Largest request of a login at Forebay.")
+    ] = 524_288
     ssl_client_auth: Annotated[
         ClientAuth,
         about("Whether clients must show a certificate; requested: they may, and it must be valid.", WORKERS),
@@ -121,8 +142,23 @@ class ClientListener:
 
     @property
     def uses_sasl(self) -> bool:
-        """Whether clients log in, each as itself, at brokers."""
+        """Whether clients log in."""
         return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+    @property
+    def terminates(self) -> bool:
+        """Whether they do so here, and their connections to brokers know nothing of it."""
+        return self.told.client_authentication == "terminate"
+
+    @property
+    def passes_logins(self) -> bool:
+        """Whether they do so at brokers, each as itself."""
+        return self.uses_sasl and not self.terminates
+
+    @property
+    def lends_identity(self) -> bool:
+        """Whether brokers take its clients for Forebay itself."""
+        return self.told.upstream_identity == "service" if self.terminates else not self.uses_sasl
 
     def setting(self, name: str) -> str:
         """The full name of one of its settings."""
@@ -159,9 +195,6 @@ def conflicts(
         if listener.port >= MAX_PORT and not listener.node_ports and not listener.producers_only:
             yield "listeners", f"leaves no port for the brokers of {listener.name}: they are on its port + 1 + node id"
         yield from _one_port_conflicts(listener)
-        if listener.told.upstream_identity == "client" and not listener.uses_sasl:
-            message = f"needs the security protocol SASL_PLAINTEXT or SASL_SSL, {listener.name} has {listener.protocol}"
-            yield listener.setting("upstream.identity"), message
         yield from _tls_conflicts(listener)
     for name in told:
         if name.upper() not in names:

@@ -413,6 +413,12 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             _broker("default 2147483647"),
         ),
         "max.connections.per.ip": Reference("Behind a load balancer all clients may share one address.", _broker()),
+        "authentication.timeout.ms": Reference(
+            "From when the connection was accepted. It bounds what clients without a login can hold.", NO_COUNTERPART
+        ),
+        "connection.failed.authentication.delay.ms": Reference(
+            "So that guessing takes time, and clients that are told no do not come back at once.", _broker()
+        ),
         "max.identities": Reference(
             "A user with another password counts as another one. Each has a metadata cache and connections to brokers "
             "of its own, and is forgotten a minute after its last client. See docs/security.md."
@@ -557,8 +563,16 @@ LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
         NO_COUNTERPART,
         "true",
     ),
+    "client.authentication": Reference(
+        "For SASL_PLAINTEXT and SASL_SSL. passthrough: by whatever mechanism the brokers have; Forebay keeps no users. "
+        "terminate: Forebay answers logins as a broker does, by sasl.enabled.mechanisms, and upstream.identity says as "
+        "whom it logs in at brokers for those clients. See docs/security.md.",
+        NO_COUNTERPART,
+        "terminate",
+    ),
     "upstream.identity": Reference(
-        "For SASL_PLAINTEXT and SASL_SSL. passthrough: nothing of a client that logs in itself is merged or moved. "
+        "With client.authentication=terminate: service: brokers know all of them as Forebay itself, and their records "
+        "are merged together. With passthrough: passthrough: nothing of a client is merged or moved. "
         "client: once its broker has accepted its login by PLAIN, or by OAUTHBEARER with a JWT, Forebay presents the "
         "same login on connections of its own, and serves the client as it serves those of a listener without logins, "
         "merged with the same user's records and nobody else's. Clients of other mechanisms stay as they are. See "
@@ -566,6 +580,22 @@ LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
         NO_COUNTERPART,
         "client",
     ),
+    "sasl.enabled.mechanisms": Reference(
+        "PLAIN: whoever stands in plain.sasl.jaas.config.", _broker("default GSSAPI"), "PLAIN"
+    ),
+    "plain.sasl.jaas.config": Reference(
+        'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="…" user_bob="…"; other options '
+        f"of the line are not looked at. {_SECRET}",
+        _broker(),
+        "${file:/etc/forebay/users.properties:plain.sasl.jaas.config}",
+    ),
+    "connections.max.reauth.ms": Reference(
+        "A client that has not logged in again by then is closed at its next request (KIP-368). Clients that are too "
+        "old to be told of it are closed, too, and come again.",
+        _broker(),
+        "3600000",
+    ),
+    "sasl.server.max.receive.size": Reference("Before the login, and during the next one.", _broker()),
     "ssl.client.auth": Reference(
         "required: clients without a certificate are refused. requested: they are let in, but an invalid certificate "
         "is refused. Both need ssl.truststore.location.",

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from forebay_proxy.config import jaas
+from forebay_proxy.config.listeners import ClientListener
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import Settings
 
@@ -18,14 +19,36 @@ def security_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from _tls_conflicts(settings)
     yield from _admin_conflicts(settings)
     yield from _login_conflicts(settings)
-    # Who comes by the others is Forebay to the brokers; who logs in is himself.
-    open_to_others = not all(is_loopback(each.host) or each.uses_sasl for each in settings.client_listeners)
-    if settings.lends_identity and not settings.upstream_identity_shared and open_to_others:
+    if settings.lends_identity and not settings.upstream_identity_shared:
+        yield from _lending_conflicts(settings)
+
+
+def _lending_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Who may do what is decided by brokers, for Forebay; it must not act so for somebody who may do less."""
+    lending = [each for each in settings.client_listeners if each.lends_identity]
+    if not all(is_loopback(each.host) or each.terminates for each in lending):
         yield (
             "listeners" if settings.listeners else "listen",
             "can be reached from other hosts, and brokers would take whoever uses it for Forebay: listen on 127.0.0.1, "
             "or allow it with upstream.identity.shared=true",
         )
+    for listener in lending:
+        if listener.terminates and not _only_one(listener):
+            yield (
+                listener.setting("upstream.identity"),
+                "lets several users act as Forebay itself at the brokers, which could not tell them apart: allow it "
+                "with upstream.identity.shared=true",
+            )
+
+
+def _only_one(listener: ClientListener) -> bool:
+    """Whether nobody but one user can log in there."""
+    if listener.told.sasl_enabled_mechanisms != ("PLAIN",):
+        return False
+    try:
+        return len(jaas.parse_users(listener.told.plain_sasl_jaas_config)) == 1
+    except ValueError:  # which is told already
+        return True
 
 
 def _admin_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -65,11 +88,11 @@ def _login_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     listeners = settings.client_listeners
     if not settings.uses_sasl:
         for listener in listeners:
-            if listener.uses_sasl:
+            if listener.passes_logins:
                 message = f"must be SASL_PLAINTEXT or SASL_SSL: clients of {listener.name} log in at the brokers"
                 yield "security.protocol", message
                 return
-    elif settings.logs_in or settings.sasl_jaas_config or not all(each.uses_sasl for each in listeners):
+    elif settings.logs_in or settings.sasl_jaas_config or any(each.lends_identity for each in listeners):
         yield from _sasl_conflicts(settings)
     elif settings.journal_topic:
         yield "sasl.mechanism", "is required with journal.topic: Forebay writes to it itself"
@@ -79,7 +102,7 @@ def _sasl_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     mechanism = settings.sasl_mechanism
     if mechanism not in jaas.MECHANISMS:
         known = f"must be {', '.join(jaas.MECHANISMS[:-1])} or {jaas.MECHANISMS[-1]}"
-        unless = "" if mechanism else "; it may be empty where all listeners are SASL_PLAINTEXT or SASL_SSL"
+        unless = "" if mechanism else "; it may be empty where all clients log in at the brokers"
         yield "sasl.mechanism", known + unless
         return
     options: Mapping[str, Secret] = {}

@@ -19,6 +19,7 @@ from msgspec import Meta
 
 from forebay_proxy.config import listeners as client_listeners
 from forebay_proxy.config.kinds import (
+    INT_MAX,
     LIVE,
     MAX_PORT,
     NODE,
@@ -42,9 +43,7 @@ from forebay_proxy.config.kinds import (
 )
 from forebay_proxy.config.listeners import DEFAULT_NAME, ClientListener, ListenerSettings
 from forebay_proxy.config.secret import Secret
-
-INT_MAX: Final = 2**31 - 1
-"""Kafka's INT. It also bounds times that are LONG in Kafka: 24 days are enough, and asyncio's timers can take them."""
+from forebay_proxy.config.terminating import login_conflicts
 
 LONGEST_SOCKET_PATH: Final = 103
 """Bytes. Linux has room for 107 and a zero, other systems for four less."""
@@ -361,6 +360,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
         about("Client connections per address and worker; more are closed at once.", LIVE),
     ] = INT_MAX
 
+    # Logins at Forebay (client.authentication=terminate)
+    # Kafka has none: there a client that never logs in is closed when it has been idle for long enough.
+    authentication_timeout_ms: Annotated[
+        PositiveMs, about("Close clients that have not logged in at Forebay after this long.", WORKERS)
+    ] = 10_000
+    connection_failed_authentication_delay_ms: Annotated[
+        Ms, about("Answer a login at Forebay that fails, and close its connection, after this long.", WORKERS)
+    ] = 100
+
     # Kafka has none.
     max_identities: Annotated[
         int,
@@ -597,6 +605,7 @@ def _listener_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
         if host and not is_host(host):
             yield listener.setting("advertised.host"), "must be a host name or address without a port"
         yield from _advertised_conflicts(settings, listener)
+        yield from login_conflicts(listener)
 
 
 def _advertised_conflicts(settings: Settings, listener: ClientListener) -> Iterator[tuple[str, str]]:

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Meta
 
 from forebay_proxy.config.kinds import (
+    INT_MAX,
     MAX_PORT,
     NODE,
     START,
@@ -31,12 +32,14 @@ from forebay_proxy.config.kinds import (
     NodePorts,
     ProtocolMap,
     SecurityProtocol,
+    ServedMechanism,
+    ServedMechanisms,
     TlsVersion,
     TlsVersions,
 )
 from forebay_proxy.config.listeners import PREFIX, ListenerSettings
 from forebay_proxy.config.secret import HIDDEN, Secret
-from forebay_proxy.config.settings import INT_MAX, HostPort, Patterns, Servers, Settings, is_host
+from forebay_proxy.config.settings import HostPort, Patterns, Servers, Settings, is_host
 
 _LISTENER_NAME: Final = re.compile("[A-Za-z0-9_-]+")
 _TRUTH: Final = {"true": True, "false": False}
@@ -74,7 +77,7 @@ class Setting:
     @property
     def is_list(self) -> bool:
         """Whether its value is a list: of servers, of patterns and the like."""
-        return self.kind in (Servers, Patterns, ListenerAddresses, TlsVersions, NodeIds)
+        return self.kind in (Servers, Patterns, ListenerAddresses, TlsVersions, NodeIds, ServedMechanisms)
 
     @property
     def is_secret(self) -> bool:
@@ -281,6 +284,13 @@ def _tls_versions(written: object) -> TlsVersions:
     return typing.cast(TlsVersions, versions)
 
 
+def _served_mechanisms(written: object) -> ServedMechanisms:
+    mechanisms = tuple(_text(element).upper() for element in _elements(written))
+    if any(each not in get_args(ServedMechanism) for each in mechanisms) or len(set(mechanisms)) < len(mechanisms):
+        raise ValueError(written)
+    return typing.cast(ServedMechanisms, mechanisms)
+
+
 def _maybe_host_port(written: object) -> HostPort | None:
     return None if written == "" else _host_port(written)
 
@@ -327,6 +337,14 @@ _PARSERS: Final[list[tuple[object, _Parser]]] = [
             _protocol_map,
             "NAME:PLAINTEXT, NAME:SSL, NAME:SASL_PLAINTEXT or NAME:SASL_SSL; several are separated by commas",
             "NAME:protocol,…",
+        ),
+    ),
+    (
+        ServedMechanisms,
+        _Parser(
+            _served_mechanisms,
+            f"{', '.join(get_args(ServedMechanism))}, each once; several are separated by commas",
+            ",".join(get_args(ServedMechanism)),
         ),
     ),
     (TlsVersions, _Parser(_tls_versions, "TLSv1.2 and TLSv1.3, or one of them", "TLSv1.2,TLSv1.3")),

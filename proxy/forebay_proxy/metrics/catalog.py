@@ -15,6 +15,7 @@ from forebay_codecs.apis import APIS
 from forebay_policies.builtin_partitioners import BUILT_IN
 from forebay_policies.eligibility import Reason
 from forebay_policies.journal_rows import FlushReason
+from forebay_proxy.config.kinds import ServedMechanism
 from forebay_proxy.config.settings import MAX_WORKERS
 
 API_NAMES: Final = tuple(api.name for api in APIS.values())
@@ -65,6 +66,9 @@ HANDSHAKE_RESULTS: Final = (
     "refused",  # too many at once
     "client_left",
 )
+
+LOGIN_MECHANISMS: Final = ("none", *get_args(ServedMechanism))
+LOGIN_RESULTS: Final = ("accepted", "refused", "timed_out")
 
 PATHS: Final = (
     "merged",  # Produce requests, at least one batch of which was taken apart
@@ -130,6 +134,12 @@ _ALL: Final = (
         {"result": HANDSHAKE_RESULTS},
     ),
     # Security
+    Metric(
+        "forebay_client_logins_total",
+        "counter",
+        "Logins of clients at Forebay itself that have ended, by the mechanism that was asked for (none: it was not).",
+        {"mechanism": LOGIN_MECHANISMS, "result": LOGIN_RESULTS},
+    ),
     Metric("forebay_identities", "gauge", "Users whose records are merged, each one's among themselves."),
     Metric(
         "forebay_security_reloads_total",

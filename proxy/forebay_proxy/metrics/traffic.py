@@ -7,7 +7,14 @@ from collections.abc import Callable
 
 from forebay_codecs.apis import APIS
 from forebay_policies.producer_batch import ProducerBatch
-from forebay_proxy.metrics.catalog import FLUSH_REASONS, FRAME_REASONS, HANDSHAKE_RESULTS, PATHS
+from forebay_proxy.metrics.catalog import (
+    FLUSH_REASONS,
+    FRAME_REASONS,
+    HANDSHAKE_RESULTS,
+    LOGIN_MECHANISMS,
+    LOGIN_RESULTS,
+    PATHS,
+)
 from forebay_proxy.metrics.clients_seen import SeenClient
 from forebay_proxy.metrics.registry import MetricRegistry
 
@@ -111,6 +118,32 @@ class HandshakeMetrics:
     def ended(self, result: str) -> None:
         """One has ended; `result` is one of HANDSHAKE_RESULTS."""
         self._ended[result].value += 1
+
+
+class LoginMetrics:
+    """Counts how logins of clients at Forebay itself end. Of a `mechanism` that there is not nothing was asked for."""
+
+    def __init__(self, stats: MetricRegistry) -> None:
+        self._ended = {
+            (mechanism, result): stats.counter("forebay_client_logins_total", mechanism=mechanism, result=result)
+            for mechanism in LOGIN_MECHANISMS
+            for result in LOGIN_RESULTS
+        }
+
+    def accepted(self, mechanism: str) -> None:
+        """A client has proved who it is, for the first time or again."""
+        self._count(mechanism, "accepted")
+
+    def refused(self, mechanism: str) -> None:
+        """It has not, or has broken the protocol."""
+        self._count(mechanism, "refused")
+
+    def timed_out(self, mechanism: str) -> None:
+        """It has not in time."""
+        self._count(mechanism, "timed_out")
+
+    def _count(self, mechanism: str, result: str) -> None:
+        self._ended[mechanism or "none", result].value += 1
 
 
 class RenewalMetrics:

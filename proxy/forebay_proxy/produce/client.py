@@ -54,6 +54,10 @@ class Client(Protocol):
         """Whose records they are that it sends and that are merged here; empty: Forebay's own, as all are it there."""
 
     @property
+    def user(self) -> str:
+        """Who it has proved to be, as Kafka writes it; empty: nobody in particular."""
+
+    @property
     def own_login(self) -> bool:
         """It logs in at its broker by itself: what it sends is its own, and mixes with nobody's."""
 

@@ -20,7 +20,6 @@ from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.produce.classifier import ClassifiedRequest, InspectedBatch, RewritableBatch
 from forebay_proxy.produce.client import Client
 from forebay_proxy.produce.completion import ProduceCompletion
-from forebay_proxy.security.principals import as_kafka_writes
 
 
 class _Placed(NamedTuple):
@@ -159,6 +158,6 @@ class Ledger:
                 VERSION,
                 journal.ledger_rows,
                 topic.topic_id if topic is not None else "",
-                as_kafka_writes(entry.client.principal),
+                entry.client.user,
             )
         )

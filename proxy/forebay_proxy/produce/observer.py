@@ -36,7 +36,6 @@ from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.classifier import ClassifiedRequest, InspectedBatch
 from forebay_proxy.produce.client import Client
 from forebay_proxy.produce.topic_partitioners import TopicPartitioners
-from forebay_proxy.security.principals import as_kafka_writes
 
 MAX_BATCHES: Final = 64
 """Of one request, as many as are merged at once, which takes a few milliseconds."""
@@ -376,7 +375,7 @@ class Observer:
                     codes.get((each.topic, each.partition)),
                     VERSION,
                     journal.observed_rows,
-                    as_kafka_writes(client.principal),
+                    client.user,
                 )
             )
 

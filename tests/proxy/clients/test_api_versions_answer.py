@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from forebay_codecs import api_versions
+from forebay_codecs import api_versions, producers_only
 from forebay_codecs.error_codes import UNSUPPORTED_VERSION
 from forebay_proxy.clients.api_versions_answer import answer_api_versions
 from forebay_proxy.clients.gateway import Gateway
@@ -16,9 +16,9 @@ from forebay_proxy.clients.gateway import Gateway
 class Told:
     """A gateway whose broker answers `response`, and the frames that the client got."""
 
-    def __init__(self, response: bytes | None, *, producers_only: bool = False) -> None:
+    def __init__(self, response: bytes | None, hidden: frozenset[int] = frozenset()) -> None:
         self.response = response
-        self.producers_only = producers_only
+        self.hidden = hidden
         self.asked: list[tuple[int | None, int]] = []
         self.frames: list[bytes | None] = []
 
@@ -47,7 +47,7 @@ def test_the_brokers_answer_comes_with_the_clients_correlation_id() -> None:
 def test_where_only_producers_are_served_nothing_is_offered_that_names_other_leaders() -> None:
     describe_topic_partitions = b"\0\x4b" + bytes(4) + b"\0"
     produce = b"\0\0" + b"\0\0" + b"\0\x0c" + b"\0"
-    told = Told(bytes(6) + b"\3" + produce + describe_topic_partitions + bytes(4) + b"\0", producers_only=True)
+    told = Told(bytes(6) + b"\3" + produce + describe_topic_partitions + bytes(4) + b"\0", producers_only.NOT_OFFERED)
     frame = told.ask(3)
     assert frame is not None
     assert frame[8:] == bytes(2) + b"\2" + produce + bytes(4) + b"\0"

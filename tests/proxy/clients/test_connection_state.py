@@ -54,6 +54,8 @@ ROWS: dict[Cause, tuple[Phase, tuple[str, str] | None, Counted]] = {
     ),
     Cause.LOGIN_LOST: (Phase.CLOSING, None, set()),
     Cause.SESSION_OVER: (Phase.LEAVING, ("info", "a client must log in again"), set()),
+    Cause.LOGIN_REFUSED: (Phase.LEAVING, ("warning", "closing a client whose login was refused"), set()),
+    Cause.LOGIN_TIMED_OUT: (Phase.CLOSING, ("warning", "closing a client that does not log in"), set()),
     Cause.BROKER_MALFORMED: (
         Phase.ABORTED,
         ("error", "broker broke the protocol"),

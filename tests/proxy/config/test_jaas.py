@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forebay_proxy.config.jaas import parse
+from forebay_proxy.config.jaas import parse, parse_users
 from forebay_proxy.config.secret import Secret
 
 PACKAGE = "org.apache.kafka.common.security."
@@ -50,4 +50,26 @@ def test_options_of_oauthbearer() -> None:
 def test_what_is_wrong_is_told_without_the_line(line: str, why: str) -> None:
     with pytest.raises(ValueError, match=why) as error:
         parse(Secret(line))
+    assert CANARY not in str(error.value)
+
+
+def test_users_of_a_brokers_line() -> None:
+    line = f'{PACKAGE}plain.PlainLoginModule required username="b" password="p" user_alice="a=\\"1" user_bob=\'2\';'
+    assert parse_users(Secret(line)) == {"alice": Secret('a="1'), "bob": Secret("2")}
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (f'{SCRAM} required user_alice="{CANARY}";', "PlainLoginModule"),
+        (f'{PACKAGE}plain.PlainLoginModule required username="{CANARY}" password="{CANARY}";', "of the form user_"),
+        (f'{PACKAGE}plain.PlainLoginModule required user_alice="" user_bob="{CANARY}";', "without a password"),
+        (f'{PACKAGE}plain.PlainLoginModule required user_="{CANARY}";', "without a name"),
+        (f'{PACKAGE}plain.PlainLoginModule required user_alice="{CANARY}"', "semicolon"),
+        (CANARY, "must begin with"),
+    ],
+)
+def test_what_is_wrong_with_users_is_told_without_the_line(line: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why) as error:
+        parse_users(Secret(line))
     assert CANARY not in str(error.value)

@@ -1,0 +1,56 @@
+"""What a listener is told of logins, here or at the brokers: contradictions within it. No I/O.
+
+client.authentication=terminate      sasl.enabled.mechanisms, and for each of them who may log in
+upstream.identity=…                  as whom brokers know the clients
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from forebay_proxy.config import jaas
+from forebay_proxy.config.listeners import ClientListener
+
+_ONLY_TERMINATING: Final = ("sasl.enabled.mechanisms", "plain.sasl.jaas.config", "connections.max.reauth.ms")
+_IDENTITIES: Final = {"passthrough": ("passthrough", "client"), "terminate": ("service",)}
+
+
+def login_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
+    """(setting, what is wrong with it) for each contradiction."""
+    told = listener.told
+    if listener.terminates and not listener.uses_sasl:
+        yield listener.setting("client.authentication"), _needs_sasl(listener)
+        return
+    identities = _IDENTITIES[told.client_authentication]
+    if told.upstream_identity not in identities:
+        message = f"must be {' or '.join(identities)} with client.authentication={told.client_authentication}"
+        yield listener.setting("upstream.identity"), message
+    elif told.upstream_identity == "client" and not listener.uses_sasl:
+        yield listener.setting("upstream.identity"), _needs_sasl(listener)
+    if not listener.terminates:
+        for name in _ONLY_TERMINATING:
+            if getattr(told, name.replace(".", "_")):
+                yield listener.setting(name), "needs client.authentication=terminate: brokers do not learn of it"
+        return
+    if not told.sasl_enabled_mechanisms:
+        yield listener.setting("sasl.enabled.mechanisms"), "is required with client.authentication=terminate"
+    yield from _plain_conflicts(listener)
+
+
+def _needs_sasl(listener: ClientListener) -> str:
+    return f"needs the security protocol SASL_PLAINTEXT or SASL_SSL, {listener.name} has {listener.protocol}"
+
+
+def _plain_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
+    line, name = listener.told.plain_sasl_jaas_config, listener.setting("plain.sasl.jaas.config")
+    if "PLAIN" not in listener.told.sasl_enabled_mechanisms:
+        if line:
+            yield name, "needs PLAIN in sasl.enabled.mechanisms"
+    elif not line:
+        yield name, "is required with PLAIN in sasl.enabled.mechanisms"
+    else:
+        try:
+            jaas.parse_users(line)
+        except ValueError as error:
+            yield name, str(error)

@@ -1,0 +1,348 @@
+"""Logins that end at Forebay: what comes before them, during them and after them, and what is left of those in vain."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from forebay_codecs import api_versions, sasl
+from forebay_codecs.apis import OF_ONES_OWN_USER, PRODUCE, SASL_HANDSHAKE
+from forebay_codecs.error_codes import (
+    ILLEGAL_SASL_STATE,
+    NONE,
+    SASL_AUTHENTICATION_FAILED,
+    UNSUPPORTED_SASL_MECHANISM,
+)
+from forebay_policies.journal_rows import BatchRow, LedgerRow
+from forebay_proxy.clients import terminated_login
+from forebay_proxy.config.kinds import ListenerAddress
+from forebay_proxy.config.listeners import ListenerSettings
+from forebay_proxy.config.secret import Secret
+from forebay_proxy.security.client_exchanges import PlainExchange, Said
+from tests.kit.app import Running, running
+from tests.kit.event_loop import in_loop, turns, until
+from tests.kit.fake_broker import Asked, FakeCluster
+from tests.kit.journal import of, rows_in
+from tests.kit.ports import LOOPBACK, free_run
+from tests.kit.sasl import MODULES
+from tests.kit.wire import LIST_GROUPS, WireClient, batch, echo, framed, metadata, null_key, only, produce, request
+
+USERS = {"alice": "hers", "bob": "his"}
+LINE = f"{MODULES['PLAIN']} required user_alice='hers' user_bob='his';"
+LOGINS = "forebay_client_logins_total"
+
+
+def handshake(correlation_id: int, version: int = 1, mechanism: str = "PLAIN") -> bytes:
+    return request(SASL_HANDSHAKE, version, correlation_id, len(mechanism).to_bytes(2, "big") + mechanism.encode())
+
+
+def presents(correlation_id: int, token: bytes, version: int = 1) -> bytes:
+    return framed(sasl.authenticate_request(correlation_id, "till-7", version, token))
+
+
+class Gate:
+    """Forebay with one listener where users log in, before brokers that ask nobody."""
+
+    def __init__(self, cluster: FakeCluster, forebay: Running) -> None:
+        self.cluster = cluster
+        self.forebay = forebay
+
+    async def user(self, name: str, version: int = 1, node: int | None = 0) -> WireClient:
+        client = await self.forebay.client(node)
+        assert await self.log_in(client, name, version) == NONE
+        return client
+
+    async def log_in(self, client: WireClient, name: str, version: int = 1) -> int:
+        client.send(handshake(9001))
+        await client.receives(9001)
+        client.send(presents(9002, sasl.plain(name, USERS[name]), version))
+        (said,) = await client.receives(9002)
+        return sasl.parse_authenticate(said.whole, version).error_code
+
+    def logins(self, result: str, mechanism: str = "PLAIN") -> float:
+        return self.forebay.count(LOGINS, mechanism, result)
+
+    @property
+    def asked(self) -> list[Asked]:
+        """What brokers were asked on clients' behalf."""
+        return [each for broker in self.cluster.brokers.values() for each in broker.requests(LIST_GROUPS)]
+
+
+@asynccontextmanager
+async def gate(listener: dict[str, Any] | None = None, **changed: Any) -> AsyncIterator[Gate]:
+    async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster:
+        cluster.produce_versions, cluster.metadata_versions = (3, 8), (0, 12)
+        port = free_run(8)
+        own = ListenerSettings(
+            client_authentication="terminate",
+            upstream_identity="service",
+            sasl_enabled_mechanisms=("PLAIN",),
+            plain_sasl_jaas_config=Secret(LINE),
+            **(listener or {}),
+        )
+        told = {
+            "listen": None,
+            "listeners": (ListenerAddress("SASL_PLAINTEXT", LOOPBACK, port),),
+            "listener_name": {"sasl_plaintext": own},
+            "connection_failed_authentication_delay_ms": 1,
+            **changed,
+        }
+        async with running(cluster.bootstrap, **told) as forebay:
+            forebay.port = port
+            yield Gate(cluster, forebay)
+
+
+def records(*values: str, correlation_id: int = 1) -> bytes:
+    return produce(correlation_id, ("ponds", 0, batch(null_key(*values))))
+
+
+class TestLoggedIn:
+    @in_loop
+    @pytest.mark.parametrize("version", [0, 1, 2])
+    async def test_a_clients_requests_are_served_as_those_of_a_listener_without_logins(self, version: int) -> None:
+        async with gate(linger_ms=50) as it:
+            clients = [await it.user(name, version) for name in USERS]
+            for client in clients:
+                client.send(records("a"), echo(2, b"two"))
+            for client in clients:
+                (response, echoed) = await client.receives(1, 2)
+                assert only(response).error_code == NONE
+                assert echoed.body == b"two"
+            produced = [asked for broker in it.cluster.brokers.values() for asked in broker.requests(PRODUCE)]
+            assert sum(len(asked.values) for asked in produced) == 2
+            assert len(produced) == 1, "merged"
+            assert it.logins("accepted") == 2
+
+    @in_loop
+    async def test_by_tokens_without_a_header_too(self) -> None:
+        async with gate() as it:
+            client = await it.forebay.client(0)
+            client.send(handshake(1, 0), framed(sasl.plain("alice", "hers")), metadata(2, "ponds"))
+            await client.receives(1)
+            assert (await client.receive()).whole == b""
+            await client.receives(2)
+
+    @in_loop
+    @pytest.mark.parametrize("size", [1, 3, 1000])
+    async def test_however_its_bytes_come(self, size: int) -> None:
+        async with gate() as it:
+            client = await it.forebay.client(0)
+            sent = handshake(1) + presents(2, sasl.plain("alice", "hers")) + metadata(3, "ponds")
+            for at in range(0, len(sent), size):
+                client.send(sent[at : at + size])
+                await asyncio.sleep(0)
+            await client.receives(1, 2, 3)
+
+    @in_loop
+    async def test_people_and_the_journal_are_told_who_it_is_and_brokers_are_not(self, tmp_path: Path) -> None:
+        async with gate(journal_dir=str(tmp_path), journal_ledger=True) as it:
+            client = await it.forebay.client(0)
+            client.send(framed(api_versions.request(1, "till-7", 3, "till", "1.0")))
+            await client.receives(1)
+            assert it.forebay.clients() == [], "it may be anybody"
+            await it.log_in(client, "alice")
+            client.send(records("a", correlation_id=3))
+            await client.receives(3)
+            (seen,) = it.forebay.clients()
+            assert (seen.client_id, seen.software, seen.principals) == ("till-7", "till", ["User:alice"])
+            await it.forebay.app.drain()
+        rows = rows_in(tmp_path)
+        assert [row.principal for row in of(LedgerRow, rows)] == ["User:alice"]
+        assert [row.principal for row in of(BatchRow, rows)] == [""], "Forebay sends it as itself"
+
+    @in_loop
+    async def test_apis_that_would_speak_of_forebays_own_user_are_hidden(self) -> None:
+        async with gate() as it:
+            client = await it.user("alice")
+            client.send(framed(api_versions.request(3, "c", 3, "c", "1")))
+            (told,) = await client.receives(3)
+            offered = api_versions.parse_api_versions(told.whole, 3)
+            assert offered
+            assert not OF_ONES_OWN_USER & set(offered)
+            client.send(request(min(OF_ONES_OWN_USER), 0, 4, b""))
+            assert await client.is_closed()
+
+
+class TestRefused:
+    @in_loop
+    async def test_in_words_that_tell_nothing(self) -> None:
+        async with gate() as it:
+            told = set()
+            for token in (sasl.plain("alice", "wrong"), sasl.plain("nobody", "hers"), b"garbage"):
+                client = await it.forebay.client(0)
+                client.send(handshake(1), presents(2, token))
+                _, said = await client.receives(1, 2)
+                answer = sasl.parse_authenticate(said.whole, 1)
+                told.add(answer._replace(session_lifetime_ms=0))
+                assert await client.is_closed()
+            assert len(told) == 1
+            (answer,) = told
+            assert answer.error_code == SASL_AUTHENTICATION_FAILED
+            assert answer.error_message is not None
+            assert "invalid credentials" in answer.error_message
+            assert it.logins("refused") == 3
+
+    @in_loop
+    async def test_after_a_while_and_meanwhile_nothing_is_taken(self) -> None:
+        async with gate(connection_failed_authentication_delay_ms=3_600_000) as it:
+            client = await it.forebay.client(0)
+            client.send(handshake(1), presents(2, sasl.plain("alice", "wrong")))
+            await client.receives(1)
+            client.send(presents(3, sasl.plain("alice", "hers")), echo(4))
+            await until(lambda: it.logins("refused"))
+            await turns(50)
+            assert it.logins("accepted") == 0
+            assert not it.asked
+
+    @in_loop
+    async def test_a_mechanism_that_there_is_not(self) -> None:
+        async with gate() as it:
+            client = await it.forebay.client(0)
+            client.send(handshake(1, mechanism="GSSAPI"))
+            (said,) = await client.receives(1)
+            assert sasl.parse_handshake(said.whole) == (UNSUPPORTED_SASL_MECHANISM, ["PLAIN"])
+            assert await client.is_closed()
+            assert it.logins("refused", "none") == 1
+
+    @in_loop
+    async def test_whoever_does_not_log_in_in_time(self) -> None:
+        async with gate(authentication_timeout_ms=1) as it:
+            silent = await it.forebay.client(0)
+            assert await silent.is_closed()
+            assert it.logins("timed_out", "none") == 1
+            assert len(it.forebay.app._connections) == 0
+
+    @in_loop
+    @pytest.mark.parametrize("before", [[], [handshake(1)]], ids=["first", "in the middle"])
+    async def test_a_request_that_is_no_login_reaches_nobody(self, before: list[bytes]) -> None:
+        async with gate() as it:
+            client = await it.forebay.client(0)
+            client.send(*before, records("stolen"), echo(2))
+            await client.receives(*range(1, 1 + len(before)))
+            assert await client.is_closed()
+            assert not it.asked
+            assert not any(broker.requests(PRODUCE) for broker in it.cluster.brokers.values())
+
+    @in_loop
+    async def test_a_frame_that_is_too_large_is_not_waited_for(self) -> None:
+        async with gate({"sasl_server_max_receive_size": 2000}) as it:
+            client = await it.forebay.client(0)
+            client.send((2001).to_bytes(4, "big") + handshake(1)[4:12])
+            assert await client.is_closed()
+
+    @in_loop
+    async def test_its_log_names_who_came_and_no_secret(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO)
+        async with gate() as it:
+            client = await it.forebay.client(0)
+            client.send(handshake(1), presents(2, sasl.plain("alice", "secret-canary")))
+            await client.receives(1, 2)
+            await until(lambda: len(it.forebay.app._connections) == 0)
+        assert "secret-canary" not in caplog.text
+
+    @in_loop
+    async def test_nothing_is_left_of_those_who_leave_in_the_middle(self) -> None:
+        async with gate(connection_failed_authentication_delay_ms=3_600_000) as it:
+            for sent in ([], [handshake(1)], [handshake(1), presents(2, b"garbage")], [handshake(1, 0), framed(b"")]):
+                client = await it.forebay.client(0)
+                client.send(*sent)
+                await turns()
+                client.close()
+            await until(lambda: len(it.forebay.app._connections) == 0)
+            assert it.forebay.clients() == []
+
+
+SESSION = {"connections_max_reauth_ms": 3_600_000}
+
+
+class TestAgain:
+    @in_loop
+    async def test_it_is_told_for_how_long(self) -> None:
+        async with gate(SESSION) as it:
+            client = await it.forebay.client(0)
+            client.send(handshake(1), presents(2, sasl.plain("alice", "hers")))
+            _, said = await client.receives(1, 2)
+            assert sasl.parse_authenticate(said.whole, 1).session_lifetime_ms == 3_600_000
+
+    @in_loop
+    async def test_the_same_user_goes_on(self) -> None:
+        async with gate(SESSION) as it:
+            client = await it.user("alice")
+            assert await it.log_in(client, "alice") == NONE
+            client.send(metadata(3, "ponds"))
+            await client.receives(3)
+
+    @in_loop
+    async def test_another_user_does_not(self) -> None:
+        async with gate(SESSION) as it:
+            client = await it.user("alice")
+            assert await it.log_in(client, "bob") == SASL_AUTHENTICATION_FAILED
+            assert await client.is_closed()
+
+    @in_loop
+    async def test_answers_to_what_came_before_still_go_out(self) -> None:
+        async with gate(SESSION) as it:
+            client = await it.user("alice")
+            for broker in it.cluster.brokers.values():
+                broker.holds(PRODUCE)
+            client.send(records("a"), handshake(2), presents(3, sasl.plain("bob", "his")))
+            await until(lambda: any(broker.requests(PRODUCE) for broker in it.cluster.brokers.values()))
+            asked = [each for broker in it.cluster.brokers.values() for each in broker.requests(PRODUCE)]
+            await until(lambda: it.logins("refused"))
+            asked[0].answer()
+            response, _, refused = await client.receives(1, 2, 3)
+            assert only(response).error_code == NONE
+            assert sasl.parse_authenticate(refused.whole, 1).error_code == SASL_AUTHENTICATION_FAILED
+            assert await client.is_closed()
+
+    @in_loop
+    async def test_where_sessions_do_not_end_it_is_told_that_this_is_not_the_time(self) -> None:
+        async with gate() as it:
+            client = await it.user("alice")
+            client.send(handshake(1), presents(2, sasl.plain("alice", "hers")), metadata(3, "ponds"))
+            shook, said, _ = await client.receives(1, 2, 3)
+            assert sasl.parse_handshake(shook.whole) == (ILLEGAL_SASL_STATE, [])
+            assert sasl.parse_authenticate(said.whole, 1).error_code == ILLEGAL_SASL_STATE
+
+    @in_loop
+    @pytest.mark.parametrize("version", [0, 1])
+    async def test_once_its_session_is_over_it_is_closed_at_its_next_request(
+        self, version: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with gate(SESSION) as it:
+            client = await it.user("alice", version)
+            now = monotonic()
+            monkeypatch.setattr(terminated_login, "monotonic", lambda: now + 3_601)
+            client.send(metadata(3, "ponds"))
+            assert await client.is_closed()
+
+    @in_loop
+    async def test_or_it_logs_in_again_just_then(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async with gate(SESSION) as it:
+            client = await it.user("alice")
+            now = monotonic()
+            monkeypatch.setattr(terminated_login, "monotonic", lambda: now + 3_601)
+            assert await it.log_in(client, "alice") == NONE
+            client.send(metadata(3, "ponds"))
+            await client.receives(3)
+
+
+@in_loop
+async def test_a_fault_of_ours_lets_nobody_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(self: PlainExchange, token: bytes) -> Said:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(PlainExchange, "step", fails)
+    async with gate() as it:
+        client = await it.forebay.client(0)
+        client.send(handshake(1), presents(2, sasl.plain("alice", "hers")), echo(3))
+        await client.receives(1)
+        await until(lambda: len(it.forebay.app._connections) == 0)
+        assert not it.asked

@@ -1,0 +1,116 @@
+"""Listeners that terminate logins: what they need, and what is refused, without a secret in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from forebay_proxy.config.secret import Secret
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.config.sources import Problem
+from tests.kit.sasl import MODULES, login_line
+from tests.proxy.config.test_settings import problem as found
+from tests.proxy.config.test_settings import settings
+
+CANARY = "canary-77e1"
+PLAIN = MODULES["PLAIN"]
+ENVIRON = {
+    "ALICE": f'{PLAIN} required user_alice="{CANARY}";',
+    "TWO": f'{PLAIN} required user_alice="{CANARY}" user_bob="{CANARY}";',
+    "NOBODY": f'{PLAIN} required username="{CANARY}" password="{CANARY}";',
+    "SERVICE": login_line("PLAIN", CANARY),
+}
+NAME = "listener.name.sasl_ssl."
+LISTENS = ("listen=", "listeners=SASL_SSL://0.0.0.0:19092", f"{NAME}ssl.keystore.location=/tls/keystore.pem")
+TERMINATES = (
+    *LISTENS,
+    f"{NAME}client.authentication=terminate",
+    f"{NAME}upstream.identity=service",
+    f"{NAME}sasl.enabled.mechanisms=PLAIN",
+    f"{NAME}plain.sasl.jaas.config=${{env:TWO}}",
+)
+OWN_LOGIN = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN", "sasl.jaas.config=${env:SERVICE}")
+
+
+def works(*assignments: str) -> Settings:
+    return settings(*TERMINATES, *assignments, environ=ENVIRON)
+
+
+def problem(*assignments: str) -> Problem:
+    it = found(*TERMINATES, *assignments, environ=ENVIRON)
+    assert CANARY not in str(it)
+    return it
+
+
+def test_whoever_may_log_in_stands_in_a_brokers_line() -> None:
+    (only,) = works().client_listeners
+    assert (only.terminates, only.uses_sasl, only.passes_logins, only.lends_identity) == (True, True, False, True)
+    assert only.told.sasl_enabled_mechanisms == ("PLAIN",)
+    assert only.told.plain_sasl_jaas_config == Secret(ENVIRON["TWO"])
+
+
+def test_logins_pass_unless_it_is_said() -> None:
+    (only,) = settings(*LISTENS, "security.protocol=SASL_PLAINTEXT").client_listeners
+    assert (only.terminates, only.passes_logins, only.lends_identity) == (False, True, False)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "name", "message"),
+    [
+        (f"{NAME}upstream.identity=passthrough", "upstream.identity", "must be service with"),
+        (f"{NAME}upstream.identity=client", "upstream.identity", "must be service with"),
+        (f"{NAME}plain.sasl.jaas.config=", "plain.sasl.jaas.config", "is required with PLAIN"),
+        (f"{NAME}plain.sasl.jaas.config=${{env:NOBODY}}", "plain.sasl.jaas.config", "of the form user_alice="),
+        (f"{NAME}plain.sasl.jaas.config={CANARY}", "plain.sasl.jaas.config", "is a secret"),
+        (f"{NAME}sasl.server.max.receive.size=1", "sasl.server.max.receive.size", "must be a whole number"),
+    ],
+)
+def test_what_cannot_be(assignment: str, name: str, message: str) -> None:
+    it = problem(assignment)
+    assert it.name == NAME + name
+    assert message in it.message
+
+
+@pytest.mark.parametrize("written", ["PLAIN,PLAIN", "GSSAPI"])
+def test_mechanisms_are_known_and_named_once(written: str) -> None:
+    it = found(*LISTENS, *TERMINATES[3:5], f"{NAME}sasl.enabled.mechanisms={written}")
+    assert (it.name, it.message[:13]) == (f"{NAME}sasl.enabled.mechanisms", "must be PLAIN")
+
+
+def test_what_is_for_logins_here_is_refused_where_they_pass() -> None:
+    for assignment in (
+        f"{NAME}sasl.enabled.mechanisms=PLAIN",
+        f"{NAME}plain.sasl.jaas.config=${{env:ALICE}}",
+        f"{NAME}connections.max.reauth.ms=1000",
+    ):
+        it = found(*LISTENS, "security.protocol=SASL_PLAINTEXT", assignment, environ=ENVIRON)
+        assert it.name == assignment.partition("=")[0]
+        assert "needs client.authentication=terminate" in it.message
+    it = found(*LISTENS, "security.protocol=SASL_PLAINTEXT", f"{NAME}upstream.identity=service")
+    assert it.message == "must be passthrough or client with client.authentication=passthrough"
+
+
+def test_only_who_logs_in_can_log_in_here() -> None:
+    name = "listener.name.plaintext.client.authentication"
+    it = found("listen=", "listeners=PLAINTEXT://127.0.0.1:19092", f"{name}=terminate")
+    assert (it.name, "needs the security protocol SASL_PLAINTEXT" in it.message) == (name, True)
+
+
+def test_forebay_needs_a_login_of_its_own_where_brokers_want_one() -> None:
+    assert problem("security.protocol=SASL_PLAINTEXT").name == "sasl.mechanism"
+    works(*OWN_LOGIN, "upstream.identity.shared=true")
+
+
+def test_several_users_act_as_forebay_only_where_that_is_allowed() -> None:
+    """Brokers could not tell who may do less."""
+    it = problem(*OWN_LOGIN)
+    assert it.name == f"{NAME}upstream.identity"
+    assert "upstream.identity.shared=true" in it.message
+    works(*OWN_LOGIN, f"{NAME}plain.sasl.jaas.config=${{env:ALICE}}")
+    # Brokers that know nobody by name are lent nothing.
+    works("security.protocol=PLAINTEXT")
+
+
+def test_a_listener_without_logins_beside_it_is_judged_by_itself() -> None:
+    more = "listeners=SASL_SSL://0.0.0.0:19092,PLAINTEXT://0.0.0.0:19192"
+    it = problem(*OWN_LOGIN, f"{NAME}plain.sasl.jaas.config=${{env:ALICE}}", more)
+    assert (it.name, "can be reached from other hosts" in it.message) == ("listeners", True)
