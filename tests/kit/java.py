@@ -95,6 +95,21 @@ class JavaClient:
         """The outcome of a scenario of java/parity, or their names; version 3.9.2 and newer."""
         return next(self._ask("Parity", {"bootstrap": bootstrap, "of": of, **arguments}))["result"]
 
+    def principal_names(self, rules: str, *names: str | bytes) -> list[tuple[str | None, str | None]] | None:
+        """(distinguished name, what Kafka calls its owner) of names, as text or as DER; None for what is refused.
+
+        None instead of the list for rules that are refused. Version 4.3.1.
+        """
+        found: list[tuple[str | None, str | None]] = []
+        texts = [{"name": name} for name in names if isinstance(name, str)]
+        ders = [name.hex() for name in names if isinstance(name, bytes)]
+        for arguments in [*texts, *([{"names": ",".join(ders)}] if ders else [])]:
+            for line in self._ask("PrincipalName", {"rules": rules, **arguments}):
+                if "rules" in line:
+                    return None
+                found.append((line["dn"], line["name"]))
+        return found
+
     @property
     def pid(self) -> int | None:
         return self._session.pid if self._session is not None else None
