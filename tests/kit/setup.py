@@ -117,7 +117,6 @@ NEEDED = {
     "java": f"runs brokers and old clients (JDK {JAVA_AT_LEAST} or newer)",
     "javac": "compiles the kit's producer, consumer and admin classes (a JDK, not a JRE)",
     "mvn": "fetches brokers and clients",
-    "unshare": "hides folders from Spark's workers (util-linux)",
     "go": "builds toxiproxy, kubeconform and helm",
 }
 

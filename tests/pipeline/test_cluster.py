@@ -16,7 +16,7 @@ from tests.kit.spark_cluster import SparkCluster
 from tests.pipeline import rows as make
 from tests.pipeline.rows import START_US, write_journal
 
-pytestmark = pytest.mark.timeout(900)  # six JVMs: on a busy machine they take their time
+pytestmark = [pytest.mark.whole, pytest.mark.timeout(900)]  # six JVMs: a minute of CPU, and on a busy machine long
 
 HOUR_US = 3_600_000_000
 
@@ -46,7 +46,6 @@ def test_executors_without_an_environment_run_a_job(cluster: SparkCluster, tmp_p
     assert all((folder / "forebay" / "bin" / "python").exists() for folder in folders)
 
 
-@pytest.mark.whole
 def test_without_the_pack_it_cannot_run(cluster: SparkCluster, tmp_path: Path) -> None:
     """So nothing else is what executors import."""
     write_journal(tmp_path, [make.batch_row(topic="a")])
