@@ -8,7 +8,7 @@ from tests.chaos.exactly_once import CLIENTS, VERSIONS, assert_exactly_once, sce
 
 pytestmark = pytest.mark.integration
 
-RECORDS = 5_000
+RECORDS = 2_500
 WHOLE = [pytest.param(version, marks=pytest.mark.whole) for version in VERSIONS[1:]]
 
 
