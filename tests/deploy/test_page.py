@@ -19,6 +19,7 @@ from tests.kit.waiting import wait_until
 
 HOSTILE = """"><script>document.title='taken'</script><img src="http://192.0.2.1/x" onerror="document.title='taken'">"""
 Visit = Callable[..., Page]
+MIB = 1 << 20
 
 READY = "document.querySelector('.live.live') && !!document.querySelector('main h1')"
 NUMBERS = "document.querySelector('.sentence')?.textContent.includes('records/s in')"
@@ -149,6 +150,25 @@ def test_seven_tabs_share_one_stream(visit: Visit, many: SyntheticConsole) -> No
         assert tab.complaints == []
         tab.ask("location.href = 'about:blank'")
     wait_until(lambda: many.watching == 0, 30, "nobody watches")
+
+
+@pytest.mark.whole
+@pytest.mark.timeout(1500)
+def test_ten_minutes_take_no_memory(browser: Browser, visit: Visit, many: SyntheticConsole) -> None:
+    """On the first screen, and in the worker that reads the stream, once all of it is there."""
+    page = visit(many.url, 1400)
+    page.until(f"{READY} && {NUMBERS} && document.querySelectorAll('canvas').length === 7")
+    page.ask("import('/live.js').then(({listen}) => { window.heard = 0; listen(() => { window.heard += 1; }); })")
+    parts = page, browser.shared_worker(many.url)
+
+    def after(seconds: int) -> int:
+        page.until(f"window.heard >= {seconds}", 1200)
+        return sum(part.heap() for part in parts)
+
+    settled = after(10)
+    grown = after(10 + 600) - settled
+    print(f"{settled / MIB:.1f} MiB, {grown / MIB:+.2f} MiB after ten minutes")
+    assert grown < MIB
 
 
 def test_a_token_is_asked_for_and_used(visit: Visit) -> None:

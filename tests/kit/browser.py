@@ -77,6 +77,11 @@ class Page:
         self.call("Input.dispatchKeyEvent", type="keyDown", **told, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", **told)
 
+    def heap(self) -> int:
+        """Bytes that its scripts hold on to: what is in use once all else has been collected."""
+        self.call("HeapProfiler.collectGarbage")
+        return int(self.call("Runtime.getHeapUsage")["usedSize"])
+
     def close(self) -> None:
         """As a person closes a tab."""
         self._browser.call("Target.closeTarget", targetId=self._target)
@@ -159,6 +164,13 @@ class Browser:
         page.call("Page.navigate", url=url)
         self._until(lambda told: told.get("method") == "Page.loadEventFired" and told.get("sessionId") == session)
         return page
+
+    def shared_worker(self, url: str) -> Page:
+        """The one of pages under that address, which can be asked as a page can."""
+        found = self.call("Target.getTargets", filter=[{"type": "shared_worker"}])["targetInfos"]
+        (target,) = (each["targetId"] for each in found if each["url"].startswith(url))
+        session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        return Page(self, session, target)
 
     def call(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
         self._number += 1
