@@ -23,7 +23,7 @@ PARTITIONS = 6
 SOON = 60.0
 SOME = 20
 """Acknowledgements of each client: it flows."""
-CLIENTS_SECONDS = {8: 280.0, 1000: 2000.0}
+CLIENTS_SECONDS = {12: 280.0, 1000: 2000.0}
 """No client lives longer, by how many reloads there are."""
 GENERATION, SOUND = "forebay_config_generation", "forebay_config_last_reload_successful"
 TOPIC = "live"
@@ -59,7 +59,7 @@ def reads(forebay: ForebayProcess, times: int) -> bool:
 
 @pytest.mark.parametrize(
     ("reloads", "workers"),
-    [(8, 1), pytest.param(1000, 2, marks=[pytest.mark.whole, pytest.mark.timeout(2400)])],
+    [(12, 1), pytest.param(1000, 2, marks=[pytest.mark.whole, pytest.mark.timeout(2400)])],
 )
 def test_whoever_produces_notices_nothing(cluster: KafkaCluster, tmp_path: Path, reloads: int, workers: int) -> None:
     rng = Random(reloads)
