@@ -27,6 +27,20 @@ from typing import Final
 
 import msgspec
 
+# By default, software that chooses partitions for null-key records itself is left alone. These have ids of their own:
+#   Kafka Connect's source tasks, and so MirrorMaker 2's MirrorSourceConnector: connector-producer-<connector>-<task>;
+#   Kafka Streams: <application.id>-<uuid>-StreamThread-<n>-producer;
+#   MirrorMaker 2's own producer of offset syncs: <source>-><target>|<task>|offset-syncs-source-producer (or -target-).
+# MirrorMaker 1 has none (it is producer-1 unless its producer.config says otherwise) and chooses a partition only
+# through a message handler; the last two patterns catch the ids that people give it.
+CHOOSE_PARTITIONS_THEMSELVES: Final = (
+    "connector-producer-*",
+    "*-StreamThread-*",
+    "*|offset-syncs-*-producer",
+    "*[Mm]irror[Mm]aker*",
+    "*[Mm]irror-[Mm]aker*",
+)
+
 TURN_S: Final = 30.0
 OLD_TURN_S: Final = 660.0
 """Kafka 0.8's producer takes another partition with each topic.metadata.refresh.interval.ms, 600,000."""

@@ -5,10 +5,12 @@ In: a span of a journal, and Questions. Out: a Summary. Raises CannotRun if the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
+import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -51,20 +53,38 @@ class Rows(NamedTuple):
     """MetadataRow."""
     torn: int
     """Unreadable lines and files."""
+    others: Mapping[type[msgspec.Struct], DataFrame]
+    """Further kinds, where they were asked for."""
 
 
 @contextmanager
-def kept_rows(spark: SparkSession, place: JournalPlace, span: Span) -> Iterator[Rows]:
+def kept_rows(
+    spark: SparkSession,
+    place: JournalPlace,
+    span: Span,
+    others: Mapping[type[msgspec.Struct], Mapping[str, str]] = MappingProxyType({}),
+) -> Iterator[Rows]:
     """The rows of a span, read once while the context lasts and kept in memory, or on disk if they do not fit.
 
-    Raises CannotRun if there is no journal.
+    `others`: further kinds of rows, with the columns that are wanted of each: name → SQL. Raises CannotRun if there is
+    no journal.
     """
-    columns = dict.fromkeys(column for kind in _KINDS for column in columns_of(kind))
-    kinds = [TORN, *(kind_of(kind) for kind in _KINDS)]
-    narrow = read_rows(spark, place, span).where(F.col(KIND).isin(kinds)).select(*columns).persist()
+    columns = {column: column for kind in _KINDS for column in columns_of(kind)}
+    for wanted in others.values():
+        columns |= wanted
+    of_rows: list[type[msgspec.Struct]] = [*_KINDS, *others]
+    kinds = [TORN, *map(kind_of, of_rows)]
+    narrow = read_rows(spark, place, span).where(F.col(KIND).isin(kinds))
+    narrow = narrow.selectExpr(*(f"{sql} AS {name}" for name, sql in columns.items())).persist()
     try:
         unread = torn(narrow).count()
-        yield Rows(of_kind(narrow, BatchRow), of_kind(narrow, GaugeRow), of_kind(narrow, MetadataRow), unread)
+        yield Rows(
+            of_kind(narrow, BatchRow),
+            of_kind(narrow, GaugeRow),
+            of_kind(narrow, MetadataRow),
+            unread,
+            {kind: narrow.where(F.col(KIND) == kind_of(kind)).select(*wanted) for kind, wanted in others.items()},
+        )
     finally:
         narrow.unpersist()
 

@@ -167,7 +167,7 @@ def metadata(summary: Summary) -> str:
 
 
 GB: Final = 1e9
-_MONTH_US: Final = 30 * 24 * 3600 * 1_000_000
+MONTH_S: Final = 30 * 24 * 3600
 
 
 def racks(summary: Summary, price_per_gb: float | None = None) -> str:
@@ -187,8 +187,8 @@ def racks(summary: Summary, price_per_gb: float | None = None) -> str:
     if price_per_gb is None:
         return sentence
     cost = crossed * price_per_gb
-    seconds_us = summary.last_us - summary.first_us
-    month = f", and {cost * _MONTH_US / seconds_us:,.2f} in 30 days like that" if seconds_us else ""
+    seconds = (summary.last_us - summary.first_us) / 1e6
+    month = f", and {cost * MONTH_S / seconds:,.2f} in 30 days like that" if seconds else ""
     return f"{sentence} At {price_per_gb:g} a GB that is {cost:,.2f}{month}."
 
 

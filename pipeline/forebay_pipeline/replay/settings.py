@@ -115,7 +115,7 @@ def read_present(config: str | None, assignments: Iterable[str]) -> dict[str, st
 
     Raises CannotRun if the file cannot be read, or as read_grid does.
     """
-    present = dict(_of_file(Path(config))) if config else {}
+    present = dict(_of_file(config)) if config else {}
     for word in assignments:
         name, value = _assignment(word, "NAME=VALUE")
         present[name] = _checked(name, value)
@@ -135,14 +135,19 @@ def _known(name: str) -> str:
     return name
 
 
-def _of_file(path: Path) -> Iterator[tuple[str, str]]:
+def written_in(path: str) -> dict[str, object]:
+    """Name → value of all settings in the proxy's TOML file. Raises CannotRun if it cannot be read."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise CannotRun(f"Cannot read {path}: {error.strerror}.") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise CannotRun(f"{path} is not TOML: {error}.") from error
-    for name, value in _flattened(table, ""):
+    return dict(_flattened(table, ""))
+
+
+def _of_file(path: str) -> Iterator[tuple[str, str]]:
+    for name, value in written_in(path).items():
         if name in _FIELDS:
             yield name, _checked(name, str(value).lower() if isinstance(value, bool) else str(value))
 

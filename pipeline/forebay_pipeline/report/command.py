@@ -1,7 +1,7 @@
-"""Job `report`: the other jobs' results on one HTML page with plots.
+"""Job `report`: what to change, and the other jobs' results, on one HTML page with plots.
 
-In: the journal; optionally the files of `audit --output` and `replay --output`. Out: a page to open in a browser, or to
-send to somebody.
+In: the journal; optionally the files of `audit --output` and `replay --output`, and the proxy's settings. Out: a page
+to open in a browser, or to send to somebody.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from typing import Final, TypeVar
 import click
 import msgspec
 
+from forebay_pipeline.advice.clients import KEPT
+from forebay_pipeline.advice.gather import gather
+from forebay_pipeline.advice.present import Present, read
 from forebay_pipeline.audit.result import AuditResult
 from forebay_pipeline.errors import CLEAN, CannotRun
 from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options, span_options
@@ -36,6 +39,7 @@ def known(
     audit: AuditResult | None = None,
     replay: ReplayReport | None = None,
     price_per_gb: float | None = None,
+    present: Present | None = None,
 ) -> Known:
     """All that the page shows of the rows of `span` at `place`; plots of the `topics` topics with the most bytes.
 
@@ -44,7 +48,8 @@ def known(
     summary = summarize(rows, place, span, Questions(max_rows=MAX_ROWS))
     names = [topic.topic for topic in summary.topics[:topics]]
     found = series(rows.batches, rows.gauges, summary.first_us, summary.last_us, names)
-    return Known(summary, found, audit, replay, price_per_gb)
+    facts = gather(rows, summary, present or Present(), replay, price_per_gb)
+    return Known(summary, found, audit, replay, price_per_gb, facts)
 
 
 def read_result(storage: Storage, path: str | None, kind: type[T], made_by: str) -> T | None:
@@ -65,6 +70,7 @@ def read_result(storage: Storage, path: str | None, kind: type[T], made_by: str)
 @span_options
 @click.option("--audit", metavar="FILE.json", help="Include this output of `audit`.")
 @click.option("--replay", metavar="FILE.json", help="Include this output of `replay`.")
+@click.option("--config", metavar="FILE.toml", help="The proxy's settings, for the advice; without it, its defaults.")
 @click.option(
     "--price-per-gb",
     type=click.FloatRange(min=0),
@@ -91,18 +97,20 @@ def command(
     span: Span,
     audit: str | None,
     replay: str | None,
+    config: str | None,
     price_per_gb: float | None,
     topics: int,
     output: str,
     spark: OpenSpark,
 ) -> int:
-    """Put all results on one HTML page with plots."""
+    """Put advice and all results on one HTML page with plots."""
+    present = read(config)
     session = spark("report", kafka=place.in_kafka)
     storage = Storage(session)
     audited = read_result(storage, audit, AuditResult, "audit --output")
     replayed = read_result(storage, replay, ReplayReport, "replay --output")
-    with kept_rows(session, place, span) as rows:
-        html = page(known(rows, place, span, topics, audited, replayed, price_per_gb)).encode()
+    with kept_rows(session, place, span, KEPT) as rows:
+        html = page(known(rows, place, span, topics, audited, replayed, price_per_gb, present)).encode()
     storage.write(output, html)
     click.echo(f"{output}: {len(html) / 1000:,.0f} kB")
     return CLEAN

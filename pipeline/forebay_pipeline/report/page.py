@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from forebay_pipeline.jobs.time_text import instant
 from forebay_pipeline.partitions import tables
+from forebay_pipeline.report.advised import cards, notes
 from forebay_pipeline.report.sections import Known, headlines, sections
 
 
@@ -27,6 +28,9 @@ def page(known: Known) -> str:
     environment.filters.update(instant=instant, drawn=Markup, number="{:,}".format)
     return environment.get_template("report.html").render(
         summary=known.summary,
+        advised=known.facts is not None,
+        cards=[] if known.facts is None else cards(known.facts),
+        notes=[] if known.facts is None else list(notes(known.facts)),
         headlines=list(headlines(known)),
         warnings=list(tables.warnings(known.summary)),
         sections=list(sections(known)),

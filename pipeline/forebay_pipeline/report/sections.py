@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from forebay_pipeline.advice.facts import Facts
 from forebay_pipeline.audit.result import AuditResult, ClientLine, Finding, Kind, has_users
 from forebay_pipeline.errors import CLEAN
 from forebay_pipeline.jobs.time_text import instant
@@ -34,6 +35,8 @@ class Known(NamedTuple):
     replay: ReplayReport | None = None
     price_per_gb: float | None = None
     """Of what crosses racks, in whatever money."""
+    facts: Facts | None = None
+    """What advice is made of; None: there is none."""
 
 
 class Headline(NamedTuple):

@@ -17,6 +17,7 @@ from typing import Annotated, Final, Literal, NamedTuple, get_args
 import msgspec
 from msgspec import Meta
 
+from forebay_policies.own_choices import CHOOSE_PARTITIONS_THEMSELVES
 from forebay_proxy.config import listeners as client_listeners
 from forebay_proxy.config.kinds import (
     INT_MAX,
@@ -50,20 +51,6 @@ LONGEST_SOCKET_PATH: Final = 103
 
 SHORTEST_AGE_MS: Final = 1000
 """Connections that live for less cost more than what they carry."""
-
-# By default, software that chooses partitions for null-key records itself is left alone. These have ids of their own:
-#   Kafka Connect's source tasks, and so MirrorMaker 2's MirrorSourceConnector: connector-producer-<connector>-<task>;
-#   Kafka Streams: <application.id>-<uuid>-StreamThread-<n>-producer;
-#   MirrorMaker 2's own producer of offset syncs: <source>-><target>|<task>|offset-syncs-source-producer (or -target-).
-# MirrorMaker 1 has none (it is producer-1 unless its producer.config says otherwise) and chooses a partition only
-# through a message handler; the last two patterns catch the ids that people give it.
-CHOOSE_PARTITIONS_THEMSELVES: Final = (
-    "connector-producer-*",
-    "*-StreamThread-*",
-    "*|offset-syncs-*-producer",
-    "*[Mm]irror[Mm]aker*",
-    "*[Mm]irror-[Mm]aker*",
-)
 
 ALIASES: Final = {
     "enable.adaptive.partitioning": "partitioner.adaptive.partitioning.enable",

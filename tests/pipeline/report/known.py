@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from forebay_pipeline.advice.facts import Clients, Facts, Picked, TopicReason
 from forebay_pipeline.audit.result import AuditResult, ClientLine, Counts, Finding, Kind, TopicLine
 from forebay_pipeline.partitions.runaway_windows import Episode
 from forebay_pipeline.partitions.summary import (
@@ -21,6 +22,7 @@ from forebay_pipeline.partitions.summary import (
 from forebay_pipeline.replay.results import ReplayReport, Result
 from forebay_pipeline.report.sections import Known
 from forebay_pipeline.report.series import GaugePoint, Series, SharesPoint, TimePoint, TopicShares
+from tests.pipeline.advice import made_up
 from tests.pipeline.rows import START_US
 
 SECOND = 1_000_000
@@ -39,7 +41,19 @@ def known(topic: str = TOPICS[0], client_id: str = "checkout-7", journal: str = 
         gauges=[_gauge_point(number) for number in range(POINTS)],
         shares=[_shares(name, count) for name, count in zip(topics, PARTITIONS, strict=True)],
     )
-    return Known(_summary(topics, journal), series, _audit(topic, client_id), _replay())
+    summary, replay = _summary(topics, journal), _replay()
+    return Known(summary, series, _audit(topic, client_id), replay, None, _facts(summary, replay, topic, client_id))
+
+
+def _facts(summary: Summary, replay: ReplayReport, topic: str, client_id: str) -> Facts:
+    """Of everything that advice may be about there is something; the replay knows better than some rules."""
+    clients = [
+        made_up.client(client_id, principal="User:checkout", picked=[Picked(topic, 2, 12)], batches=90_000),
+        made_up.client("till-7", versions=[1], hosts=40, errors=12, took_us=Percentiles(2100, 60_000, 250_000)),
+        made_up.client("agent", reasons={"idempotent": 200_000}, batches=200_000, records=900_000),
+    ]
+    reasons = [TopicReason(topic, "null_key", 800_000, 0), TopicReason("logs", "idempotent", 200_000, 0)]
+    return made_up.facts(summary=summary, clients=Clients(clients, 17, reasons), replay=replay)
 
 
 def _wave(number: int) -> float:

@@ -54,6 +54,7 @@ def test_a_page_of_a_journal(spark: SparkSession, journal: Path, tmp_path: Path)
             ["Audit", "5 findings"],
             ["Replay", "better settings"],
         ]
+        assert view.ask("document.querySelector('.advice li').id") == "advice-replay"
         assert view.ask("document.querySelectorAll('figure').length") == 7
         shares = view.ask("document.querySelector('#shares-0-desc').textContent")
         assert shares == (
@@ -78,6 +79,7 @@ def test_what_it_cannot_do_is_one_sentence(spark: SparkSession, journal: Path, t
     assert sentence("--journal", journal, "--replay", foreign).startswith(
         f"{foreign} was not written by `replay --output`: "
     )
+    assert sentence("--journal", journal, "--config", missing).startswith(f"Cannot read {missing}: ")
     assert sentence("--journal", missing) == f"There is no journal in {missing}: no such folder."
     assert sentence("--journal", journal, "--to", "2026-11-18T11:00") == (
         f"There are no batches before 2026-11-18T11:00:00Z in {journal}."

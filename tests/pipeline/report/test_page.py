@@ -12,6 +12,7 @@ import pytest
 from forebay_pipeline.report.page import page
 from forebay_pipeline.report.sections import Known
 from tests.kit.browser import Browser, Page
+from tests.pipeline.advice.made_up import facts
 from tests.pipeline.report.known import known
 
 WIDTHS = (1280, 400)
@@ -62,7 +63,8 @@ CONTRAST = """
       if (parts(colour)[3] !== 0) return colour;
     }
   };
-  const texts = [...document.querySelectorAll('h1, h2, p, dt, dd, td, th, caption, figcaption, svg text')];
+  const kinds = 'h1, h2, h3, p, dt, dd, td, th, code, summary, caption, figcaption, svg text';
+  const texts = [...document.querySelectorAll(kinds)];
   return Math.min(...texts.map(element => {
     const style = getComputedStyle(element);
     const [a, b] = [light(element.tagName === 'text' ? style.fill : style.color), light(behind(element))];
@@ -96,6 +98,19 @@ def test_it_asks_for_nothing_and_complains_of_nothing(view: Page, path: Path) ->
     assert view.complaints == []
     assert view.ask("document.title") == "Forebay: /var/lib/forebay/journal"
     assert view.ask("document.compatMode") == "CSS1Compat"
+
+
+def test_advice_is_the_first_thing_and_can_be_copied(view: Page) -> None:
+    assert view.ask("document.querySelector('main').firstElementChild.className") == "advice"
+    told = view.ask("[...document.querySelectorAll('.advice li')].map(one => one.id.slice(7))")
+    assert told == ["pick-partitions", "replay", "idempotent", "racks", "memory"]
+    first = view.ask("document.querySelector('.advice li').getBoundingClientRect().top")
+    assert first < 300
+    snippets = view.ask("[...document.querySelectorAll('.advice pre')].map(one => one.innerText)")
+    assert snippets[1] == '"partitioner" = "expected_wait"\n"linger.ms" = 0'
+    assert view.ask("[...document.querySelectorAll('.advice pre')].map(one => getComputedStyle(one).userSelect)") == [
+        "all"
+    ] * len(snippets)
 
 
 def test_every_plot_is_seen(view: Page) -> None:
@@ -194,6 +209,7 @@ def test_markup_in_names_does_not_become_markup(browser: Browser, tmp_path: Path
     assert HOSTILE in view.ask("document.querySelector('figcaption').textContent")
     assert view.ask("[...document.querySelectorAll('td')].filter(cell => cell.textContent.includes('<script>')).length")
     assert view.ask(TOO_WIDE) == []
+    assert HOSTILE in view.ask("document.querySelector('#advice-pick-partitions').textContent")
 
 
 def test_the_page_itself_forbids_scripts(browser: Browser, tmp_path: Path) -> None:
@@ -217,6 +233,15 @@ def test_without_audit_replay_and_gauges(browser: Browser, tmp_path: Path) -> No
     assert view.ask("[...document.querySelectorAll('figure')].map(figure => figure.id.slice(5))") == PLOTS[:6]
     assert "The journal has no gauges of this time." in view.ask("document.body.textContent")
     assert "Audit" not in view.ask("document.body.textContent")
+    assert "What to change" not in view.ask("document.body.textContent")
+
+
+def test_where_nothing_is_to_be_changed_it_says_so(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "well.html"
+    path.write_text(page(known()._replace(facts=facts())))
+    told = browser.open(path, 400).ask("document.querySelector('.advice').innerText")
+    assert "Nothing: no rule found enough evidence for a change that is worth it." in told
+    assert "Nothing is known of single clients" in told
 
 
 def test_a_single_moment_can_be_plotted(browser: Browser, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from forebay_codecs import produce_request
 from forebay_codecs.compression import GZIP, NONE
 from forebay_codecs.record_batch import ClientBatch
 from forebay_policies.eligibility import Eligibility
-from forebay_proxy.config.settings import CHOOSE_PARTITIONS_THEMSELVES
+from forebay_policies.own_choices import CHOOSE_PARTITIONS_THEMSELVES
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.classifier import BatchClassifier, ClassifiedRequest, InspectedBatch
 from tests.codecs.record_oracle import Record, decode_section, encode_section, seal

@@ -1,0 +1,1 @@
+"""What to change, and what it would gain, from what a journal shows."""

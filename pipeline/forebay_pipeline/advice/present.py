@@ -1,0 +1,70 @@
+"""The settings with which the proxy ran, as far as advice depends on them.
+
+In: the proxy's TOML file, if it was given. Out: a value for each setting, the proxy's default where the file has none.
+What came from the environment or the command line is not known. Raises CannotRun if the file cannot be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypeVar
+
+from forebay_pipeline.replay.settings import Simulated, written_in
+from forebay_policies.own_choices import CHOOSE_PARTITIONS_THEMSELVES
+
+T = TypeVar("T", bool, int, float, str)
+
+_SIMULATED: Final = Simulated()
+DEFAULTS: Final[Mapping[str, object]] = {
+    "partitioner": _SIMULATED.partitioner,
+    "linger.ms": _SIMULATED.linger_ms,
+    "batch.size": _SIMULATED.batch_size,
+    "batch.max.size": _SIMULATED.batch_max_size,
+    "max.decompressed.bytes": 67_108_864,
+    "partitioner.rack.aware": False,
+    "partitioner.rack.max.skew": 0.2,
+    "moves": "on",
+    "topics.exclude": (),
+    "topics.move": (),
+    "topics.observe": (),
+    "client.ids.exclude": CHOOSE_PARTITIONS_THEMSELVES,
+    "client.ids.observe": (),
+}
+"""The proxy's."""
+
+
+class Present(NamedTuple):
+    """`written`: name → value in the file; None if no file was given."""
+
+    written: Mapping[str, object] | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether the proxy's file was given."""
+        return self.written is not None
+
+    def number(self, name: str) -> float:
+        """A number."""
+        value = self._of(name)
+        return float(value) if isinstance(value, int | float | str) else 0.0
+
+    def text(self, name: str) -> str:
+        """A text, or a truth as `true` and `false`."""
+        value = self._of(name)
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    def patterns(self, name: str) -> tuple[str, ...]:
+        """A list of patterns."""
+        value = self._of(name)
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return tuple(map(str, value)) if isinstance(value, list | tuple) else ()
+
+    def _of(self, name: str) -> object:
+        default = DEFAULTS[name]
+        return default if self.written is None else self.written.get(name, default)
+
+
+def read(path: str | None) -> Present:
+    """The settings in the proxy's file; nothing is known without one."""
+    return Present(None if path is None else written_in(path))

@@ -1,0 +1,78 @@
+"""Rules about memory and about what crosses racks.
+
+In: Facts. Out: a Change, or None where there is not enough evidence, or nothing to gain.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from forebay_pipeline.advice.change import Change, Effect
+from forebay_pipeline.advice.facts import Facts
+from forebay_pipeline.partitions.tables import GB, MONTH_S
+
+WAITED: Final = 0.01
+"""Of the workers' seconds."""
+WAITED_S: Final = 10
+LARGEST_MEMORY: Final = 1 << 34
+
+CROSSED: Final = 0.2
+"""Of the bytes of which it is known."""
+MOVABLE: Final = 0.1
+LEAST_KEPT: Final = 0.4
+"""Of what may move, the part that stays in its rack if all clients are in one of three (docs/partitioners.md)."""
+
+
+def memory(facts: Facts) -> Change | None:
+    """Clients wait for memory: give each worker twice as much."""
+    workers, waited = facts.summary.workers, facts.summary.seconds_waited
+    seconds = sum(worker.seconds_waited for worker in workers)
+    if waited is None or waited < WAITED or seconds < WAITED_S or facts.simulated("buffer.memory"):
+        return None
+    pool = max(worker.pool_bytes for worker in workers)
+    if 2 * pool > LARGEST_MEMORY:
+        return None
+    return Change(
+        name="memory",
+        title=f"Give each worker {2 * pool / (1 << 20):,.0f} MiB for records",
+        evidence=f"In {seconds:,} of {sum(worker.seconds for worker in workers):,} seconds of the workers a client"
+        f" waited for memory, {sum(worker.pool_waits for worker in workers):,} times together; at most"
+        f" {max(worker.most_queued_bytes for worker in workers):,} bytes waited for brokers.",
+        effect=Effect(
+            blocked=-waited,
+            requests=0.0,
+            others=(f"{pool * len(workers) / (1 << 20):,.0f} MiB more memory at most.",),
+        ),
+        how="At best: as if twice the memory were always enough. How long each waited is not in the journal; where one"
+        " broker is slow, its queue grows with the memory.",
+        settings={"buffer.memory": 2 * pool},
+    )
+
+
+def racks(facts: Facts) -> Change | None:
+    """Much crosses racks that need not."""
+    use = facts.summary.racks
+    if use is None or facts.present.text("partitioner.rack.aware") == "true" or not facts.batches.bytes:
+        return None
+    known = use.same_bytes + use.other_bytes
+    movable = facts.batches.movable_bytes / facts.batches.bytes
+    if known < GB or use.other_bytes < CROSSED * known or movable < MOVABLE:
+        return None
+    most = movable * use.other_bytes
+    return Change(
+        name="racks",
+        title="Keep records without a key in their client's rack",
+        evidence=f"{use.other_bytes / GB:,.1f} of {known / GB:,.1f} GB went to a leader in another rack;"
+        f" {100 * movable:.0f} % of all bytes have no key.",
+        effect=Effect(crossing=-most / known, requests=0.0, others=tuple(_money(facts, most))),
+        how="At best, where clients and leaders are spread alike over the racks: all that may move stays. With all"
+        " clients in one of three racks it is two fifths of that. Copies to followers are not counted.",
+        settings={"partitioner.rack.aware": True},
+    )
+
+
+def _money(facts: Facts, saved_bytes: float) -> list[str]:
+    if facts.price_per_gb is None:
+        return []
+    month = saved_bytes / GB * facts.price_per_gb * MONTH_S / facts.seconds
+    return [f"{LEAST_KEPT * month:,.2f} to {month:,.2f} less in 30 days like that, at {facts.price_per_gb:g} a GB."]

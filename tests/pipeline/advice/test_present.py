@@ -1,0 +1,41 @@
+"""The proxy's settings, as far as advice depends on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from forebay_pipeline.advice.present import DEFAULTS, Present, read
+from forebay_pipeline.errors import CannotRun
+from forebay_proxy.config.values import SETTINGS
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_defaults_are_the_proxys(name: str) -> None:
+    assert DEFAULTS[name] == SETTINGS[name].default
+
+
+def test_a_file_is_read_as_forebay_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "forebay.toml"
+    path.write_text('"topics.exclude" = "a, b*"\n"partitioner.rack.aware" = true\n[linger]\nms = 7\n')
+    present = read(str(path))
+    assert present.known
+    assert present.patterns("topics.exclude") == ("a", "b*")
+    assert present.text("partitioner.rack.aware") == "true"
+    assert (present.number("linger.ms"), present.number("batch.size")) == (7, 16_384)
+
+
+def test_without_a_file_nothing_is_known() -> None:
+    assert read(None) == Present()
+    assert not Present().known
+    assert (Present().text("moves"), Present().patterns("topics.move")) == ("on", ())
+
+
+def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "forebay.toml"
+    with pytest.raises(CannotRun, match="Cannot read"):
+        read(str(path))
+    path.write_text("=")
+    with pytest.raises(CannotRun, match="is not TOML"):
+        read(str(path))

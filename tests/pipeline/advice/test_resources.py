@@ -1,0 +1,71 @@
+"""Memory that clients wait for, and bytes that cross racks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from forebay_pipeline.advice.present import Present
+from forebay_pipeline.advice.resources import memory, racks
+from forebay_pipeline.partitions.summary import RackUse
+from tests.pipeline.advice.made_up import BATCHES, as_forebay_reads, facts, worker
+
+SHORT = [worker(seconds_waited=40, pool_waits=96), worker(worker=1)]
+CROSSED = RackUse(same_bytes=10_000_000_000, other_bytes=30_000_000_000, unknown_bytes=0)
+
+
+def test_waiting_for_memory_asks_for_more(tmp_path: Path) -> None:
+    change = memory(facts(workers=SHORT))
+    assert change is not None
+    assert change.effect.worth == pytest.approx(40 / 2000)
+    assert change.effect.others == ("64 MiB more memory at most.",)
+    assert "In 40 of 2,000 seconds of the workers a client waited for memory, 96 times together" in change.evidence
+    assert as_forebay_reads(tmp_path, change).buffer_memory == 67_108_864
+
+
+@pytest.mark.parametrize(
+    "workers",
+    [
+        [],
+        [worker(seconds_waited=9)],
+        [worker(seconds=9000, seconds_waited=40)],
+        [worker(seconds_waited=40, pool_bytes=1 << 34)],
+    ],
+    ids=["unknown", "for seconds", "seldom", "much already"],
+)
+def test_without_enough_evidence_nothing_is_said_of_memory(workers: list[object]) -> None:
+    assert memory(facts(workers=workers)) is None
+
+
+def test_what_crosses_racks_may_stay(tmp_path: Path) -> None:
+    """Four fifths of the bytes may move: 24 of 40 GB at best, which is 60 %."""
+    change = racks(facts(racks=CROSSED))
+    assert change is not None
+    assert change.effect.crossing == pytest.approx(-0.6)
+    assert change.effect.others == ()
+    assert "30.0 of 40.0 GB went to a leader in another rack; 80 % of all bytes have no key." in change.evidence
+    assert as_forebay_reads(tmp_path, change).partitioner_rack_aware is True
+
+
+def test_what_crosses_racks_has_a_price_where_one_is_given() -> None:
+    """24 GB in 1,000 s are 62,208 in 30 days."""
+    change = racks(facts(racks=CROSSED, price_per_gb=0.01))
+    assert change is not None
+    assert change.effect.others == ("248.83 to 622.08 less in 30 days like that, at 0.01 a GB.",)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"racks": None},
+        {"racks": CROSSED, "present": Present({"partitioner.rack.aware": True})},
+        {"racks": RackUse(9_000_000_000, 1_000_000_000, 0)},
+        {"racks": RackUse(100_000_000, 300_000_000, 0)},
+        {"racks": CROSSED, "batches": BATCHES._replace(movable_bytes=1000)},
+        {"racks": CROSSED, "batches": BATCHES._replace(bytes=0)},
+    ],
+    ids=["unknown", "already", "little crosses", "little at all", "keys", "nothing"],
+)
+def test_without_enough_evidence_nothing_is_said_of_racks(given: dict[str, object]) -> None:
+    assert racks(facts(**given)) is None
