@@ -55,6 +55,7 @@ from forebay_proxy.realms.realm import Realm, Shared, eligibility_of, patterns_o
 from forebay_proxy.realms.realms import ClientRealms
 from forebay_proxy.security.client_logins import ClientLogins
 from forebay_proxy.security.renewals import Renewals
+from forebay_proxy.security.upstream_identities import UpstreamIdentities
 
 log = get_logger()
 
@@ -92,7 +93,7 @@ class App:
         self._versions = BrokerVersions(lambda node_id: self._realm.view.addresses.of(node_id), connector, self._log)
         departed = DepartedBrokers(settings.request_timeout_ms / 1000)
         turns = LoopTurns(monotonic, asyncio.get_running_loop().call_soon)
-        merges_users = any(listener.told.upstream_identity == "client" for listener in settings.client_listeners)
+        merges_users = any(listener.has_realms for listener in settings.client_listeners)
         described = DescribedTopics(settings.metadata_max_topics if merges_users else 0)
         shared = self._shared = Shared(
             settings,
@@ -116,6 +117,8 @@ class App:
 
         def context_of(listener: Listener) -> ConnectionContext:
             gateway = Gateway(settings, view, listener, responses)
+            told = listener.settings.told
+            recognises = listener.settings.passes_logins and told.upstream_identity == "client"
             return ConnectionContext(
                 gateway,
                 self._realm.handler,
@@ -128,7 +131,7 @@ class App:
                 settings.socket_request_max_bytes,
                 settings.client_max_in_flight_requests,
                 ClientRacks(settings.client_racks, listener.settings.told.client_rack or settings.client_rack),
-                self._client_realms if listener.settings.told.upstream_identity == "client" else None,
+                self._client_realms if recognises else None,
                 self._door_of(listener.settings),
                 _admin_address(settings),
             )
@@ -158,14 +161,17 @@ class App:
         if not listener.terminates:
             return None
         settings, told = self._settings, listener.told
-        logins = ClientLogins(settings, listener)
+        logins, identities = ClientLogins(settings, listener), UpstreamIdentities(settings, listener)
         self._renewals.add(logins.renewable)
+        self._renewals.add(identities.renewable)
         return LoginDoor(
             logins,
             told.sasl_server_max_receive_size,
             settings.authentication_timeout_ms / 1000,
             settings.connection_failed_authentication_delay_ms / 1000,
             told.connections_max_reauth_ms / 1000,
+            identities,
+            self._client_realms,
             self._login_metrics,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.checks import each_exactly_once, every_record_acknowledged
+from tests.integration.test_identities import AUTHORIZED
 from tests.kit.forebay import ForebayProcess
 from tests.kit.kafka import KafkaCluster
 from tests.kit.logins import USERS, Logins, password_of
@@ -28,6 +30,7 @@ REAUTH_MS = 2_000
 COUNT = 200
 PLAIN = "PLAIN"
 SERVICE = "forebay"
+AUDIT = {"kafka.authorizer.logger": "debug"}
 CLIENTS = (
     "java-0.10.2.2",  # SaslHandshake v0
     "java-4.3.1",
@@ -56,6 +59,16 @@ def secret(folder: Path, name: str, text: str) -> str:
     return f"${{dir:{folder}:{name}}}"
 
 
+def at_forebay(folder: Path, *users: str) -> dict[str, str]:
+    """What a listener is told at which they may log in by PLAIN."""
+    options = " ".join(f"user_{user}={quoted(password_of(user))}" for user in users)
+    return {
+        "client.authentication": "terminate",
+        "sasl.enabled.mechanisms": PLAIN,
+        "plain.sasl.jaas.config": secret(folder, "-".join(users), f"{MODULES[PLAIN]} required {options};"),
+    }
+
+
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("terminated")
@@ -64,13 +77,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         "listener.name.client.plain.connections.max.reauth.ms": str(REAUTH_MS),
         "super.users": f"User:ANONYMOUS;User:{SERVICE}",
     }
-    users = " ".join(f"user_{user}={quoted(password_of(user))}" for user in USERS)
-    told = {
-        "client.authentication": "terminate",
-        "upstream.identity": "service",
-        "sasl.enabled.mechanisms": PLAIN,
-        "plain.sasl.jaas.config": secret(folder, "users", f"{MODULES[PLAIN]} required {users};"),
-    }
+    told = {**at_forebay(folder, *USERS), "upstream.identity": "service"}
     settings = {
         **logins.forebay_settings(),
         "sasl.mechanism": "SCRAM-SHA-512",
@@ -82,7 +89,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         "listener.name.sasl_plaintext.connections.max.reauth.ms": str(REAUTH_MS),
     }
     with (
-        KafkaCluster("4.3.1", brokers=2, settings=logins.broker_settings() | more) as cluster,
+        KafkaCluster("4.3.1", brokers=2, settings=logins.broker_settings() | more, loggers=AUDIT) as cluster,
         TopicLog(cluster.internal) as log,
     ):
         logins.add_users(cluster)
@@ -122,3 +129,98 @@ def test_records_of_a_client_that_logs_in_here_are_merged_and_sent(stage: Stage,
     assert told["untouched"] == 0
     shown = {who for row in stage.forebay.clients("--url", stage.forebay.admin_url) for who in row["principals"]}
     assert shown == {f"User:{user}" for user in USERS}
+
+
+MAPPED = {"alice": "alice", "amy": "alice", "bob": "bob"}
+"""User at Forebay → at the brokers."""
+
+
+@pytest.fixture(scope="module")
+def mapped(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForebayProcess]:
+    """Forebay without a login of its own; its users have theirs, one by SCRAM and one by PLAIN, which brokers renew."""
+    folder = tmp_path_factory.mktemp("mapped")
+    text = ""
+    for user, mechanism in (("alice", "SCRAM-SHA-512"), ("bob", PLAIN)):
+        line = secret(folder, f"at-brokers-{user}", login_line(mechanism, password_of(user), user))
+        text += f'[identities.{user}]\n"sasl.mechanism" = "{mechanism}"\n"sasl.jaas.config" = "{line}"\n'
+    text += "[principals]\n" + "\n".join(f'"User:{user}" = "{target}"' for user, target in MAPPED.items())
+    secret(folder, "identities.toml", text)
+    told = {
+        **at_forebay(folder, *MAPPED, "eve"),
+        "upstream.identity": "mapped",
+        "upstream.identities.location": str(folder / "identities.toml"),
+    }
+    keystore = stage.logins.authority.issue("mapped", LOOPBACK, "localhost")
+    with ForebayProcess(
+        stage.cluster.bootstrap,
+        stage.cluster.nodes,
+        settings={
+            **stage.logins.forebay_settings(),
+            **{f"listener.name.sasl_plaintext.{name}": value for name, value in told.items()},
+        },
+        tls={"ssl.keystore.location": str(keystore), **told},
+        protocols=("SASL_PLAINTEXT", "SASL_SSL"),
+    ) as forebay:
+        yield forebay
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_users_are_merged_by_what_they_are_at_the_brokers(stage: Stage, mapped: ForebayProcess, name: str) -> None:
+    """Three users at once, two of whom are one there; the authorizer knows who is who."""
+    topics = {user: f"{target}-mapped-{name}" for user, target in MAPPED.items()}
+    for topic in set(topics.values()):
+        stage.cluster.create_topic(topic, 4)
+    fates = [f'forebay_records_total{{fate="{fate}"}}' for fate in ("kept", "moved", "untouched")]
+    before = mapped.metrics()
+    specs = {user: ProduceSpec(topic, f"{user}-{name}", count=COUNT, keys="mixed") for user, topic in topics.items()}
+    with ExitStack() as stack, ThreadPoolExecutor(len(MAPPED)) as pool:
+        make = partial(stage.logins.client, name, mechanism=PLAIN, protocol="SASL_SSL")
+        clients = {user: stack.enter_context(closing(make(user=user))) for user in MAPPED}
+        work = {user: pool.submit(clients[user].produce, mapped.tls_bootstrap, specs[user]) for user in MAPPED}
+        for user, spec in specs.items():
+            every_record_acknowledged(spec, work[user].result())
+    for topic in set(topics.values()):
+        own = [spec for spec in specs.values() if spec.topic == topic]
+        found = stage.log.read(topic, dict.fromkeys(range(4), 0), at_least=COUNT * len(own))
+        for spec in own:
+            of_it = [each for each in found if (each.value or b"").startswith(f"{spec.name}-".encode())]
+            each_exactly_once(spec, of_it)
+        seen = {(each["who"], each["what"]) for each in authorized(stage, topic)}
+        assert seen == {(f"User:{topic.partition('-')[0]}", "Allowed")}
+    now = mapped.metrics()
+    kept, moved, untouched = (now[fate] - before[fate] for fate in fates)
+    assert (kept + moved, untouched) == (3 * COUNT, 0)
+    assert moved > 0
+    assert now["forebay_identities"] == len(set(MAPPED.values()))
+    shown = {who for row in mapped.clients("--url", mapped.admin_url) for who in row["principals"]}
+    assert shown == {f"User:{user}" for user in MAPPED}
+
+
+def authorized(stage: Stage, topic: str) -> list[dict[str, str]]:
+    """What the brokers' authorizers have said of the topic; the test itself is anonymous."""
+    lines = [line for node in stage.cluster.nodes for line in stage.cluster.log(node).read_text().splitlines()]
+    found = [match.groupdict() for line in lines if (match := AUTHORIZED.search(line))]
+    return [each for each in found if each["topic"] == topic and each["who"] != "User:ANONYMOUS"]
+
+
+def test_who_has_no_identity_at_the_brokers_does_not_get_in_and_the_neighbours_topic_is_refused(
+    stage: Stage, mapped: ForebayProcess
+) -> None:
+    topic = "bob-refused"
+    stage.cluster.create_topic(topic, 2)
+    for user, told in (("eve", "authentication"), ("amy", "topic.?authorization")):
+        with closing(stage.logins.client("java-4.3.1", user, PLAIN, "SASL_SSL")) as client:
+            try:
+                said = str(client.produce(mapped.tls_bootstrap, ProduceSpec(topic, "stolen", count=1)).failures)
+            except Exception as error:  # each client has its own
+                said = repr(error)
+        assert re.search(told, said, re.IGNORECASE), said
+    assert not stage.log.read(topic, {0: 0, 1: 0})
+    assert "User:eve has no identity at the brokers" in mapped.log.read_text()
+
+
+def test_nothing_secret_is_told(stage: Stage, mapped: ForebayProcess) -> None:
+    for forebay in (stage.forebay, mapped):
+        log = forebay.log.read_text()
+        assert not any(password_of(user) in log for user in (*MAPPED, "eve"))
+        assert "Traceback" not in log

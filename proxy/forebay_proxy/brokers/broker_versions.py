@@ -11,10 +11,8 @@ import asyncio
 from collections.abc import Callable
 from time import monotonic
 
-from forebay_codecs.api_versions import request, rewrite_api_versions
+from forebay_codecs.api_versions import rewrite_api_versions
 from forebay_codecs.errors import Malformed
-from forebay_policies.throttling import CLIENT_ID
-from forebay_proxy import __version__
 from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.logs import RateLimited
@@ -84,14 +82,7 @@ class BrokerVersions:
             ready(response)
 
     async def _ask_broker(self, host: str, port: int, version: int) -> bytes:
-        connection = await self._connector.open(host, port)
-        try:
-            response = await connection.call(
-                lambda correlation_id: request(correlation_id, CLIENT_ID, version, "forebay", __version__)
-            )
-        finally:
-            connection.close()
-        return rewrite_api_versions(response, version)
+        return rewrite_api_versions(await self._connector.ask_versions(host, port, version), version)
 
     def close(self) -> None:
         """Cancel the requests under way; who waits for them is told at once that there is no answer."""

@@ -134,6 +134,24 @@ class Connector:
         connection, _ = await self._open(host, port, client_id)
         return connection
 
+    async def ask_versions(self, host: str, port: int, version: int) -> bytes:
+        """A broker's ApiVersions response of that version.
+
+        On a connection of its own, in front of any login, as every broker answers it there, once. Raises as `open`.
+        """
+        connection = UpstreamConnection(f"{host}:{port}", self._request_timeout, self._stats)
+        try:
+            await dial(host, port, self._setup_s, lambda: connection, self._secured.context)
+            async with asyncio.timeout(self._setup_s):
+                return await connection.call(
+                    lambda number: api_versions.request(number, CLIENT_ID, version, "forebay", __version__)
+                )
+        except TimeoutError as error:
+            why = str(error) or f"{connection.name} did not answer within {self._setup_s:g} s"
+            raise TimeoutError(why) from None
+        finally:
+            connection.close()
+
     async def _open(self, host: str, port: int, client_id: str | None) -> tuple[UpstreamConnection, Session | None]:
         broker = HostPort(host, port)
         if self._principals is not None and self._authenticator is None:

@@ -97,9 +97,13 @@ class AnsweredClient:
         if principal:
             self._who.is_somebody(self.user)
 
-    def is_user(self, user: str, introduction: bytes) -> None:
-        """It has logged in here as `user`, as Kafka writes it. `introduction`: the first request of its login."""
+    def is_user(self, user: str, principal: str, introduction: bytes) -> None:
+        """It has logged in here as `user`, as Kafka writes it, and is served as `principal`; empty: as Forebay.
+
+        `introduction`: the first request of its login.
+        """
         self.user = user
+        self.principal = principal
         key, version, _ = peek(introduction, 0)
         self._who.begins(key, version)
         self._who.says(introduction, self.host)

@@ -123,6 +123,8 @@ class ClientConnection(BoundedReads):
                 self._client,
                 self.orderer,
                 self._life,
+                self._upstream,
+                self._requests.serve,
                 shared.metrics,
                 shared.log,
             )

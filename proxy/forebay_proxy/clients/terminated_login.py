@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic, time
 from typing import Final
@@ -33,14 +34,18 @@ from forebay_codecs.header import PEEK_SIZE, peek
 from forebay_policies.hold_reason import HoldReason
 from forebay_proxy.clients.answered_client import AnsweredClient
 from forebay_proxy.clients.api_versions_answer import answer_api_versions
+from forebay_proxy.clients.client_upstream import ClientUpstream
 from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
 from forebay_proxy.clients.gateway import Gateway
+from forebay_proxy.clients.login_watch import Member, Realms
 from forebay_proxy.clients.response_orderer import ResponseOrderer, Slot
 from forebay_proxy.logs import RateLimited
 from forebay_proxy.metrics.traffic import LoginMetrics, TrafficMetrics
 from forebay_proxy.security.client_exchanges import Exchange, LoginRefused, Proved
 from forebay_proxy.security.client_logins import ClientLogins
+from forebay_proxy.security.logins import Login
+from forebay_proxy.security.upstream_identities import UpstreamIdentities
 
 LOGINS: Final = (SASL_HANDSHAKE, SASL_AUTHENTICATE)
 BETWEEN_LOGINS_S: Final = 1.0
@@ -61,6 +66,8 @@ class LoginDoor:
     failure_delay: float
     session: float
     """For how long a login is good; 0: for ever."""
+    identities: UpstreamIdentities
+    realms: Realms
     metrics: LoginMetrics
 
 
@@ -100,16 +107,20 @@ class TerminatedLogin:
         client: AnsweredClient,
         orderer: ResponseOrderer,
         life: ConnectionLife,
+        upstream: ClientUpstream,
+        serve: Callable[[Member | None], None],
         metrics: TrafficMetrics,
         log: RateLimited,
     ) -> None:
-        """`broker`: whose ApiVersions the client is told; None: any."""
+        """`broker`: whose ApiVersions the client is told; None: any. `serve` is told whom it is a member of."""
         self._door = door
         self._gateway = gateway
         self._broker = broker
         self._client = client
         self._orderer = orderer
         self._life = life
+        self._upstream = upstream
+        self._serve = serve
         self._metrics = metrics
         self._log = log
         self._loop = asyncio.get_running_loop()
@@ -117,6 +128,10 @@ class TerminatedLogin:
         self._mechanism = ""
         self._exchange: Exchange | None = None
         self._proved: Proved | None = None
+        self._login: Login | None = None
+        """As whom brokers know it; None: as Forebay."""
+        self._member: Member | None = None
+        self._generation = 0
         self._introduction = b""
         self._expires_at: float | None = None
         """The session, by `monotonic`; None: it does not end."""
@@ -147,6 +162,9 @@ class TerminatedLogin:
             self._state = _State.HANDSHAKE
             return self.takes(head)
         if self._expires_at is not None and monotonic() > self._expires_at:
+            self._over(Cause.SESSION_OVER, client=self._life.peer)
+            return True
+        if self._generation != self._door.identities.generation and self._is_somebody_else():
             self._over(Cause.SESSION_OVER, client=self._life.peer)
             return True
         return key in LOGINS and APIS[key].supports(version)
@@ -244,6 +262,14 @@ class TerminatedLogin:
             if self._proved is not None and said.proved.principal != self._proved.principal:
                 self._fail("another user than before", asked)
                 return
+            try:
+                why_not = self._enter(said.proved)
+            except LoginRefused as error:
+                self._fail(str(error), asked)
+                return
+            if why_not:  # it is welcome to come again
+                self._refuse(why_not, b"", asked.slot)
+                return
             lifetime_ms = self._accepted(said.proved)
         self._orderer.write(asked.slot, asked.answer(NONE, "", said.token, lifetime_ms), last=True)
         self._life.release(HoldReason.LOGIN)
@@ -253,6 +279,34 @@ class TerminatedLogin:
         if not task.cancelled() and task.exception() is not None:
             self._log.error("a login could not be looked at: this is a bug in Forebay", exc_info=task.exception())
             self._over(Cause.LOGIN_REFUSED, client=self._life.peer, error="see above")
+
+    def _enter(self, proved: Proved) -> str:
+        """Into the realm of the identity that it has at brokers, where it stays. Why that cannot be now; empty: it is.
+
+        Raises LoginRefused where it has none.
+        """
+        self._generation = self._door.identities.generation
+        login = self._door.identities.of(proved)
+        if self._proved is not None:
+            return "" if login == self._login else "another identity at the brokers than before"
+        self._login = login
+        if login is None:
+            return ""
+        self._member = self._door.realms.join(login, self._gateway)
+        if self._member is None:
+            return "too many identities"
+        self._upstream.vouch(self._member.gateway)
+        self._serve(self._member)
+        return ""
+
+    def _is_somebody_else(self) -> bool:
+        """Whether it is not any more to be at the brokers whom it is."""
+        assert self._proved is not None
+        self._generation = self._door.identities.generation
+        try:
+            return self._door.identities.of(self._proved) != self._login
+        except LoginRefused:
+            return True
 
     def _accepted(self, proved: Proved) -> int:
         """Returns the milliseconds after which the client must log in again; 0: never."""
@@ -267,7 +321,8 @@ class TerminatedLogin:
         self._expires_at = monotonic() + min(limits) if limits else None
         self._door.metrics.accepted(proved.mechanism)
         if not again:
-            self._client.is_user(proved.principal, self._introduction)
+            principal = self._member.principal if self._member is not None else ""
+            self._client.is_user(proved.principal, principal, self._introduction)
             self._introduction = b""
         return int(min(limits, default=0.0) * 1000)
 
@@ -311,8 +366,16 @@ class TerminatedLogin:
         self._stop_timer()
         if self._task is not None:
             self._task.cancel()
+        if self._member is not None:
+            member, self._member = self._member, None
+            member.leave()
+        self._serve = _nobody
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _nobody(member: Member | None) -> None:
+    """Serves a connection that has ended."""

@@ -19,6 +19,7 @@ NetworkRacks = dict[str, str]
 """Network, as address/bits → rack."""
 Host = Annotated[str, Meta(extra={"allowed": "a host name or address without a port, or empty"})]
 PemFile = Annotated[str, Meta(extra={"allowed": "a file in PEM form, or empty"})]
+PrivateFile = Annotated[str, Meta(extra={"allowed": "a file that others cannot read, or empty"})]
 Pem = Annotated[str, Meta(extra={"allowed": "text in PEM form, or empty"})]
 SecretPem = Annotated[Secret, Meta(extra={"allowed": "text in PEM form, or empty"})]
 

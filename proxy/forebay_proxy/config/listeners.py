@@ -28,6 +28,7 @@ from forebay_proxy.config.kinds import (
     NodePorts,
     Pem,
     PemFile,
+    PrivateFile,
     ProtocolMap,
     SecretPem,
     SecurityProtocol,
@@ -42,7 +43,7 @@ PREFIX: Final = "listener.name."
 DEFAULT_NAME: Final = "PLAINTEXT"
 ClientAuth = Literal["none", "requested", "required"]
 ClientAuthentication = Literal["passthrough", "terminate"]
-UpstreamIdentity = Literal["passthrough", "client", "service"]
+UpstreamIdentity = Literal["passthrough", "client", "service", "mapped"]
 
 
 class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
@@ -67,19 +68,25 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted)
         UpstreamIdentity,
         about("As whom brokers know its clients, and so whose records are merged with whose."),
     ] = "passthrough"
+    upstream_identities_location: Annotated[
+        PrivateFile,
+        about("TOML file with identities at brokers, and whose each is, with upstream.identity=mapped.", WORKERS),
+    ] = ""
     sasl_enabled_mechanisms: Annotated[
         ServedMechanisms, about("By what clients log in at Forebay, with client.authentication=terminate.")
     ] = ()
     plain_sasl_jaas_config: Annotated[
-        Secret, about('Whom Forebay lets in by PLAIN: a broker\'s line, with user_alice="password" for each.')
+        Secret, about('Whom Forebay lets in by PLAIN: a broker\'s line, with user_alice="password" for each.', WORKERS)
     ] = Secret("")
     connections_max_reauth_ms: Annotated[
         int,
         Meta(ge=0, le=INT_MAX, extra={"unit": "milliseconds"}),
-        about("For how long a login at Forebay is good; then the client must log in again; 0: for ever."),
+        about("For how long a login at Forebay is good; then the client must log in again; 0: for ever.", WORKERS),
     ] = 0
     sasl_server_max_receive_size: Annotated[
-        int, Meta(ge=1024, le=INT_MAX, extra={"unit": "bytes"}), about("Largest request of a login at Forebay.")
+        int,
+        Meta(ge=1024, le=INT_MAX, extra={"unit": "bytes"}),
+        about("Largest request of a login at Forebay.", WORKERS),
     ] = 524_288
     ssl_client_auth: Annotated[
         ClientAuth,
@@ -158,7 +165,12 @@ class ClientListener:
     @property
     def lends_identity(self) -> bool:
         """Whether brokers take its clients for Forebay itself."""
-        return self.told.upstream_identity == "service" if self.terminates else not self.uses_sasl
+        return not self.has_realms if self.terminates else not self.uses_sasl
+
+    @property
+    def has_realms(self) -> bool:
+        """Whether brokers know its clients by several identities, records of each of which are merged."""
+        return self.told.upstream_identity in ("client", "mapped")
 
     def setting(self, name: str) -> str:
         """The full name of one of its settings."""

@@ -572,13 +572,23 @@ LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
     ),
     "upstream.identity": Reference(
         "With client.authentication=terminate: service: brokers know all of them as Forebay itself, and their records "
-        "are merged together. With passthrough: passthrough: nothing of a client is merged or moved. "
+        "are merged together. mapped: brokers know each by the login that upstream.identities.location has for it, "
+        "and records are merged with others of the same login. With passthrough: passthrough: nothing of a client is "
+        "merged or moved. "
         "client: once its broker has accepted its login by PLAIN, or by OAUTHBEARER with a JWT, Forebay presents the "
         "same login on connections of its own, and serves the client as it serves those of a listener without logins, "
         "merged with the same user's records and nobody else's. Clients of other mechanisms stay as they are. See "
         "docs/security.md.",
         NO_COUNTERPART,
         "client",
+    ),
+    "upstream.identities.location": Reference(
+        "It has a table for each login at brokers, identities.<name>, with sasl.mechanism (PLAIN or SCRAM) and "
+        'sasl.jaas.config, and a table principals: "User:alice" = "<name>"; "*" is everybody else, and without it '
+        "whoever is not in it cannot log in. Values may refer to other files. It is read again when one changes. See "
+        "docs/security.md.",
+        NO_COUNTERPART,
+        "/etc/forebay/identities.toml",
     ),
     "sasl.enabled.mechanisms": Reference(
         "PLAIN: whoever stands in plain.sasl.jaas.config.", _broker("default GSSAPI"), "PLAIN"

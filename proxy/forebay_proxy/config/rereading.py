@@ -8,14 +8,17 @@ cannot be used raises StartError, one line for a person that names the setting a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 import msgspec
 
-from forebay_proxy.config import jaas, providers
+from forebay_proxy.config import identity_map, jaas, providers
 from forebay_proxy.config.security import security_conflicts
 from forebay_proxy.config.settings import Settings, conflicts
 from forebay_proxy.config.values import SETTINGS, find, listener_setting
 from forebay_proxy.errors import StartError
+
+_IDENTITIES: Final = "upstream.identities.location"
 
 
 def reread(settings: Settings, prefixes: tuple[str, ...], environ: Mapping[str, str]) -> Settings:
@@ -69,8 +72,10 @@ def _locations(settings: Settings) -> Iterator[tuple[str, str]]:
         if name.endswith(".location"):
             yield name, getattr(settings, each.attribute)
     for listener in settings.client_listeners:
-        for setting in ("ssl.keystore.location", "ssl.truststore.location"):
+        for setting in ("ssl.keystore.location", "ssl.truststore.location", _IDENTITIES):
             yield listener.setting(setting), getattr(listener.told, setting.replace(".", "_"))
+        for path in identity_map.referenced(listener.told.upstream_identities_location):
+            yield listener.setting(_IDENTITIES), path
     if settings.uses_sasl and settings.sasl_jaas_config:
         for name, option in jaas.parse(settings.sasl_jaas_config).options.items():
             if name.startswith("ssl.") and name.endswith(".location"):

@@ -88,8 +88,8 @@ def _login_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     listeners = settings.client_listeners
     if not settings.uses_sasl:
         for listener in listeners:
-            if listener.passes_logins:
-                message = f"must be SASL_PLAINTEXT or SASL_SSL: clients of {listener.name} log in at the brokers"
+            if listener.uses_sasl and not listener.lends_identity:
+                message = f"must be SASL_PLAINTEXT or SASL_SSL: brokers know each client of {listener.name} by a login"
                 yield "security.protocol", message
                 return
     elif settings.logs_in or settings.sasl_jaas_config or any(each.lends_identity for each in listeners):
@@ -102,7 +102,7 @@ def _sasl_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     mechanism = settings.sasl_mechanism
     if mechanism not in jaas.MECHANISMS:
         known = f"must be {', '.join(jaas.MECHANISMS[:-1])} or {jaas.MECHANISMS[-1]}"
-        unless = "" if mechanism else "; it may be empty where all clients log in at the brokers"
+        unless = "" if mechanism else "; it may be empty where clients have identities of their own"
         yield "sasl.mechanism", known + unless
         return
     options: Mapping[str, Secret] = {}

@@ -12,8 +12,13 @@ from typing import Final
 from forebay_proxy.config import jaas
 from forebay_proxy.config.listeners import ClientListener
 
-_ONLY_TERMINATING: Final = ("sasl.enabled.mechanisms", "plain.sasl.jaas.config", "connections.max.reauth.ms")
-_IDENTITIES: Final = {"passthrough": ("passthrough", "client"), "terminate": ("service",)}
+_ONLY_TERMINATING: Final = (
+    "upstream.identities.location",
+    "sasl.enabled.mechanisms",
+    "plain.sasl.jaas.config",
+    "connections.max.reauth.ms",
+)
+_IDENTITIES: Final = {"passthrough": ("passthrough", "client"), "terminate": ("service", "mapped")}
 
 
 def login_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
@@ -33,6 +38,11 @@ def login_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
             if getattr(told, name.replace(".", "_")):
                 yield listener.setting(name), "needs client.authentication=terminate: brokers do not learn of it"
         return
+    if told.upstream_identity == "mapped":
+        if not told.upstream_identities_location:
+            yield listener.setting("upstream.identities.location"), "is required with upstream.identity=mapped"
+    elif told.upstream_identities_location:
+        yield listener.setting("upstream.identities.location"), "needs upstream.identity=mapped"
     if not told.sasl_enabled_mechanisms:
         yield listener.setting("sasl.enabled.mechanisms"), "is required with client.authentication=terminate"
     yield from _plain_conflicts(listener)

@@ -18,7 +18,7 @@ from forebay_codecs.errors import Malformed
 from forebay_proxy.config import jaas
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import Settings
-from forebay_proxy.security.logins import OAUTHBEARER, PLAIN, BearerLogin, Login, PlainLogin
+from forebay_proxy.security.logins import OAUTHBEARER, PLAIN, BearerLogin, Login, PasswordLogin, PlainLogin
 from forebay_proxy.security.oauth import ClientCredentials, TokenSource, endpoint_context
 
 CLIENT_ID: Final = "forebay"
@@ -51,6 +51,8 @@ class Authenticator:
         self._password = options.get("password", nothing)
         if isinstance(of_client, PlainLogin):
             self._username, self._password = of_client
+        elif isinstance(of_client, PasswordLogin):
+            _, self._username, self._password = of_client
         elif of_client is not None:
             self._username = of_client.username
         self._salted: dict[scram.Challenge, bytes] = {}

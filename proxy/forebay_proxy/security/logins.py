@@ -60,7 +60,25 @@ class BearerLogin(NamedTuple):
         return OAUTHBEARER, self.username, self.authority
 
 
-Login = PlainLogin | BearerLogin
+class PasswordLogin(NamedTuple):
+    """A name and a password for a mechanism: not what a client presented, but what stands for it (mapped)."""
+
+    mechanism: str
+    username: str
+    password: Secret
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What brokers may tell apart."""
+        return self.mechanism, self.username, self.password.reveal()
+
+    @property
+    def expires_at(self) -> float:
+        """Seconds since 1970; 0: it does not by itself."""
+        return 0.0
+
+
+Login = PlainLogin | BearerLogin | PasswordLogin
 
 
 def read_login(mechanism: str, token: bytes) -> Login:

@@ -18,8 +18,10 @@ from forebay_codecs.error_codes import (
     ILLEGAL_SASL_STATE,
     NONE,
     SASL_AUTHENTICATION_FAILED,
+    TOPIC_AUTHORIZATION_FAILED,
     UNSUPPORTED_SASL_MECHANISM,
 )
+from forebay_policies.identities import KEPT_S
 from forebay_policies.journal_rows import BatchRow, LedgerRow
 from forebay_proxy.clients import terminated_login
 from forebay_proxy.config.kinds import ListenerAddress
@@ -36,6 +38,7 @@ from tests.kit.wire import LIST_GROUPS, WireClient, batch, echo, framed, metadat
 
 USERS = {"alice": "hers", "bob": "his"}
 LINE = f"{MODULES['PLAIN']} required user_alice='hers' user_bob='his';"
+TOPICS = {"ponds": [0, 1], "alice-ponds": [0, 1], "bob-ponds": [0, 1]}
 LOGINS = "forebay_client_logins_total"
 
 
@@ -62,7 +65,7 @@ class Gate:
     async def log_in(self, client: WireClient, name: str, version: int = 1) -> int:
         client.send(handshake(9001))
         await client.receives(9001)
-        client.send(presents(9002, sasl.plain(name, USERS[name]), version))
+        client.send(presents(9002, sasl.plain(name, USERS.get(name, "hers")), version))
         (said,) = await client.receives(9002)
         return sasl.parse_authenticate(said.whole, version).error_code
 
@@ -77,16 +80,20 @@ class Gate:
 
 @asynccontextmanager
 async def gate(listener: dict[str, Any] | None = None, **changed: Any) -> AsyncIterator[Gate]:
-    async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster:
+    async with FakeCluster(TOPICS, nodes=2) as cluster:
         cluster.produce_versions, cluster.metadata_versions = (3, 8), (0, 12)
         port = free_run(8)
         own = ListenerSettings(
-            client_authentication="terminate",
-            upstream_identity="service",
-            sasl_enabled_mechanisms=("PLAIN",),
-            plain_sasl_jaas_config=Secret(LINE),
-            **(listener or {}),
+            **{
+                "client_authentication": "terminate",
+                "upstream_identity": "service",
+                "sasl_enabled_mechanisms": ("PLAIN",),
+                "plain_sasl_jaas_config": Secret(LINE),
+                **(listener or {}),
+            }
         )
+        if own.upstream_identity != "service":
+            cluster.exchange, cluster.users = [], dict(USERS)
         told = {
             "listen": None,
             "listeners": (ListenerAddress("SASL_PLAINTEXT", LOOPBACK, port),),
@@ -332,6 +339,136 @@ class TestAgain:
             assert await it.log_in(client, "alice") == NONE
             client.send(metadata(3, "ponds"))
             await client.receives(3)
+
+
+_PLAIN = MODULES["PLAIN"]
+MAP = f"""
+[identities.a]
+"sasl.mechanism" = "PLAIN"
+"sasl.jaas.config" = "{_PLAIN} required username='alice' password='hers';"
+[identities.b]
+"sasl.mechanism" = "PLAIN"
+"sasl.jaas.config" = "{_PLAIN} required username='bob' password='his';"
+[principals]
+"""
+TOWN = f"{MODULES['PLAIN']} required user_alice='hers' user_bob='his' user_amy='hers' user_eve='hers';"
+
+
+def mapped(folder: Path, principals: str = "'User:alice'='a'\n'User:amy'='a'\n'User:bob'='b'") -> dict[str, Any]:
+    path = folder / "identities.toml"
+    path.write_text(MAP + principals)
+    path.chmod(0o600)
+    return {
+        "upstream_identity": "mapped",
+        "upstream_identities_location": str(path),
+        "plain_sasl_jaas_config": Secret(TOWN),
+        "node_ports": {},
+    }
+
+
+UPSTREAM = {"security_protocol": "SASL_PLAINTEXT"}
+
+
+class TestMapped:
+    @in_loop
+    async def test_records_are_merged_by_identity_and_sent_as_that(self, tmp_path: Path) -> None:
+        async with gate(
+            mapped(tmp_path), **UPSTREAM, linger_ms=50, journal_dir=str(tmp_path), journal_ledger=True
+        ) as it:
+            topics = {"alice": "alice-ponds", "amy": "alice-ponds", "bob": "bob-ponds"}
+            clients = {name: await it.user(name, node=None) for name in topics}
+            for name, client in clients.items():
+                client.send(produce(1, (topics[name], 0, batch(null_key(name)))), echo(2, b"two"))
+            for client in clients.values():
+                (response, echoed) = await client.receives(1, 2)
+                assert only(response).error_code == NONE
+                assert echoed.body == b"two"
+            asked = [each for broker in it.cluster.brokers.values() for each in broker.requests(PRODUCE)]
+            assert sorted((each.user, sorted(each.values)) for each in asked) == [
+                ("alice", ["alice", "amy"]),
+                ("bob", ["bob"]),
+            ]
+            assert sorted(each.user for each in it.asked) == ["alice", "alice", "bob"]
+            assert it.forebay.count("forebay_identities") == 2
+            assert {who for seen in it.forebay.clients() for who in seen.principals} == {
+                f"User:{name}" for name in topics
+            }
+            await it.forebay.app.drain()
+        rows = rows_in(tmp_path)
+        assert {row.principal for row in of(LedgerRow, rows)} == {f"User:{name}" for name in topics}
+        assert {row.principal for row in of(BatchRow, rows)} == {"User:alice", "User:bob"}
+
+    @in_loop
+    async def test_brokers_versions_are_told_though_forebay_has_no_login(self, tmp_path: Path) -> None:
+        async with gate(mapped(tmp_path), **UPSTREAM) as it:
+            client = await it.forebay.client()
+            client.send(framed(api_versions.request(1, "c", 3, "c", "1")), handshake(2))
+            (told, _) = await client.receives(1, 2)
+            assert api_versions.parse_api_versions(told.whole, 3)
+
+    @in_loop
+    async def test_what_an_identity_may_not_is_refused_by_the_broker(self, tmp_path: Path) -> None:
+        async with gate(mapped(tmp_path), **UPSTREAM) as it:
+            client = await it.user("amy", node=None)
+            client.send(produce(1, ("bob-ponds", 0, batch(null_key("stolen")))))
+            (response,) = await client.receives(1)
+            assert only(response).error_code == TOPIC_AUTHORIZATION_FAILED
+
+    @in_loop
+    async def test_whoever_has_none_does_not_get_in_and_the_log_says_why(self, tmp_path: Path) -> None:
+        async with gate(mapped(tmp_path), **UPSTREAM) as it:
+            client = await it.forebay.client()
+            assert await it.log_in(client, "eve") == SASL_AUTHENTICATION_FAILED
+            assert await client.is_closed()
+            assert it.forebay.count("forebay_identities") == 0
+
+    @in_loop
+    async def test_beyond_the_most_a_client_is_closed_to_come_again(self, tmp_path: Path) -> None:
+        async with gate(mapped(tmp_path), **UPSTREAM, max_identities=1) as it:
+            alice = await it.user("alice", node=None)
+            bob = await it.forebay.client()
+            bob.send(handshake(1), presents(2, sasl.plain("bob", "his")))
+            await bob.receives(1)
+            assert await bob.is_closed()
+            amy = await it.user("amy", node=None)
+            for client in (alice, amy):
+                client.send(metadata(3, "alice-ponds"))
+                await client.receives(3)
+
+    @in_loop
+    async def test_who_becomes_somebody_else_must_log_in_again(self, tmp_path: Path) -> None:
+        async with gate(mapped(tmp_path), **UPSTREAM) as it:
+            alice, amy, bob = [await it.user(name, node=None) for name in ("alice", "amy", "bob")]
+            mapped(tmp_path, "'User:alice'='a'\n'User:amy'='b'")
+            it.forebay.app.reload()
+            door = it.forebay.app._listeners._contexts[0].door
+            assert door is not None
+            before = door.identities.generation
+            await until(lambda: door.identities.generation != before)
+            for client in (amy, bob):
+                client.send(metadata(3, "bob-ponds"))
+                assert await client.is_closed()
+            alice.send(metadata(3, "alice-ponds"))
+            await alice.receives(3)
+            amy = await it.user("amy", node=None)
+            amy.send(produce(1, ("bob-ponds", 0, batch(null_key("now")))))
+            (response,) = await amy.receives(1)
+            assert only(response).error_code == NONE
+
+    @in_loop
+    async def test_an_identity_is_forgotten_after_its_last_client(self, tmp_path: Path) -> None:
+        async with gate(mapped(tmp_path), **UPSTREAM) as it:
+            client = await it.user("alice", node=None)
+            client.close()
+            await until(lambda: len(it.forebay.app._connections) == 0)
+            realms = it.forebay.app._client_realms
+
+            def forgotten() -> bool:
+                realms.sweep(monotonic())
+                realms.sweep(monotonic() + KEPT_S + 1)
+                return it.forebay.count("forebay_identities") == 0
+
+            await until(forgotten)  # what it asks brokers is let go on first
 
 
 @in_loop

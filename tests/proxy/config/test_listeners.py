@@ -184,7 +184,7 @@ class TestResolved:
             "needs the security protocol SASL_PLAINTEXT or SASL_SSL",
         ),
         (
-            ["listeners=SASL_PLAINTEXT://h:19092", LOGINS, "listener.name.sasl_plaintext.upstream.identity=mapped"],
+            ["listeners=SASL_PLAINTEXT://h:19092", LOGINS, "listener.name.sasl_plaintext.upstream.identity=self"],
             "listener.name.sasl_plaintext.upstream.identity",
             "one of passthrough, client",
         ),

@@ -56,8 +56,12 @@ def test_logins_pass_unless_it_is_said() -> None:
 @pytest.mark.parametrize(
     ("assignment", "name", "message"),
     [
-        (f"{NAME}upstream.identity=passthrough", "upstream.identity", "must be service with"),
-        (f"{NAME}upstream.identity=client", "upstream.identity", "must be service with"),
+        (f"{NAME}upstream.identity=passthrough", "upstream.identity", "must be service or mapped with"),
+        (
+            f"{NAME}upstream.identities.location=/m",
+            "upstream.identities.location",
+            "needs upstream.identity=mapped",
+        ),
         (f"{NAME}plain.sasl.jaas.config=", "plain.sasl.jaas.config", "is required with PLAIN"),
         (f"{NAME}plain.sasl.jaas.config=${{env:NOBODY}}", "plain.sasl.jaas.config", "of the form user_alice="),
         (f"{NAME}plain.sasl.jaas.config={CANARY}", "plain.sasl.jaas.config", "is a secret"),
@@ -93,6 +97,18 @@ def test_only_who_logs_in_can_log_in_here() -> None:
     name = "listener.name.plaintext.client.authentication"
     it = found("listen=", "listeners=PLAINTEXT://127.0.0.1:19092", f"{name}=terminate")
     assert (it.name, "needs the security protocol SASL_PLAINTEXT" in it.message) == (name, True)
+
+
+MAPPED = (f"{NAME}upstream.identity=mapped", f"{NAME}upstream.identities.location=/etc/forebay/identities.toml")
+
+
+def test_mapped_users_need_a_file_and_brokers_that_know_users_and_forebay_no_login() -> None:
+    (only,) = works(*MAPPED, "security.protocol=SASL_PLAINTEXT").client_listeners
+    assert (only.lends_identity, only.has_realms) == (False, True)
+    assert problem(MAPPED[0], "security.protocol=SASL_PLAINTEXT").name == f"{NAME}upstream.identities.location"
+    it = problem(*MAPPED, "security.protocol=SSL")
+    assert (it.name, "brokers know each client of SASL_SSL by a login" in it.message) == ("security.protocol", True)
+    works(*MAPPED, *OWN_LOGIN)
 
 
 def test_forebay_needs_a_login_of_its_own_where_brokers_want_one() -> None:

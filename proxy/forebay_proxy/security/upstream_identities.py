@@ -1,0 +1,62 @@
+"""As whom Forebay logs in at brokers for a client that has logged in here: a listener's `upstream.identity`.
+
+    service   as itself
+    mapped    as a file says of the client's principal (config.identity_map)
+
+In: who a client has proved to be. Out: a login, or None for Forebay's own. Whom there is nothing for is refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from forebay_proxy.config import identity_map
+from forebay_proxy.config.identity_map import ANYBODY, Target
+from forebay_proxy.config.listeners import ClientListener
+from forebay_proxy.config.settings import Settings
+from forebay_proxy.errors import StartError
+from forebay_proxy.security.client_exchanges import LoginRefused, Proved
+from forebay_proxy.security.logins import Login, PasswordLogin
+from forebay_proxy.security.renewals import Renewable
+
+
+class UpstreamIdentities:
+    """The same principal has the same login until `generation` changes. Raises StartError for a file that is wrong."""
+
+    def __init__(self, settings: Settings, listener: ClientListener, environ: Mapping[str, str] = os.environ) -> None:
+        self.generation = 0
+        self._mapped = listener.told.upstream_identity == "mapped"
+        self._name = listener.name
+        self._environ = environ
+        self._targets: Mapping[str, Target] = {}
+        prefixes = (listener.setting("upstream.identities."),)
+        self.renewable = Renewable(
+            "client", f"upstream identities of listener {listener.name}", prefixes, self._prepare
+        )
+        self._prepare(settings)()
+
+    def of(self, proved: Proved) -> Login | None:
+        """Raises LoginRefused."""
+        if not self._mapped:
+            return None
+        target = self._targets.get(proved.principal) or self._targets.get(ANYBODY)
+        if target is None:
+            raise LoginRefused(f"{proved.principal} has no identity at the brokers")
+        return PasswordLogin(*target)
+
+    def _prepare(self, settings: Settings) -> Callable[[], None]:
+        listener = next(each for each in settings.client_listeners if each.name == self._name)
+        targets: Mapping[str, Target] = {}
+        if self._mapped:
+            try:
+                targets = identity_map.read(listener.told.upstream_identities_location, self._environ)
+            except ValueError as error:
+                raise StartError(f"{listener.setting('upstream.identities.location')}: {error}") from None
+
+        def commit() -> None:
+            if targets != self._targets:
+                self._targets = targets
+                self.generation += 1
+
+        return commit
