@@ -74,13 +74,16 @@ class ScramClient:
 
     def final(self, salted_password: bytes) -> bytes:
         """The client's final message, which proves that the password is known and does not tell it."""
-        client_key = self._hmac(salted_password, b"Client Key")
+        return self.final_of(self._hmac(salted_password, b"Client Key"), self._hmac(salted_password, b"Server Key"))
+
+    def final_of(self, client_key: bytes, server_key: bytes) -> bytes:
+        """The same by what is made of the password, where that is not known."""
         stored_key = hashlib.new(self._hash, client_key).digest()
         without_proof = f"c={b64encode(_HEADER.encode()).decode()},r={self._whole_nonce}"
         said = f"{self._first},{self._server_first},{without_proof}".encode()
         signature = self._hmac(stored_key, said)
         proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-        self._signature = self._hmac(self._hmac(salted_password, b"Server Key"), said)
+        self._signature = self._hmac(server_key, said)
         return f"{without_proof},p={b64encode(proof).decode()}".encode()
 
     def verify(self, server_final: bytes) -> None:

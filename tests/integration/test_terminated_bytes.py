@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
 import pytest
+from click.testing import CliRunner
 
 from forebay_codecs import api_versions, sasl
 from forebay_codecs.apis import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
@@ -15,6 +16,8 @@ from forebay_codecs.header import PEEK_SIZE, peek
 from forebay_codecs.metadata import parse_metadata_response
 from forebay_codecs.metadata_request import encode_metadata_request
 from forebay_codecs.sasl import plain
+from forebay_codecs.scram import HASHES, ScramClient, salt_password
+from forebay_proxy.commands import cli
 from tests.kit.forebay import ForebayProcess
 from tests.kit.kafka import KafkaCluster
 from tests.kit.login_wire import Wire, authenticate, handshake
@@ -26,6 +29,7 @@ pytestmark = pytest.mark.integration
 
 REAUTH_MS = 2_000
 PLAIN = "PLAIN"
+MECHANISMS = (PLAIN, *HASHES)
 PATIENCE_S = 30
 
 
@@ -47,18 +51,25 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     prefix = "listener.name.client."
     broker = {
         "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        f"{prefix}sasl.enabled.mechanisms": PLAIN,
+        f"{prefix}sasl.enabled.mechanisms": ",".join(MECHANISMS),
         f"{prefix}plain.sasl.jaas.config": line,
-        f"{prefix}plain.connections.max.reauth.ms": str(REAUTH_MS),
+        **{f"{prefix}{name.lower()}.sasl.jaas.config": f"{MODULES[name]} required;" for name in HASHES},
+        **{f"{prefix}{name.lower()}.connections.max.reauth.ms": str(REAUTH_MS) for name in MECHANISMS},
     }
+    credentials = secret.parent / "credentials.json"
     with KafkaCluster("4.3.1", brokers=1, settings=broker) as cluster:
+        for user in USERS:
+            where = ("--bootstrap-servers", cluster.internal, "--credentials", str(credentials))
+            added = CliRunner().invoke(cli.main, ("users", "add", user, *where), input=f"{password_of(user)}\n")
+            assert added.exit_code == 0, added.output
         forebay = ForebayProcess(cluster.internal, cluster.nodes)
         name = "listener.name.sasl_plaintext."
         told = {
             "listeners": f"SASL_PLAINTEXT://{forebay.bootstrap}",
             f"{name}client.authentication": "terminate",
             f"{name}upstream.identity": "service",
-            f"{name}sasl.enabled.mechanisms": PLAIN,
+            f"{name}sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            f"{name}scram.credentials.location": str(credentials),
             f"{name}plain.sasl.jaas.config": f"${{dir:{secret.parent}:{secret.name}}}",
             f"{name}connections.max.reauth.ms": str(REAUTH_MS),
         }
@@ -142,6 +153,7 @@ SAID = {
     "again, as somebody else": [*IN, *GREETED, authenticate(BOB), METADATA_V4],
     "again, with a wrong password": [*IN, *GREETED, authenticate(plain("alice", "wrong")), METADATA_V4],
     "again, by a mechanism that there is not": [*IN, handshake(1, "NONSENSE"), METADATA_V4],
+    "again, by another mechanism": [*IN, handshake(1, "SCRAM-SHA-256"), authenticate(b"n,,n=alice,r=nonce")],
 }
 
 
@@ -154,6 +166,9 @@ def gist(frame: bytes, answer: bytes | None, *, is_token: bool) -> object:
     if key == SASL_AUTHENTICATE:
         said = sasl.parse_authenticate(answer, version)
         return said._replace(error_message=said.error_message and "words")
+    if key == SASL_HANDSHAKE:
+        shook = sasl.parse_handshake(answer)
+        return shook.error_code, sorted(shook.mechanisms)
     if key == API_VERSIONS:
         known = api_versions.parse_api_versions(answer, min(version, 4) if version < 99 else 0)
         return answer[4:6], known.get(SASL_HANDSHAKE), known.get(SASL_AUTHENTICATE)
@@ -203,6 +218,82 @@ def test_in_the_middle_of_a_login_another_request_ends_the_connection(
     direct, through = heard
     assert through is None
     assert direct is None or (b"localhost" not in direct and b"127.0.0.1" not in direct)
+
+
+Twist = Callable[[bytes], bytes]
+
+
+def as_it_is(message: bytes) -> bytes:
+    return message
+
+
+SCRAM: dict[str, tuple[Twist, Twist]] = {
+    "right": (as_it_is, as_it_is),
+    "with itself as authzid": (lambda m: m.replace(b"n,,", b"n,a=alice,"), as_it_is),
+    "for somebody else": (lambda m: m.replace(b"n,,", b"n,a=bob,"), as_it_is),
+    "with an extension": (lambda m: m + b",tokenauth=false", as_it_is),
+    "garbage first": (lambda m: b"garbage", as_it_is),
+    "nothing first": (lambda m: b"", as_it_is),
+    "no name": (lambda m: m.replace(b"n=alice", b"n="), as_it_is),
+    "channel binding": (lambda m: m.replace(b"n,,", b"p=tls-unique,,"), as_it_is),
+    "a forgotten comma": (lambda m: m.replace(b"n,,", b"n,"), as_it_is),
+    "garbage last": (as_it_is, lambda m: b"garbage"),
+    "another nonce": (as_it_is, lambda m: m.replace(b"r=nonce", b"r=other")),
+    "a wrong proof": (as_it_is, lambda m: m.replace(b",p=", b",p=AAAA").replace(m[-8:], m[-4:])),
+    "no proof": (as_it_is, lambda m: m.partition(b",p=")[0]),
+}
+
+
+def scram(wire: Wire, mechanism: str, version: int, user: str, twists: tuple[Twist, Twist]) -> list[object]:
+    """A login, however it ends: what is told, the salt, too, but for nonces and words."""
+    client = ScramClient(mechanism, user, "nonce")
+    assert wire.say(handshake(1, mechanism)) is not None
+    answer = wire.say(authenticate(twists[0](client.first()), version))
+    if answer is None:
+        return [None]
+    said = sasl.parse_authenticate(answer, version)
+    if said.error_code:
+        return [said._replace(error_message="words"), wire.hear()]
+    challenge = client.challenge(said.auth_bytes)
+    final = client.final(salt_password(mechanism, password_of("alice"), challenge))
+    answer = wire.say(authenticate(twists[1](final), version))
+    if answer is None:
+        return [challenge, None]
+    last = sasl.parse_authenticate(answer, version)
+    if not last.error_code:
+        client.verify(last.auth_bytes)
+        return [challenge, last._replace(auth_bytes=b""), wire.say(METADATA_V4) is not None]
+    return [challenge, last._replace(error_message="words"), wire.hear()]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "version"),
+    [("SCRAM-SHA-512", 2), pytest.param("SCRAM-SHA-256", 0, marks=pytest.mark.whole), ("SCRAM-SHA-256", 1)],
+)
+@pytest.mark.parametrize("twists", SCRAM.values(), ids=SCRAM)
+def test_scram_is_answered_as_by_a_broker(
+    stage: Stage, twists: tuple[Twist, Twist], mechanism: str, version: int
+) -> None:
+    heard = []
+    for address in stage.addresses:
+        with Wire(address, None) as wire:
+            heard.append(scram(wire, mechanism, version, "alice", twists))
+    direct, through = heard
+    assert through == direct
+
+
+def test_a_user_of_scram_that_there_is_not_is_refused_at_the_end_and_not_at_the_beginning(stage: Stage) -> None:
+    """A broker tells at once that there is no such user; Forebay, only whether somebody may come in."""
+    heard = []
+    for address in stage.addresses:
+        with Wire(address, None) as wire:
+            heard.append(scram(wire, "SCRAM-SHA-512", 1, "nobody", SCRAM["right"]))
+    direct, through = heard
+    assert through[1:] == direct
+    for user in ("nobody", "alice"):
+        with Wire(stage.addresses[1], None) as wire:
+            told = scram(wire, "SCRAM-SHA-512", 1, user, SCRAM["a wrong proof"])
+        assert told[1:] == direct, "the same for both"
 
 
 def test_what_comes_in_one_piece_is_answered_in_order(stage: Stage) -> None:

@@ -11,16 +11,23 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from forebay_codecs.error_codes import SASL_AUTHENTICATION_FAILED
+from forebay_codecs.sasl import parse_authenticate
+from forebay_codecs.scram import ScramClient, salt_password
+from forebay_proxy.commands import cli
 from tests.integration.checks import each_exactly_once, every_record_acknowledged
 from tests.integration.test_identities import AUTHORIZED
 from tests.kit.forebay import ForebayProcess
 from tests.kit.kafka import KafkaCluster
+from tests.kit.login_wire import Wire, authenticate, handshake
 from tests.kit.logins import USERS, Logins, password_of
 from tests.kit.ports import LOOPBACK
 from tests.kit.sasl import MODULES, give_scram_password, login_line, quoted
 from tests.kit.spec import ProduceSpec
 from tests.kit.topic_log import TopicLog
+from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 whole = pytest.mark.whole
@@ -196,6 +203,95 @@ def test_users_are_merged_by_what_they_are_at_the_brokers(stage: Stage, mapped: 
     assert shown == {f"User:{user}" for user in MAPPED}
 
 
+SCRAM = (
+    ("java-4.3.1", "SCRAM-SHA-512"),
+    ("confluent", "SCRAM-SHA-256"),
+    pytest.param("kafka-python", "SCRAM-SHA-512", marks=whole),
+    pytest.param("aiokafka", "SCRAM-SHA-256", marks=whole),
+    pytest.param("confluent", "SCRAM-SHA-512", marks=whole),
+)
+
+
+@pytest.fixture(scope="module")
+def by_key(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForebayProcess]:
+    """Forebay without any password: by SCRAM its users are who they are at the brokers, too."""
+    folder = tmp_path_factory.mktemp("scram")
+    credentials = folder / "credentials.json"
+    where = ("--bootstrap-servers", stage.cluster.internal, "--credentials", str(credentials))
+    for user in USERS:
+        added = CliRunner().invoke(cli.main, ("users", "add", user, *where), input=f"{password_of(user)}\n")
+        assert added.exit_code == 0, added.output
+    told = {
+        "client.authentication": "terminate",
+        "upstream.identity": "client",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+        "scram.credentials.location": str(credentials),
+    }
+    keystore = stage.logins.authority.issue("by-key", LOOPBACK, "localhost")
+    with ForebayProcess(
+        stage.cluster.bootstrap,
+        stage.cluster.nodes,
+        settings={
+            **stage.logins.forebay_settings(),
+            **{f"listener.name.sasl_plaintext.{name}": value for name, value in told.items()},
+        },
+        tls={"ssl.keystore.location": str(keystore), **told},
+        protocols=("SASL_PLAINTEXT", "SASL_SSL"),
+    ) as forebay:
+        yield forebay
+
+
+@pytest.mark.parametrize(("name", "mechanism"), SCRAM)
+def test_by_scram_users_are_themselves_at_the_brokers_though_forebay_knows_no_password(
+    stage: Stage, by_key: ForebayProcess, name: str, mechanism: str
+) -> None:
+    specs = {}
+    for user in USERS:
+        topic = f"{user}-{name}-{mechanism}".lower()
+        stage.cluster.create_topic(topic, 4)
+        specs[user] = ProduceSpec(topic, topic, count=COUNT, keys="mixed")
+    fates = [f'forebay_records_total{{fate="{fate}"}}' for fate in ("kept", "moved", "untouched")]
+    before = by_key.metrics()
+    with ExitStack() as stack, ThreadPoolExecutor(len(USERS)) as pool:
+        make = partial(stage.logins.client, name, mechanism=mechanism, protocol="SASL_SSL")
+        clients = {user: stack.enter_context(closing(make(user=user))) for user in USERS}
+        work = {user: pool.submit(clients[user].produce, by_key.tls_bootstrap, spec) for user, spec in specs.items()}
+        for user, spec in specs.items():
+            every_record_acknowledged(spec, work[user].result())
+    for user, spec in specs.items():
+        each_exactly_once(spec, stage.log.read(spec.topic, dict.fromkeys(range(4), 0), at_least=COUNT))
+        seen = {(each["who"], each["what"]) for each in authorized(stage, spec.topic)}
+        assert seen == {(f"User:{user}", "Allowed")}
+    kept, moved, untouched = (by_key.metrics()[fate] - before[fate] for fate in fates)
+    assert (kept + moved, untouched) == (len(USERS) * COUNT, 0)
+    assert moved > 0
+
+
+def test_a_login_that_the_brokers_do_not_take_any_more_is_refused_here_too(
+    stage: Stage, by_key: ForebayProcess
+) -> None:
+    """Their password is another one, and the file has not been told."""
+    try:
+        give_scram_password(stage.cluster, "bob", "another")
+        wait_until(lambda: says_no(stage, by_key), 30, "Forebay refuses bob")
+    finally:
+        give_scram_password(stage.cluster, "bob", password_of("bob"))
+    assert "forebay users add" in by_key.log.read_text()
+
+
+def says_no(stage: Stage, forebay: ForebayProcess) -> bool:
+    """Whether bob, with the password that the file knows, is told that it is wrong."""
+    with Wire(forebay.tls_bootstrap, stage.logins.authority.client_context()) as wire:
+        client = ScramClient("SCRAM-SHA-512", "bob", "nonce")
+        assert wire.say(handshake(1, "SCRAM-SHA-512")) is not None
+        first = wire.say(authenticate(client.first()))
+        assert first is not None
+        challenge = client.challenge(parse_authenticate(first, 1).auth_bytes)
+        final = client.final(salt_password("SCRAM-SHA-512", password_of("bob"), challenge))
+        last = wire.say(authenticate(final))
+    return last is not None and parse_authenticate(last, 1).error_code == SASL_AUTHENTICATION_FAILED
+
+
 def authorized(stage: Stage, topic: str) -> list[dict[str, str]]:
     """What the brokers' authorizers have said of the topic; the test itself is anonymous."""
     lines = [line for node in stage.cluster.nodes for line in stage.cluster.log(node).read_text().splitlines()]
@@ -219,8 +315,8 @@ def test_who_has_no_identity_at_the_brokers_does_not_get_in_and_the_neighbours_t
     assert "User:eve has no identity at the brokers" in mapped.log.read_text()
 
 
-def test_nothing_secret_is_told(stage: Stage, mapped: ForebayProcess) -> None:
-    for forebay in (stage.forebay, mapped):
+def test_nothing_secret_is_told(stage: Stage, mapped: ForebayProcess, by_key: ForebayProcess) -> None:
+    for forebay in (stage.forebay, mapped, by_key):
         log = forebay.log.read_text()
         assert not any(password_of(user) in log for user in (*MAPPED, "eve"))
         assert "Traceback" not in log

@@ -29,7 +29,8 @@ from forebay_proxy.security.authenticator import AuthenticationFailed
 def _hidden(listener: ClientListener) -> frozenset[int]:
     if listener.producers_only:
         return producers_only.NOT_OFFERED
-    return OF_ONES_OWN_USER if listener.terminates else frozenset()
+    own_names = listener.told.upstream_identity == "client"
+    return OF_ONES_OWN_USER if listener.terminates and not own_names else frozenset()
 
 
 class Gateway:

@@ -76,6 +76,12 @@ class Realms(Protocol):
     def join(self, login: Login, gateway: Gateway) -> Member | None:
         """A broker has accepted `login` on a connection that came by the listener of `gateway`. None: no room."""
 
+    async def prove(self, login: Login) -> None:
+        """Have a broker accept `login`, unless one has whose word still counts.
+
+        Raises AuthenticationFailed, or OSError or Malformed where no broker says anything.
+        """
+
 
 class _Attempt:
     """One login: the mechanism that was asked for, whether the broker has it, what was presented, and when.

@@ -42,6 +42,7 @@ from forebay_proxy.clients.login_watch import Member, Realms
 from forebay_proxy.clients.response_orderer import ResponseOrderer, Slot
 from forebay_proxy.logs import RateLimited
 from forebay_proxy.metrics.traffic import LoginMetrics, TrafficMetrics
+from forebay_proxy.security.authenticator import AuthenticationFailed
 from forebay_proxy.security.client_exchanges import Exchange, LoginRefused, Proved
 from forebay_proxy.security.client_logins import ClientLogins
 from forebay_proxy.security.logins import Login
@@ -263,7 +264,7 @@ class TerminatedLogin:
                 self._fail("another user than before", asked)
                 return
             try:
-                why_not = self._enter(said.proved)
+                why_not = await self._prove(said.proved) or self._enter(said.proved)
             except LoginRefused as error:
                 self._fail(str(error), asked)
                 return
@@ -279,6 +280,20 @@ class TerminatedLogin:
         if not task.cancelled() and task.exception() is not None:
             self._log.error("a login could not be looked at: this is a bug in Forebay", exc_info=task.exception())
             self._over(Cause.LOGIN_REFUSED, client=self._life.peer, error="see above")
+
+    async def _prove(self, proved: Proved) -> str:
+        """Why it cannot be known now whether brokers take its login; empty: they do. Raises LoginRefused."""
+        identities = self._door.identities
+        login = identities.of(proved)
+        if login is None or not identities.need_proof:
+            return ""
+        try:
+            await self._door.realms.prove(login)
+        except AuthenticationFailed as error:
+            raise LoginRefused(f"a broker does not take the login: {error}") from None
+        except OSError as error:
+            return f"no broker says whether it takes the login: {error}"
+        return ""
 
     def _enter(self, proved: Proved) -> str:
         """Into the realm of the identity that it has at brokers, where it stays. Why that cannot be now; empty: it is.

@@ -78,6 +78,9 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted)
     plain_sasl_jaas_config: Annotated[
         Secret, about('Whom Forebay lets in by PLAIN: a broker\'s line, with user_alice="password" for each.', WORKERS)
     ] = Secret("")
+    scram_credentials_location: Annotated[
+        PrivateFile, about("Whom Forebay lets in by SCRAM: the file that `forebay users` keeps.", WORKERS)
+    ] = ""
     connections_max_reauth_ms: Annotated[
         int,
         Meta(ge=0, le=INT_MAX, extra={"unit": "milliseconds"}),

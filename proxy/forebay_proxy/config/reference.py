@@ -573,8 +573,8 @@ LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
     "upstream.identity": Reference(
         "With client.authentication=terminate: service: brokers know all of them as Forebay itself, and their records "
         "are merged together. mapped: brokers know each by the login that upstream.identities.location has for it, "
-        "and records are merged with others of the same login. With passthrough: passthrough: nothing of a client is "
-        "merged or moved. "
+        "and records are merged with others of the same login. client, for SCRAM: brokers know each as who it is, by "
+        "the key that its login reveals. With passthrough: passthrough: nothing of a client is merged or moved. "
         "client: once its broker has accepted its login by PLAIN, or by OAUTHBEARER with a JWT, Forebay presents the "
         "same login on connections of its own, and serves the client as it serves those of a listener without logins, "
         "merged with the same user's records and nobody else's. Clients of other mechanisms stay as they are. See "
@@ -591,13 +591,21 @@ LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
         "/etc/forebay/identities.toml",
     ),
     "sasl.enabled.mechanisms": Reference(
-        "PLAIN: whoever stands in plain.sasl.jaas.config.", _broker("default GSSAPI"), "PLAIN"
+        "PLAIN: whoever stands in plain.sasl.jaas.config. SCRAM-SHA-256, SCRAM-SHA-512: who stands in the file "
+        "scram.credentials.location.",
+        _broker("default GSSAPI"),
+        "SCRAM-SHA-256,SCRAM-SHA-512",
     ),
     "plain.sasl.jaas.config": Reference(
         'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="…" user_bob="…"; other options '
         f"of the line are not looked at. {_SECRET}",
         _broker(),
         "${file:/etc/forebay/users.properties:plain.sasl.jaas.config}",
+    ),
+    "scram.credentials.location": Reference(
+        "Made by `forebay users add`, at the brokers and in the file at once. It is read again when it changes.",
+        "none; brokers keep it in their log of metadata",
+        "/etc/forebay/credentials.json",
     ),
     "connections.max.reauth.ms": Reference(
         "A client that has not logged in again by then is closed at its next request (KIP-368). Clients that are too "

@@ -19,6 +19,7 @@ from forebay_proxy.config.values import SETTINGS, find, listener_setting
 from forebay_proxy.errors import StartError
 
 _IDENTITIES: Final = "upstream.identities.location"
+_SCRAM: Final = "scram.credentials.location"
 
 
 def reread(settings: Settings, prefixes: tuple[str, ...], environ: Mapping[str, str]) -> Settings:
@@ -72,7 +73,7 @@ def _locations(settings: Settings) -> Iterator[tuple[str, str]]:
         if name.endswith(".location"):
             yield name, getattr(settings, each.attribute)
     for listener in settings.client_listeners:
-        for setting in ("ssl.keystore.location", "ssl.truststore.location", _IDENTITIES):
+        for setting in ("ssl.keystore.location", "ssl.truststore.location", _IDENTITIES, _SCRAM):
             yield listener.setting(setting), getattr(listener.told, setting.replace(".", "_"))
         for path in identity_map.referenced(listener.told.upstream_identities_location):
             yield listener.setting(_IDENTITIES), path

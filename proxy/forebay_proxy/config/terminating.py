@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from forebay_codecs.scram import HASHES
 from forebay_proxy.config import jaas
 from forebay_proxy.config.listeners import ClientListener
 
@@ -16,9 +17,10 @@ _ONLY_TERMINATING: Final = (
     "upstream.identities.location",
     "sasl.enabled.mechanisms",
     "plain.sasl.jaas.config",
+    "scram.credentials.location",
     "connections.max.reauth.ms",
 )
-_IDENTITIES: Final = {"passthrough": ("passthrough", "client"), "terminate": ("service", "mapped")}
+_IDENTITIES: Final = {"passthrough": ("passthrough", "client"), "terminate": ("service", "mapped", "client")}
 
 
 def login_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
@@ -45,11 +47,26 @@ def login_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
         yield listener.setting("upstream.identities.location"), "needs upstream.identity=mapped"
     if not told.sasl_enabled_mechanisms:
         yield listener.setting("sasl.enabled.mechanisms"), "is required with client.authentication=terminate"
+    if told.upstream_identity == "client" and not set(told.sasl_enabled_mechanisms) <= set(HASHES):
+        message = (
+            f"can only have {' and '.join(HASHES)} with upstream.identity=client: others reveal no key for brokers"
+        )
+        yield listener.setting("sasl.enabled.mechanisms"), message
     yield from _plain_conflicts(listener)
+    yield from _scram_conflicts(listener)
 
 
 def _needs_sasl(listener: ClientListener) -> str:
     return f"needs the security protocol SASL_PLAINTEXT or SASL_SSL, {listener.name} has {listener.protocol}"
+
+
+def _scram_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
+    location, name = listener.told.scram_credentials_location, listener.setting("scram.credentials.location")
+    if set(HASHES).isdisjoint(listener.told.sasl_enabled_mechanisms):
+        if location:
+            yield name, "needs SCRAM-SHA-256 or SCRAM-SHA-512 in sasl.enabled.mechanisms"
+    elif not location:
+        yield name, "is required with SCRAM in sasl.enabled.mechanisms"
 
 
 def _plain_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
+from forebay_codecs.errors import Malformed
 from forebay_policies.identities import Identities, Identity
 from forebay_proxy.brokers.cluster import Node
 from forebay_proxy.brokers.connector import Connector
@@ -22,6 +23,7 @@ from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.handler import ProduceHandler
 from forebay_proxy.realms.realm import Realm, Shared
+from forebay_proxy.security.authenticator import AuthenticationFailed
 from forebay_proxy.security.logins import Login
 from forebay_proxy.security.principals import Principals
 
@@ -41,6 +43,11 @@ class ClientRealm:
         self._expires_at = 0.0
         """When what is presented does, seconds since 1970."""
         self._gateways: dict[Gateway, Gateway] = {}
+
+    @property
+    def awake(self) -> bool:
+        """Whether its connections log in."""
+        return bool(self._tasks)
 
     def gateway(self, of: Gateway) -> Gateway:
         """What it sees of a listener."""
@@ -150,6 +157,26 @@ class ClientRealms:
             home = self._realms[principal] = self._made()
         home.wake(login, self._ended)
         return Membership(principal, home, home.gateway(gateway), partial(self._leave, identity))
+
+    async def prove(self, login: Login) -> None:
+        """Have a broker accept `login` (login_watch.Realms): one connection, unless it is in use and not refused."""
+        home = self._realms.get(self._principals.of(login))
+        if home is not None and home.awake and not home.connector.is_refused:
+            return
+        connector = self._connector.of_clients(self._principals)
+        connector.present(login)
+        error: Exception = ConnectionError("no broker is known")
+        for address in self._known.view.addresses.of(None):
+            try:
+                connection = await connector.open(*address)
+            except AuthenticationFailed:
+                raise
+            except (OSError, UnicodeError, Malformed) as failure:
+                error = failure
+            else:
+                connection.close()
+                return
+        raise ConnectionError(str(error))
 
     def _leave(self, identity: Identity) -> None:
         self._identities.leave(identity, monotonic())

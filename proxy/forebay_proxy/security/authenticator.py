@@ -18,10 +18,19 @@ from forebay_codecs.errors import Malformed
 from forebay_proxy.config import jaas
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import Settings
-from forebay_proxy.security.logins import OAUTHBEARER, PLAIN, BearerLogin, Login, PasswordLogin, PlainLogin
+from forebay_proxy.security.logins import (
+    OAUTHBEARER,
+    PLAIN,
+    BearerLogin,
+    Login,
+    PasswordLogin,
+    PlainLogin,
+    ScramKeyLogin,
+)
 from forebay_proxy.security.oauth import ClientCredentials, TokenSource, endpoint_context
 
 CLIENT_ID: Final = "forebay"
+_KEPT_OTHERWISE: Final = "the broker keeps another salt of the user than Forebay: make both by `forebay users add`"
 MAX_SALTED: Final = 16
 """Salted passwords that are kept: brokers share one salt a user, or have had a few."""
 
@@ -131,7 +140,14 @@ class Authenticator:
     async def _scram(self) -> Exchange:
         client = scram.ScramClient(self.mechanism, self._username, secrets.token_urlsafe(18))
         challenge = client.challenge((yield client.first()))
-        client.verify((yield client.final(await self._salt(challenge))))
+        login = self._of_client
+        if isinstance(login, ScramKeyLogin):
+            if challenge != (login.kept.salt, login.kept.iterations):
+                raise AuthenticationFailed(_KEPT_OTHERWISE)
+            final = client.final_of(bytes.fromhex(login.client_key.reveal()), login.kept.server_key)
+        else:
+            final = client.final(await self._salt(challenge))
+        client.verify((yield final))
 
     async def _bearer(self) -> Exchange:
         refusal = yield await self._bearer_first()

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from forebay_codecs import sasl
 from forebay_proxy.config.secret import Secret
-from forebay_proxy.security.logins import PLAIN
+from forebay_proxy.security.logins import PLAIN, Login
 
 
 class LoginRefused(Exception):
@@ -19,11 +19,15 @@ class LoginRefused(Exception):
 
 
 class Proved(NamedTuple):
-    """Who a client is. `expires_at`: until when that is known, in seconds since 1970; 0: for ever."""
+    """Who a client is. `expires_at`: until when that is known, in seconds since 1970; 0: for ever.
+
+    `login`: with what Forebay can log in as it; None: it cannot.
+    """
 
     user: str
     mechanism: str
     expires_at: float = 0.0
+    login: Login | None = None
 
     @property
     def principal(self) -> str:

@@ -6,24 +6,34 @@ force when it began.
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from collections.abc import Callable, Mapping
+from typing import Final
 
+from forebay_codecs.scram import HASHES
 from forebay_proxy.config import jaas
 from forebay_proxy.config.listeners import ClientListener
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.security.client_exchanges import Exchange, PlainExchange
+from forebay_proxy.security.credentials_file import read_all
 from forebay_proxy.security.renewals import Renewable
+from forebay_proxy.security.scram_exchange import NOBODY, ScramExchange, ScramUsers
+
+NONCE_BYTES: Final = 18
+"""Of randomness; a nonce must be new each time."""
 
 
 class ClientLogins:
-    """Nobody logs in by a mechanism that the listener does not have."""
+    """Nobody logs in by a mechanism that the listener does not have. Raises StartError for a file that is wrong."""
 
     def __init__(self, settings: Settings, listener: ClientListener) -> None:
         self._name = listener.name
         self.mechanisms = listener.told.sasl_enabled_mechanisms
         self._plain: Mapping[str, Secret] = {}
-        prefixes = (listener.setting("plain."),)
+        self._scram = NOBODY
+        prefixes = (listener.setting("plain."), listener.setting("scram."))
         self.renewable = Renewable("client", f"logins at listener {listener.name}", prefixes, self._prepare)
         self._prepare(settings)()
 
@@ -31,13 +41,25 @@ class ClientLogins:
         """A login by `mechanism`; None: there is no such mechanism."""
         if mechanism not in self.mechanisms:
             return None
+        if mechanism in HASHES:
+            return ScramExchange(mechanism, self._scram, secrets.token_urlsafe(NONCE_BYTES))
         return PlainExchange(self._plain)
 
     def _prepare(self, settings: Settings) -> Callable[[], None]:
-        told = next(each.told for each in settings.client_listeners if each.name == self._name)
+        listener = next(each for each in settings.client_listeners if each.name == self._name)
+        told, scram = listener.told, NOBODY
         plain = jaas.parse_users(told.plain_sasl_jaas_config) if "PLAIN" in self.mechanisms else {}
+        if not set(HASHES).isdisjoint(self.mechanisms):
+            scram = _scram_users(listener.setting("scram.credentials.location"), told.scram_credentials_location)
 
         def commit() -> None:
-            self._plain = plain
+            self._plain, self._scram = plain, scram
 
         return commit
+
+
+def _scram_users(setting: str, path: str) -> ScramUsers:
+    """Without a phantom key in the file one is made of what is secret in it, the same in all processes."""
+    kept = read_all(setting, path)
+    made = hashlib.sha256(b"".join(each.server_key for _, each in sorted(kept.credentials.items()))).digest()
+    return ScramUsers(kept.credentials, kept.phantom_key or made)

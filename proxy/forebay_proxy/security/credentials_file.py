@@ -1,14 +1,15 @@
 """The file of those who log in at Forebay by SCRAM: what a server keeps of each user and mechanism, as a broker does.
 
-    {"version": 1, "credentials": [
+    {"version": 1, "phantom_key": "…", "credentials": [
         {"user": "alice", "mechanism": "SCRAM-SHA-512", "salt": "…", "iterations": 4096,
          "stored_key": "…", "server_key": "…"}
     ]}
 
-Bytes are in base64. In: a path. Out: the credentials; or the file with others, replaced as a whole, so that who reads
-it meanwhile gets the old or the new one. It is made with mode 0600, and keeps its owner and mode afterwards; one that
-others than its owner and group can read is refused. What a person must mend is raised as StartError, which shows none
-of the contents.
+`phantom_key` is made with the file, and stays: all processes derive from it with what users that there are not are
+challenged. Bytes are in base64. In: a path. Out: the credentials; or the file with others, replaced as a whole, so that
+who reads it meanwhile gets the old or the new one. It is made with mode 0600, and keeps its owner and mode afterwards;
+one that others than its owner and group can read is refused. What a person must mend is raised as StartError, which
+shows none of the contents.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import secrets
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -32,6 +34,7 @@ from forebay_proxy.errors import StartError
 MAX_BYTES: Final = 16 << 20
 """An entry takes some 300: room for twenty thousand users with two mechanisms each."""
 _VERSION: Final = 1
+_PHANTOM_KEY_BYTES: Final = 32
 
 Key = tuple[str, str]
 """User, mechanism."""
@@ -50,10 +53,23 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: int
     credentials: list[_Entry]
+    phantom_key: bytes = b""
+
+
+class Kept(NamedTuple):
+    """What the file holds. `phantom_key` is empty in one that was made by hand without it."""
+
+    credentials: Credentials
+    phantom_key: bytes
 
 
 def read(setting: str, path: str) -> Credentials:
-    """What is in the file; `setting` is named where something is wrong. Raises StartError."""
+    """The credentials in the file; `setting` is named where something is wrong. Raises StartError."""
+    return read_all(setting, path).credentials
+
+
+def read_all(setting: str, path: str) -> Kept:
+    """What is in the file, as `read`."""
     try:
         return _parse(read_private(Path(path), MAX_BYTES))
     except msgspec.DecodeError as error:
@@ -75,25 +91,27 @@ def changing(setting: str, path: str) -> Iterator[dict[Key, ScramCredential]]:
         with _told(setting, path):
             lock = stack.enter_context(_locked(folder))
             beside = stack.enter_context(_beside(target))
-        found = dict(read(setting, target)) if os.path.exists(target) else {}
+        before = read_all(setting, target) if os.path.exists(target) else Kept({}, b"")
+        found = dict(before.credentials)
         yield found
         with _told(setting, path):
-            _write(beside, found)
+            _write(beside, Kept(found, before.phantom_key or secrets.token_bytes(_PHANTOM_KEY_BYTES)))
             os.replace(beside, target)
             os.fsync(lock)
 
 
-def _parse(text: str) -> Credentials:
+def _parse(text: str) -> Kept:
     """Raises ValueError, of which msgspec's are."""
     if (version := msgspec.json.decode(text, type=_Version).version) != _VERSION:
         raise msgspec.ValidationError(f"its version is {version}, and only {_VERSION} is known")
     found: dict[Key, ScramCredential] = {}
-    for number, each in enumerate(msgspec.json.decode(text, type=_File).credentials):
+    file = msgspec.json.decode(text, type=_File)
+    for number, each in enumerate(file.credentials):
         if (why := _wrong(each)) or (why := "is there twice" if (each.user, each.mechanism) in found else ""):
             raise msgspec.ValidationError(f"credentials[{number}] {why}")
         kept = ScramCredential(each.salt, each.iterations, each.stored_key, each.server_key)
         found[each.user, each.mechanism] = kept
-    return found
+    return Kept(found, file.phantom_key)
 
 
 class _Version(msgspec.Struct):
@@ -151,12 +169,14 @@ def _beside(target: str) -> Iterator[str]:
             os.unlink(name)
 
 
-def _write(path: str, credentials: Credentials) -> None:
+def _write(path: str, all_of_it: Kept) -> None:
     entries = [
         _Entry(user, mechanism, kept.salt, kept.iterations, kept.stored_key, kept.server_key)
-        for (user, mechanism), kept in sorted(credentials.items())
+        for (user, mechanism), kept in sorted(all_of_it.credentials.items())
     ]
     with open(path, "wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(_File(_VERSION, entries)), indent=2) + b"\n")
+        file.write(
+            msgspec.json.format(msgspec.json.encode(_File(_VERSION, entries, all_of_it.phantom_key)), indent=2) + b"\n"
+        )
         file.flush()
         os.fsync(file.fileno())

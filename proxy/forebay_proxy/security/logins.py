@@ -18,6 +18,7 @@ import msgspec
 
 from forebay_codecs import sasl
 from forebay_codecs.errors import Malformed
+from forebay_codecs.scram_credential import ScramCredential
 from forebay_proxy.config.secret import Secret
 
 PLAIN: Final = "PLAIN"
@@ -78,7 +79,29 @@ class PasswordLogin(NamedTuple):
         return 0.0
 
 
-Login = PlainLogin | BearerLogin | PasswordLogin
+class ScramKeyLogin(NamedTuple):
+    """What a login by SCRAM has revealed: no password, but the key that proves it is known where the same is kept.
+
+    `client_key` in hexadecimal digits. `kept`: what is kept here of the user.
+    """
+
+    mechanism: str
+    username: str
+    client_key: Secret
+    kept: ScramCredential
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What brokers may tell apart."""
+        return self.mechanism, self.username, self.client_key.reveal()
+
+    @property
+    def expires_at(self) -> float:
+        """Seconds since 1970; 0: it does not by itself."""
+        return 0.0
+
+
+Login = PlainLogin | BearerLogin | PasswordLogin | ScramKeyLogin
 
 
 def read_login(mechanism: str, token: bytes) -> Login:

@@ -2,6 +2,7 @@
 
     service   as itself
     mapped    as a file says of the client's principal (config.identity_map)
+    client    as the client itself, by what its login has revealed
 
 In: who a client has proved to be. Out: a login, or None for Forebay's own. Whom there is nothing for is refused.
 """
@@ -26,6 +27,7 @@ class UpstreamIdentities:
 
     def __init__(self, settings: Settings, listener: ClientListener, environ: Mapping[str, str] = os.environ) -> None:
         self.generation = 0
+        self._is_itself = listener.told.upstream_identity == "client"
         self._mapped = listener.told.upstream_identity == "mapped"
         self._name = listener.name
         self._environ = environ
@@ -36,8 +38,15 @@ class UpstreamIdentities:
         )
         self._prepare(settings)()
 
+    @property
+    def need_proof(self) -> bool:
+        """Whether a broker is to take a login before its client is told that it is in: it may know another password."""
+        return self._is_itself
+
     def of(self, proved: Proved) -> Login | None:
         """Raises LoginRefused."""
+        if self._is_itself:
+            return proved.login
         if not self._mapped:
             return None
         target = self._targets.get(proved.principal) or self._targets.get(ANYBODY)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from forebay_codecs import api_versions, sasl
-from forebay_codecs.apis import OF_ONES_OWN_USER, PRODUCE, SASL_HANDSHAKE
+from forebay_codecs.apis import OF_ONES_OWN_USER, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from forebay_codecs.error_codes import (
     ILLEGAL_SASL_STATE,
     NONE,
@@ -28,6 +28,7 @@ from forebay_proxy.config.kinds import ListenerAddress
 from forebay_proxy.config.listeners import ListenerSettings
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.security.client_exchanges import PlainExchange, Said
+from forebay_proxy.security.upstream_identities import UpstreamIdentities
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import Asked, FakeCluster
@@ -71,6 +72,10 @@ class Gate:
 
     def logins(self, result: str, mechanism: str = "PLAIN") -> float:
         return self.forebay.count(LOGINS, mechanism, result)
+
+    @property
+    def logins_at_brokers(self) -> int:
+        return sum(len(broker.requests(SASL_AUTHENTICATE)) for broker in self.cluster.brokers.values())
 
     @property
     def asked(self) -> list[Asked]:
@@ -469,6 +474,47 @@ class TestMapped:
                 return it.forebay.count("forebay_identities") == 0
 
             await until(forgotten)  # what it asks brokers is let go on first
+
+
+class TestProof:
+    """What a login has revealed counts here only once a broker takes it (as of upstream.identity=client)."""
+
+    @pytest.fixture(autouse=True)
+    def need(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(UpstreamIdentities, "need_proof", True)
+
+    @in_loop
+    async def test_a_broker_is_asked_once_as_long_as_its_word_counts(self, tmp_path: Path) -> None:
+        async with gate(mapped(tmp_path), **UPSTREAM) as it:
+            client = await it.user("alice", node=None)
+            assert it.logins_at_brokers == 1
+            client.send(metadata(3, "alice-ponds"))
+            await client.receives(3)
+            before = it.logins_at_brokers
+            await it.user("amy", node=None)
+            assert it.logins_at_brokers == before
+            assert it.forebay.count("forebay_identities") == 1
+
+    @in_loop
+    async def test_who_is_refused_there_is_refused_here_and_joins_nobody(self, tmp_path: Path) -> None:
+        async with gate(mapped(tmp_path), **UPSTREAM) as it:
+            it.cluster.users["alice"] = "another"
+            client = await it.forebay.client()
+            assert await it.log_in(client, "alice") == SASL_AUTHENTICATION_FAILED
+            assert await client.is_closed()
+            assert it.forebay.count("forebay_identities") == 0
+            it.cluster.users["alice"] = "hers"
+            await it.user("alice", node=None)
+
+    @in_loop
+    async def test_where_no_broker_says_anything_it_may_come_again(self, tmp_path: Path) -> None:
+        async with gate(mapped(tmp_path), **UPSTREAM) as it:
+            for broker in it.cluster.brokers.values():
+                broker.down()
+            client = await it.forebay.client()
+            client.send(handshake(1), presents(2, sasl.plain("alice", "hers")))
+            await client.receives(1)
+            assert await client.is_closed(), "and is told nothing that would be for good"
 
 
 @in_loop

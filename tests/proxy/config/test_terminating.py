@@ -56,7 +56,9 @@ def test_logins_pass_unless_it_is_said() -> None:
 @pytest.mark.parametrize(
     ("assignment", "name", "message"),
     [
-        (f"{NAME}upstream.identity=passthrough", "upstream.identity", "must be service or mapped with"),
+        (f"{NAME}upstream.identity=passthrough", "upstream.identity", "must be service or mapped or client with"),
+        (f"{NAME}sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256", "scram.credentials.location", "is required with SCRAM"),
+        (f"{NAME}scram.credentials.location=/c", "scram.credentials.location", "needs SCRAM-SHA-256 or"),
         (
             f"{NAME}upstream.identities.location=/m",
             "upstream.identities.location",
@@ -109,6 +111,23 @@ def test_mapped_users_need_a_file_and_brokers_that_know_users_and_forebay_no_log
     it = problem(*MAPPED, "security.protocol=SSL")
     assert (it.name, "brokers know each client of SASL_SSL by a login" in it.message) == ("security.protocol", True)
     works(*MAPPED, *OWN_LOGIN)
+
+
+SCRAM = (
+    *TERMINATES[:-2],
+    f"{NAME}sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512",
+    f"{NAME}scram.credentials.location=/etc/forebay/credentials.json",
+)
+
+
+def test_users_of_scram_may_be_themselves_at_brokers_and_forebay_needs_no_login() -> None:
+    told = settings(*SCRAM, f"{NAME}upstream.identity=client", "security.protocol=SASL_PLAINTEXT")
+    (only,) = told.client_listeners
+    assert (only.lends_identity, only.has_realms, told.only_passes_logins) == (False, True, True)
+    it = problem(f"{NAME}upstream.identity=client", "security.protocol=SASL_PLAINTEXT")
+    assert it.name == f"{NAME}sasl.enabled.mechanisms", "PLAIN reveals no key for brokers"
+    it = found(*SCRAM, *OWN_LOGIN, environ=ENVIRON)
+    assert it.name == f"{NAME}upstream.identity", "there may be several"
 
 
 def test_forebay_needs_a_login_of_its_own_where_brokers_want_one() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,11 @@ import pytest
 from scramp import ScramException, ScramMechanism
 
 from forebay_codecs.primitives import Reader, Writer
+from forebay_codecs.scram import HASHES, Challenge, salt_password
+from forebay_codecs.scram_credential import credential_of
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.security.authenticator import AuthenticationFailed, Authenticator
+from forebay_proxy.security.logins import PasswordLogin, ScramKeyLogin
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop
 from tests.kit.sasl import PASSWORD, USER, login_line
@@ -90,6 +94,38 @@ async def test_scram_is_proved_by_both_sides() -> None:
             assert await known.authenticate(server.call, VERSION) == LIFETIME_S
             nonces.add(server.heard[0])
         assert len(nonces) == 2
+
+
+def key_login(mechanism: str, salt: bytes = b"salt" * 4) -> ScramKeyLogin:
+    """As a login of the user here would have revealed it."""
+    challenge = Challenge(salt, 4096)
+    salted = salt_password(mechanism, PASSWORD, challenge)
+    client_key = hmac.digest(salted, b"Client Key", HASHES[mechanism])
+    return ScramKeyLogin(mechanism, USER, Secret(client_key.hex()), credential_of(mechanism, salted, challenge))
+
+
+@in_loop
+async def test_scram_without_a_password_where_the_broker_keeps_the_same_of_the_user() -> None:
+    for mechanism in HASHES:
+        login = key_login(mechanism)
+        known = Authenticator(settings((), 1), login)
+        assert (known.mechanism, known.username, known.identity) == (mechanism, USER, login.identity)
+        server = scram_server(mechanism)
+        assert await known.authenticate(server.call, VERSION) == LIFETIME_S
+        assert login.client_key.reveal() not in repr(login)
+
+
+@in_loop
+async def test_and_where_it_keeps_something_else_that_is_told() -> None:
+    other = Authenticator(settings((), 1), key_login("SCRAM-SHA-512", b"other" * 4))
+    with pytest.raises(AuthenticationFailed, match="forebay users add"):
+        await other.authenticate(scram_server("SCRAM-SHA-512").call, VERSION)
+
+
+@in_loop
+async def test_a_password_that_a_client_has_not_presented_itself() -> None:
+    login = PasswordLogin("SCRAM-SHA-512", USER, Secret(PASSWORD))
+    assert await Authenticator(settings((), 1), login).authenticate(scram_server("SCRAM-SHA-512").call, VERSION)
 
 
 @in_loop

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from forebay_codecs.sasl import plain
+from forebay_codecs.scram import Challenge, ScramClient
+from forebay_codecs.scram_credential import ScramCredential
 from forebay_proxy.config.kinds import ListenerAddress
 from forebay_proxy.config.listeners import ListenerSettings
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import HostPort, Settings
-from forebay_proxy.security.client_exchanges import Exchange, LoginRefused
+from forebay_proxy.errors import StartError
+from forebay_proxy.security.client_exchanges import Exchange, LoginRefused, PlainExchange
 from forebay_proxy.security.client_logins import ClientLogins
+from forebay_proxy.security.credentials_file import changing
 from tests.kit.sasl import MODULES, quoted
 
 
@@ -66,7 +72,43 @@ def test_users_come_go_and_change_their_passwords() -> None:
         assert logs_in(logins.begin("PLAIN"), user, password) is gets_in
 
 
-@pytest.mark.parametrize("prefix", ["listener.name.sasl_ssl.plain."])
-def test_it_is_made_anew_when_its_settings_files_change(prefix: str) -> None:
+def test_it_is_made_anew_when_its_settings_files_change() -> None:
     settings = told(alice="hers")
-    assert ClientLogins(settings, settings.client_listeners[0]).renewable.prefixes == (prefix,)
+    prefixes = ClientLogins(settings, settings.client_listeners[0]).renewable.prefixes
+    assert prefixes == ("listener.name.sasl_ssl.plain.", "listener.name.sasl_ssl.scram.")
+
+
+def by_scram(path: Path) -> Settings:
+    settings = told(alice="hers")
+    own = msgspec.structs.replace(
+        settings.listener_name["sasl_ssl"],
+        sasl_enabled_mechanisms=("SCRAM-SHA-512", "PLAIN"),
+        scram_credentials_location=str(path),
+    )
+    return msgspec.structs.replace(settings, listener_name={"sasl_ssl": own})
+
+
+def test_users_of_scram_stand_in_a_file_that_may_change(tmp_path: Path) -> None:
+    path = tmp_path / "credentials.json"
+    settings = by_scram(path)
+    with pytest.raises(StartError, match=r"listener\.name\.sasl_ssl\.scram\.credentials\.location: .* cannot be read"):
+        ClientLogins(settings, settings.client_listeners[0])
+    with changing("s", str(path)):
+        pass
+    logins = ClientLogins(settings, settings.client_listeners[0])
+    assert isinstance(logins.begin("PLAIN"), PlainExchange)
+    assert logins.begin("SCRAM-SHA-256") is None
+    before = challenged(logins)
+    with changing("s", str(path)) as found:
+        found["alice", "SCRAM-SHA-512"] = ScramCredential(b"salt", 4096, b"s" * 64, b"v" * 64)
+    assert challenged(logins) == before, "a phantom, the same each time"
+    logins.renewable.prepare(settings)()
+    assert challenged(logins) == Challenge(b"salt", 4096)
+
+
+def challenged(logins: ClientLogins) -> Challenge:
+    """With what alice is, whether or not she is known."""
+    exchange = logins.begin("SCRAM-SHA-512")
+    assert exchange is not None
+    client = ScramClient("SCRAM-SHA-512", "alice", "nonce")
+    return client.challenge(asyncio.run(exchange.step(client.first())).token)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from forebay_codecs.scram import HASHES, LEAST_ITERATIONS, MOST_ITERATIONS
 from forebay_codecs.scram_credential import ScramCredential
 from forebay_proxy.errors import StartError
-from forebay_proxy.security.credentials_file import Credentials, changing, read
+from forebay_proxy.security.credentials_file import Credentials, changing, read, read_all
 
 SHA_256, SHA_512 = HASHES
 ALICE = ScramCredential(b"salt", 4096, b"s" * 64, b"v" * 64)
@@ -54,6 +54,23 @@ def test_what_was_written_is_read(tmp_path_factory: pytest.TempPathFactory, kept
         assert found == {}
         found.update(kept)
     assert read("s", path) == kept
+
+
+def test_the_key_for_phantoms_is_made_once_and_stays(tmp_path: Path) -> None:
+    path = str(tmp_path / "credentials.json")
+    with changing("s", path) as found:
+        found["alice", SHA_512] = ALICE
+    first = read_all("s", path)
+    with changing("s", path) as found:
+        found.clear()
+    assert (first.credentials, read_all("s", path).credentials) == ({("alice", SHA_512): ALICE}, {})
+    assert len(first.phantom_key) == 32
+    assert read_all("s", path).phantom_key == first.phantom_key
+    by_hand = write(tmp_path / "by-hand.json", entry())
+    assert read_all("s", by_hand).phantom_key == b""
+    with changing("s", by_hand):
+        pass
+    assert len(read_all("s", by_hand).phantom_key) == 32
 
 
 def test_it_is_for_its_owner_and_nothing_stays_beside_it(tmp_path: Path) -> None:
