@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -63,8 +64,8 @@ def open_session(
     """Open, or reuse, this process's Spark session.
 
     With `kafka` it has the Kafka connector, from Maven Central unless the folder `jars` holds it. `settings` are the
-    job's, over the ones above; spark-submit's and those in its spark-defaults.conf are over both, and `conf` over all.
-    Raises CannotRun without Java, without jars in `jars`, or if Spark does not start.
+    job's, over the ones above; spark-submit's and those of Spark's spark-defaults.conf are over both, and `conf` over
+    all. Raises CannotRun without Java, without jars in `jars`, or if Spark does not start.
     """
     conf = conf or {}
     if "spark.pyspark.python" in conf:
@@ -72,11 +73,14 @@ def open_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if not submitted() and not _java():
         raise CannotRun("Spark needs Java 17 or newer: none was found in JAVA_HOME or on the PATH.")
+    given = _of_submit() if submitted() else defaults(os.environ)
     builder = SparkSession.builder.appName(f"forebay {name}")
-    if master is not None or not submitted():
-        builder = builder.master(master or _LOCAL)
+    if master is None and not submitted():
+        master = given.get("spark.master", _LOCAL)
+    if master is not None:
+        builder = builder.master(master)
     own = {**_SETTINGS, **_where(master), **(settings or {}), **_brought(jars, kafka=kafka)}
-    for key, value in over(own, _of_submit(), conf).items():
+    for key, value in over(own, given, conf).items():
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
@@ -101,14 +105,32 @@ def _joined(first: str | None, second: str) -> str:
 
 def _of_submit() -> dict[str, str]:
     """What spark-submit was told: its options and its spark-defaults.conf."""
-    if not submitted():
-        return {}
     SparkContext._ensure_initialized()
     return dict(SparkConf().getAll())
 
 
+def defaults(environ: Mapping[str, str]) -> dict[str, str]:
+    """What Spark would find in its spark-defaults.conf: `spark.sql.shuffle.partitions  40`, one a line.
+
+    Read here, since what is told to Spark stands over it, and so would what a job sets itself.
+    """
+    folder = environ.get("SPARK_CONF_DIR") or Path(environ.get("SPARK_HOME") or pyspark.__path__[0], "conf")
+    try:
+        lines = Path(folder, "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeError) as error:
+        raise CannotRun(f"Cannot read spark-defaults.conf in {folder}: {first_line(error)}") from error
+    pairs = (_PAIR.fullmatch(line.strip()) for line in lines if not line.lstrip().startswith(("#", "!")))
+    return {pair["key"]: pair["value"] for pair in pairs if pair is not None and pair["key"].startswith("spark.")}
+
+
+_PAIR: Final = re.compile(r"(?P<key>[^\s=:]+)(?:\s*[=:]\s*|\s+)(?P<value>.*)")
+"""As in Java's properties: a space, an equals sign or a colon between the two."""
+
+
 def _where(master: str | None) -> dict[str, str]:
-    local = not submitted() and (master or _LOCAL).startswith("local")
+    local = not submitted() and master is not None and master.startswith("local")
     return {"spark.sql.shuffle.partitions": _LOCAL_SHUFFLES} if local else {}
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.jobs.session import connector, first_line, open_session, over, submitted
+from forebay_pipeline.jobs.session import connector, defaults, first_line, open_session, over, submitted
 
 
 def test_without_java_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,6 +37,57 @@ def test_the_users_settings_win() -> None:
     """Over those of the job stand those of spark-submit, and over these --conf."""
     own = {"a": "own", "b": "own", "c": "own"}
     assert over(own, {"b": "submit", "c": "submit", "d": "submit"}, {"c": "conf"}) == {"a": "own", "c": "conf"}
+
+
+DEFAULTS = """\
+# of this cluster
+! and another remark
+
+spark.master                     local[1]
+spark.sql.shuffle.partitions = 3
+  spark.sql.session.timeZone:Europe/Berlin
+spark.executorEnv.OPTIONS        -Da=b -Dc=d
+spark.jars                       s3.jar
+hive.something                   else
+spark.nothing
+"""
+
+
+def test_spark_s_own_defaults_are_read(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(DEFAULTS)
+    assert defaults({"SPARK_CONF_DIR": str(tmp_path)}) == {
+        "spark.master": "local[1]",
+        "spark.sql.shuffle.partitions": "3",
+        "spark.sql.session.timeZone": "Europe/Berlin",
+        "spark.executorEnv.OPTIONS": "-Da=b -Dc=d",
+        "spark.jars": "s3.jar",
+    }
+
+
+def test_without_defaults_there_are_none(tmp_path: Path) -> None:
+    assert defaults({"SPARK_CONF_DIR": str(tmp_path)}) == {}
+
+
+def test_defaults_that_cannot_be_read_are_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_bytes(b"spark.a \xff")
+    with pytest.raises(CannotRun, match=f"^Cannot read spark-defaults.conf in {tmp_path}: "):
+        defaults({"SPARK_CONF_DIR": str(tmp_path)})
+
+
+TELL = """\
+from forebay_pipeline.jobs.session import open_session
+spark = open_session("tests", settings={"spark.sql.shuffle.partitions": "8"}, conf={"spark.ui.enabled": "false"})
+print(*map(spark.conf.get, ("spark.master", "spark.sql.shuffle.partitions", "spark.sql.session.timeZone")))
+"""
+
+
+@pytest.mark.whole  # it starts a Spark of its own
+def test_spark_s_own_defaults_win_over_a_job_s(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(DEFAULTS.replace("spark.jars ", "#"))
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    environ |= {"SPARK_CONF_DIR": str(tmp_path)}
+    told = subprocess.run([sys.executable, "-c", TELL], env=environ, capture_output=True, text=True, timeout=280)
+    assert told.stdout == "local[1] 3 Europe/Berlin\n", told.stderr
 
 
 def test_jars_are_added_up() -> None:
