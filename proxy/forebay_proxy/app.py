@@ -11,6 +11,7 @@ given what it needs when it is constructed; whoever wants to hear of another's n
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -41,6 +42,7 @@ from forebay_proxy.clients.terminated_login import LoginDoor
 from forebay_proxy.config.listeners import ClientListener
 from forebay_proxy.config.live import with_live
 from forebay_proxy.config.settings import Settings
+from forebay_proxy.inherited import Inherited
 from forebay_proxy.journal.files import JournalFiles
 from forebay_proxy.journal.gauges import gauge_row
 from forebay_proxy.journal.recorder import Journal, Sink
@@ -64,12 +66,27 @@ OPAQUE_GRACE: Final = 1.0
 
 DRAIN_STEP: Final = 0.02
 
+NEWCOMER_S: Final = 1.0
+"""Who came just before a drain, and could not know, is answered if he asks within this time."""
+
+UNCLAIMED_S: Final = 30.0
+"""Until then brokers are known, and inherited sockets of ports that are none's are closed."""
+
 
 class App:
     """Serves clients from `start` on; after `drain` nothing acknowledged or accepted is left undelivered in it."""
 
-    def __init__(self, settings: Settings, stats: MetricRegistry, worker: int = 0, rng: Random | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        stats: MetricRegistry,
+        worker: int = 0,
+        inherited: Inherited | None = None,
+        rng: Random | None = None,
+    ) -> None:
         rng = rng or Random()
+        self._inherited = inherited or Inherited()
+        self._accepts = not self._inherited
         self._settings = settings
         self._stats = stats
         self._worker = worker
@@ -78,6 +95,7 @@ class App:
         self._draining = False
         self._failed = ""
         self._tasks: list[asyncio.Task[None]] = []
+        self._accepting: asyncio.Task[None] | None = None
         metrics = TrafficMetrics(stats)
         self._login_metrics = LoginMetrics(stats)
 
@@ -148,7 +166,7 @@ class App:
         )
         handshakes = self._handshakes = Handshakes(HandshakeMetrics(stats), most)
         self._listeners = ClientListeners(
-            settings, self._connections, handshakes, self._log, self._renewals, context_of
+            settings, self._connections, handshakes, self._log, self._renewals, context_of, self._inherited
         )
         stats.gauge("forebay_tls_handshakes", lambda: len(handshakes))
         stats.gauge("forebay_queued_request_bytes", lambda: inbound_memory.total)
@@ -187,6 +205,9 @@ class App:
             self._journal.start(self._journal_sink(), partial(gauge_row, self._journal, self._stats))
         await self._listeners.open()
         loop = asyncio.get_running_loop()
+        if not self._accepts:
+            self._accepting = loop.create_task(self._accept_once_ready())
+            loop.call_later(UNCLAIMED_S, self._inherited.close)
         parts = (self._probe, self._client_realms, self._connections, self._renewals, self._vitals)
         coroutines = [*self._realm.run(), *(part.run() for part in parts if part is not None)]
         self._tasks = [loop.create_task(coroutine) for coroutine in coroutines]
@@ -213,6 +234,10 @@ class App:
             realm.deadlines,
             UniformPartitioner(self._rng, settings.batch_size),
         )
+
+    def listening(self) -> list[socket.socket]:
+        """All sockets by which clients come."""
+        return self._listeners.sockets
 
     def reload(self) -> None:
         """Make everything anew that stands in files: certificates, keys, passwords."""
@@ -249,10 +274,23 @@ class App:
             "clients": held(self._connections),
         }
 
+    async def _accept_once_ready(self) -> None:
+        """Until then the one whose sockets they are serves whoever comes."""
+        while True:
+            if self._unready() is None:
+                break
+            await asyncio.sleep(DRAIN_STEP)
+        if not self._draining:
+            await self._listeners.accept()
+            self._accepts = True
+
     def ready(self) -> str | None:
         """None once clients can be served; else why not."""
         if self._draining:
             return "draining"
+        return self._unready() or (None if self._accepts else "not accepting yet")
+
+    def _unready(self) -> str | None:
         if self._failed:
             return self._failed
         if self._probe is not None:
@@ -275,13 +313,17 @@ class App:
 
     async def drain(self) -> None:
         """Stop accepting and reading, flush everything, answer what brokers answer. The caller bounds the time."""
+        self._accept_no_more()
+        until = monotonic() + NEWCOMER_S
+        while self._meets_newcomers(until):
+            self._flush()
+            await asyncio.sleep(DRAIN_STEP)
         self._leave()
         for connection in self._connections:
             connection.drain()
         until = monotonic() + OPAQUE_GRACE
         while any(realm.busy for realm in self._all_realms()) or self._awaiting(until):
-            for realm in self._all_realms():
-                realm.accumulator.flush_all(monotonic())
+            self._flush()
             await asyncio.sleep(DRAIN_STEP)
         for connection in self._connections:
             connection.close()
@@ -289,6 +331,23 @@ class App:
         if self._journal is not None:
             await self._journal.close()
         self._stop()
+
+    def _meets_newcomers(self, until: float) -> bool:
+        """Whether some have yet to ask something; all others are closed as soon as nothing is owed to them."""
+        now = monotonic()
+        met = len(self._handshakes) > 0 and now < until
+        for connection in self._connections:
+            if connection.awaiting or connection.answered or now >= connection.began + NEWCOMER_S:
+                connection.drain()
+                if connection.quiet:
+                    connection.close()
+            else:
+                met = True
+        return met
+
+    def _flush(self) -> None:
+        for realm in self._all_realms():
+            realm.accumulator.flush_all(monotonic())
 
     def _all_realms(self) -> list[Realm]:
         return [self._realm, *self._client_realms]
@@ -304,16 +363,23 @@ class App:
             connection.abort()
         self._stop()
 
-    def _leave(self) -> None:
+    def _accept_no_more(self) -> None:
         self._draining = True
         self._realm.dispatcher.retire()
         self._client_realms.retire()
         self._listeners.close()
+        self._inherited.close()
+
+    def _leave(self) -> None:
+        self._accept_no_more()
+        self._handshakes.close()
         self._connections.close()
 
     def _stop(self) -> None:
         for task in self._tasks:
             task.cancel()
+        if self._accepting is not None:
+            self._accepting.cancel()
         self._client_realms.close()
         self._realm.close()
         self._versions.close()

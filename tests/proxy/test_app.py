@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from time import monotonic
 from typing import Any
 
@@ -17,6 +18,7 @@ from forebay_proxy.app import App
 from forebay_proxy.clients.client_connection import MAX_UNSENT
 from forebay_proxy.clients.opaque_connection import MAX_HELD
 from forebay_proxy.errors import StartError
+from forebay_proxy.inherited import Inherited
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.dispatcher import Dispatcher
 from forebay_proxy.produce.sender import Sender
@@ -256,6 +258,28 @@ async def _first_answer(cluster: FakeCluster) -> bool:
         return True
 
 
+@in_loop
+async def test_whoever_waits_at_an_inherited_socket_is_served_once_it_is_ready() -> None:
+    listening = socket.create_server((LOOPBACK, 0))
+    port = listening.getsockname()[1]
+    async with FakeCluster({"ponds": [0]}) as cluster:
+        cluster[0].holds(METADATA)
+        app = App(settings(cluster.bootstrap, port), MetricRegistry(), inherited=Inherited([listening]))
+        await app.start()
+        client = await WireClient.connect(port)
+        client.send(metadata(1, "ponds"))
+        asked = await cluster[0].receives(METADATA)
+        await turns(100)
+        assert (app.ready(), len(app._connections)) == ("no broker has told its metadata yet", 0)
+        cluster[0].releases(METADATA)
+        asked.answer()
+        await client.receives(1)
+        assert app.ready() is None
+        assert sorted(each.getsockname()[1] for each in app.listening()) == [port, port + 1]
+        await soon(app.drain())
+        client.close()
+
+
 class TestDrain:
     @in_loop
     async def test_flushes_what_lingers_answers_it_and_closes(self) -> None:
@@ -291,6 +315,28 @@ class TestDrain:
             assert await client.is_closed()
             await soon(draining)
             assert cluster[0].requests(LIST_GROUPS) == []
+
+    @in_loop
+    async def test_who_came_just_before_is_answered_once(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            known, newcomer = await forebay.client(0), await forebay.client(0)
+            known.send(echo(1))
+            await known.receives(1)
+            draining = asyncio.create_task(forebay.app.drain())
+            assert await known.is_closed()
+            assert not draining.done()
+            newcomer.send(echo(1))
+            await newcomer.receives(1)
+            assert await newcomer.is_closed()
+            await soon(draining)
+
+    @in_loop
+    async def test_who_came_and_asks_nothing_is_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(app_module, "NEWCOMER_S", 0.05)
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            silent = await forebay.client(0)
+            await soon(forebay.app.drain())
+            assert await silent.is_closed()
 
     @in_loop
     async def test_records_without_acks_are_flushed_too(self) -> None:

@@ -79,7 +79,7 @@ class ClientConnection(BoundedReads):
         self._shared = shared
         self._limits = limits
         self.node_id = node_id
-        self.last_active = monotonic()
+        self.began = self.last_active = monotonic()
         self.retires_at = inf
         """When it has been there long enough; the registry's clock."""
         self._retiring = False
@@ -403,6 +403,16 @@ class ClientConnection(BoundedReads):
     def owing(self) -> bool:
         """Answers are outstanding that do not wait for something to happen, as those of Fetch do."""
         return self._writer.unsent > 0 or (self._upstream.owed and not self._state.passing)
+
+    @property
+    def answered(self) -> bool:
+        """Whether it was answered anything."""
+        return self._writer.wrote
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing that was taken of it is under way."""
+        return not (len(self.orderer) or self._client.producing or self._state.passing or self._writer.unsent)
 
     @property
     def has_upstream(self) -> bool:

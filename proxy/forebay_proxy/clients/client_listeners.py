@@ -9,6 +9,7 @@ In: what all client connections share. Out: ports that accept, until `close`.
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
@@ -22,6 +23,7 @@ from forebay_proxy.clients.listener_ports import ListenerPorts
 from forebay_proxy.clients.tls_connection import TlsConnection, TlsDoor
 from forebay_proxy.config.listeners import ClientListener
 from forebay_proxy.config.settings import Settings
+from forebay_proxy.inherited import Inherited
 from forebay_proxy.logs import RateLimited
 from forebay_proxy.security.renewals import Renewable, Renewals
 from forebay_proxy.security.tls import TlsContext, TlsSettings, server_context
@@ -41,6 +43,7 @@ class ClientListeners:
         log: RateLimited,
         renewals: Renewals,
         context_of: Callable[[Listener], ConnectionContext],
+        inherited: Inherited,
     ) -> None:
         self._settings = settings
         self._connections = connections
@@ -49,7 +52,8 @@ class ClientListeners:
         self._renewals = renewals
         found = settings.client_listeners
         ports = ListenerPorts(found)
-        self._listeners = [Listener(each, ports, shared=settings.workers > 1) for each in found]
+        shared = settings.workers > 1
+        self._listeners = [Listener(each, ports, shared=shared, inherited=inherited) for each in found]
         self._contexts = [context_of(listener) for listener in self._listeners]
 
     async def open(self) -> None:
@@ -84,11 +88,20 @@ class ClientListeners:
         prepare(self._settings)()
         return partial(_with_tls, door, admit)
 
+    async def accept(self) -> None:
+        """Accept from what was inherited, too."""
+        for listener in self._listeners:
+            await listener.accept()
+
+    @property
+    def sockets(self) -> list[socket.socket]:
+        """All that listen."""
+        return [each for listener in self._listeners for each in listener.sockets]
+
     def close(self) -> None:
         """Accept no more connections; those that stand are not touched, and are told the same addresses as before."""
         for listener in self._listeners:
             listener.close()
-        self._handshakes.close()
 
 
 def _with_tls(

@@ -11,11 +11,13 @@ import asyncio
 import socket
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from forebay_proxy.brokers.keepalive import keep_alive
 from forebay_proxy.clients.listener_ports import ListenerPorts
 from forebay_proxy.config.listeners import ClientListener
 from forebay_proxy.errors import StartError
+from forebay_proxy.inherited import Inherited
 from forebay_proxy.logs import get_logger
 
 log = get_logger()
@@ -33,8 +35,7 @@ def plain_address(host: str) -> str:
 
 def listen(host: str, port: int, *, shared: bool) -> socket.socket:
     """A socket that listens there, with other workers if `shared`. Raises OSError."""
-    infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, kind, protocol, _, address = infos[0]
+    family, kind, protocol, address = _resolved(host, port)
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -50,20 +51,35 @@ def listen(host: str, port: int, *, shared: bool) -> socket.socket:
     return listening
 
 
+def _resolved(host: str, port: int) -> tuple[int, int, int, Any]:
+    """Family, type and protocol of a socket, and what it is to be bound to. Raises OSError."""
+    infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, address = infos[0]
+    return family, kind, protocol, address
+
+
 OnClient = Callable[[int | None], asyncio.BaseProtocol]
 """Node id, or None for bootstrap → the protocol of a connection that has come."""
 
 
 class Listener:
-    """Binds each port at most once, and accepts from `open_bootstrap` on. `shared`: with other workers."""
+    """Binds each port at most once, and accepts from `open_bootstrap` on. `shared`: with other workers.
 
-    def __init__(self, settings: ClientListener, ports: ListenerPorts, *, shared: bool) -> None:
+    What was `inherited` is used, and not bound again; then it accepts from `accept` on: so long somebody else does.
+    """
+
+    def __init__(
+        self, settings: ClientListener, ports: ListenerPorts, *, shared: bool, inherited: Inherited | None = None
+    ) -> None:
         self.settings = settings
         self._ports = ports
         self._shared = shared
+        self._inherited = inherited or Inherited()
+        self._sockets: dict[int | None, list[socket.socket]] = {}
+        self._accepts = not self._inherited
         self._on_client: OnClient | None = None
         self._loop = asyncio.get_running_loop()
-        self._servers: dict[int | None, asyncio.Task[asyncio.Server]] = {}
+        self._servers: dict[int | None, list[asyncio.Task[asyncio.Server]]] = {}
         self._refused: set[int] = set()
         self._closed = False
 
@@ -110,33 +126,56 @@ class Listener:
         return self._ports.of(self.settings, node_id)
 
     def _listen(self, node_id: int | None, port: int) -> None:
-        listening = listen(self.settings.host, port, shared=self._shared)
+        host = self.settings.host
+        family, _, _, address = _resolved(host, port)
+        found = self._inherited.take(family, address)
+        for each in found:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, int(self._shared))  # it may have been otherwise
+        found = found or [listen(host, port, shared=self._shared)]
         assert self._on_client is not None, "brokers come after the bootstrap listener"
         make = partial(self._on_client, node_id)
-        server = self._loop.create_server(make, sock=listening, backlog=BACKLOG)
-        self._servers[node_id] = self._loop.create_task(server)
+        serve = partial(self._loop.create_server, make, backlog=BACKLOG, start_serving=self._accepts)
+        self._sockets[node_id] = found
+        self._servers[node_id] = [self._loop.create_task(serve(sock=each)) for each in found]
+
+    @property
+    def sockets(self) -> list[socket.socket]:
+        """All that listen."""
+        return [each for found in self._sockets.values() for each in found if each.fileno() >= 0]
+
+    async def accept(self) -> None:
+        """Accept from what was inherited, too."""
+        self._accepts = True
+        for servers in list(self._servers.values()):
+            for server in servers:
+                await (await server).start_serving()
 
     async def ready(self) -> None:
         """All sockets bound so far accept connections."""
-        await asyncio.gather(*self._servers.values())
+        await asyncio.gather(*(server for servers in self._servers.values() for server in servers))
 
     def close_node(self, node_id: int) -> None:
         """Accept no more connections for the broker; does nothing where there is no listener."""
-        task = self._servers.pop(node_id, None)
-        if task is not None:
+        servers = self._servers.pop(node_id, None)
+        if servers is not None:
             log.info("no longer listening for a broker", node=node_id, listener=self.settings.name)
-            _close(task)
+            del self._sockets[node_id]
+            _close(servers)
 
     def close(self) -> None:
         """Accept no more connections; those that stand are not touched, and are told the same addresses as before."""
         self._closed = True
-        for task in self._servers.values():
-            _close(task)
+        for servers in self._servers.values():
+            _close(servers)
 
 
-def _close(task: asyncio.Task[asyncio.Server]) -> None:
+def _close(servers: list[asyncio.Task[asyncio.Server]]) -> None:
     def close(done: asyncio.Task[asyncio.Server]) -> None:
         if not done.cancelled() and done.exception() is None:
             done.result().close()
 
-    task.add_done_callback(close)
+    for task in servers:
+        if task.done():
+            close(task)  # before another connection is accepted
+        else:
+            task.add_done_callback(close)

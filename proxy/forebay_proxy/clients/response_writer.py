@@ -15,12 +15,14 @@ from forebay_proxy.metrics.traffic import TrafficMetrics
 class ResponseWriter:
     """Everything is written once, in the order in which it was given, until the transport closes.
 
-    `unsent` are the bytes that wait for the end of the turn; `written` is called after each write.
+    `unsent` are the bytes that wait for the end of the turn; `written` is called after each write. `wrote`: once there
+    was one.
     """
 
     def __init__(self, metrics: TrafficMetrics, written: Callable[[], None]) -> None:
         self.transport: asyncio.Transport | None = None
         self.unsent = 0
+        self.wrote = False
         self._buffers: list[Buffer] = []
         self._metrics = metrics
         self._written = written
@@ -40,6 +42,7 @@ class ResponseWriter:
         size, self.unsent = self.unsent, 0
         if not buffers or self.transport is None or self.transport.is_closing():
             return
+        self.wrote = True
         self._metrics.responses_out(size)
         self.transport.writelines(buffers)
         self._written()

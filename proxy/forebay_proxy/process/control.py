@@ -6,6 +6,7 @@
     supervisor: Prepare(2, …)      worker: Prepared(2, …)      gets ready for other settings, or says why it cannot
     supervisor: Commit(2, …)       worker: puts them into force
     supervisor: Dump               worker: Dumped(…)          how it stands
+    supervisor: Share              worker: hands over the sockets that it listens on (handed_sockets.py)
     supervisor: Drain              worker: drains, Report(…), exits
     supervisor: (closed)           worker: the same, since nobody supervises it any more
                                    worker: StartFailed(…), exits
@@ -81,6 +82,10 @@ class Dumped(msgspec.Struct, tag=True, frozen=True):
     content: bytes
 
 
+class Share(msgspec.Struct, tag=True, frozen=True):
+    """Hand over what you listen on, for the worker that takes your place; you go on accepting."""
+
+
 class Drain(msgspec.Struct, tag=True, frozen=True):
     """Drain, then exit."""
 
@@ -105,7 +110,7 @@ class StartFailed(msgspec.Struct, tag=True, frozen=True):
     message: str
 
 
-Message = Hello | Ask | Reload | Prepare | Prepared | Commit | Dump | Dumped | Drain | Report | StartFailed
+Message = Hello | Ask | Reload | Prepare | Prepared | Commit | Dump | Dumped | Share | Drain | Report | StartFailed
 
 
 def _encode_secret(value: object) -> str:

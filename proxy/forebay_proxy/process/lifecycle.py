@@ -17,10 +17,12 @@ import asyncio
 import gc
 import importlib
 import signal
+import socket
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, cast
 
 from forebay_proxy.config.settings import Settings
+from forebay_proxy.inherited import Inherited
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 
@@ -39,6 +41,9 @@ class App(Protocol):
 
     async def start(self) -> None:
         """Open the listeners. Raises StartError for what a person must fix."""
+
+    def listening(self) -> list[socket.socket]:
+        """All sockets by which clients come, for a successor: it will accept from them, too."""
 
     def reload(self) -> None:
         """Read certificates and secrets again. May be called at any time."""
@@ -66,9 +71,12 @@ class App(Protocol):
 
 
 class MakeApp(Protocol):
-    """Builds an App and starts nothing; `worker` is its number, from 0."""
+    """Builds an App and starts nothing; `worker` is its number, from 0.
 
-    def __call__(self, settings: Settings, stats: MetricRegistry, worker: int) -> App: ...
+    It listens on what was `inherited` where that is bound to an address of its own, and closes the rest in time.
+    """
+
+    def __call__(self, settings: Settings, stats: MetricRegistry, worker: int, inherited: Inherited) -> App: ...
 
 
 def load_app(path: str) -> MakeApp:

@@ -4,14 +4,16 @@
                       └ it is not: it goes, and where others have been replaced by then, they are replaced again
 
 In: workers that serve, and settings. Out: all with these, or, where one does not get ready, all with those from before,
-and why. While a worker drains its clients come back, and meet the others and its successor; it ends as it would on
-SIGTERM, and is killed where it takes too long.
+and why. The new one accepts from the old one's sockets, so nobody who connects meanwhile is refused. While a worker
+drains its clients come back, and meet the others and its successor; it ends as it would on SIGTERM, and is killed where
+it takes too long.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from forebay_proxy.config.settings import Settings
@@ -21,12 +23,15 @@ from forebay_proxy.process.worker_slot import WorkerSlot
 
 READY_WAIT_S: Final = 30.0
 """For a worker to start, and to hear of its brokers."""
+SHARE_WAIT_S: Final = 5.0
+"""For one to hand over what it listens on."""
 
 log: Final = get_logger()
 
 
 class Replacing:
-    """`workers` are those that serve, by their numbers; `make` makes another, and `begin` runs it until its end.
+    """`workers` are those that serve, by their numbers; `make` makes another, which accepts from those sockets, too;
+    `begin` runs it until its end.
 
     `patience_s`: how long one may take to drain.
     """
@@ -34,7 +39,7 @@ class Replacing:
     def __init__(
         self,
         workers: list[WorkerSlot],
-        make: Callable[[int, Settings], WorkerSlot],
+        make: Callable[[int, Settings, Sequence[socket.socket]], WorkerSlot],
         begin: Callable[[WorkerSlot], asyncio.Task[int]],
         stop: Stop,
         patience_s: float,
@@ -78,7 +83,8 @@ class Replacing:
         return "nothing was changed"
 
     async def _replace(self, number: int, settings: Settings) -> str:
-        self.on_trial = new = self._make(number, settings)
+        sockets = await self._workers[number].share(SHARE_WAIT_S)
+        self.on_trial = new = self._make(number, settings, sockets)
         self.begin(new)
         if why := await self._not_ready(new):
             await self._leave(new)  # clients may have come to it already

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from random import Random
 from typing import Any, Final, Protocol
@@ -33,6 +34,7 @@ from forebay_proxy.console.api import NOTHING_TOLD, Told
 from forebay_proxy.console.console import Console
 from forebay_proxy.console.source import OneProcess, Source, Workers
 from forebay_proxy.errors import StartError
+from forebay_proxy.inherited import Inherited
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.admin import Admin
 from forebay_proxy.metrics.clients_seen import SeenClient
@@ -118,7 +120,7 @@ class _Alone:
 async def run_alone(settings: Settings, app_path: str, told: Told = NOTHING_TOLD, load: Load | None = None) -> int:
     """`run` with everything in this process."""
     stats, stop = MetricRegistry(), Stop()
-    app: App = load_app(app_path)(settings, stats, 0)
+    app: App = load_app(app_path)(settings, stats, 0, Inherited())
     stats.gauge("forebay_workers", lambda: 1)
 
     named = NamedTopics(settings.metrics_topics_max)
@@ -361,8 +363,8 @@ class Supervisor:
                 return f"worker {worker.index} does not answer"
         return None
 
-    def _worker(self, index: int, settings: Settings) -> WorkerSlot:
-        return WorkerSlot(index, settings, self._app_path, self._clock)
+    def _worker(self, index: int, settings: Settings, inherited: Sequence[socket.socket] = ()) -> WorkerSlot:
+        return WorkerSlot(index, settings, self._app_path, self._clock, inherited)
 
     def _begin(self, worker: WorkerSlot) -> asyncio.Task[int]:
         return asyncio.get_running_loop().create_task(self._keep(worker))

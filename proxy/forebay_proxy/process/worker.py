@@ -1,8 +1,9 @@
-"""A worker process: `python -m forebay_proxy.process.worker FD`, started by worker_slot.py only.
+"""A worker process: `python -m forebay_proxy.process.worker FD FD`, started by worker_slot.py only.
 
-FD is its end of the control channel. It lives as long as the supervisor wants it: told to drain, or finding the channel
-closed, it drains and exits with the codes of lifecycle.py. SIGTERM drains it too, SIGHUP reloads; SIGINT, which a
-terminal sends to every process, is left to the supervisor.
+The first is its end of the control channel, the second that over which listening sockets come and go. It lives as long
+as the supervisor wants it: told to drain, or finding the channel closed, it drains and exits with the codes of
+lifecycle.py. SIGTERM drains it too, SIGHUP reloads; SIGINT, which a terminal sends to every process, is left to the
+supervisor.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from forebay_proxy import logs
 from forebay_proxy.config.rereading import reread
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
+from forebay_proxy.inherited import Inherited
 from forebay_proxy.metrics.registry import MetricRegistry
-from forebay_proxy.process import core_dumps
+from forebay_proxy.process import core_dumps, handed_sockets
 from forebay_proxy.process.control import (
     Ask,
     Channel,
@@ -36,6 +38,7 @@ from forebay_proxy.process.control import (
     Prepared,
     Reload,
     Report,
+    Share,
     StartFailed,
 )
 from forebay_proxy.process.lifecycle import FAILED, App, Stop, load_app, serve
@@ -47,8 +50,9 @@ NO_SUPERVISOR: Final = "supervisor gone before it sent the settings"
 class WorkerControl:
     """Answers every Ask while the App serves; sets `stop` when told to drain or when the supervisor is gone."""
 
-    def __init__(self, channel: Channel, app: App, stats: MetricRegistry, stop: Stop) -> None:
+    def __init__(self, channel: Channel, app: App, stats: MetricRegistry, stop: Stop, sockets: socket.socket) -> None:
         self._channel = channel
+        self._sockets = sockets
         self._app = app
         self._stats = stats
         self._stop = stop
@@ -71,9 +75,17 @@ class WorkerControl:
             elif isinstance(message, Dump):
                 content = msgspec.json.encode({**self._app.dump(), "tasks": stacks()})
                 self._channel.send(Dumped(message.number, content))
+            elif isinstance(message, Share):
+                self._share()
             else:
                 self._stop.draining.set()
         self._stop.draining.set()
+
+    def _share(self) -> None:
+        try:
+            handed_sockets.hand(self._sockets, self._app.listening())
+        except OSError as error:  # who takes this place binds its own, then
+            logs.get_logger().error("sockets cannot be handed over", error=str(error))
 
     def _prepare(self, message: Prepare | Commit) -> str:
         """Why it cannot be; empty: it is prepared."""
@@ -110,8 +122,8 @@ class WorkerControl:
         )
 
 
-async def work(end: socket.socket) -> int:
-    """Serve as the worker at one `end` of the control channel; the exit code."""
+async def work(end: socket.socket, sockets: socket.socket) -> int:
+    """Serve as the worker at one `end` of the control channel, and of that for `sockets`; the exit code."""
     channel = await Channel.over(end)
     hello = await channel.receive()
     if not isinstance(hello, Hello):
@@ -124,13 +136,14 @@ async def work(end: socket.socket) -> int:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.draining.set)
     try:
-        app = load_app(hello.app)(settings, stats, hello.index)
+        inherited = Inherited(handed_sockets.take(sockets))  # they are there: they came before the process
+        app = load_app(hello.app)(settings, stats, hello.index, inherited)
     except StartError as error:
         channel.send(StartFailed(str(error)))
         await channel.close()
         return FAILED
     loop.add_signal_handler(signal.SIGHUP, app.reload)
-    control = WorkerControl(channel, app, stats, stop)
+    control = WorkerControl(channel, app, stats, stop, sockets)
     answering = [asyncio.create_task(control.obey()), asyncio.create_task(control.announce())]
     try:
         return await serve(app, stats, stop, settings.shutdown_timeout_ms / 1000)
@@ -157,7 +170,7 @@ def main() -> None:
     """The program; never returns."""
     core_dumps.forbid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.exit(uvloop.run(work(socket.socket(fileno=int(sys.argv[1])))))
+    sys.exit(uvloop.run(work(*(socket.socket(fileno=int(number)) for number in sys.argv[1:3]))))
 
 
 if __name__ == "__main__":

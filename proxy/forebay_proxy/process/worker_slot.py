@@ -10,13 +10,15 @@ import asyncio
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from forebay_proxy.config.settings import Settings
+from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import Snapshot, decode
+from forebay_proxy.process import handed_sockets
 from forebay_proxy.process.control import (
     Ask,
     Channel,
@@ -30,6 +32,7 @@ from forebay_proxy.process.control import (
     Prepared,
     Reload,
     Report,
+    Share,
     StartFailed,
 )
 
@@ -49,10 +52,18 @@ NOT_HEARD_FROM: Final = "starting"
 class WorkerSlot:
     """Runs at most one process at a time, and always knows the last report of the current one.
 
-    `index` is the worker's number, from 0; `app_path` names what makes its App (see lifecycle.load_app).
+    `index` is the worker's number, from 0; `app_path` names what makes its App (see lifecycle.load_app). What was
+    `inherited` is for the first process.
     """
 
-    def __init__(self, index: int, settings: Settings, app_path: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        index: int,
+        settings: Settings,
+        app_path: str,
+        clock: Clock,
+        inherited: Sequence[socket.socket] = (),
+    ) -> None:
         self.index = index
         self._clock = clock
         self.unready: str | None = NOT_HEARD_FROM
@@ -65,6 +76,9 @@ class WorkerSlot:
         self._hello = Hello(index, settings, app_path)
         self._process: Process | None = None
         self._channel: Channel | None = None
+        self._inherited = inherited
+        self._sockets: socket.socket | None = None
+        """The end of a pair over which listening sockets come and go."""
         self._is_to_drain = False
         self._is_to_die = False
         self._asked = 0
@@ -96,11 +110,16 @@ class WorkerSlot:
     async def live(self) -> int:
         """Run one process from start to exit; its exit code, negative for the signal that killed it."""
         ours, theirs = socket.socketpair()
-        with theirs:
+        self._sockets, their_sockets = socket.socketpair()
+        handed_sockets.hand(self._sockets, self._inherited)
+        handed_sockets.close(self._inherited)
+        self._inherited = ()
+        with theirs, their_sockets:
             # A session of its own, so that a terminal's Ctrl-C reaches the supervisor only.
-            command = (sys.executable, "-P", "-m", "forebay_proxy.process.worker", str(theirs.fileno()))
+            ends = theirs.fileno(), their_sockets.fileno()
+            command = (sys.executable, "-P", "-m", "forebay_proxy.process.worker", *map(str, ends))
             process = await asyncio.create_subprocess_exec(
-                *command, stdin=DEVNULL, pass_fds=(theirs.fileno(),), start_new_session=True
+                *command, stdin=DEVNULL, pass_fds=ends, start_new_session=True
             )
         self._process = process
         self._channel = channel = await Channel.over(ours)
@@ -113,6 +132,8 @@ class WorkerSlot:
             await self._hear(message)
         code = await process.wait()
         self._process = self._channel = None
+        self._sockets.close()
+        self._sockets = None
         await channel.close()
         return code
 
@@ -225,6 +246,18 @@ class WorkerSlot:
             return {"error": "it has died"}
         content: dict[str, Any] = msgspec.json.decode(told.content)
         return content
+
+    async def share(self, timeout_s: float) -> list[socket.socket]:
+        """What the worker listens on; it goes on accepting. Empty: it does not say."""
+        if self._channel is None or self._sockets is None:
+            return []
+        self._channel.send(Share())
+        self._sockets.settimeout(timeout_s)
+        try:
+            return await asyncio.to_thread(handed_sockets.take, self._sockets)
+        except OSError as error:
+            get_logger().warning("a worker does not hand over its sockets", worker=self.index, error=str(error))
+            return []
 
     def commit(self, generation: int, settings: Settings) -> None:
         """Have the worker put them into force, and all that follow it in this slot begin with them."""

@@ -13,6 +13,7 @@ from forebay_proxy.clients.listener import Listener, plain_address
 from forebay_proxy.clients.listener_ports import ListenerPorts
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.errors import StartError
+from forebay_proxy.inherited import Inherited
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, soon, turns, until
 from tests.kit.ports import LOOPBACK, accepts, free_port, free_run
@@ -20,13 +21,13 @@ from tests.proxy.brokers.test_keepalive import Connected, kept_alive
 
 
 class Door:
-    def __init__(self, port: int, **changed: Any) -> None:
+    def __init__(self, port: int, inherited: Inherited | None = None, **changed: Any) -> None:
         self.port = port
         self.came: list[int | None] = []
         self.transports: list[asyncio.BaseTransport] = []
         told = settings((HostPort(LOOPBACK, 1),), port, **changed)
         (found,) = told.client_listeners
-        self.listeners = Listener(found, ListenerPorts([found]), shared=told.workers > 1)
+        self.listeners = Listener(found, ListenerPorts([found]), shared=told.workers > 1, inherited=inherited)
 
     def open(self) -> None:
         self.listeners.open_bootstrap(self.accept)
@@ -164,3 +165,31 @@ async def test_closed_it_accepts_nobody_and_still_knows_whose_address_is_whose()
     assert door.listeners.open_node(0)
     assert not door.listeners.open_node(1)
     assert not accepts(door.port + 2)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@in_loop
+async def test_what_is_inherited_is_accepted_from_and_whoever_waits_in_it_is_served(workers: int) -> None:
+    """Also where it was made by one worker alone, and there are two now."""
+    first = Door(free_run(3))
+    first.open()
+    await first.listeners.ready()
+    assert first.listeners.open_node(0)
+    await first.listeners.ready()
+    handed = [each.dup() for each in first.listeners.sockets]
+    assert [each.getsockname()[1] for each in handed] == [first.port, first.port + 1]
+    first.listeners.close()
+    assert first.listeners.sockets == []
+    with socket.create_connection((LOOPBACK, first.port)), socket.create_connection((LOOPBACK, first.port + 1)):
+        second = Door(first.port, Inherited(handed), workers=workers)
+        second.open()
+        await second.listeners.ready()
+        assert second.came == []
+        await second.listeners.accept()
+        assert second.listeners.open_node(0)
+        await until(lambda: sorted(second.came, key=str) == [0, None])
+    if workers == 2:
+        third = Door(first.port, workers=2)
+        third.open()
+        third.listeners.close()
+    second.listeners.close()

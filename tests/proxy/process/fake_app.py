@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from forebay_proxy.config.live import LIVE
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.config.values import SETTINGS
 from forebay_proxy.errors import StartError
+from forebay_proxy.inherited import Inherited
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.process import supervisor
@@ -26,7 +28,8 @@ APP = "tests.proxy.process.fake_app:FakeApp"
 
 
 class FakeApp:
-    def __init__(self, settings: Settings, stats: MetricRegistry, worker: int) -> None:
+    def __init__(self, settings: Settings, stats: MetricRegistry, worker: int, inherited: Inherited) -> None:
+        self._inherited = inherited
         if settings.advertised_host == "bad.example":
             raise StartError("advertised.host: bad.example will not do")
         if settings.client_rack in ("fails", f"fails in {worker}"):
@@ -35,7 +38,8 @@ class FakeApp:
         self._moved = stats.counter("forebay_records_total", fate="moved")
         self._may_drain = asyncio.Event()
         self._may_drain.set()
-        self._server: asyncio.Server | None = None
+        self._listening: list[socket.socket] = []
+        self._servers: list[asyncio.Server] = []
         self._failed: str | None = None
 
     async def start(self) -> None:
@@ -44,7 +48,11 @@ class FakeApp:
         assert address is not None
         reuse_port = self._settings.workers > 1
         try:
-            self._server = await asyncio.start_server(self._serve, address.host, address.port, reuse_port=reuse_port)
+            found = self._inherited.take(socket.AF_INET, (address.host, address.port))
+            if found:
+                get_logger().info("accepts from what it inherited", sockets=len(found))
+            self._listening = found or [socket.create_server((address.host, address.port), reuse_port=reuse_port)]
+            self._servers = [await asyncio.start_server(self._serve, sock=each) for each in self._listening]
         except OSError as error:
             raise StartError(f"listen = {address}: {error.strerror}") from error
 
@@ -67,17 +75,22 @@ class FakeApp:
     def ready(self) -> str | None:
         if self._settings.client_rack == "waits":
             return "no broker yet"
-        return None if self._server else "no listener yet"
+        return None if self._servers else "no listener yet"
 
     def unhealthy(self) -> str | None:
         return self._failed
 
+    def listening(self) -> list[socket.socket]:
+        return self._listening
+
     async def drain(self) -> None:
+        for server in self._servers:
+            server.close()
         await self._may_drain.wait()
 
     def abort(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         command = (await reader.readline()).strip()

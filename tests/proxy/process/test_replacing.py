@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
@@ -63,7 +64,7 @@ class Place:
         for worker in self.workers:
             self.replacing.begin(worker)
 
-    def make(self, index: int, settings: Settings) -> WorkerSlot:
+    def make(self, index: int, settings: Settings, inherited: Sequence[socket.socket]) -> WorkerSlot:
         worker = Worker(index, settings, self.log)
         self.made.append(worker)
         self.born(worker)

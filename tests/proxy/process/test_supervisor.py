@@ -365,7 +365,7 @@ async def supervised(clock: Callable[[], float]) -> AsyncIterator[Supervisor]:
 def test_a_worker_whose_loop_does_not_turn_makes_it_unhealthy_until_it_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
     now = 0.0
 
     async def scenario() -> None:
@@ -388,7 +388,7 @@ def test_a_worker_whose_loop_does_not_turn_makes_it_unhealthy_until_it_answers(
 
 
 def test_a_worker_that_hangs_is_killed_and_another_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
     monkeypatch.setattr(supervision, "ASK_EVERY_S", 0.01)
     now = 0.0
 

@@ -193,6 +193,7 @@ def test_settings_of_workers_come_with_other_workers_one_by_one(tmp_path: Path) 
         ]
         assert sorted(steps[:2]) == [("begins", 0), ("begins", 1)]
         assert steps[2:] == [(step, worker) for worker in (0, 1) for step in ("begins", GONE, "drained")]
+        assert [line["sockets"] for line in forebay.until("accepts from what it inherited", 2)] == [1, 1]
         begun = forebay.until("begins", 4)[2:]
         assert [(line["topics"], line["rack"]) for line in begun] == [(["logs"], "r1")] * 2
         after = forebay.say_until("count", two_workers)
