@@ -8,9 +8,10 @@ end, so that nobody learns which there are. A broker tells so in its first answe
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final, NamedTuple
+from typing import Final
 
 from forebay_codecs.scram import LEAST_ITERATIONS
+from forebay_codecs.scram_credential import ScramCredential
 from forebay_codecs.scram_server import ScramServer, phantom
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.security.client_exchanges import LoginRefused, Proved, Said
@@ -18,16 +19,19 @@ from forebay_proxy.security.credentials_file import Credentials
 from forebay_proxy.security.logins import ScramKeyLogin
 
 
-class ScramUsers(NamedTuple):
+class ScramUsers:
     """All that is kept. `phantom_key`: what challenges for users that there are not are made with."""
 
-    credentials: Credentials
-    phantom_key: bytes
+    def __init__(self, credentials: Credentials, phantom_key: bytes) -> None:
+        self.credentials = credentials
+        self._phantom_key = phantom_key
+        counted = Counter((mechanism, kept.iterations) for (_, mechanism), kept in credentials.items())
+        self._usual = {mechanism: iterations for (mechanism, iterations), _ in reversed(counted.most_common())}
+        """Mechanism → the iterations that most users have."""
 
-    def iterations(self, mechanism: str) -> int:
-        """Those that most users have."""
-        found = Counter(kept.iterations for (_, of), kept in self.credentials.items() if of == mechanism)
-        return found.most_common(1)[0][0] if found else LEAST_ITERATIONS
+    def phantom(self, mechanism: str, user: str) -> ScramCredential:
+        """Of a user that there is not: it takes as long, whoever there is."""
+        return phantom(mechanism, user, self._phantom_key, self._usual.get(mechanism, LEAST_ITERATIONS))
 
 
 NOBODY: Final = ScramUsers({}, b"")
@@ -50,7 +54,7 @@ class ScramExchange:
             self._user = self._server.first(token)
             kept = users.credentials.get((self._user, mechanism))
             if kept is None:
-                kept = phantom(mechanism, self._user, users.phantom_key, users.iterations(mechanism))
+                kept = users.phantom(mechanism, self._user)
             return Said(self._server.challenge(kept, self._nonce))
         answer, client_key = self._server.final(token)
         kept = users.credentials.get((self._user, mechanism))

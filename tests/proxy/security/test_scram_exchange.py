@@ -68,7 +68,7 @@ def test_a_user_that_there_is_not_looks_like_one() -> None:
     assert mine.salt != other.salt
     assert mine.iterations == other.iterations == CHALLENGE.iterations, "as most users"
     assert len(mine.salt) == len(CHALLENGE.salt)
-    assert challenge_of("nobody", USERS._replace(phantom_key=b"other")) != mine
+    assert challenge_of("nobody", ScramUsers(USERS.credentials, b"other")) != mine
 
 
 def test_where_there_are_no_users_it_is_the_same() -> None:
