@@ -16,21 +16,25 @@ from tests.kit.paths import program
 CHART = DEPLOY / "helm" / "forebay"
 RELEASE, NAMESPACE = "old", "edge"
 NAME = f"{RELEASE}-forebay"
+OLDEST, NEWEST = KUBERNETES_VERSIONS
 
 
-def helm_template(values: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
+def helm_template(
+    values: Mapping[str, Any], kubernetes: str = OLDEST, namespace: str = NAMESPACE
+) -> subprocess.CompletedProcess[str]:
     """`values` beside the chart's own, given as a values file, as users give them."""
-    command = [str(program("helm")), "template", RELEASE, str(CHART), f"--namespace={NAMESPACE}", "--values=-"]
+    command = [str(program("helm")), "template", RELEASE, str(CHART), f"--namespace={namespace}", "--values=-"]
     # A helm that was not built by its own Makefile takes itself for one of Kubernetes 1.20.
-    command.append(f"--kube-version={KUBERNETES_VERSIONS[0]}")
+    command.append(f"--kube-version={kubernetes}")
     return subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, timeout=60)
 
 
 class Rendered:
     """What `values` come to, by kind: the chart makes one object of each at most."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        answer = helm_template(values)
+    def __init__(self, values: Mapping[str, Any], kubernetes: str = OLDEST, namespace: str = NAMESPACE) -> None:
+        self.values = values
+        answer = helm_template(values, kubernetes, namespace)
         assert answer.returncode == 0, answer.stderr
         self.text = answer.stdout
         objects = [each for each in yaml.safe_load_all(answer.stdout) if each is not None]

@@ -64,7 +64,6 @@ COMPILED_AGAINST = {
     "ancient": "0.8.2.2",
     "admin": "3.2.3",
     "share": "4.3.1",
-    "principal": "4.3.1",
     "parity": "3.9.2",
     "parity_newest": "4.3.1",
 }
@@ -283,14 +282,23 @@ def _unpack(program: str) -> None:
     wanted = DEBIAN_PROGRAMS[program]
     folder = CACHE / wanted.package
     if not (folder / wanted.path).exists():  # one package may hold several
-        unpacked = folder.with_suffix(".part")
-        shutil.rmtree(unpacked, ignore_errors=True)
-        unpacked.mkdir()
-        _fetch(wanted.package, unpacked)
-        shutil.rmtree(folder, ignore_errors=True)
-        unpacked.rename(folder)
-    libraries = sorted({str(library.parent) for library in folder.glob("usr/lib/**/*.so*")})
-    _wrap(program, f'LD_LIBRARY_PATH="{":".join(libraries)}" exec "{folder / wanted.path}" "$@"')
+        unpack_debian(wanted.package, folder)
+    _wrap(program, f'LD_LIBRARY_PATH="{libraries(folder)}" exec "{folder / wanted.path}" "$@"')
+
+
+def unpack_debian(package: str, folder: Path) -> None:
+    """Debian's package, with what it needs that this machine lacks, in `folder`: whole, or not at all."""
+    unpacked = folder.with_suffix(".part")
+    shutil.rmtree(unpacked, ignore_errors=True)
+    unpacked.mkdir(parents=True)
+    _fetch(package, unpacked)
+    shutil.rmtree(folder, ignore_errors=True)
+    unpacked.rename(folder)
+
+
+def libraries(folder: Path) -> str:
+    """Where the programs of what is unpacked there find theirs: LD_LIBRARY_PATH."""
+    return ":".join(sorted({str(library.parent) for library in folder.glob("usr/lib/**/*.so*")}))
 
 
 def _fetch(debian_package: str, folder: Path) -> None:

@@ -26,12 +26,17 @@ broker-{{ int . }}: {{ add (int $.Values.port) 1 (int .) }}
 {{- define "forebay.settings" -}}
 {{- $own := dict
   "bootstrap.servers" .Values.bootstrapServers
-  "listen" (printf "0.0.0.0:%d" (int .Values.port))
-  "advertised.host" (.Values.advertisedHost | default (printf "%s.%s.svc" (include "forebay.name" .) .Release.Namespace))
   "workers" (int .Values.workers)
   "admin" (printf "0.0.0.0:%d" (int .Values.adminPort))
   "admin.unprotected" true
 }}
+{{- if eq .Values.mode "sidecar" }}
+{{- /* For the pod only: the address that its producer connected to is the one it is told for every broker. */}}
+{{- $_ := set $own "listen" (printf "127.0.0.1:%d" (int .Values.port)) }}
+{{- else }}
+{{- $_ := set $own "listen" (printf "0.0.0.0:%d" (int .Values.port)) }}
+{{- $_ := set $own "advertised.host" (.Values.advertisedHost | default (printf "%s.%s.svc" (include "forebay.name" .) .Release.Namespace)) }}
+{{- end }}
 {{- range $name := keys $own | sortAlpha }}
 {{- if hasKey $.Values.settings $name }}{{ fail (printf "settings: %s is the chart's own to set: see its values" $name) }}{{ end }}
 {{- end }}
@@ -72,4 +77,85 @@ requests:
 limits:
   memory: {{ $memory }}
 {{- end }}
+{{- end }}
+
+{{- /* What a gateway's pod and a sidecar have in common: how Forebay is started, asked, and kept from what it does not need. */}}
+{{- define "forebay.container" -}}
+name: forebay
+image: {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+args: [run, --config, /etc/forebay/forebay.toml]
+env:
+  # The image has 127.0.0.1 here, which wins over the file.
+  - name: FOREBAY_ADMIN
+    value: {{ include "forebay.settings" . | fromYaml | dig "admin" "" }}
+# A cluster that is away keeps the pod from being ready, and for two minutes from being started anew.
+startupProbe:
+  httpGet:
+    path: /readyz
+    port: admin
+  periodSeconds: 1
+  failureThreshold: 120
+readinessProbe:
+  httpGet:
+    path: /readyz
+    port: admin
+  periodSeconds: 5
+livenessProbe:
+  httpGet:
+    path: /healthz
+    port: admin
+  periodSeconds: 10
+  timeoutSeconds: 3
+securityContext:
+  runAsUser: 10001
+  runAsGroup: 10001
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+resources:
+  {{- include "forebay.resources" . | nindent 2 }}
+volumeMounts:
+  - name: forebay
+    mountPath: /etc/forebay
+    readOnly: true
+  {{- if .Values.files }}
+  - name: kafka
+    mountPath: /etc/kafka
+    readOnly: true
+  {{- end }}
+{{- end }}
+
+{{- /* Which pods get a sidecar. Not a default of values.yaml: what is given there would be added to it. */}}
+{{- define "forebay.injected" -}}
+{{- .Values.sidecar.selector | default (dict "matchLabels" (dict "forebay" "sidecar")) | toYaml }}
+{{- end }}
+
+{{- define "forebay.volumes" -}}
+- name: forebay
+  configMap:
+    name: {{ include "forebay.name" . }}
+{{- with .Values.files }}
+# A folder, no subPath: of files mounted by that no change is seen.
+- name: kafka
+  projected:
+    # Forebay refuses secrets that others can read, which is what the default, 0644, allows.
+    defaultMode: 0400
+    sources:
+      {{- toYaml . | nindent 6 }}
+{{- end }}
+{{- end }}
+
+{{- /* A value as CEL has it. Lists and maps there are of one type, but for what is dynamic. */}}
+{{- define "forebay.cel" -}}
+{{- if kindIs "map" . -}}
+{ {{- range $index, $name := keys . | sortAlpha }}{{ if $index }}, {{ end }}{{ $name | toRawJson }}: dyn({{ include "forebay.cel" (get $ $name) }}){{ end -}} }
+{{- else if kindIs "slice" . -}}
+[{{ range $index, $each := . }}{{ if $index }}, {{ end }}dyn({{ include "forebay.cel" $each }}){{ end }}]
+{{- else if and (kindIs "float64" .) (eq (floor .) .) -}}
+{{ printf "%d" (int64 .) }}
+{{- else -}}
+{{ toRawJson . }}
+{{- end -}}
 {{- end }}
