@@ -64,6 +64,7 @@ COMPILED_AGAINST = {
     "ancient": "0.8.2.2",
     "admin": "3.2.3",
     "share": "4.3.1",
+    "principal": "4.3.1",
     "parity": "3.9.2",
     "parity_newest": "4.3.1",
 }
