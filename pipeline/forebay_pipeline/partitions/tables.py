@@ -25,7 +25,7 @@ class Table(NamedTuple):
     def numeric(self) -> list[bool]:
         """Which columns hold only numbers, and so are aligned right."""
         columns = zip(*self.rows, strict=True)
-        return [all(not cell or cell[0].isdigit() for cell in column) for column in columns]
+        return [all(not cell or cell.lstrip("+−")[:1].isdigit() for cell in column) for column in columns]
 
 
 def table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]], left_out: int = 0) -> Table:

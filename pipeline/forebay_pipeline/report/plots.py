@@ -43,6 +43,7 @@ def _size() -> Formatter:
 
 
 _MS: Final = _Scale("ms", _plain, logarithmic=True)
+_RATE: Final = _Scale("a second", _plain, logarithmic=False)
 _SIZE: Final = _Scale("a batch", _size, logarithmic=True)
 _MEMORY: Final = _Scale("at most", _size, logarithmic=False)
 
@@ -99,6 +100,15 @@ def shares(number: int, topic: TopicShares, width_us: int) -> Plot:
 
     told = ", ".join(f"{name} {_range(row)} %" for name, row in zip(names.values(), rows, strict=True))
     return plot(f"shares-{number}", f"Shares of {topic.topic}", f"Of the bytes sent, over time: {told}.", draw)
+
+
+def rates(points: Sequence[TimePoint], width_us: int) -> Plot:
+    """How many records were sent."""
+    seconds = width_us / 1e6
+    line = [point.records / seconds for point in points]
+    told = f"Records a second, over time: {_range(line)}."
+    times = [point.time_us for point in points]
+    return _lines("rates", "Records sent", told, {"records": line}, times, width_us, _RATE)
 
 
 def waits(points: Sequence[TimePoint], width_us: int) -> Plot:
@@ -177,7 +187,7 @@ def _lines(
         axes.set_ylabel(scale.label)
         timeline.axis(axes)
 
-    return plot(name, title, description, draw)
+    return plot(name, title, description, draw, legend=len(lines) > 1)
 
 
 def _far_apart(values: Sequence[float]) -> bool:

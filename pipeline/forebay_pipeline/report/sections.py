@@ -19,8 +19,10 @@ from forebay_pipeline.partitions.tables import Table, ms, percent, table
 from forebay_pipeline.replay.results import ReplayReport, Result
 from forebay_pipeline.replay.text import gained
 from forebay_pipeline.report import plots
+from forebay_pipeline.report.scorecards import scorecards
 from forebay_pipeline.report.series import Series
 from forebay_pipeline.report.svg import Plot
+from forebay_pipeline.report.trends import Trend, trends
 
 MAX_ROWS: Final = 50
 """Of any table; the jobs' own outputs have the rest."""
@@ -103,6 +105,10 @@ def _audited(audit: AuditResult) -> str:
 
 def sections(known: Known) -> Iterator[Section]:
     """The page's sections in their order."""
+    if known.facts is not None and known.facts.clients.clients:
+        cards = scorecards(known.facts.clients, known.facts.seconds, MAX_ROWS)
+        yield Section("clients", "Clients", tables=_cut([cards]))
+    yield _trends(known.series)
     yield _partitions(known.summary, known.series)
     yield _times(known.summary, known.series)
     yield _batches(known.summary, known.series)
@@ -113,6 +119,33 @@ def sections(known: Known) -> Iterator[Section]:
         yield _audit(known.audit)
     if known.replay is not None:
         yield _replay(known.replay)
+
+
+def _trends(series: Series) -> Section:
+    found = list(trends(series))
+    clear = [one for one in found if one.clear]
+    text = [f"{one.name} {one.verdict} from {_told(one, one.first)} to {_told(one, one.last)}." for one in clear]
+    if not found:
+        text = ["The time is too short to tell trends."]
+    elif not clear:
+        text = ["Nothing has clearly changed from the first quarter of the time to the last."]
+    rows = [(one.name, _told(one, one.first), _told(one, one.last), _change(one), one.verdict) for one in found]
+    header = ["what", "first quarter", "last quarter", "change", "trend"]
+    made = _cut([table("Medians of the first and the last quarter of the time", header, rows)])
+    return Section("trends", "What has changed", text, [plots.rates(series.times, series.width_us)], made)
+
+
+def _told(trend: Trend, value: float) -> str:
+    if trend.unit == "bytes":
+        return size(value)
+    number = f"{value:,.0f}" if value >= 100 else f"{value:,.2f}"
+    return f"{number} {trend.unit}".strip()
+
+
+def _change(trend: Trend) -> str:
+    if trend.change is None:
+        return ""
+    return "0 %" if abs(trend.change) < 0.005 else f"{100 * trend.change:+,.0f} %".replace("-", "−")
 
 
 def _partitions(summary: Summary, series: Series) -> Section:

@@ -35,6 +35,10 @@ class TimePoint(NamedTuple):
     bytes_average: float
     bytes_p50: int
     bytes_p99: int
+    batches: int
+    records: int
+    failed: int
+    """Batches that were not acknowledged."""
 
 
 class GaugePoint(NamedTuple):
@@ -95,6 +99,9 @@ def time_points(batches: DataFrame, width_us: int) -> list[TimePoint]:
             percentiles("wait_us").alias("wait_us"),
             F.avg("bytes").alias("average"),
             F.percentile_approx("bytes", [0.5, 0.99], ACCURACY).alias("sizes"),
+            F.count("*").alias("batches"),
+            F.sum("records").alias("records"),
+            F.count_if(F.col("fate") != "acknowledged").alias("failed"),
         )
         .orderBy("at_us")
     )
@@ -103,7 +110,9 @@ def time_points(batches: DataFrame, width_us: int) -> list[TimePoint]:
 
 def _time_point(row: Row) -> TimePoint:
     linger, waited = as_percentiles(row["linger_us"]), as_percentiles(row["wait_us"])
-    return TimePoint(row["at_us"], linger, waited, row["average"], *row["sizes"])
+    p50, p99 = row["sizes"]
+    sent = row["batches"], row["records"], row["failed"]
+    return TimePoint(row["at_us"], linger, waited, row["average"], p50, p99, *sent)
 
 
 def gauge_points(gauges: DataFrame, width_us: int) -> list[GaugePoint]:

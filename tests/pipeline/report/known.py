@@ -66,7 +66,9 @@ def _time_point(number: int) -> TimePoint:
     linger = Percentiles(round(400 + 2000 * wave), round(3000 + 90_000 * wave), round(9000 + 200_000 * wave))
     waits = Percentiles(round(1900 + 4000 * wave), round(9000 + 140_000 * wave), round(30_000 + 400_000 * wave))
     sizes = 4000 + 9000 * wave, round(3500 + 2000 * wave), round(16_000 + 60_000 * wave)
-    return TimePoint(START_US + number * WIDTH, linger, waits, *sizes)
+    return TimePoint(
+        START_US + number * WIDTH, linger, waits, *sizes, 5000 + 20 * number, 9000 + 40 * number, number % 7
+    )
 
 
 def _gauge_point(number: int) -> GaugePoint:

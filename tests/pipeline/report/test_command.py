@@ -12,7 +12,7 @@ from forebay_policies.journal_rows import Row
 from tests.kit.browser import Browser
 from tests.pipeline.command_line import run
 from tests.pipeline.report.known import known
-from tests.pipeline.rows import START_US, batch_row, gauge_row, write_journal
+from tests.pipeline.rows import START_US, batch_row, gauge_row, ledger_row, sized_part, write_journal
 
 SECOND = 1_000_000
 
@@ -26,6 +26,7 @@ def journal(tmp_path: Path) -> Path:
         for partition, size, upstream_us in ((0, 6000, 39_500), (1, 1000, 1500), (2, 1000, 1500))
     ]
     rows += [gauge_row(time_us=START_US + second * SECOND, pool_available_bytes=2_000_000) for second in range(60)]
+    rows.append(ledger_row([sized_part(1, 10)]))
     write_journal(folder, rows)
     return folder
 
@@ -54,8 +55,9 @@ def test_a_page_of_a_journal(spark: SparkSession, journal: Path, tmp_path: Path)
             ["Audit", "5 findings"],
             ["Replay", "better settings"],
         ]
+        assert "producer-1" in view.ask("document.querySelector('section[aria-labelledby=clients]').innerText")
         assert view.ask("document.querySelector('.advice li').id") == "advice-replay"
-        assert view.ask("document.querySelectorAll('figure').length") == 7
+        assert view.ask("document.querySelectorAll('figure').length") == 8
         shares = view.ask("document.querySelector('#shares-0-desc').textContent")
         assert shares == (
             "Of the bytes sent, over time: partition 0 75.0 to 75.0 %, "

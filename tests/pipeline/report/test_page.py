@@ -17,7 +17,7 @@ from tests.pipeline.report.known import known
 
 WIDTHS = (1280, 400)
 HOSTILE = """<script>document.title='taken'</script><img src="http://192.0.2.1/x" onerror="document.title='taken'">"""
-PLOTS = ["shares-0", "shares-1", "shares-2", "waits", "lingers", "sizes", "memory", "audit", "grid"]
+PLOTS = ["rates", "shares-0", "shares-1", "shares-2", "waits", "lingers", "sizes", "memory", "audit", "grid"]
 
 # Which texts of plots reach beyond their plot, and what they say.
 CUT_OFF = """
@@ -206,7 +206,7 @@ def test_markup_in_names_does_not_become_markup(browser: Browser, tmp_path: Path
     view = browser.open(path, 400)
     assert (view.requests, view.complaints) == ([path.as_uri()], [])
     assert view.ask("document.title") == f"Forebay: {HOSTILE}"
-    assert HOSTILE in view.ask("document.querySelector('figcaption').textContent")
+    assert HOSTILE in view.ask("document.querySelector('#plot-shares-0 figcaption').textContent")
     assert view.ask("[...document.querySelectorAll('td')].filter(cell => cell.textContent.includes('<script>')).length")
     assert view.ask(TOO_WIDE) == []
     assert HOSTILE in view.ask("document.querySelector('#advice-pick-partitions').textContent")
@@ -230,7 +230,7 @@ def test_without_audit_replay_and_gauges(browser: Browser, tmp_path: Path) -> No
     path = tmp_path / "bare.html"
     path.write_text(page(bare))
     view = browser.open(path, 400)
-    assert view.ask("[...document.querySelectorAll('figure')].map(figure => figure.id.slice(5))") == PLOTS[:6]
+    assert view.ask("[...document.querySelectorAll('figure')].map(figure => figure.id.slice(5))") == PLOTS[:7]
     assert "The journal has no gauges of this time." in view.ask("document.body.textContent")
     assert "Audit" not in view.ask("document.body.textContent")
     assert "What to change" not in view.ask("document.body.textContent")

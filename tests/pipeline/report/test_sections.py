@@ -29,8 +29,9 @@ def test_bad_numbers_are_marked() -> None:
 def test_without_audit_and_replay_nothing_is_said_of_them() -> None:
     everything = known()
     bare = Known(everything.summary, everything.series)
-    assert [section.name for section in sections(bare)] == ["partitions", "times", "batches", "memory", "racks"]
-    assert [section.name for section in sections(everything)][5:] == ["audit", "replay"]
+    always = ["trends", "partitions", "times", "batches", "memory", "racks"]
+    assert [section.name for section in sections(bare)] == always
+    assert [section.name for section in sections(everything)] == ["clients", *always, "audit", "replay"]
     assert {line.name for line in headlines(everything)} - {line.name for line in headlines(bare)} == {
         "Audit",
         "Replay",
@@ -50,12 +51,22 @@ def test_what_crossed_racks_has_a_price_where_one_is_given() -> None:
     assert "racks" not in {section.name for section in sections(unknown)}
 
 
+def test_what_has_changed_is_told() -> None:
+    everything = known()
+    (found,) = (section for section in sections(everything) if section.name == "trends")
+    assert found.text == ["Records a second rose from 495 to 763."]
+    assert found.tables[0].rows[0] == ["Records a second", "495", "763", "+54 %", "rose"]
+    short = everything._replace(series=everything.series._replace(times=everything.series.times[:3]))
+    (found,) = (section for section in sections(short) if section.name == "trends")
+    assert (found.text, found.tables) == (["The time is too short to tell trends."], [])
+
+
 def test_long_tables_are_cut_and_say_so() -> None:
     everything = known()
     groups = everything.summary.groups * 10
     summary = msgspec.structs.replace(everything.summary, groups=groups)
-    first, *_ = sections(everything._replace(summary=summary))
-    (batches,) = (table for table in first.tables if table.title == "Batches")
+    found = sections(everything._replace(summary=summary))
+    (batches,) = (table for one in found for table in one.tables if table.title == "Batches")
     assert len(batches.rows) == MAX_ROWS
     assert batches.left_out == summary.groups_left_out + len(groups) - MAX_ROWS
 

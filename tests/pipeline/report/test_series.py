@@ -40,12 +40,14 @@ def test_buckets_are_whole_units_and_not_too_many(seconds: int, width_s: int) ->
 def test_times_in_buckets(spark: SparkSession, tmp_path: Path) -> None:
     rows: list[Row] = [
         batch_row(time_us=START_US + 3 * SECOND, linger_us=100, upstream_us=1000, bytes=10),
-        batch_row(time_us=START_US + 9 * SECOND, linger_us=300, upstream_us=3000, bytes=30),
+        batch_row(time_us=START_US + 9 * SECOND, linger_us=300, upstream_us=3000, bytes=30, fate="retried"),
         batch_row(time_us=START_US + 20 * SECOND, linger_us=500, upstream_us=0, bytes=50),
     ]
     assert time_points(rows_of(spark, tmp_path, BatchRow, rows), 10 * SECOND) == [
-        TimePoint(START_US, Percentiles(100, 300, 300), Percentiles(1100, 3300, 3300), 20.0, 10, 30),
-        TimePoint(START_US + 20 * SECOND, Percentiles(500, 500, 500), Percentiles(500, 500, 500), 50.0, 50, 50),
+        TimePoint(START_US, Percentiles(100, 300, 300), Percentiles(1100, 3300, 3300), 20.0, 10, 30, 2, 20, 1),
+        TimePoint(
+            START_US + 20 * SECOND, Percentiles(500, 500, 500), Percentiles(500, 500, 500), 50.0, 50, 50, 1, 10, 0
+        ),
     ]
 
 
