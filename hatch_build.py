@@ -27,6 +27,7 @@ FOLDERS = ("codecs", "policies", "proxy")
 # What every request passes through: from the bytes of a frame to its response. Not what applications extend or what
 # raises (an `except … as error` twice in one function gives `error` the first one's type), nor what is seldom called.
 HOT = (
+    "codecs/forebay_codecs/apis.py",
     "codecs/forebay_codecs/content_crc.py",
     "codecs/forebay_codecs/frame.py",
     "codecs/forebay_codecs/header.py",
@@ -68,9 +69,11 @@ HOT = (
     "proxy/forebay_proxy/brokers/upstream_connection.py",
     "proxy/forebay_proxy/brokers/upstream_pool.py",
     "proxy/forebay_proxy/clients/answered_client.py",
+    "proxy/forebay_proxy/clients/bounded_reads.py",
     "proxy/forebay_proxy/clients/client_connection.py",
     "proxy/forebay_proxy/clients/client_identity.py",
     "proxy/forebay_proxy/clients/client_upstream.py",
+    "proxy/forebay_proxy/clients/connection_context.py",
     "proxy/forebay_proxy/clients/connection_life.py",
     "proxy/forebay_proxy/clients/connection_state.py",
     "proxy/forebay_proxy/clients/departed_brokers.py",
@@ -94,11 +97,13 @@ HOT = (
     "proxy/forebay_proxy/produce/completion.py",
     "proxy/forebay_proxy/produce/deadlines.py",
     "proxy/forebay_proxy/produce/delivery.py",
+    "proxy/forebay_proxy/produce/dispatcher.py",
     "proxy/forebay_proxy/produce/handler.py",
     "proxy/forebay_proxy/produce/idempotent_sample.py",
     "proxy/forebay_proxy/produce/ledger.py",
     "proxy/forebay_proxy/produce/classifier.py",
     "proxy/forebay_proxy/produce/rack_traffic.py",
+    "proxy/forebay_proxy/produce/sender.py",
     "proxy/forebay_proxy/produce/topic_partitioners.py",
 )
 

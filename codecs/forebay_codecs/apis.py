@@ -64,7 +64,7 @@ class Treatment(Enum):
     """The proxy writes the response itself. If it relays a broker's instead, that one goes through `rewrite`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Api:
     """One API: the versions offered to clients, and how its requests and responses are handled."""
 

@@ -1,6 +1,6 @@
 """A byte stream cut into frames: size int32, then that many bytes. Used for requests and for responses.
 
-In: chunks as they arrive (`feed`). Out, one at a time from `next_event`:
+In: chunks as they arrive (`feed`, or `lend` where the bytes stay the caller's). Out, one at a time from `next_event`:
     Head   a frame begins; its first bytes, enough to decide. Answer with `collect()` or `cut_through()`.
     Frame  a collected frame, whole, without its size prefix.
     Run    bytes of a cut-through frame, as received, size prefix included; `last` with its final byte.
@@ -8,7 +8,8 @@ In: chunks as they arrive (`feed`). Out, one at a time from `next_event`:
 Raises Malformed for a size below `shortest` or above the limit, before anything else of that frame is read.
 
 It pulls rather than pushes, so that a connection that must wait simply stops asking.
-A collected frame is copied once, when it is whole; a cut-through frame is never copied.
+A collected frame is copied once, when it is whole; a cut-through frame is never copied. Of what was lent each is copied
+once, out of the caller's buffer.
 """
 
 from __future__ import annotations
@@ -84,13 +85,15 @@ class FrameSplitter:
     `shortest`, which is `head_size` until it is set, is Malformed. Sizes exclude the prefix.
     """
 
-    __slots__ = ("_chunks", "_collecting", "_head_size", "_left", "_max_size", "_pos", "buffered", "shortest")
+    __slots__ = ("_chunks", "_collecting", "_head_size", "_left", "_lent", "_max_size", "_pos", "buffered", "shortest")
 
     def __init__(self, head_size: int, max_size: int) -> None:
         self._head_size = head_size
         self.shortest = head_size
         self._max_size = max_size
         self._chunks: deque[bytes] = deque()
+        self._lent: memoryview | None = None
+        """Instead of chunks: what the caller will want back."""
         self._pos = 0
         self._left = 0
         """Bytes of the current frame still to come out, size prefix included; 0 between frames."""
@@ -106,6 +109,19 @@ class FrameSplitter:
             else:
                 self._chunks.append(data)
             self.buffered += len(data)
+
+    def lend(self, data: memoryview) -> None:
+        """The same as `feed`, between frames, of a buffer that the caller uses again: `keep` must come before that."""
+        if len(data):
+            self._lent = data
+            self.buffered = len(data)
+
+    def keep(self) -> None:
+        """Copy what is left of what was lent."""
+        if self._lent is not None:
+            data, self._lent = self._lent[self._pos :].tobytes(), None
+            self._pos = 0
+            self._chunks.append(data)
 
     def collect(self) -> None:
         """Answer a Head: give this frame out whole, as a Frame."""
@@ -127,6 +143,7 @@ class FrameSplitter:
 
     def clear(self) -> None:
         """Drop all bytes: the stream is over, and whoever still holds the splitter should not keep them alive."""
+        self._lent = None
         self._chunks.clear()
         self._pos = self._left = self.buffered = 0
 
@@ -150,8 +167,11 @@ class FrameSplitter:
         if self._collecting:
             if self.buffered < self._left:
                 return None
-            in_one_chunk = self._left <= len(self._chunks[0]) - self._pos
-            frame = self._slice(self._left) if in_one_chunk else self._join(self._left)
+            if self._lent is not None:
+                frame = self._take(self._lent, self._left, _SIZE)
+            else:
+                in_one_chunk = self._left <= len(self._chunks[0]) - self._pos
+                frame = self._slice(self._left) if in_one_chunk else self._join(self._left)
             self._left = 0
             self._collecting = None
             return Frame(frame)
@@ -165,9 +185,12 @@ class FrameSplitter:
         wanted = _SIZE + self._head_size
         if self.buffered < _SIZE:
             return None
-        chunk, pos = self._chunks[0], self._pos
-        if len(chunk) - pos < wanted:
-            chunk, pos = self._peek(wanted), 0
+        if self._lent is not None:
+            chunk, pos = self._lent[self._pos : self._pos + wanted].tobytes(), 0
+        else:
+            chunk, pos = self._chunks[0], self._pos
+            if len(chunk) - pos < wanted:
+                chunk, pos = self._peek(wanted), 0
         size = read_i32_be(chunk, pos)
         if size < self.shortest:
             raise Malformed(f"a frame of {size} bytes")
@@ -183,6 +206,7 @@ class FrameSplitter:
 
     def _peek(self, size: int) -> bytes:
         """Up to `size` bytes from the front, without consuming them."""
+        self.keep()
         found = bytearray()
         pos = self._pos
         for chunk in self._chunks:
@@ -191,6 +215,18 @@ class FrameSplitter:
             if len(found) == size:
                 break
         return bytes(found)
+
+    def _take(self, lent: memoryview, size: int, skip: int) -> bytes:
+        """Consume `size` bytes of what is `lent`; return them without the first `skip`."""
+        pos = self._pos
+        data = lent[pos + skip : pos + size].tobytes()
+        self.buffered -= size
+        if self.buffered:
+            self._pos = pos + size
+        else:
+            self._lent = None
+            self._pos = 0
+        return data
 
     def _slice(self, size: int) -> bytes:
         """Consume a whole frame that lies within one chunk; return it without its size prefix."""
@@ -222,6 +258,10 @@ class FrameSplitter:
             self._pos = 0
 
     def _run(self) -> Run:
+        if self._lent is not None:
+            step = min(self._left, self.buffered)
+            self._left -= step
+            return Run(self._take(self._lent, step, 0), last=not self._left)
         chunk = self._chunks[0]
         start = self._pos
         step = min(self._left, len(chunk) - start)

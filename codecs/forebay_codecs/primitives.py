@@ -46,20 +46,20 @@ class Reader:
 
     def __init__(self, data: bytes, pos: int = 0, end: int = -1) -> None:
         self.data = data
-        self.pos = pos
-        self.end = len(data) if end < 0 else end
+        self.pos: int64 = pos
+        self.end: int64 = len(data) if end < 0 else end
 
-    def skip(self, size: int) -> int:
+    def skip(self, size: int64) -> int64:
         """Move `size` bytes forward and return where they began."""
-        start = self.pos
-        if size < 0 or start + size > self.end:
+        start: int64 = self.pos
+        if size < 0 or size > self.end - start:
             raise Malformed(f"{size} bytes wanted, {self.end - start} left")
         self.pos = start + size
         return start
 
     def i8(self) -> int:
         """An INT8."""
-        value = self.data[self.skip(1)]
+        value: int64 = self.data[self.skip(1)]
         return value - 256 if value > 127 else value
 
     def i16(self) -> int:
@@ -80,12 +80,14 @@ class Reader:
 
     def uvarint(self) -> int:
         """An UNSIGNED_VARINT of at most 5 bytes: 0xAC 0x02 → 300."""
-        value = 0
-        for shift in range(0, 35, 7):
-            byte = self.data[self.skip(1)]
+        value: int64 = 0
+        shift: int64 = 0
+        while shift < 35:
+            byte: int64 = self.data[self.skip(1)]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value
+            shift += 7
         raise Malformed("varint of more than 5 bytes")
 
     def raw(self, size: int) -> bytes:
@@ -101,7 +103,13 @@ class Reader:
         size = self.i16()
         if size < -1:
             raise Malformed(f"string of length {size}")
-        return None if size == -1 else self.raw(size).decode(errors="surrogateescape")
+        if size == -1:
+            return None
+        data = self.raw(size)
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return data.decode(errors="surrogateescape")
 
     def _text(self, size: int) -> str:
         try:

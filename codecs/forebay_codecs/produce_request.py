@@ -12,7 +12,7 @@ v9+ flexible: compact strings and arrays, tagged fields. Source: Kafka's Produce
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, final
 
 from forebay_codecs.errors import Malformed
 from forebay_codecs.header import begin_request, read_client_id
@@ -31,16 +31,39 @@ PartitionRecords = tuple[int, int, int]
 """(partition index, start, end) of a records field in its frame; start == end if it is null or empty."""
 
 
-class ProduceRequest(NamedTuple):
+@final
+class ProduceRequest:
     """A client's request. `topics` is [(topic name, [(partition, start, end)])], positions being in the frame."""
 
-    version: int
-    correlation_id: int
-    client_id: str | None
-    transactional_id: str | None
-    acks: int
-    timeout_ms: int
-    topics: list[tuple[str, list[PartitionRecords]]]
+    __slots__ = ("acks", "client_id", "correlation_id", "timeout_ms", "topics", "transactional_id", "version")
+
+    def __init__(
+        self,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        transactional_id: str | None,
+        acks: int,
+        timeout_ms: int,
+        topics: list[tuple[str, list[PartitionRecords]]],
+    ) -> None:
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.transactional_id = transactional_id
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.topics = topics
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ProduceRequest) and self._all() == other._all()
+
+    def __repr__(self) -> str:
+        return f"ProduceRequest{self._all()}"
+
+    def _all(self) -> tuple[object, ...]:
+        said = self.version, self.correlation_id, self.client_id, self.transactional_id, self.acks, self.timeout_ms
+        return *said, self.topics
 
 
 def parse(frame: bytes) -> ProduceRequest:

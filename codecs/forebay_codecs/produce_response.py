@@ -8,34 +8,85 @@ Source: Kafka's ProduceResponse.json.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import final
 
 from forebay_codecs.primitives import FLEXIBLE, Reader, Writer
 from forebay_codecs.produce_request import FLEXIBLE_FROM
 
 
-class PartitionResponse(NamedTuple):
+@final
+class PartitionResponse:
     """The outcome for one partition. Offsets are −1 if unknown; log_append_time in ms, −1 with CreateTime.
 
     `record_errors` are (index in the batch, message); `current_leader` is (node id, leader epoch) if it was named.
     """
 
-    partition: int
-    error_code: int
-    base_offset: int
-    log_append_time: int
-    log_start_offset: int
-    record_errors: list[tuple[int, str | None]]
-    error_message: str | None
-    current_leader: tuple[int, int] | None = None
+    __slots__ = (
+        "base_offset",
+        "current_leader",
+        "error_code",
+        "error_message",
+        "log_append_time",
+        "log_start_offset",
+        "partition",
+        "record_errors",
+    )
+
+    def __init__(
+        self,
+        partition: int,
+        error_code: int,
+        base_offset: int,
+        log_append_time: int,
+        log_start_offset: int,
+        record_errors: list[tuple[int, str | None]],
+        error_message: str | None,
+        current_leader: tuple[int, int] | None = None,
+    ) -> None:
+        self.partition = partition
+        self.error_code = error_code
+        self.base_offset = base_offset
+        self.log_append_time = log_append_time
+        self.log_start_offset = log_start_offset
+        self.record_errors = record_errors
+        self.error_message = error_message
+        self.current_leader = current_leader
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PartitionResponse) and self._all() == other._all()
+
+    def __repr__(self) -> str:
+        return f"PartitionResponse{self._all()}"
+
+    def _all(self) -> tuple[object, ...]:
+        offsets = self.base_offset, self.log_append_time, self.log_start_offset
+        return self.partition, self.error_code, offsets, self.record_errors, self.error_message, self.current_leader
 
 
-class ProduceResponse(NamedTuple):
+@final
+class ProduceResponse:
     """A response: [(topic name, its partitions)], and in `nodes` (node id, host, port) of the leaders it names."""
 
-    topics: list[tuple[str, list[PartitionResponse]]]
-    throttle_time_ms: int
-    nodes: tuple[tuple[int, str, int], ...] = ()
+    __slots__ = ("nodes", "throttle_time_ms", "topics")
+
+    def __init__(
+        self,
+        topics: list[tuple[str, list[PartitionResponse]]],
+        throttle_time_ms: int,
+        nodes: tuple[tuple[int, str, int], ...] = (),
+    ) -> None:
+        self.topics = topics
+        self.throttle_time_ms = throttle_time_ms
+        self.nodes = nodes
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ProduceResponse) and self._all() == other._all()
+
+    def __repr__(self) -> str:
+        return f"ProduceResponse{self._all()}"
+
+    def _all(self) -> tuple[object, ...]:
+        return self.topics, self.throttle_time_ms, self.nodes
 
 
 def parse(data: bytes, version: int) -> ProduceResponse:
@@ -56,6 +107,31 @@ def parse(data: bytes, version: int) -> ProduceResponse:
             if tag == 0 and version >= 10:
                 nodes = _nodes(Reader(reader.data, start, end))
     return ProduceResponse(topics, throttle_time_ms, nodes)
+
+
+def is_plain(data: bytes, version: int) -> bool:
+    """Whether a response says no more than that all is appended: no errors, no leaders. Raises Malformed.
+
+    It is a third of the work of `parse`.
+    """
+    flexible = version >= FLEXIBLE_FROM
+    offsets = 8 + 8 * (version >= 2) + 8 * (version >= 5)
+    reader = Reader(data, 4)
+    reader.skip_tags(flexible)
+    for _ in range(reader.array(flexible)):
+        reader.string(flexible)
+        for _ in range(reader.array(flexible)):
+            reader.skip(4)
+            if reader.i16():
+                return False
+            reader.skip(offsets)
+            if version >= 8 and (reader.array(flexible) or reader.nullable_string(flexible) is not None):
+                return False
+            if flexible and reader.uvarint():
+                return False
+        reader.skip_tags(flexible)
+    reader.skip(4 if version >= 1 else 0)
+    return not (flexible and reader.uvarint())
 
 
 def _nodes(reader: Reader) -> tuple[tuple[int, str, int], ...]:

@@ -14,7 +14,7 @@ The checksum (CRC-32C) covers everything from attributes on. `batchLength` count
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, final
 
 from crc32c import crc32c
 from librt.strings import read_i16_be, read_i32_be, read_i64_be
@@ -89,21 +89,81 @@ class BatchNumbers(NamedTuple):
     base_sequence: int
 
 
-class ClientBatch(NamedTuple):
+@final
+class ClientBatch:
     """The records of one batch, checked. Timestamps in ms.
 
     `records` is the records section as the client sent it (compressed by `codec` if that is not 0), `section` the same
     uncompressed; `header` the 61 bytes before it, or b"" for records that were split off or converted and have none.
+    Where both are the same part of a frame, that is given for both, with [start, end) of it, and nothing is copied:
+    `came` and `data` hold them at [came_start, came_end) and [start, end).
     """
 
-    header: bytes
-    records: bytes
-    section: bytes
-    codec: int
-    record_count: int
-    null_keys: int
-    base_timestamp: int
-    max_timestamp: int
+    __slots__ = (
+        "base_timestamp",
+        "came",
+        "came_end",
+        "came_start",
+        "codec",
+        "data",
+        "end",
+        "header",
+        "max_timestamp",
+        "null_keys",
+        "record_count",
+        "start",
+    )
+
+    def __init__(
+        self,
+        header: bytes,
+        records: bytes,
+        section: bytes,
+        codec: int,
+        record_count: int,
+        null_keys: int,
+        base_timestamp: int,
+        max_timestamp: int,
+        start: int = 0,
+        end: int = -1,
+    ) -> None:
+        self.header = header
+        self.came = records
+        self.came_start = start
+        self.came_end = end if end >= 0 else len(records)
+        self.data = section
+        self.start = start
+        self.end = end if end >= 0 else len(section)
+        self.codec = codec
+        self.record_count = record_count
+        self.null_keys = null_keys
+        self.base_timestamp = base_timestamp
+        self.max_timestamp = max_timestamp
+
+    @property
+    def size(self) -> int:
+        """Of the section, in bytes."""
+        return self.end - self.start
+
+    @property
+    def records(self) -> bytes:
+        """A copy, where it is a part of a frame."""
+        return self.came[self.came_start : self.came_end]
+
+    @property
+    def section(self) -> bytes:
+        """The same."""
+        return self.data[self.start : self.end]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ClientBatch) and self._all() == other._all()
+
+    def __repr__(self) -> str:
+        return f"ClientBatch{self._all()}"
+
+    def _all(self) -> tuple[object, ...]:
+        counts = self.codec, self.record_count, self.null_keys, self.base_timestamp, self.max_timestamp
+        return self.header, self.records, self.section, counts
 
 
 def read_header(data: bytes, start: int, end: int) -> BatchHeader | None:
@@ -140,30 +200,36 @@ def open_batch(data: bytes, header: BatchHeader, max_decompressed: int) -> Clien
         raise BadBatch(INVALID_RECORD, "the record batch's count and last offset delta do not agree")
     if abs(header.base_timestamp) > _MAX_TIMESTAMP:
         raise BadBatch(INVALID_RECORD, "the record batch's base timestamp is out of range")
-    body = data[start + HEADER_SIZE : end]
     codec = header.codec
+    came = section = data
+    at, to = start + HEADER_SIZE, end
     try:
-        section = compression.decompress(codec, body, max_decompressed) if codec else body
-        found = records.scan(section, 0, len(section), header.record_count)
+        if codec:
+            came = data[at:to]
+            section = compression.decompress(codec, came, max_decompressed)
+            at, to = 0, len(section)
+        null_keys, newest = records.scan(section, at, to, header.record_count)
     except compression.TooLarge as error:
         raise BadBatch(MESSAGE_TOO_LARGE, f"the record batch decompresses to {error}", opened=True) from error
     except Malformed as error:
         raise BadBatch(INVALID_RECORD if not codec else CORRUPT_MESSAGE, str(error), opened=codec != 0) from error
     return ClientBatch(
         data[start : start + HEADER_SIZE],
-        body,
+        came,
         section,
         codec,
         header.record_count,
-        found.null_keys,
+        null_keys,
         header.base_timestamp,
-        header.base_timestamp + found.max_timestamp_delta,
+        header.base_timestamp + newest,
+        at if not codec else 0,
+        to if not codec else -1,
     )
 
 
 def split_by_key(batch: ClientBatch) -> tuple[ClientBatch, ClientBatch]:
     """Split a mixed batch into (records with a key, records without), each in the client's order and uncompressed."""
-    parts = records.split(batch.section, 0, len(batch.section))
+    parts = records.split(batch.data, batch.start, batch.end)
     base = batch.base_timestamp
     return (
         ClientBatch(

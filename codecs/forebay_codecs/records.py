@@ -24,13 +24,6 @@ _VARLONG_LIMIT: Final[i64] = 10
 _DELTA_LIMIT: Final[i64] = 0x1000000000000000
 
 
-class Scan(NamedTuple):
-    """What a records section holds; timestamps are deltas to the batch's base timestamp, in ms."""
-
-    null_keys: int
-    max_timestamp_delta: int
-
-
 class Split(NamedTuple):
     """A section split into records with a key and records without, each numbered from 0; timestamps unchanged."""
 
@@ -93,6 +86,13 @@ class Cursor:
 
     def varint(self) -> i64:
         """A zigzag varint within int32, of at most 5 bytes."""
+        data = self.data
+        pos: i64 = self.pos
+        if pos < self.end:  # as in varlong, which costs a call
+            low: i64 = data[pos]
+            if low < 0x80:
+                self.pos = pos + 1
+                return (low >> 1) ^ -(low & 1)
         value: i64 = self.varlong(_VARINT_LIMIT)
         if value > 0x7FFFFFFF or value < -0x80000000:
             raise Malformed("varint out of range")
@@ -151,8 +151,10 @@ def append_record(
     out.append(u8(0))
 
 
-def scan(data: bytes, start: int, end: int, count: int) -> Scan:
+def scan(data: bytes, start: int, end: int, count: int) -> tuple[int, int]:
     """Check every length and number in the section of `count` records at [start, end).
+
+    Returns (records without a key, the newest timestamp as a delta to the batch's base timestamp, in ms).
 
     Raises Malformed if lengths do not add up, offsets are not 0..count-1, or bytes are left over.
     """
@@ -206,7 +208,7 @@ def scan(data: bytes, start: int, end: int, count: int) -> Scan:
         number += 1
     if cursor.pos != section_end:
         raise Malformed("bytes behind the last record")
-    return Scan(null_keys, max_delta)
+    return null_keys, max_delta
 
 
 def renumber(data: bytes, start: int, end: int, first_offset: int, timestamp_shift: int) -> bytes:

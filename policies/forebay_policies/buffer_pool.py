@@ -234,14 +234,18 @@ class BufferPool:
         self.used += 1
         return self._free.pop() if self._free else memoryview(bytearray(self.chunk_size))
 
-    def give_back(self, chunks: list[memoryview]) -> None:
-        """Return the chunks of one batch that is gone; those that wait may fit now."""
-        self.put_back(chunks)
+    def count(self, chunks: int) -> None:
+        """So many are used that are none of the pool's: bytes that are kept where they came."""
+        self.used += chunks
+
+    def give_back(self, chunks: list[memoryview], kept: int = 0) -> None:
+        """Return the chunks of one batch that is gone, and what was counted for it; those that wait may fit now."""
+        self.put_back(chunks, kept)
         self.changed()
 
-    def put_back(self, chunks: list[memoryview]) -> None:
+    def put_back(self, chunks: list[memoryview], kept: int = 0) -> None:
         """Return chunks in the middle of an append, which nobody may come between."""
-        self.used -= len(chunks)
+        self.used -= len(chunks) + kept
         self._free.extend(chunks[: self.keep])
 
     def charge(self, client: Hashable, node_id: int, size: int) -> None:

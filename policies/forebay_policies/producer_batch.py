@@ -9,6 +9,7 @@ change either way, since it sets the base timestamp.
 Memory (KIP-782) grows by chained chunks of `batch.initial.size` and is never copied; the batch is ready at `batch.size`
 and keeps growing up to `batch.max.size` until it is drained:
     4096 → 8192 → 12288 → 16384 (ready) → … → 262144 (closed)
+Records that are as large as a chunk are not copied into one: what they came in is kept, and counts as many chunks.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from forebay_codecs import compression, records
+from forebay_codecs.primitives import Buffer
 from forebay_codecs.record_batch import ClientBatch
 from forebay_codecs.record_batch_builder import (
     NO_EPOCH,
@@ -114,10 +116,14 @@ class ProducerBatch:
 
     __slots__ = (
         "_came_header",
+        "_chunks",
+        "_filled",
+        "_kept",
+        "_kept_size",
+        "_pieces",
         "_pool",
         "base_sequence",
         "base_timestamp",
-        "chunks",
         "clients",
         "closed",
         "due",
@@ -153,7 +159,6 @@ class ProducerBatch:
         self.runs: list[RecordRun] = []
         self.clients: set[Hashable] = set()
         """Whose records it holds; only in lanes that are not movable, where their order counts."""
-        self.chunks: list[memoryview] = []
         self.size = 0
         self.section_size = 0
         """Bytes of all records, uncompressed."""
@@ -178,6 +183,13 @@ class ProducerBatch:
         self.load = 0
         self._pool = pool
         self._came_header = b""
+        self._pieces: list[Buffer] = []
+        """Bytes that were kept, and full chunks, in their order; behind them `_filled` bytes of the last chunk."""
+        self._chunks: list[memoryview] = []
+        self._filled = 0
+        self._kept_size = 0
+        """Bytes that were kept as they came; they count as `_kept` chunks."""
+        self._kept = 0
 
     @property
     def ready(self) -> bool:
@@ -240,7 +252,7 @@ class ProducerBatch:
         """Whether `batch` may be appended."""
         return (
             not self.closed
-            and self.section_size + len(batch.section) <= self.max_size
+            and self.section_size + batch.size <= self.max_size
             and abs(batch.base_timestamp - self.base_timestamp) < _MAX_TIMESTAMP_SHIFT
             and self._can_be_opened_up()
         )
@@ -255,15 +267,18 @@ class ProducerBatch:
             self._came_header = batch.header
             self.base_timestamp = batch.base_timestamp
             self.max_timestamp = batch.max_timestamp
-            self.section_size = len(batch.section)
-            self._write(batch.records if batch.header else batch.section)
+            self.section_size = batch.size
+            if batch.header:
+                self._add_bytes(batch.came, batch.came_start, batch.came_end)
+            else:
+                self._add_bytes(batch.data, batch.start, batch.end)
         else:
             if self._came_header:
                 self._open_up()
             shift = batch.base_timestamp - self.base_timestamp
-            section = records.renumber(batch.section, 0, len(batch.section), self.record_count, shift)
+            section = records.renumber(batch.data, batch.start, batch.end, self.record_count, shift)
             self.section_size += len(section)
-            self._write(section)
+            self._add_bytes(section, 0, len(section))
             if batch.max_timestamp > self.max_timestamp:
                 self.max_timestamp = batch.max_timestamp
         self._add(run)
@@ -287,43 +302,77 @@ class ProducerBatch:
         self._came_header = b""
         if self.lane.codec != compression.NONE:
             section = compression.decompress(self.lane.codec, b"".join(self.buffers()), self.section_size)
-            chunks = self.chunks
-            self.chunks = []
-            self.size = 0
-            self._write(section)
-            self._pool.put_back(chunks)
+            chunks, kept = self._empty()
+            self._add_bytes(section, 0, len(section))
+            self._pool.put_back(chunks, kept)
 
-    def _write(self, data: bytes) -> None:
+    def _add_bytes(self, data: bytes, start: int, end: int) -> None:
+        """[start, end) of `data`: as large as a chunk, they are kept as they are; smaller ones are gathered in chunks.
+
+        What they came in is kept with them. Where that is more than an eighth of it, they are copied out of it.
+        """
+        size = end - start
         chunk_size = self._pool.chunk_size
-        size = self.size
-        end = len(data)
-        pos = 0
-        view = memoryview(data)
-        while pos < end:
-            offset = size % chunk_size
-            if offset == 0:
-                self.chunks.append(self._pool.take())
-            step = min(chunk_size - offset, end - pos)
-            self.chunks[-1][offset : offset + step] = view[pos : pos + step]
-            pos += step
-            size += step
-        self.size = size
+        if size < chunk_size:
+            self._gather(data, start, end)
+        else:
+            self._close_chunk()
+            self._kept_size += size
+            more = -(-self._kept_size // chunk_size) - self._kept
+            self._kept += more
+            self._pool.count(more)
+            if size == len(data):
+                self._pieces.append(data)  # a slice would be a copy, in compiled code
+            elif len(data) - size <= size >> 3:
+                self._pieces.append(memoryview(data)[start:end])
+            else:
+                self._pieces.append(data[start:end])
+        self.size += size
+
+    def _gather(self, data: bytes, start: int, end: int) -> None:
+        chunk_size = self._pool.chunk_size
+        filled = self._filled
+        while start < end:
+            if not filled:
+                self._chunks.append(self._pool.take())
+            chunk = self._chunks[-1]
+            step = min(chunk_size - filled, end - start)
+            chunk[filled : filled + step] = data[start : start + step]
+            start += step
+            filled += step
+            if filled == chunk_size:
+                self._pieces.append(chunk)
+                filled = 0
+        self._filled = filled
+
+    def _close_chunk(self) -> None:
+        """What comes next is behind it."""
+        if self._filled:
+            self._pieces.append(self._chunks[-1][: self._filled])
+            self._filled = 0
+
+    def _empty(self) -> tuple[list[memoryview], int]:
+        """Nothing is in it any more: (chunks, chunks that other bytes count as) to be given back."""
+        chunks, kept = self._chunks, self._kept
+        self._chunks = []
+        self._pieces = []
+        self._kept = self._kept_size = self._filled = self.size = 0
+        return chunks, kept
 
     @property
     def held(self) -> int:
         """Bytes of memory, in whole chunks."""
-        return len(self.chunks) * self._pool.chunk_size
+        return (len(self._chunks) + self._kept) * self._pool.chunk_size
 
-    def buffers(self) -> list[memoryview]:
-        """The bytes in memory: whole chunks, and the used part of the last."""
-        tail = self.size % self._pool.chunk_size
-        if not tail:
-            return list(self.chunks)
-        return [*self.chunks[:-1], self.chunks[-1][:tail]]
+    def buffers(self) -> list[Buffer]:
+        """The bytes in memory, in their order."""
+        if not self._filled:
+            return list(self._pieces)
+        return [*self._pieces, self._chunks[-1][: self._filled]]
 
-    def encode(self) -> tuple[int, list[bytes | memoryview]]:
+    def encode(self) -> tuple[int, list[Buffer]]:
         """(size, buffers) of the v2 record batch to send. The buffers live until `release`."""
-        body: list[bytes | memoryview] = list(self.buffers())
+        body = self.buffers()
         producer_id, epoch, sequence = self.producer_id, self.producer_epoch, self.base_sequence
         if self._came_header:
             header = self._came_header
@@ -364,10 +413,8 @@ class ProducerBatch:
 
     def release(self) -> None:
         """Give the memory back; the batch must not be used afterwards."""
-        chunks = self.chunks
-        self.chunks = []
-        self.size = 0
-        self._pool.give_back(chunks)
+        chunks, kept = self._empty()
+        self._pool.give_back(chunks, kept)
 
     def halves(self, numbers: tuple[int, int], now: float) -> tuple[ProducerBatch, ProducerBatch]:
         """Two batches with these `numbers`, cut between runs, to retry what a broker refused as a whole.
@@ -423,7 +470,7 @@ class ProducerBatch:
             if piece.record_count:
                 taken = records.renumber(taken, 0, len(taken), piece.record_count, 0)
             newest = max(newest, max_delta) if at else max_delta
-            piece._write(taken)
+            piece._add_bytes(taken, 0, len(taken))
             piece.section_size += len(taken)
             first = piece.record_count
             for run in runs[at:end]:

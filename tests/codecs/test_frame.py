@@ -16,6 +16,9 @@ from forebay_codecs.frame import Frame, FrameSplitter, FrameTooLarge, Head, Run
 HEAD = 8
 LIMIT = 1000
 
+buffer = bytearray(8 * LIMIT)
+"""What is lent: the next chunk overwrites it."""
+
 Decision = Callable[[int], bool]
 """Whether the frame of this number is collected."""
 
@@ -24,11 +27,18 @@ def framed(data: bytes) -> bytes:
     return len(data).to_bytes(4, "big") + data
 
 
-def events(splitter: FrameSplitter, chunks: Iterable[bytes], collects: Decision) -> Iterator[Head | Frame | Run]:
-    """Feed the chunks one by one; after each, ask until nothing more comes."""
+def events(
+    splitter: FrameSplitter, chunks: Iterable[bytes], collects: Decision, *, lends: bool = False
+) -> Iterator[Head | Frame | Run]:
+    """Feed the chunks one by one, or lend them where that is allowed; after each, ask until nothing more comes."""
     numbers = itertools.count()
     for chunk in chunks:
-        splitter.feed(chunk)
+        splitter.keep()
+        buffer[: len(chunk)] = chunk
+        if lends and not splitter.buffered:
+            splitter.lend(memoryview(buffer)[: len(chunk)])
+        else:
+            splitter.feed(chunk)
         while (event := splitter.next_event()) is not None:
             if isinstance(event, Head):
                 (splitter.collect if collects(next(numbers)) else splitter.cut_through)()
@@ -37,9 +47,16 @@ def events(splitter: FrameSplitter, chunks: Iterable[bytes], collects: Decision)
 
 def transcript(chunks: Iterable[bytes], collects: Decision) -> list[tuple[str, object]]:
     """Events, with the runs of one frame joined: what must not depend on how the bytes arrive."""
+    chunks = list(chunks)
+    fed, lent = (_transcript(chunks, collects, lends=lends) for lends in (False, True))
+    assert fed == lent
+    return fed
+
+
+def _transcript(chunks: Iterable[bytes], collects: Decision, *, lends: bool) -> list[tuple[str, object]]:
     lines: list[tuple[str, object]] = []
     run = bytearray()
-    for event in events(FrameSplitter(HEAD, LIMIT), chunks, collects):
+    for event in events(FrameSplitter(HEAD, LIMIT), chunks, collects, lends=lends):
         if isinstance(event, Run):
             assert len(event.data) > 0
             run += event.data

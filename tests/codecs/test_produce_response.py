@@ -14,7 +14,7 @@ from kafka.protocol.producer import (  # type: ignore[import-untyped]
 
 from forebay_codecs.error_codes import INVALID_RECORD, NONE, NOT_LEADER_OR_FOLLOWER
 from forebay_codecs.produce_request import MAX_VERSION, RECORD_BATCHES_FROM
-from forebay_codecs.produce_response import PartitionResponse, ProduceResponse, encode, parse
+from forebay_codecs.produce_response import PartitionResponse, ProduceResponse, encode, is_plain, parse
 from tests.codecs.hardening import damaged, refuses_cuts_ignores_tails, survives
 from tests.codecs.kio_oracle import CORRELATION_ID, decode_response, encode_response, entities, example, message
 
@@ -34,11 +34,16 @@ def response_class(version: int) -> Any:
 
 def as_version_has_it(partition: PartitionResponse, version: int) -> PartitionResponse:
     """Without what the version has no place for."""
-    if version < 5:
-        partition = partition._replace(log_start_offset=-1)
-    if version < 8:
-        partition = partition._replace(record_errors=[], error_message=None)
-    return partition if version >= 10 else partition._replace(current_leader=None)
+    return PartitionResponse(
+        partition.partition,
+        partition.error_code,
+        partition.base_offset,
+        partition.log_append_time,
+        partition.log_start_offset if version >= 5 else -1,
+        partition.record_errors if version >= 8 else [],
+        partition.error_message if version >= 8 else None,
+        partition.current_leader if version >= 10 else None,
+    )
 
 
 def in_version(topics: Any, version: int) -> list[tuple[str, list[PartitionResponse]]]:
@@ -87,6 +92,27 @@ def test_parses_every_field(version: int) -> None:
 def test_parses_what_kio_writes(data: st.DataObject, version: int) -> None:
     entity = data.draw(entities(response_class(version)))
     assert parse(encode_response(entity), version) == response_by_kio(entity, version)
+
+
+@settings(deadline=None)
+@given(st.data(), st.sampled_from(VERSIONS))
+def test_what_is_plain_tells_of_no_errors_and_no_leaders(data: st.DataObject, version: int) -> None:
+    response = encode_response(data.draw(entities(response_class(version))))
+    found = parse(response, version)
+    told = [partition for _, partitions in found.topics for partition in partitions]
+    if is_plain(response, version):
+        assert not found.nodes
+        assert not any(partition.error_code or partition.current_leader for partition in told)
+
+
+@pytest.mark.parametrize("version", range(MAX_VERSION + 1))
+def test_what_brokers_mostly_answer_is_plain(version: int) -> None:
+    response = encode(version, CORRELATION_ID, [("orders", [ACKNOWLEDGED, APPENDED_AT]), ("none", [])], THROTTLED)[4:]
+    assert is_plain(response, version)
+    refuses_cuts_ignores_tails(lambda data: is_plain(data, version), response)
+    for other in (REFUSED, MOVED):
+        topics = [("orders", [ACKNOWLEDGED, other])]
+        assert not is_plain(encode(version, CORRELATION_ID, topics, THROTTLED)[4:], version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -192,7 +218,7 @@ def test_what_is_encoded_is_parsed(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_leaders_are_not_told(version: int) -> None:
-    told = [("t", [MOVED._replace(current_leader=(2, 7))])]
+    told = [("t", [PartitionResponse(6, NOT_LEADER_OR_FOLLOWER, -1, -1, -1, [], "", (2, 7))])]
     assert encode(version, 1, told, 0) == encode(version, 1, [("t", [MOVED])], 0)
 
 

@@ -39,7 +39,7 @@ def _batch(data: bytes) -> object:
     shifted = records.renumber(batch.section, 0, len(batch.section), 70, -5)
     half = records.take(batch.section, 0, len(batch.section), batch.record_count // 2, batch.record_count)
     read = [getattr(header, name) for name in HEADER_FIELDS]
-    return read, tuple(batch), [tuple(part) for part in split_by_key(batch)], shifted, half
+    return read, batch, split_by_key(batch), shifted, half
 
 
 READS: Final[dict[str, Callable[[bytes], object]]] = {"batch": _batch, "produce_request": produce_request.parse}

@@ -106,7 +106,7 @@ def _wrong_frame(frame: bytes, rng: Random) -> bytes:
     except Malformed:
         return frame[:8] + mutated(frame[8:], rng)
     if rng.random() < 0.2:
-        found = found._replace(acks=rng.choice((0, 1, -1)), version=rng.randrange(3, 13))
+        found.acks, found.version = rng.choice((0, 1, -1)), rng.randrange(3, 13)
     topics = [
         (name, [(index, _wrong_records(frame[start:end], rng)) for index, start, end in partitions])
         for name, partitions in found.topics

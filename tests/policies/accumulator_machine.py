@@ -297,11 +297,13 @@ class AccumulatorMachine(RuleBasedStateMachine):
         assert self.accumulator.in_flight_bytes == away
         assert self.accumulator.queued_bytes == sum(loads.values()) - away
         assert self.accumulator.queued_batches == sum(len(queue.batches) for queue in self.queues)
-        chunks = [chunk for _, batches in self._held() for batch in batches for chunk in batch.chunks]
-        assert self.bench.pool.used == len(chunks) == len({id(chunk) for chunk in chunks})
+        chunks = [chunk for _, batches in self._held() for batch in batches for chunk in batch._chunks]
+        assert len(chunks) == len({id(chunk) for chunk in chunks})
+        assert self.bench.pool.used * 64 == sum(batch.held for _, batches in self._held() for batch in batches)
         shares: Counter[int] = Counter()
         for queue, batches in self._held():
-            assert queue.held == sum(len(batch.chunks) for batch in batches) * 64
+            assert queue.held == sum(batch.held for batch in batches)
+            assert all(batch.size <= batch.held for batch in batches)
             shares[queue.leader] += queue.held
         assert self.bench.pool.shares.brokers == {leader: held for leader, held in shares.items() if held}
 

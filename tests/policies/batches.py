@@ -101,7 +101,21 @@ def sized(size: int, codec: int = NONE, fill: bytes = b"x", timestamp: int = 100
 
 def split_off(batch: ClientBatch) -> ClientBatch:
     """The same records as split off a mixed batch, which has no header of its own."""
-    return batch._replace(header=b"", records=batch.section)
+    return with_header(batch, b"")
+
+
+def with_header(batch: ClientBatch, header: bytes) -> ClientBatch:
+    """The same records behind another header; uncompressed without one."""
+    return ClientBatch(
+        header,
+        batch.records if header else batch.section,
+        batch.section,
+        batch.codec,
+        batch.record_count,
+        batch.null_keys,
+        batch.base_timestamp,
+        batch.max_timestamp,
+    )
 
 
 def read_sent(buffers: Buffers) -> Sent:

@@ -20,6 +20,7 @@ from tests.policies.batches import (
     sent,
     sized,
     split_off,
+    with_header,
 )
 
 KIB = 1024
@@ -53,7 +54,7 @@ def test_alone_it_is_sent_byte_for_byte_as_it_came(codec: int) -> None:
     # Bytes that Forebay would not write itself: a leader epoch and a base offset of the client's.
     data = bytearray(batch_bytes([b"a" * 100, b"b" * 5000], codec, headers=[("h", b"1")]))
     data[0:8] = (77).to_bytes(8, "big")
-    came = client_batch(b"a" * 100, b"b" * 5000, codec=codec, headers=[("h", b"1")])._replace(header=bytes(data[:61]))
+    came = with_header(client_batch(b"a" * 100, b"b" * 5000, codec=codec, headers=[("h", b"1")]), bytes(data[:61]))
     add(batch, came)
 
     assert batch.as_it_came
@@ -78,7 +79,7 @@ def test_whatever_its_size_a_first_batch_is_taken_and_one_at_the_cap_is_closed()
 
     assert (large.closed, full.closed, small.closed) == (True, True, False)
     assert large.as_it_came
-    assert [len(batch.chunks) for batch in (large, full, small)] == [75, 64, 64]
+    assert [batch.held for batch in (large, full, small)] == [300 * KIB, 256 * KIB, 256 * KIB]
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -162,7 +163,8 @@ def test_what_is_sent_is_what_came_one_behind_the_other(
     assert [(record.timestamp, record.key, record.value) for record in sent(batch).records] == expected
     assert batch.record_count == first
     assert sum(map(len, batch.buffers())) == batch.size
-    assert len(batch.chunks) == -(-batch.size // chunk_size) == pool.used
+    assert batch.held == pool.used * chunk_size
+    assert 0 <= pool.used - -(-batch.size // chunk_size) <= len(contents)
     if len(contents) > 1:
         assert batch.section_size == batch.size
 
@@ -177,10 +179,10 @@ def test_a_chain_of_4_kb_ready_at_16_kb_and_yet_growing_to_256_kb() -> None:
     batch = make()
     steps = []
     for _ in range(4):
-        before = list(batch.chunks)
+        before = list(batch._chunks)
         add(batch, sized(3 * KIB + 500))
-        assert all(old is new for old, new in zip(before, batch.chunks, strict=False)), "chained, not copied"
-        steps.append((len(batch.chunks), batch.ready))
+        assert all(old is new for old, new in zip(before, batch._chunks, strict=False)), "chained, not copied"
+        steps.append((batch.held // (4 * KIB), batch.ready))
     assert steps == [(1, False), (2, False), (3, False), (4, False)]
 
     add(batch, sized(16 * KIB - batch.size - 1))
@@ -188,13 +190,13 @@ def test_a_chain_of_4_kb_ready_at_16_kb_and_yet_growing_to_256_kb() -> None:
     add(batch, client_batch(b""))
     assert (batch.ready, batch.closed) == (True, False)
 
-    oldest = list(batch.chunks)
+    oldest = list(batch._chunks)
     while batch.has_room(sized(3 * KIB)):
         add(batch, sized(3 * KIB))
     assert 252 * KIB < batch.size <= 256 * KIB
-    assert len(batch.chunks) <= 64
-    assert {len(chunk) for chunk in batch.chunks} == {4096}
-    assert all(old is new for old, new in zip(oldest, batch.chunks, strict=False))
+    assert batch.held <= 256 * KIB
+    assert {len(chunk) for chunk in batch._chunks} == {4096}
+    assert all(old is new for old, new in zip(oldest, batch._chunks, strict=False))
 
 
 def test_the_cap_counts_what_the_records_take_after_renumbering() -> None:
@@ -226,7 +228,49 @@ def test_all_its_memory_is_given_back_once() -> None:
     batch.release()
     batch.release()
 
+    assert (pool.used, pool.free_chunks) == (0, 0), "they were none of the pool's"
+
+
+def test_chunks_beyond_a_batch_are_not_kept_for_another() -> None:
+    pool = BufferPool(1024 * KIB, 4 * KIB, 16 * KIB)
+    batch = make(pool=pool)
+    for _ in range(10):
+        add(batch, sized(4 * KIB - 100))
+    assert pool.used == 10
+
+    batch.release()
+
     assert (pool.used, pool.free_chunks) == (0, 4)
+
+
+def test_records_as_large_as_a_chunk_stay_in_what_they_came_in() -> None:
+    pool = BufferPool(1024 * KIB, 4 * KIB, 16 * KIB)
+    batch = make(pool=pool)
+    came = client_batch(b"a" * 9000)
+    add(batch, came)
+    (buffer,) = batch.buffers()
+    assert isinstance(buffer, memoryview)
+    assert buffer.obj is came.data
+    assert pool.used == 3
+
+    for small in (b"b", b"c"):
+        add(batch, client_batch(small))
+    add(batch, client_batch(b"d" * 9000))
+    assert batch.buffers()[0] is buffer
+    assert pool.used == 3 + 1 + 2, "what is kept counts together"
+    assert sent(batch).values == [b"a" * 9000, b"b", b"c", b"d" * 9000]
+
+
+def test_but_not_in_a_frame_that_holds_much_else() -> None:
+    section = client_batch(b"a" * 9000).section
+    for beside, stays in ((len(section) // 8, True), (len(section) // 8 + 1, False)):
+        frame = bytes(beside) + section
+        came = ClientBatch(b"", frame, frame, 0, 1, 1, 0, 0, beside, len(frame))
+        batch = make()
+        add(batch, came)
+        (buffer,) = batch.buffers()
+        assert (isinstance(buffer, memoryview) and buffer.obj is frame) is stays
+        assert bytes(buffer) == section
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
@@ -238,7 +282,7 @@ def test_opening_up_gives_back_the_memory_of_the_compressed_bytes(codec: int) ->
 
     add(batch, client_batch(b"b", codec=codec))
 
-    assert pool.used == len(batch.chunks) == 25
+    assert pool.used == batch.held // (4 * KIB) == 26, "and the record of the second in one of its own"
     assert sent(batch).values == [bytes(100_000), b"b"]
 
 
@@ -351,7 +395,7 @@ def test_halves_hold_each_part_whole_and_in_order(codec: int) -> None:
             assert found[run.first : run.first + run.record_count] == contents[runs.index(run)]
     batch.release()
     assert sent(first).codec == codec, "the halves hold memory of their own"
-    assert pool.used == len(first.chunks) + len(second.chunks)
+    assert pool.used * pool.chunk_size == first.held + second.held
 
 
 def test_halves_of_halves_end_at_single_runs() -> None:
@@ -372,8 +416,9 @@ def test_halves_of_halves_end_at_single_runs() -> None:
 
 def test_a_broker_reads_a_batch_that_fills_its_last_chunk_exactly() -> None:
     batch = make()
-    add(batch, sized(8 * KIB))
+    for _ in range(4):
+        add(batch, sized(2 * KIB))
 
-    assert len(batch.chunks) == 2
+    assert batch.held == 8 * KIB
     assert [len(buffer) for buffer in batch.buffers()] == [4096, 4096]
-    assert len(read_sent([encoded(batch)]).records) == 1
+    assert len(read_sent([encoded(batch)]).records) == 4

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from time import monotonic
 from typing import cast
 
+from librt.strings import read_i32_be
+
 from forebay_codecs.errors import Malformed, UpstreamProtocolError
 from forebay_codecs.frame import Frame, FrameSplitter, Head
+from forebay_codecs.primitives import Buffer
 from forebay_proxy.brokers.session import NEVER, Session
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
@@ -29,7 +32,6 @@ MAX_RESPONSE = 256 << 20
 """Our own requests have answers far smaller; Metadata of a million partitions takes about 60 MB."""
 
 OnAnswer = Callable[[bytes | None], None]
-Buffers = Iterable[bytes | bytearray | memoryview]
 
 
 class UpstreamConnection(asyncio.Protocol):
@@ -71,14 +73,18 @@ class UpstreamConnection(asyncio.Protocol):
         """No request can be sent. True as soon as the end is known, before `on_closed` is told."""
         return self._transport is None or self._transport.is_closing()
 
-    def send(self, build: Callable[[int], Buffers], on_answer: OnAnswer) -> None:
-        """Write the frame that `build` makes for an upstream correlation id. The connection must be open."""
-        assert self._transport is not None
+    def next_correlation_id(self) -> int:
+        """For the request that is sent next."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        buffers = list(build(self._correlation_id))
-        self._sent.value += sum(map(len, buffers))
+        return self._correlation_id
+
+    def send(self, frame: list[Buffer], on_answer: OnAnswer) -> None:
+        """Write a frame that has the next correlation id. The connection must be open."""
+        assert self._transport is not None
+        for buffer in frame:
+            self._sent.value += len(buffer)
         self._pending.append((self._correlation_id, monotonic() + self._request_timeout, on_answer))
-        self._transport.writelines([b"".join(buffers)] if self._joins else buffers)
+        self._transport.writelines([b"".join(frame)] if self._joins else frame)
         if self._timer is None:
             self._timer = self._loop.call_later(self._request_timeout, self._check)
 
@@ -96,15 +102,12 @@ class UpstreamConnection(asyncio.Protocol):
             raise ConnectionError(f"the connection to {self.name} is closed{self._why}")
         answer: asyncio.Future[bytes | None] = self._loop.create_future()
 
-        def frame(correlation_id: int) -> Buffers:
-            request = build(correlation_id)
-            return (len(request).to_bytes(4, "big"), request)
-
         def answered(response: bytes | None) -> None:
             if not answer.done():
                 answer.set_result(response)
 
-        self.send(frame, answered)
+        request = build(self.next_correlation_id())
+        self.send([len(request).to_bytes(4, "big"), request], answered)
         response = await answer
         if response is None:
             raise ConnectionError(f"the connection to {self.name} was lost{self._why}")
@@ -199,7 +202,7 @@ class UpstreamConnection(asyncio.Protocol):
             self.close()
 
     def _answer(self, response: bytes) -> None:
-        upstream_correlation_id = int.from_bytes(response[:4], "big")
+        upstream_correlation_id = read_i32_be(response, 0)
         if not self._pending or self._pending[0][0] != upstream_correlation_id:
             raise UpstreamProtocolError(f"an answer to request {upstream_correlation_id}, which is not the next")
         on_answer = self._pending.popleft()[2]

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from forebay_policies.inbound_memory import READ
 
 _BUFFER: Final = memoryview(bytearray(READ))
 """One for all: the loop hands a read on before it begins another one."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class BoundedReads(asyncio.BufferedProtocol):
     """No read returns more than `room` says, at least one byte."""
 
@@ -22,8 +25,12 @@ class BoundedReads(asyncio.BufferedProtocol):
         """The most bytes of the next read."""
         raise NotImplementedError
 
+    def arrived(self, data: memoryview) -> None:
+        """What was read, in memory that the next read of anybody overwrites."""
+        self.data_received(data.tobytes())
+
     def data_received(self, data: bytes) -> None:
-        """What was read."""
+        """What was read, or came some other way."""
         raise NotImplementedError
 
     # asyncio.BufferedProtocol
@@ -33,4 +40,4 @@ class BoundedReads(asyncio.BufferedProtocol):
         return _BUFFER if room >= READ else _BUFFER[:room]
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.data_received(bytes(_BUFFER[:nbytes]))
+        self.arrived(_BUFFER[:nbytes])

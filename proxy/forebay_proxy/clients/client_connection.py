@@ -49,11 +49,20 @@ from forebay_proxy.clients.wrong_protocol import named
 MAX_UNSENT: Final = 256 * 1024
 """Bytes of answers that one connection may have waiting here, beside what its transport holds and one more answer."""
 
+LENT: Final = 4096
+"""Bytes of a read from which requests that are gathered are cut out of it, rather than out of a copy of it."""
+
 FOR_GOOD: Final = frozenset(
     {HoldReason.CLIENT_SLOW, HoldReason.INBOUND_MEMORY, HoldReason.DRAINING, HoldReason.CLOSING}
 )
 """What holds a client that is gone for ever: its answers are not read, its request does not go on."""
 
+
+_OPAQUE: Final = Route.OPAQUE
+_METADATA: Final = Route.METADATA
+_REFUSED: Final = Route.REFUSED
+_LOGIN_HERE: Final = Route.LOGIN_HERE
+"""Members of an enum are looked up anew wherever they are named."""
 
 OF_ANY_BROKER: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS, METADATA})
 """APIs that any broker answers alike."""
@@ -148,12 +157,26 @@ class ClientConnection(BoundedReads):
     def room(self) -> int:
         return self._shared.inbound_memory.next_read()
 
+    def arrived(self, data: memoryview) -> None:
+        if len(data) < LENT or self._splitter.buffered or self._route is _OPAQUE:
+            self.data_received(data.tobytes())
+            return
+        self._count(len(data))
+        self._splitter.lend(data)
+        try:
+            self._pump(self.last_active + SLICE_S)
+        finally:
+            self._splitter.keep()
+
     def data_received(self, data: bytes) -> None:
-        self.last_active = self.orderer.since = monotonic()
-        self.received += len(data)
-        self._shared.metrics.requests_in(len(data))
+        self._count(len(data))
         self._splitter.feed(data)
         self._pump(self.last_active + SLICE_S)
+
+    def _count(self, size: int) -> None:
+        self.last_active = self.orderer.since = monotonic()
+        self.received += size
+        self._shared.metrics.requests_in(size)
 
     def _go_on(self) -> None:
         """Nothing holds it any more: what it has sent meanwhile waits for its turn."""
@@ -225,12 +248,12 @@ class ClientConnection(BoundedReads):
             self._tokens = False
             self._splitter.shortest = PEEK_SIZE
         key, version, correlation_id = peek(head.start, 0)
-        self._route, self._api = (route_of_producer if self._producers_only else route)(key, version)
-        api = self._api
+        self._route, api = route_of_producer(key, version) if self._producers_only else route(key, version)
+        self._api = api
         if api is None:
             self._life.end(Cause.UNKNOWN_API, client=self.peer, api=key, version=version)
             return
-        if self._route is Route.REFUSED:
+        if self._route is _REFUSED:
             self._life.end(Cause.UNSUPPORTED_VERSION, client=self.peer, api=api.name, version=version)
             return
         if self._login is not None and key in self._shared.gateway.hidden:
@@ -249,9 +272,9 @@ class ClientConnection(BoundedReads):
                     self._route = Route.LOGIN
                 else:
                     self._logins.unseen()
-        if self._route is Route.METADATA and self._client.own_login:
-            self._route = Route.OPAQUE  # what a client may know of is the broker's to say
-        if self._route is Route.OPAQUE:
+        if self._route is _METADATA and self._client.own_login:
+            self._route = _OPAQUE  # what a client may know of is the broker's to say
+        if self._route is _OPAQUE:
             self._cut_through()
             self._upstream.expect(api, version, correlation_id)
         else:
@@ -275,7 +298,7 @@ class ClientConnection(BoundedReads):
                 self.hold(HoldReason.DRAINING)
 
     def _gathered(self, frame: bytes) -> None:
-        if self._route is Route.LOGIN_HERE:
+        if self._route is _LOGIN_HERE:
             assert self._login is not None
             self._login.take(frame)
             self._splitter.shortest = self._login.shortest

@@ -22,6 +22,9 @@ class ClientIdentity:
         self._log = log
         self._seen: SeenClient | None = None
         self._first_request = (0, 0)
+        self._requests: dict[int, int] = {}
+        self._batches: dict[str, int] = {}
+        """Those that are counted in what is seen of the client: kept here, since each look at that costs as much."""
 
     @property
     def known(self) -> bool:
@@ -35,7 +38,10 @@ class ClientIdentity:
 
     def begins(self, api_key: int, version: int) -> None:
         """A request begins."""
-        if self._seen is not None:
+        counts, key = self._requests, api_key << 16 | version
+        if key in counts:
+            counts[key] += 1
+        elif self._seen is not None:
             self._seen.request(api_key, version)
         else:
             self._first_request = api_key, version
@@ -52,12 +58,13 @@ class ClientIdentity:
             client_id = None
         self._seen = self._metrics.named(None if client_id is None else printable(client_id), host, *software)
         self._seen.request(api_key, version)
+        self._requests, self._batches = self._seen.requests, self._seen.batches
 
     def produced(self, records: int, reasons: Iterable[str]) -> None:
         """The client has sent `records` more records, in batches that are treated as they are for these `reasons`."""
         if self._seen is not None:
             self._seen.records += records
-            batches = self._seen.batches
+            batches = self._batches
             for reason in reasons:
                 batches[reason] = batches.get(reason, 0) + 1
 

@@ -17,7 +17,7 @@ from forebay_proxy.metrics.traffic import TrafficMetrics
 from forebay_proxy.produce.handler import ProduceHandler
 
 
-@dataclass(slots=True)
+@dataclass
 class ConnectionContext:
     """What all client connections of a process share."""
 

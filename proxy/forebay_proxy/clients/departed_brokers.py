@@ -11,7 +11,6 @@ In: the brokers as Metadata has them, requests that begin and cease to wait. Out
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -41,14 +40,14 @@ class DepartedBrokers:
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
-        self._waiting: Counter[int] = Counter()
+        self._waiting: dict[int, int] = {}
         """By node id: all on whose port a Produce request ever came."""
         self._there: Mapping[int, Broker] = {}
         self._departed: dict[int, _Departed] = {}
 
     def waits(self, node_id: int) -> None:
         """A client waits for an answer on that broker's port."""
-        self._waiting[node_id] += 1
+        self._waiting[node_id] = self._waiting.get(node_id, 0) + 1
 
     def answered(self, node_id: int) -> None:
         """It waits no more."""
@@ -64,7 +63,7 @@ class DepartedBrokers:
         if not self._departed:
             return there
         for node_id, departed in self._departed.items():
-            if self._waiting[node_id] > 0:
+            if self._waiting.get(node_id, 0) > 0:
                 departed.busy = min(now, departed.left + self._patience)
         self._departed = {
             node_id: departed

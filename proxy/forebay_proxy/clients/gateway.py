@@ -125,7 +125,8 @@ class Gateway:
 
     def produce_answered(self, response: bytes, version: int) -> None:
         """A broker's answer to untouched records: what it says of leaders holds for everybody. Raises Malformed."""
-        self.leaders_told(produce_response.parse(response, version))
+        if not produce_response.is_plain(response, version):
+            self.leaders_told(produce_response.parse(response, version))
 
     def leaders_told(self, response: ProduceResponse) -> None:
         """What a broker's answer says of leaders holds for everybody."""

@@ -10,6 +10,7 @@ frame ┬ ApiVersions → answered here, or upstream for a client with a login o
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from forebay_codecs import metadata_request, produce_request, producers_only
 from forebay_codecs.apis import Api
@@ -25,6 +26,12 @@ from forebay_proxy.clients.divided_upstream import DividedUpstream
 from forebay_proxy.clients.login_watch import LoginWatch, Member
 from forebay_proxy.clients.request_router import Route
 from forebay_proxy.produce.handler import ACKS
+
+_PRODUCE: Final = Route.PRODUCE
+_API_VERSIONS: Final = Route.API_VERSIONS
+_LOGIN: Final = Route.LOGIN
+_TOKEN: Final = Route.TOKEN
+"""Members of an enum are looked up anew wherever they are named."""
 
 
 class GatheredRequests:
@@ -59,43 +66,47 @@ class GatheredRequests:
 
     def take(self, frame: bytes, api: Api, route: Route, peer: str) -> None:
         """`frame` without its size, of an API that goes by `route`; `peer` is the client's address, for the log."""
-        if route is Route.TOKEN:
+        if route is _TOKEN:
             self._upstream.expect_token(frame, self.logins.token(frame) if self.logins is not None else None)
             self._pass_on(frame)
             return
         _, version, correlation_id = peek(frame, 0)
-        if route is Route.LOGIN and self.logins is not None:
+        if route is _LOGIN and self.logins is not None:
             self._upstream.expect(api, version, correlation_id, self.logins.asked(frame, api.key, version))
             self._pass_on(frame)
             return
-        if route is Route.API_VERSIONS and self._upstream.own_login and api.supports(version):
+        if route is _API_VERSIONS and self._upstream.own_login and api.supports(version):
             # In front of a login its broker expects it on this very connection, at most once.
             self._forward(frame, api, version, correlation_id, acks_0=False)
             return
-        if route is Route.API_VERSIONS:
+        if route is _API_VERSIONS:
             admin = self._shared.admin if self._who.is_own_command else None
             answer = self._client.reserve_answer()
             answer_api_versions(self._shared.gateway, self._broker, version, correlation_id, admin, answer)
             return
+        acks: int | None = None
         try:
-            if route is Route.CHECKED:
-                handled = self._refused(frame)
+            if route is _PRODUCE:
+                request = produce_request.parse(frame)
+                acks = request.acks
+                handled = self._produce(frame, request)
             else:
-                handled = self._metadata(frame) if route is Route.METADATA else self._produce(frame)
+                handled = self._metadata(frame) if route is Route.METADATA else self._refused(frame)
         except Malformed as error:  # by us; the broker may think otherwise
             self._shared.metrics.unread(api.name)
             self._shared.log.info("a request goes on unread", client=peer, api=api.name, error=str(error))
             handled = False
+            if route is _PRODUCE:
+                acks = produce_request.peek_acks(frame)
         if not handled:
-            self._forward(frame, api, version, correlation_id, acks_0=route is Route.PRODUCE and _unacknowledged(frame))
+            self._forward(frame, api, version, correlation_id, acks_0=acks == 0)
 
     def _metadata(self, frame: bytes) -> bool:
         if self._client.own_login:  # what a client may know of is the broker's to say
             return False
         return self._metadata_handler.handle(self._client, frame, metadata_request.parse_metadata_request(frame))
 
-    def _produce(self, frame: bytes) -> bool:
-        request = produce_request.parse(frame)
+    def _produce(self, frame: bytes, request: ProduceRequest) -> bool:
         # Acks that there are not: the broker's to refuse, if it knows the version.
         unheard_of = request.acks not in ACKS and request.version >= produce_request.RECORD_BATCHES_FROM
         if unheard_of:
@@ -144,7 +155,3 @@ def _heard_first(
         answer(frame)
 
     return told
-
-
-def _unacknowledged(frame: bytes) -> bool:
-    return produce_request.peek_acks(frame) == 0

@@ -21,6 +21,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final, Protocol, cast
 
+from librt.strings import read_i32_be
+
 from forebay_codecs.api_versions import rewrite_api_versions
 from forebay_codecs.apis import (
     API_VERSIONS,
@@ -477,7 +479,7 @@ class OpaqueConnection(BoundedReads):
         if not self._expected:
             raise Malformed("a response to no request")
         expected = self._current = self._expected.popleft()
-        if int.from_bytes(head.start, "big", signed=True) != expected.client_correlation_id:
+        if read_i32_be(head.start, 0) != expected.client_correlation_id:
             raise Malformed("a response to another request than the next")
         self._settled = expected.behind
         if expected.gathered:
@@ -493,7 +495,7 @@ class OpaqueConnection(BoundedReads):
         """To the next request, and no token."""
         if not self._expected or len(head.start) < CORRELATION_ID_SIZE:
             return False
-        return int.from_bytes(head.start, "big", signed=True) == self._expected[0].client_correlation_id
+        return read_i32_be(head.start, 0) == self._expected[0].client_correlation_id
 
     def _pass_token(self, head: Head) -> None:
         """Where it is owed; a Kerberos one before the answer to what the client has asked already, which it is not."""

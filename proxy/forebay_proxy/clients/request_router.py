@@ -36,11 +36,18 @@ class Route(enum.Enum):
 
 
 LOGINS: Final = (SASL_HANDSHAKE, SASL_AUTHENTICATE)
+_VERSIONS: Final = 32
+"""More than any API has."""
 _GATHERED: Final = {PRODUCE: Route.PRODUCE, METADATA: Route.METADATA}
 
 
 def route(api_key: int, api_version: int) -> tuple[Route, Api | None]:
     """(route, API) of a request; (REFUSED, None) if the key is unknown."""
+    known = _KNOWN.get(api_key << 16 | api_version)
+    return known if known is not None else _found(api_key, api_version)
+
+
+def _found(api_key: int, api_version: int) -> tuple[Route, Api | None]:
     api = APIS.get(api_key)
     if api is None:
         return Route.REFUSED, None
@@ -59,3 +66,7 @@ def route_of_producer(api_key: int, api_version: int) -> tuple[Route, Api | None
     if api_key in LOGINS:
         return Route.REFUSED, api
     return (Route.CHECKED if api_key in LOOKED_AT else found), api
+
+
+_KNOWN: Final = {key << 16 | version: _found(key, version) for key in APIS for version in range(_VERSIONS)}
+"""The same by key and version: what nearly every request has."""

@@ -271,7 +271,7 @@ class BatchClassifier:
             return Reason.EMPTY
         out.records += batch.record_count
         if batch.codec:
-            out.decompressed += len(batch.section)
+            out.decompressed += batch.size
         if entry.reason is not None:
             out.untouched.append(PassthroughBatch(slot, name, partition, encode_batch(batch)))
             if entry.reason is Reason.OBSERVED:
@@ -279,7 +279,7 @@ class BatchClassifier:
                     out.converted = {}
                 out.converted[slot] = batch
             return entry.reason
-        out.size += len(batch.section)
+        out.size += batch.size
         reason = key_reason(batch.null_keys, batch.record_count - batch.null_keys)
         if reason is not Reason.KEYED and not self._has_choice(name):
             out.touched.append(RewritableBatch(slot, name, partition, batch, movable=False, whole=True))

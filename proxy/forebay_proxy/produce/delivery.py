@@ -27,6 +27,9 @@ from forebay_proxy.metrics.registry import MetricRegistry
 
 log = RateLimited(get_logger())
 
+_ACKNOWLEDGED: Final = Verdict.ACKNOWLEDGED
+"""Members of an enum are looked up anew wherever they are named."""
+
 _FATES: Final[Mapping[Verdict, BatchFate]] = {
     Verdict.ACKNOWLEDGED: "acknowledged",
     Verdict.RETRY: "retried",
@@ -85,7 +88,7 @@ class Delivery:
         now = monotonic()
         if self._journal is not None:
             self._journal.batch(queue, batch, now, _FATES[verdict], response.error_code, response.base_offset)
-        if verdict is Verdict.ACKNOWLEDGED:
+        if verdict is _ACKNOWLEDGED:
             seconds = now - batch.opened_at
             self._latency.observe(seconds)
             self._acknowledge(batch, response, now)

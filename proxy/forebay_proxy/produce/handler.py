@@ -107,6 +107,7 @@ class ProduceHandler:
         self.lingers = settings.linger_ms > 0
         """Batches wait for more records. May change at any time."""
         self.throttling = accumulator.throttling
+        self._lanes: dict[int, Lane] = {}
         self._requests = stats.counter("forebay_produce_requests_total", side="client")
         self._moved = stats.counter("forebay_records_total", fate="moved")
         self._kept = stats.counter("forebay_records_total", fate="kept")
@@ -186,7 +187,7 @@ class ProduceHandler:
         for touched in found.touched:
             if not self.unknown(touched.topic, touched.partition):
                 topic = self.cluster.topics[touched.topic].queues
-                size = self.accumulator.pool.whole_chunks(len(touched.batch.section))
+                size = self.accumulator.pool.whole_chunks(touched.batch.size)
                 if touched.movable:
                     asked.add_movable(topic, size)
                 else:
@@ -200,12 +201,12 @@ class ProduceHandler:
         state.used_at = now
         topic = state.queues
         batch = touched.batch
-        lane = Lane(completion.acks, batch.codec, touched.movable, completion.principal)
+        lane = self._lane(completion.acks, batch.codec, completion.principal, movable=touched.movable)
         client_id = completion.client_id
         partition = touched.partition
         partitioner = self._partitioner_of(touched.topic, rack)
         if touched.movable:
-            size = len(batch.section)
+            size = batch.size
             partition = partitioner.partition(topic, size, now)
             queue = topic.queue(partition, lane.acks, client_id)
             if not self.accumulator.has_room(queue, lane, batch) and partitioner.on_new_batch(topic, partition):
@@ -217,13 +218,23 @@ class ProduceHandler:
             if not self.accumulator.has_room(queue, lane, batch):
                 partitioner.on_new_batch(topic, partition)
         if self.racks is not None:
-            self.racks.sent(rack, queue.leader, len(batch.section))
+            self.racks.sent(rack, queue.leader, batch.size)
         moved = partition != touched.partition
         run = completion.add_run(touched.slot, batch.record_count, moved=moved, whole=touched.whole)
         run.partition = partition
         (self._moved if moved else self._kept).value += batch.record_count
         self.accumulator.append(queue, lane, run, batch, now)
         return run
+
+    def _lane(self, acks: int, codec: int, principal: str, *, movable: bool) -> Lane:
+        """Forebay's own are few, and made once."""
+        if principal:
+            return Lane(acks, codec, movable, principal)
+        place = (acks + 1) << 4 | codec << 1 | movable
+        lane = self._lanes.get(place)
+        if lane is None:
+            lane = self._lanes[place] = Lane(acks, codec, movable)
+        return lane
 
     def _with_room(
         self, topic: TopicQueues, queue: PartitionQueue, completion: ProduceCompletion, size: int
@@ -625,7 +636,10 @@ class PendingProduce:
 
 def _pieces(topics: _Topics) -> list[_Topics]:
     """The same partitions in the same order, INSPECTED_AT_ONCE in each, but the last piece first."""
-    if sum([len(partitions) for _, partitions in topics]) <= INSPECTED_AT_ONCE:
+    count = 0
+    for _, partitions in topics:
+        count += len(partitions)
+    if count <= INSPECTED_AT_ONCE:
         return [topics]
     pieces: list[_Topics] = []
     piece: _Topics = []

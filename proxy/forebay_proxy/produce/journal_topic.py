@@ -103,10 +103,10 @@ class JournalTopic:
         state = self._cluster.topics[self._topic]
         state.used_at = now
         topic = state.queues
-        partition = self._partitioner.partition(topic, len(batch.section), now)
+        partition = self._partitioner.partition(topic, batch.size, now)
         pool = self._accumulator.pool
         asked = MemoryRequest(_CLIENT, self._accumulator.tenant)
-        asked.add(topic.queue(partition, _LANE.acks), pool.whole_chunks(len(batch.section)))
+        asked.add(topic.queue(partition, _LANE.acks), pool.whole_chunks(batch.size))
         if not pool.fits(asked):
             self._bytes -= len(lines)
             self._drop(rows, "buffer.memory is for clients")

@@ -222,7 +222,7 @@ class Observer:
                         left //= 2
                     continue
                 if batch.codec:
-                    left -= len(batch.section)
+                    left -= batch.size
             seen.append(self._judged(client, request, entry, batch, now))
         if self._queues.waits_for_turn and not self._scheduled:
             self._scheduled = True
@@ -263,7 +263,7 @@ class Observer:
             leader,
             batch.codec,
             batch.record_count,
-            len(batch.section),
+            batch.size,
             null_keys,
             null_key_bytes,
             chosen,
@@ -382,12 +382,12 @@ class Observer:
 
 def _runs(batch: ClientBatch, null_keys: int) -> list[_Run]:
     """What of the batch would stay together, `null_keys` of its records being movable."""
-    records, section = batch.record_count, len(batch.section)
+    records, section = batch.record_count, batch.size
     if 0 < null_keys < records:
-        keyed, null_key = (len(part.section) for part in split_by_key(batch))
+        keyed, null_key = (part.size for part in split_by_key(batch))
         stays = _Run(records - null_keys, keyed, keyed, movable=False)
         return [stays, _Run(null_keys, null_key, null_key, movable=True)]
-    stored = len(batch.records) if batch.header else section
+    stored = batch.came_end - batch.came_start if batch.header else section
     return [_Run(records, stored, section, movable=null_keys > 0)]
 
 

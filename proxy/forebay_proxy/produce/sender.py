@@ -17,6 +17,8 @@ from typing import Final
 
 from forebay_codecs import error_codes, produce_request, produce_response
 from forebay_codecs.errors import Malformed
+from forebay_codecs.primitives import Buffer
+from forebay_codecs.produce_response import PartitionResponse
 from forebay_policies.accumulator import Accumulator, PartitionQueue
 from forebay_policies.dispatch_groups import DispatchGroup
 from forebay_policies.loop_turns import SLICE_S
@@ -153,7 +155,7 @@ class Sender:
         return self._away.may_send(group)
 
     def _send(self, connection: UpstreamConnection, group: DispatchGroup, drained: Drained) -> None:
-        request = _Request(connection, group, drained, monotonic())
+        request = _Request(self, connection, group, drained, monotonic())
         self._away.sent(group)
         try:
             self._write(request)
@@ -211,7 +213,7 @@ class Sender:
     def _write(self, request: _Request) -> None:
         connection, now = request.connection, request.sent_at
         ensure_one_principal(connection.principal, request.drained)
-        topics: dict[str, list[tuple[int, int, list[bytes | memoryview]]]] = {}
+        topics: dict[str, list[tuple[int, int, list[Buffer]]]] = {}
         timeout_ms = 0
         may_retry = True
         sent: Drained = []
@@ -244,20 +246,19 @@ class Sender:
         self._requests.value += 1
         if may_retry:  # else whoever is told sooner is told "unknown"
             self._watch(request, now + self._patience([batch for _, batch in sent]))
-        connection.send(
-            lambda upstream_correlation_id: produce_request.encode(
-                version, upstream_correlation_id, client_id, acks, timeout_ms, list(topics.items())
-            ),
-            lambda response: self._answered(request, version, response),
-        )
+        request.version = version
+        correlation_id = connection.next_correlation_id()
+        frame = produce_request.encode(version, correlation_id, client_id, acks, timeout_ms, list(topics.items()))
+        connection.send(frame, request.answered)
 
-    def _answered(self, request: _Request, version: int, response: bytes | None) -> None:
+    def answered(self, request: _Request, response: bytes | None) -> None:
+        """The broker's response to `request`; None: its connection was lost."""
         connection, drained = request.connection, request.drained
-        answers = {}
+        answers: dict[tuple[str, int], PartitionResponse] = {}
         throttle_time_ms = 0
         if response is not None:
             try:
-                parsed = produce_response.parse(response, version)
+                parsed = produce_response.parse(response, request.version)
                 throttle_time_ms = parsed.throttle_time_ms
                 for node_id, host, port in parsed.nodes:
                     self._cluster.learn(node_id, host, port, monotonic())
@@ -343,11 +344,21 @@ class Sender:
 
 
 class _Request:
-    """A request that was written, or is about to be, on a connection of its own. `sent_at` by `monotonic`."""
+    """A request of `version` that was written, or is about to be, on a connection of its own. `sent_at` by
+    `monotonic`."""
 
-    __slots__ = ("connection", "done", "drained", "group", "sent_at", "spared")
+    __slots__ = ("_sender", "connection", "done", "drained", "group", "sent_at", "spared", "version")
 
-    def __init__(self, connection: UpstreamConnection, group: DispatchGroup, drained: Drained, sent_at: float) -> None:
+    def __init__(
+        self,
+        sender: Sender,
+        connection: UpstreamConnection,
+        group: DispatchGroup,
+        drained: Drained,
+        sent_at: float,
+    ) -> None:
+        self._sender = sender
+        self.version = produce_request.MAX_VERSION
         self.connection = connection
         self.group = group
         self.drained = drained
@@ -355,3 +366,7 @@ class _Request:
         self.done = False
         self.spared = False
         """It was given more time already."""
+
+    def answered(self, response: bytes | None) -> None:
+        """By its broker; None: its connection was lost."""
+        self._sender.answered(self, response)

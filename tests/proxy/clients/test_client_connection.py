@@ -109,6 +109,31 @@ class TestOrder:
             assert second.body == b"x" * 1000
 
     @in_loop
+    @pytest.mark.parametrize("piece", [5_000, 14_000])
+    async def test_what_is_left_of_a_read_is_not_overwritten_by_the_next_client(self, piece: int) -> None:
+        """All connections read into the same memory. A read ends in the first request, or in the second."""
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            clients = [await forebay.client(0) for _ in range(2)]
+            sent = [
+                b"".join(produce(number, ("ponds", 0, batch(keyed(fill * 9_000)))) for number in range(3))
+                for fill in "ab"
+            ]
+            taken = forebay.count("forebay_request_bytes_total", "client")
+            received = [taken]
+
+            def all_is_taken() -> bool:
+                return forebay.count("forebay_request_bytes_total", "client") == sum(received)
+
+            for start in range(0, len(sent[0]), piece):
+                for client, whole in zip(clients, sent, strict=True):
+                    client.send(whole[start : start + piece])
+                    received.append(len(whole[start : start + piece]))
+                    await until(all_is_taken)
+            for client in clients:
+                await client.receives(0, 1, 2)
+            assert sorted(cluster.values("ponds", 0)) == ["a" * 9_000] * 3 + ["b" * 9_000] * 3
+
+    @in_loop
     async def test_records_without_acks_do_not_stand_in_the_order(self) -> None:
         async with (
             FakeCluster({"ponds": [0], "raw": [0]}) as cluster,

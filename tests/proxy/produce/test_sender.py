@@ -9,7 +9,6 @@ from unittest.mock import Mock
 
 import pytest
 
-from forebay_codecs import produce_request
 from forebay_codecs.apis import METADATA, PRODUCE
 from forebay_codecs.error_codes import (
     INVALID_RECORD,
@@ -22,9 +21,8 @@ from forebay_codecs.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from forebay_policies.dispatch_groups import MAX_GROUPS
+from forebay_policies.loop_turns import SLICE_S
 from forebay_proxy.produce import sender as sender_module
-from forebay_proxy.produce.delivery import Delivery
-from forebay_proxy.produce.sender import Sender
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import Asked, FakeCluster
@@ -357,30 +355,34 @@ class TestRequests:
 
     @in_loop
     async def test_many_requests_leave_over_several_turns_of_the_loop(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Else writing them would hold up everybody."""
-        rounds: list[int] = []
+        """Else writing them would hold up everybody. Here each look at the clock takes more than a slice."""
         turn = 0
-        send_round = Sender._send_round
+        looked: list[int] = []
 
         def others() -> None:
             nonlocal turn
             turn += 1
-            if len(rounds) < 3:
+            if len(cluster[0].requests(PRODUCE)) < 3:
                 asyncio.get_running_loop().call_soon(others)
 
-        def one_of_many(sender: Sender) -> bool:
-            rounds.append(turn)
-            return len(rounds) < 3 or send_round(sender)
+        def clock() -> float:
+            looked.append(turn)
+            return began + 2 * SLICE_S * len(looked)
 
-        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+        one_a_request = {"max_request_size": 500, "batch_size": 400, "batch_max_size": 400}
+        async with FakeCluster({"ponds": [0] * 3}) as cluster, running(cluster.bootstrap, **one_a_request) as forebay:
             client = await forebay.client(0)
-            await warm(client, cluster)
-            monkeypatch.setattr(Sender, "_send_round", one_of_many)
-            monkeypatch.setattr(sender_module, "SLICE_S", 0.0)
+            request = [("ponds", index, batch(keyed("x" * 300))) for index in range(3)]
+            client.send(produce(0, *request))  # so that there are three connections
+            await client.receives(0)
+            cluster[0].forget()
+            cluster[0].holds(PRODUCE)
+            began = monotonic()
+            monkeypatch.setattr(sender_module, "monotonic", clock)
+            client.send(produce(1, *request))
             others()
-            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
-            await client.receives(1)
-            assert len(set(rounds[:3])) > 1
+            await until(lambda: len(cluster[0].requests(PRODUCE)) == 3)
+            assert len(set(looked)) >= 3
 
     @in_loop
     async def test_requests_that_want_another_acks_do_not_share_one(self) -> None:
@@ -585,32 +587,32 @@ class TestFaultsOfOurs:
     """What should never be; a partition that waits for ever for the batch it befell would be worse."""
 
     @in_loop
-    async def test_a_request_that_cannot_be_written_fails_and_its_partition_goes_on(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_a_request_that_cannot_be_written_fails_and_its_partition_goes_on(self) -> None:
         async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
             client = await forebay.client(0)
             await warm(client, cluster)
-            request = produce(1, ("ponds", 0, batch(keyed("a"))))
-            with monkeypatch.context() as broken:
-                broken.setattr(produce_request, "encode", Mock(side_effect=RuntimeError("broken")))
-                client.send(request)
-                assert only((await client.receives(1))[0]).error_code == UNKNOWN_SERVER_ERROR
+            (sender,) = forebay.app._realm.dispatcher._senders.values()
+            for connection in sender._pool._connections:
+                connection.versions = {}  # in which version is not known
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            assert only((await client.receives(1))[0]).error_code == UNKNOWN_SERVER_ERROR
             client.send(produce(2, ("ponds", 0, batch(keyed("after")))))
             assert only((await client.receives(2))[0]).error_code == NONE
             assert cluster.values("ponds", 0) == ["after"]
 
     @in_loop
-    async def test_an_answer_that_cannot_be_worked_on_leaves_its_partition_free(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_an_answer_that_cannot_be_worked_on_leaves_its_partition_free(self) -> None:
         async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
             client = await forebay.client(0)
             await warm(client, cluster)
-            with monkeypatch.context() as broken:
-                broken.setattr(Delivery, "answered", Mock(side_effect=RuntimeError("broken")))
-                client.send(produce(1, ("ponds", 0, batch(keyed("a"))), timeout_ms=1_000))
-                assert only((await client.receives(1))[0]).error_code == REQUEST_TIMED_OUT
+            delivery = forebay.app._realm._delivery
+            sound, delivery._leader_changed = delivery._leader_changed, Mock(side_effect=RuntimeError("broken"))
+            cluster[0].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a"))), timeout_ms=1_000))
+            (await cluster[0].receives(PRODUCE)).answer(error_code=NOT_LEADER_OR_FOLLOWER)
+            assert only((await client.receives(1))[0]).error_code == REQUEST_TIMED_OUT
+            delivery._leader_changed = sound
+            cluster[0].releases(PRODUCE)
             client.send(produce(2, ("ponds", 0, batch(keyed("after")))))
             assert only((await client.receives(2))[0]).error_code == NONE
             assert forebay.count("forebay_buffer_memory_available_bytes") == 33_554_432
