@@ -79,7 +79,7 @@ def compacted(query: StreamingQuery) -> Compacted:
     """What the query has written so far."""
     rows = torn = 0
     for progress in query.recentProgress:
-        counts = progress.observedMetrics.get(_COUNTS)
+        counts = progress.get("observedMetrics", {}).get(_COUNTS)  # Spark 3.5 leaves out what is empty
         if counts is not None:
             rows += counts["rows"] or 0
             torn += counts["torn"] or 0

@@ -3,6 +3,8 @@
 .cache/jars/broker-4.3.1/*.jar     a broker with its dependencies
 .cache/jars/clients-2.8.2/*.jar    kafka-clients of that version with its runtime dependencies
 .cache/jars/spark-kafka/*.jar      Spark's connector to Kafka with what Spark does not bring itself
+.cache/jars/spark-kafka-3.5/*.jar  the same for Spark 3.5 (make test-all)
+.cache/spark-3.5/                  that Spark, beside the newest in the environment (make test-all)
 .cache/jars/spark-s3/*.jar         Hadoop's file system for S3 with what it needs
 .cache/classes/                    the kit's own Java, compiled
 .cache/bin/                        toxiproxy-server, kubeconform, helm, sarama-produce, go-clients, kcat, haproxy, …
@@ -27,6 +29,8 @@ SEAWEEDFS = CACHE / "seaweedfs"
 STAMPS = CACHE / "stamps"
 AXE = CACHE / "axe"
 AXE_SCRIPT = AXE / "axe_playwright_python" / "axe.min.js"
+OLDEST_SPARK = CACHE / "spark-3.5"
+OLDEST_SPARK_KAFKA_JARS = JARS / "spark-kafka-3.5"
 OLD_KAFKA_PYTHON = CACHE / "kafka-python-2.0"
 GO_SOURCES = Path(__file__).resolve().parent / "go"
 JAVA_SOURCES = Path(__file__).resolve().parent / "java"

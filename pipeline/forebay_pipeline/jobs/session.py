@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import pyarrow
 import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 from forebay_pipeline.errors import CannotRun
 
 KAFKA_CONNECTORS: Final[Mapping[str, str]] = {
+    "3.5": "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7",
     "4.0": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
 }
 """Of each Spark the newest version whose dependencies can all be resolved."""
@@ -65,12 +67,14 @@ def open_session(
 
     With `kafka` it has the Kafka connector, from Maven Central unless the folder `jars` holds it. `settings` are the
     job's, over the ones above; spark-submit's and those of Spark's spark-defaults.conf are over both, and `conf` over
-    all. Raises CannotRun without Java, without jars in `jars`, or if Spark does not start.
+    all. Raises CannotRun without Java, with a PyArrow that this Spark does not know, without jars in `jars`, or if
+    Spark does not start.
     """
     conf = conf or {}
     if "spark.pyspark.python" in conf:
         os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]  # where PySpark looks for it
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    check_arrow(pyspark.__version__, pyarrow.__version__)
     if not submitted() and not _java():
         raise CannotRun("Spark needs Java 17 or newer: none was found in JAVA_HOME or on the PATH.")
     given = _of_submit() if submitted() else defaults(os.environ)
@@ -148,6 +152,12 @@ def connector(spark: str) -> str:
     if version not in KAFKA_CONNECTORS:
         raise CannotRun(f"This is Spark {spark}; the jobs run on {' and '.join(KAFKA_CONNECTORS)}.")
     return KAFKA_CONNECTORS[version]
+
+
+def check_arrow(spark: str, arrow: str) -> None:
+    """Raises CannotRun for Spark 3.5 with PyArrow 26 or newer, on which its streams with a state fail."""
+    if spark.startswith("3.5.") and int(arrow.partition(".")[0]) >= 26:
+        raise CannotRun(f"Spark {spark} needs a PyArrow before 26, and this is {arrow}: pip install 'pyarrow<26'.")
 
 
 def _java() -> bool:

@@ -12,8 +12,8 @@ All randomness comes from (seed, process, group, slice, variant): how the work i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -46,6 +46,10 @@ _ARROW_OUTCOMES: Final = pa.schema(
 )
 OUTCOMES: Final[StructType] = from_arrow_schema(_ARROW_OUTCOMES)
 """`latency_us` is the sum over all records; `latencies` has records by bucket (histogram)."""
+
+
+_KEYS: Final = ("process", "group", "slice", "stripe")
+"""What is simulated by itself."""
 
 
 class Slices(NamedTuple):
@@ -90,13 +94,13 @@ def simulated(arrivals: DataFrame, groups: Mapping[str, str], task: Task) -> Dat
     spark = arrivals.sparkSession
     named = spark.createDataFrame(sorted(groups.items()), "topic string, group string")
     grouped = arrivals.join(F.broadcast(named), "topic")
-    keys = ("process", "group", "slice", "stripe")
     striped = sliced(grouped, task.slices).withColumn(
         "stripe", F.explode(F.sequence(F.lit(0), F.lit(task.stripes - 1)))
     )
     # With an explicit number, Spark does not merge tasks that have few rows: each takes long.
     tasks = min(2_000, 2 * task.slices.number * task.stripes)
-    return striped.repartition(tasks, *keys).groupBy(*keys).applyInArrow(_simulator(task), OUTCOMES)
+    # Not applyInArrow of groups, which Spark 3.5 has not.
+    return striped.repartition(tasks, *_KEYS).sortWithinPartitions(*_KEYS).mapInArrow(_simulator(task), OUTCOMES)
 
 
 def sliced(arrivals: DataFrame, slices: Slices) -> DataFrame:
@@ -108,23 +112,42 @@ def sliced(arrivals: DataFrame, slices: Slices) -> DataFrame:
     return arrivals.withColumn("slice", F.explode(both))
 
 
-def _simulator(task: Task) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
-    def simulate(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
-        process, group, number, stripe = (part.as_py() for part in key)
-        counted_from = number * task.slices.length_us
-        zero_us = counted_from - task.slices.warm_up_us
-        ordered = table.sort_by([(name, "ascending") for name in ORDER])
-        topics = sorted(pc.unique(ordered["topic"]).to_pylist())
-        world = task.world._replace(leaders={topic: task.world.leaders[topic] for topic in topics})
-        rows = []
-        for index in range(stripe, len(task.variants), task.stripes):
-            rng = Random(f"{task.seed}/{process}/{group}/{number}/{index}")
-            simulation = Simulation(task.variants[index], world, rng, (counted_from - zero_us) / 1e6)
-            requests = requests_of(ordered, task.slices.first_us + zero_us)
-            rows.append(_row(index, simulation.run(requests)))
-        return pa.Table.from_pylist(rows, schema=_ARROW_OUTCOMES)
+def _simulator(task: Task) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def simulate(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for key, table in tables_of(batches):
+            yield _simulated(key, table, task)
 
     return simulate
+
+
+def tables_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
+    """The rows of each key and the key, from batches in the order of keys; one of them at a time is in memory."""
+    parts = (part for batch in batches for part in _parts(batch))
+    for key, same in groupby(parts, key=lambda part: tuple(part[name][0].as_py() for name in _KEYS)):
+        yield key, pa.Table.from_batches(same)
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch cut wherever a key begins: of keys a a b b b those from 0 and 2 on."""
+    ends = sorted({end for name in _KEYS for end in pc.run_end_encode(batch[name]).run_ends.to_pylist()})
+    for begin, end in pairwise([0, *ends]):
+        yield batch.slice(begin, end - begin)
+
+
+def _simulated(key: tuple[Any, ...], table: pa.Table, task: Task) -> pa.RecordBatch:
+    process, group, number, stripe = key
+    counted_from = number * task.slices.length_us
+    zero_us = counted_from - task.slices.warm_up_us
+    ordered = table.sort_by([(name, "ascending") for name in ORDER])
+    topics = sorted(pc.unique(ordered["topic"]).to_pylist())
+    world = task.world._replace(leaders={topic: task.world.leaders[topic] for topic in topics})
+    rows = []
+    for index in range(stripe, len(task.variants), task.stripes):
+        rng = Random(f"{task.seed}/{process}/{group}/{number}/{index}")
+        simulation = Simulation(task.variants[index], world, rng, (counted_from - zero_us) / 1e6)
+        requests = requests_of(ordered, task.slices.first_us + zero_us)
+        rows.append(_row(index, simulation.run(requests)))
+    return pa.RecordBatch.from_pylist(rows, schema=_ARROW_OUTCOMES)
 
 
 _CHUNK: Final = 10_000

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.jobs.session import connector, defaults, first_line, open_session, over, submitted
+from forebay_pipeline.jobs.session import check_arrow, connector, defaults, first_line, open_session, over, submitted
 
 
 def test_without_java_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,10 +111,18 @@ def test_the_python_of_executors_may_be_another(tmp_path: Path, monkeypatch: pyt
 
 def test_each_spark_has_its_connector() -> None:
     assert "_2.13:4.0." in connector("4.0.5")
+    assert "_2.12:3.5." in connector("3.5.9")
+
+
+def test_the_oldest_spark_needs_an_older_arrow() -> None:
+    with pytest.raises(CannotRun, match=r"^Spark 3.5.9 needs a PyArrow before 26, and this is 26.0.1: pip install"):
+        check_arrow("3.5.9", "26.0.1")
+    check_arrow("3.5.9", "25.0.0")
+    check_arrow("4.0.5", "26.0.1")
 
 
 def test_another_spark_is_refused() -> None:
-    with pytest.raises(CannotRun, match=r"^This is Spark 4.3.0; the jobs run on 4.0.$"):
+    with pytest.raises(CannotRun, match=r"^This is Spark 4.3.0; the jobs run on 3.5 and 4.0.$"):
         connector("4.3.0")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -12,7 +13,7 @@ from forebay_pipeline.replay.results import Result, results_of
 from forebay_pipeline.replay.service_times import constant
 from forebay_pipeline.replay.settings import read_grid, variants
 from forebay_pipeline.replay.simulation import World
-from forebay_pipeline.replay.slices import Slices, Task, simulated, sliced
+from forebay_pipeline.replay.slices import Slices, Task, simulated, sliced, tables_of
 
 LOAD = Load(records_per_s=1000, seconds=30)
 SMALL = Load(records_per_s=250, seconds=30)
@@ -29,6 +30,22 @@ def replayed(
     task = Task(world, [each.settings for each in FOUND], stripes, slices, seed)
     arrivals = of_load(spark, load, 1).repartition(tasks)
     return results_of(simulated(arrivals, {SYNTHETIC: SYNTHETIC}, task).persist(), FOUND)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+def test_rows_of_a_key_are_put_together_however_spark_cuts_them(size: int) -> None:
+    keys = [("a", "t", 0, 0)] * 4 + [("a", "t", 0, 1)] + [("a", "t", 1, 0)] * 2 + [("b", "t", 1, 0)] * 3
+    columns = dict(zip(("process", "group", "slice", "stripe"), zip(*keys, strict=True), strict=True))
+    table = pa.table({**{name: list(values) for name, values in columns.items()}, "row": list(range(len(keys)))})
+    found = [(key, part["row"].to_pylist()) for key, part in tables_of(table.to_batches(size))]
+    assert found == [
+        (("a", "t", 0, 0), [0, 1, 2, 3]),
+        (("a", "t", 0, 1), [4]),
+        (("a", "t", 1, 0), [5, 6]),
+        (("b", "t", 1, 0), [7, 8, 9]),
+    ]
+    assert list(tables_of([])) == []
+    assert list(tables_of(table.slice(0, 0).to_batches())) == []
 
 
 def test_the_end_of_a_slice_is_the_next_one_s_warm_up(spark: SparkSession) -> None:
