@@ -123,6 +123,7 @@ class _Answers(BaseHTTPRequestHandler):
         self._answer("")
 
     def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", "0")))  # else the answer may be lost
         login = self.headers.get("Authorization", "").removeprefix("Basic ")
         self._answer(base64.b64decode(login).decode().partition(":")[0])
 

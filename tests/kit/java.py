@@ -10,7 +10,7 @@ import json
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
@@ -34,8 +34,9 @@ _ANSWER_SECONDS = 200
 class JavaClient:
     _PRODUCES = "Produce"
 
-    def __init__(self, version: str, props: Mapping[str, str] | None = None) -> None:
-        """`props`: settings of everything that it starts, such as those of TLS."""
+    def __init__(self, version: str, props: Mapping[str, str] | None = None, more: Iterable[Path] = ()) -> None:
+        """`props`: settings of everything that it starts, such as those of TLS. `more`: jars, for what is optional."""
+        self._more = list(more)
         self.version = version
         self._props = {f"prop.{name}": value for name, value in (props or {}).items()}
         self.name = f"java-{version}"
@@ -156,7 +157,7 @@ class JavaClient:
     def _start(self) -> subprocess.Popen[str]:
         if self._session is None or self._session.poll() is not None:
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the JVM)
-            jars = ":".join(map(str, [*classpath(f"clients-{self.version}"), CLASSES]))
+            jars = ":".join(map(str, [*classpath(f"clients-{self.version}"), CLASSES, *self._more]))
             self._session = subprocess.Popen(
                 ["java", *_FLAGS, _LOG_LEVEL, "-cp", jars, "kit.Session"],
                 stdin=subprocess.PIPE,

@@ -23,7 +23,7 @@ PrivateFile = Annotated[str, Meta(extra={"allowed": "a file that others cannot r
 Pem = Annotated[str, Meta(extra={"allowed": "text in PEM form, or empty"})]
 SecretPem = Annotated[Secret, Meta(extra={"allowed": "text in PEM form, or empty"})]
 
-ServedMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+ServedMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 """SASL mechanisms by which clients can log in at Forebay itself."""
 ServedMechanisms = tuple[ServedMechanism, ...]
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]

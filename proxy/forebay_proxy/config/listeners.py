@@ -81,6 +81,31 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted)
     scram_credentials_location: Annotated[
         PrivateFile, about("Whom Forebay lets in by SCRAM: the file that `forebay users` keeps.", WORKERS)
     ] = ""
+    sasl_oauthbearer_jwks_endpoint_url: Annotated[
+        str, about("Where the issuer of OAUTHBEARER's tokens tells its keys (JWKS).", WORKERS)
+    ] = ""
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: Annotated[
+        int,
+        Meta(ge=10_000, le=INT_MAX, extra={"unit": "milliseconds"}),
+        about("After how long it is asked for its keys again.", WORKERS),
+    ] = 3_600_000
+    sasl_oauthbearer_expected_issuer: Annotated[
+        str, about("What a token must say of who issued it (iss).", WORKERS)
+    ] = ""
+    sasl_oauthbearer_expected_audience: Annotated[
+        tuple[str, ...], about("Of these a token must name one as whom it is for (aud).", WORKERS)
+    ] = ()
+    sasl_oauthbearer_sub_claim_name: Annotated[
+        str, Meta(min_length=1), about("Which claim of a token is its user.", WORKERS)
+    ] = "sub"
+    sasl_oauthbearer_clock_skew_seconds: Annotated[
+        int,
+        Meta(ge=0, le=3_600, extra={"unit": "seconds"}),
+        about("By how much the issuer's clock may differ.", WORKERS),
+    ] = 30
+    oauthbearer_sasl_jaas_config: Annotated[
+        Secret, about("Whose certificate the endpoint of keys may have: the options ssl.… of a broker's line.", WORKERS)
+    ] = Secret("")
     connections_max_reauth_ms: Annotated[
         int,
         Meta(ge=0, le=INT_MAX, extra={"unit": "milliseconds"}),

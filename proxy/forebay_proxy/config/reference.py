@@ -592,7 +592,8 @@ LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
     ),
     "sasl.enabled.mechanisms": Reference(
         "PLAIN: whoever stands in plain.sasl.jaas.config. SCRAM-SHA-256, SCRAM-SHA-512: who stands in the file "
-        "scram.credentials.location.",
+        "scram.credentials.location. OAUTHBEARER: whoever has a token (JWT) of the issuer that sasl.oauthbearer.… "
+        "name.",
         _broker("default GSSAPI"),
         "SCRAM-SHA-256,SCRAM-SHA-512",
     ),
@@ -606,6 +607,37 @@ LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
         "Made by `forebay users add`, at the brokers and in the file at once. It is read again when it changes.",
         "none; brokers keep it in their log of metadata",
         "/etc/forebay/credentials.json",
+    ),
+    "sasl.oauthbearer.jwks.endpoint.url": Reference(
+        "Required with OAUTHBEARER. It is asked with the first login, then every "
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms, and, at most every 10 s, for a key that is not known. Keys for "
+        "HMAC are not taken. Where it does not answer, the keys known before serve on.",
+        _broker("there also file:"),
+        "https://login.example.org/keys",
+    ),
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": Reference(
+        "A key that the issuer has withdrawn counts until then.", _broker(), "600000"
+    ),
+    "sasl.oauthbearer.expected.issuer": Reference(
+        "Required with OAUTHBEARER: it must be the same, to the letter.",
+        _broker("may be empty there"),
+        "https://login.example.org",
+    ),
+    "sasl.oauthbearer.expected.audience": Reference(
+        "Required with OAUTHBEARER: a token for another service of the same issuer is not one for Kafka.",
+        _broker("may be empty there"),
+        "kafka",
+    ),
+    "sasl.oauthbearer.sub.claim.name": Reference(
+        "Its text is the user's name, as in User:name.", _broker(), "preferred_username"
+    ),
+    "sasl.oauthbearer.clock.skew.seconds": Reference("It counts for exp, nbf and iat.", _broker(), "10"),
+    "oauthbearer.sasl.jaas.config": Reference(
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+        'ssl.truststore.location="/etc/forebay/login-ca.pem"; without it the certificate must be signed by one of the '
+        "system's.",
+        _broker(),
+        "${file:/etc/forebay/issuer.properties:sasl.jaas.config}",
     ),
     "connections.max.reauth.ms": Reference(
         "A client that has not logged in again by then is closed at its next request (KIP-368). Clients that are too "

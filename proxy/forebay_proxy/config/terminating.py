@@ -18,6 +18,10 @@ _ONLY_TERMINATING: Final = (
     "sasl.enabled.mechanisms",
     "plain.sasl.jaas.config",
     "scram.credentials.location",
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "sasl.oauthbearer.expected.issuer",
+    "sasl.oauthbearer.expected.audience",
+    "oauthbearer.sasl.jaas.config",
     "connections.max.reauth.ms",
 )
 _IDENTITIES: Final = {"passthrough": ("passthrough", "client"), "terminate": ("service", "mapped", "client")}
@@ -54,6 +58,7 @@ def login_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
         yield listener.setting("sasl.enabled.mechanisms"), message
     yield from _plain_conflicts(listener)
     yield from _scram_conflicts(listener)
+    yield from _bearer_conflicts(listener)
 
 
 def _needs_sasl(listener: ClientListener) -> str:
@@ -67,6 +72,37 @@ def _scram_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
             yield name, "needs SCRAM-SHA-256 or SCRAM-SHA-512 in sasl.enabled.mechanisms"
     elif not location:
         yield name, "is required with SCRAM in sasl.enabled.mechanisms"
+
+
+def _bearer_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
+    told = listener.told
+    has = {
+        "sasl.oauthbearer.jwks.endpoint.url": told.sasl_oauthbearer_jwks_endpoint_url,
+        "sasl.oauthbearer.expected.issuer": told.sasl_oauthbearer_expected_issuer,
+        "sasl.oauthbearer.expected.audience": told.sasl_oauthbearer_expected_audience,
+    }
+    needed = "OAUTHBEARER" in told.sasl_enabled_mechanisms
+    for name, value in has.items():
+        if needed and not value:
+            yield listener.setting(name), "is required with OAUTHBEARER in sasl.enabled.mechanisms"
+        elif value and not needed:
+            yield listener.setting(name), "needs OAUTHBEARER in sasl.enabled.mechanisms"
+    url = told.sasl_oauthbearer_jwks_endpoint_url
+    if url and not url.startswith(("https://", "http://")):
+        yield (
+            listener.setting("sasl.oauthbearer.jwks.endpoint.url"),
+            "must be a URL that begins with https:// or http://",
+        )
+    if told.oauthbearer_sasl_jaas_config:
+        name = listener.setting("oauthbearer.sasl.jaas.config")
+        if not needed:
+            yield name, "needs OAUTHBEARER in sasl.enabled.mechanisms"
+            return
+        try:
+            if jaas.parse(told.oauthbearer_sasl_jaas_config).mechanisms != ("OAUTHBEARER",):
+                yield name, "must begin with Kafka's OAuthBearerLoginModule"
+        except ValueError as error:
+            yield name, str(error)
 
 
 def _plain_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:

@@ -13,11 +13,12 @@ from typing import Final
 
 from forebay_codecs.scram import HASHES
 from forebay_proxy.config import jaas
-from forebay_proxy.config.listeners import ClientListener
+from forebay_proxy.config.listeners import ClientListener, ListenerSettings
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.security.client_exchanges import Exchange, PlainExchange
 from forebay_proxy.security.credentials_file import read_all
+from forebay_proxy.security.logins import OAUTHBEARER
 from forebay_proxy.security.renewals import Renewable
 from forebay_proxy.security.scram_exchange import NOBODY, ScramExchange, ScramUsers
 
@@ -33,7 +34,8 @@ class ClientLogins:
         self.mechanisms = listener.told.sasl_enabled_mechanisms
         self._plain: Mapping[str, Secret] = {}
         self._scram = NOBODY
-        prefixes = (listener.setting("plain."), listener.setting("scram."))
+        self._begin_bearer: Callable[[], Exchange] | None = None
+        prefixes = tuple(map(listener.setting, ("plain.", "scram.", "oauthbearer.")))
         self.renewable = Renewable("client", f"logins at listener {listener.name}", prefixes, self._prepare)
         self._prepare(settings)()
 
@@ -43,6 +45,8 @@ class ClientLogins:
             return None
         if mechanism in HASHES:
             return ScramExchange(mechanism, self._scram, secrets.token_urlsafe(NONCE_BYTES))
+        if mechanism == OAUTHBEARER and self._begin_bearer is not None:
+            return self._begin_bearer()
         return PlainExchange(self._plain)
 
     def _prepare(self, settings: Settings) -> Callable[[], None]:
@@ -51,9 +55,10 @@ class ClientLogins:
         plain = jaas.parse_users(told.plain_sasl_jaas_config) if "PLAIN" in self.mechanisms else {}
         if not set(HASHES).isdisjoint(self.mechanisms):
             scram = _scram_users(listener.setting("scram.credentials.location"), told.scram_credentials_location)
+        begin_bearer = _bearer_exchanges(told) if OAUTHBEARER in self.mechanisms else None
 
         def commit() -> None:
-            self._plain, self._scram = plain, scram
+            self._plain, self._scram, self._begin_bearer = plain, scram, begin_bearer
 
         return commit
 
@@ -63,3 +68,10 @@ def _scram_users(setting: str, path: str) -> ScramUsers:
     kept = read_all(setting, path)
     made = hashlib.sha256(b"".join(each.server_key for _, each in sorted(kept.credentials.items()))).digest()
     return ScramUsers(kept.credentials, kept.phantom_key or made)
+
+
+def _bearer_exchanges(told: ListenerSettings) -> Callable[[], Exchange]:
+    """Raises StartError where certificates for the issuer's endpoint cannot be used."""
+    from forebay_proxy.security.bearer_exchange import exchanges  # whoever has no tokens needs no cryptography
+
+    return exchanges(told)

@@ -76,6 +76,54 @@ def test_what_cannot_be(assignment: str, name: str, message: str) -> None:
     assert message in it.message
 
 
+BEARER = f"{NAME}sasl.oauthbearer."
+TOKENS = (
+    *LISTENS,
+    f"{NAME}client.authentication=terminate",
+    f"{NAME}upstream.identity=service",
+    f"{NAME}sasl.enabled.mechanisms=OAUTHBEARER",
+    f"{BEARER}jwks.endpoint.url=https://issuer.test/keys",
+    f"{BEARER}expected.issuer=https://issuer.test",
+    f"{BEARER}expected.audience=kafka,other",
+)
+MODULE = MODULES["OAUTHBEARER"]
+
+
+def test_whose_tokens_are_taken_is_said_in_full() -> None:
+    (only,) = settings(*TOKENS).client_listeners
+    assert only.told.sasl_oauthbearer_expected_audience == ("kafka", "other")
+    for assignment in TOKENS[-3:]:
+        name = assignment.partition("=")[0]
+        it = found(*TOKENS, f"{name}=")
+        assert (it.name, it.message) == (name, "is required with OAUTHBEARER in sasl.enabled.mechanisms")
+        it = found(*TERMINATES, assignment, environ=ENVIRON)
+        assert (it.name, it.message) == (name, "needs OAUTHBEARER in sasl.enabled.mechanisms")
+    it = found(*TOKENS, f"{BEARER}jwks.endpoint.url=file:///etc/keys")
+    assert "begins with https:// or http://" in it.message
+
+
+def test_a_line_for_the_issuers_certificate_is_one_of_its_module() -> None:
+    name = f"{NAME}oauthbearer.sasl.jaas.config"
+    lines = {
+        "A": f"{MODULE} required ssl.truststore.location='/ca.pem';",
+        "B": login_line("PLAIN", CANARY),
+        "C": CANARY,
+    }
+    settings(*TOKENS, f"{name}=${{env:A}}", environ=lines)
+    for variable, why in (("B", "must begin with Kafka's OAuthBearerLoginModule"), ("C", "must begin with one of")):
+        it = found(*TOKENS, f"{name}=${{env:{variable}}}", environ=lines)
+        assert it.name == name
+        assert why in it.message
+        assert CANARY not in str(it)
+    it = found(*TERMINATES, f"{name}=${{env:A}}", environ=ENVIRON | lines)
+    assert it.message == "needs OAUTHBEARER in sasl.enabled.mechanisms"
+
+
+def test_tokens_let_in_many() -> None:
+    it = found(*TOKENS, *OWN_LOGIN, environ=ENVIRON)
+    assert "upstream.identity.shared=true" in it.message
+
+
 @pytest.mark.parametrize("written", ["PLAIN,PLAIN", "GSSAPI"])
 def test_mechanisms_are_known_and_named_once(written: str) -> None:
     it = found(*LISTENS, *TERMINATES[3:5], f"{NAME}sasl.enabled.mechanisms={written}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forebay_codecs.sasl import plain
+from forebay_codecs.sasl import bearer, plain
 from forebay_codecs.scram import Challenge, ScramClient
 from forebay_codecs.scram_credential import ScramCredential
 from forebay_proxy.config.kinds import ListenerAddress
@@ -19,6 +19,8 @@ from forebay_proxy.errors import StartError
 from forebay_proxy.security.client_exchanges import Exchange, LoginRefused, PlainExchange
 from forebay_proxy.security.client_logins import ClientLogins
 from forebay_proxy.security.credentials_file import changing
+from tests.kit.event_loop import in_loop
+from tests.kit.issuer import AUDIENCE, ISSUER, Issuer
 from tests.kit.sasl import MODULES, quoted
 
 
@@ -75,7 +77,7 @@ def test_users_come_go_and_change_their_passwords() -> None:
 def test_it_is_made_anew_when_its_settings_files_change() -> None:
     settings = told(alice="hers")
     prefixes = ClientLogins(settings, settings.client_listeners[0]).renewable.prefixes
-    assert prefixes == ("listener.name.sasl_ssl.plain.", "listener.name.sasl_ssl.scram.")
+    assert prefixes == tuple(f"listener.name.sasl_ssl.{name}." for name in ("plain", "scram", "oauthbearer"))
 
 
 def by_scram(path: Path) -> Settings:
@@ -112,3 +114,44 @@ def challenged(logins: ClientLogins) -> Challenge:
     assert exchange is not None
     client = ScramClient("SCRAM-SHA-512", "alice", "nonce")
     return client.challenge(asyncio.run(exchange.step(client.first())).token)
+
+
+def with_tokens(url: str, truststore: str = "/none.pem") -> Settings:
+    line = f"{MODULES['OAUTHBEARER']} required ssl.truststore.location={quoted(truststore)};"
+    return Settings(
+        bootstrap_servers=(HostPort("b", 9092),),
+        listeners=(ListenerAddress("SASL_SSL", "h", 19092),),
+        listener_name={
+            "sasl_ssl": ListenerSettings(
+                client_authentication="terminate",
+                upstream_identity="service",
+                sasl_enabled_mechanisms=("OAUTHBEARER",),
+                sasl_oauthbearer_jwks_endpoint_url=url,
+                sasl_oauthbearer_expected_issuer=ISSUER,
+                sasl_oauthbearer_expected_audience=(AUDIENCE,),
+                sasl_oauthbearer_sub_claim_name="name",
+                oauthbearer_sasl_jaas_config=Secret(line),
+            )
+        },
+    )
+
+
+@in_loop
+async def test_whoever_has_a_token_of_the_issuer_logs_in() -> None:
+    with Issuer() as issuer:
+        settings = with_tokens(issuer.jwks_url)
+        logins = ClientLogins(settings, settings.client_listeners[0])
+        assert logins.begin("PLAIN") is None
+        for _ in range(2):
+            exchange = logins.begin("OAUTHBEARER")
+            assert exchange is not None
+            said = await exchange.step(bearer(issuer.token("of no use", name="alice")))
+            assert said.proved is not None
+            assert said.proved.principal == "User:alice"
+        assert issuer.jwks_asked == 1
+
+
+def test_certificates_for_the_issuer_that_cannot_be_used_are_told() -> None:
+    settings = with_tokens("https://issuer.test/keys")
+    with pytest.raises(StartError, match=r"ssl\.truststore\.location: /none\.pem cannot be read"):
+        ClientLogins(settings, settings.client_listeners[0])
