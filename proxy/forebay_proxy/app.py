@@ -55,6 +55,7 @@ from forebay_proxy.produce.memory_grants import MemoryGrants
 from forebay_proxy.realms import dump
 from forebay_proxy.realms.realm import Realm, Shared, eligibility_of, patterns_of
 from forebay_proxy.realms.realms import ClientRealms
+from forebay_proxy.security.certificate_login import CertificateLogin
 from forebay_proxy.security.client_logins import ClientLogins
 from forebay_proxy.security.renewals import Renewals
 from forebay_proxy.security.upstream_identities import UpstreamIdentities
@@ -188,6 +189,7 @@ class App:
             settings.authentication_timeout_ms / 1000,
             settings.connection_failed_authentication_delay_ms / 1000,
             told.connections_max_reauth_ms / 1000,
+            CertificateLogin(told.ssl_principal_mapping_rules) if listener.takes_certificates else None,
             identities,
             self._client_realms,
             self._login_metrics,

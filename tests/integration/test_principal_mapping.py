@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from forebay_proxy.config.principal_mapper import NoMatchingRule, PrincipalMapper
 from forebay_proxy.security import distinguished_name
-from forebay_proxy.security.principal_mapper import NoMatchingRule, PrincipalMapper
 from tests.kit.java import JavaClient
 from tests.kit.names import NAMES
 

@@ -100,13 +100,14 @@ class AnsweredClient:
     def is_user(self, user: str, principal: str, introduction: bytes) -> None:
         """It has logged in here as `user`, as Kafka writes it, and is served as `principal`; empty: as Forebay.
 
-        `introduction`: the first request of its login.
+        `introduction`: the first request of its login; empty: it needed none.
         """
         self.user = user
         self.principal = principal
-        key, version, _ = peek(introduction, 0)
-        self._who.begins(key, version)
-        self._who.says(introduction, self.host)
+        if introduction:
+            key, version, _ = peek(introduction, 0)
+            self._who.begins(key, version)
+            self._who.says(introduction, self.host)
         self._who.is_somebody(user)
 
     def hold(self, why: HoldReason) -> None:

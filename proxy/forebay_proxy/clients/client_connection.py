@@ -44,6 +44,7 @@ from forebay_proxy.clients.request_router import LOGINS, Route, route, route_of_
 from forebay_proxy.clients.response_orderer import ResponseOrderer
 from forebay_proxy.clients.response_writer import ResponseWriter
 from forebay_proxy.clients.terminated_login import TerminatedLogin
+from forebay_proxy.clients.tls_transport import CERTIFICATE
 from forebay_proxy.clients.wrong_protocol import named
 
 MAX_UNSENT: Final = 256 * 1024
@@ -152,7 +153,7 @@ class ClientConnection(BoundedReads):
         if not self._limits.admits(self):
             self._life.end(Cause.NOT_ADMITTED)
         elif self._login is not None:
-            self._login.begin()
+            self._login.begin(transport.get_extra_info(CERTIFICATE))
 
     def room(self) -> int:
         return self._shared.inbound_memory.next_read()

@@ -25,6 +25,7 @@ class ClientIdentity:
         self._requests: dict[int, int] = {}
         self._batches: dict[str, int] = {}
         """Those that are counted in what is seen of the client: kept here, since each look at that costs as much."""
+        self._principal = ""  # known before its first request, where a certificate is the login
 
     @property
     def known(self) -> bool:
@@ -59,6 +60,8 @@ class ClientIdentity:
         self._seen = self._metrics.named(None if client_id is None else printable(client_id), host, *software)
         self._seen.request(api_key, version)
         self._requests, self._batches = self._seen.requests, self._seen.batches
+        if self._principal:
+            self._seen.is_somebody(self._principal)
 
     def produced(self, records: int, reasons: Iterable[str]) -> None:
         """The client has sent `records` more records, in batches that are treated as they are for these `reasons`."""
@@ -72,6 +75,8 @@ class ClientIdentity:
         """Its broker takes it for `principal`, and so it is served here; as Kafka writes it."""
         if self._seen is not None:
             self._seen.is_somebody(principal)
+        else:
+            self._principal = principal
 
     def failed(self) -> None:
         """A Produce request of the client was answered with an error."""

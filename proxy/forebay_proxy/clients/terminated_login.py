@@ -6,6 +6,8 @@
 
     anything else, but in DONE ──▶ OVER
 
+Where a certificate is the login, it begins in DONE.
+
 In: frames of a connection whose client has not logged in, or logs in again. Out: answers in their places; who the
 client is; or the connection's end, some time later, so that guessing takes time. What comes before the login and is
 not part of it is not parsed. Where a broker answers, and what: Kafka's SaslServerAuthenticator.
@@ -43,6 +45,7 @@ from forebay_proxy.clients.response_orderer import ResponseOrderer, Slot
 from forebay_proxy.logs import RateLimited
 from forebay_proxy.metrics.traffic import LoginMetrics, TrafficMetrics
 from forebay_proxy.security.authenticator import AuthenticationFailed
+from forebay_proxy.security.certificate_login import CertificateLogin
 from forebay_proxy.security.client_exchanges import Exchange, LoginRefused, Proved
 from forebay_proxy.security.client_logins import ClientLogins
 from forebay_proxy.security.logins import Login
@@ -67,6 +70,8 @@ class LoginDoor:
     failure_delay: float
     session: float
     """For how long a login is good; 0: for ever."""
+    certificates: CertificateLogin | None
+    """Where a certificate is the login; None: where SASL is."""
     identities: UpstreamIdentities
     realms: Realms
     metrics: LoginMetrics
@@ -140,9 +145,20 @@ class TerminatedLogin:
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self) -> None:
-        """The connection was accepted."""
-        self._timer = self._loop.call_later(self._door.timeout, self._too_slow)
+    def begin(self, certificate: bytes | None) -> None:
+        """The connection was accepted. `certificate`: what the client has shown, in DER form."""
+        if self._door.certificates is None:
+            self._timer = self._loop.call_later(self._door.timeout, self._too_slow)
+            return
+        try:
+            proved = self._door.certificates.of(certificate)
+            why_not = self._enter(proved)
+        except LoginRefused as error:
+            why_not = str(error)
+        if why_not:
+            self._refuse(why_not)
+        else:
+            self._accepted(proved)
 
     @property
     def shortest(self) -> int:

@@ -57,6 +57,11 @@ class TlsSession:
         self.established = False
         self.over = False
 
+    @property
+    def certificate(self) -> bytes | None:
+        """What the client has shown, in DER form, once `established`; None: nothing. It was verified if asked for."""
+        return self._tls.getpeercert(binary_form=True)
+
     def receive(self, ciphertext: Buffer) -> bytes:
         """Take at most MAX_READ bytes; the plaintext that they complete, which may be none."""
         self._incoming.write(ciphertext)

@@ -14,6 +14,8 @@ from typing import Any, Final
 from forebay_codecs.primitives import Buffer
 from forebay_proxy.clients.tls_session import TlsSession
 
+CERTIFICATE: Final = "forebay.certificate"
+"""No transport of others has a name like it."""
 SMALL: Final = 4096
 """Pieces below this are joined, since each that is written makes a record, which costs as much as a kilobyte does."""
 
@@ -30,7 +32,9 @@ class TlsTransport:
         self._session = session
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Of the connection beneath."""
+        """Of the connection beneath; and CERTIFICATE, that of the client in DER form, None without one."""
+        if name == CERTIFICATE:
+            return self._session.certificate
         return self._beneath.get_extra_info(name, default)
 
     def is_closing(self) -> bool:

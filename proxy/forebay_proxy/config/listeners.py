@@ -120,6 +120,9 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted)
         ClientAuth,
         about("Whether clients must show a certificate; requested: they may, and it must be valid.", WORKERS),
     ] = "none"
+    ssl_principal_mapping_rules: Annotated[
+        str, about("What the owner of a certificate is called, where it is the login.", WORKERS)
+    ] = "DEFAULT"
     ssl_keystore_location: Annotated[
         PemFile, about("PEM file with the listener's private key and its certificate chain.", WORKERS)
     ] = ""
@@ -184,6 +187,11 @@ class ClientListener:
     def terminates(self) -> bool:
         """Whether they do so here, and their connections to brokers know nothing of it."""
         return self.told.client_authentication == "terminate"
+
+    @property
+    def takes_certificates(self) -> bool:
+        """Whether a certificate is their login there."""
+        return self.terminates and self.protocol == "SSL"
 
     @property
     def passes_logins(self) -> bool:

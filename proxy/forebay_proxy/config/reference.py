@@ -564,7 +564,7 @@ LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
         "true",
     ),
     "client.authentication": Reference(
-        "For SASL_PLAINTEXT and SASL_SSL. passthrough: by whatever mechanism the brokers have; Forebay keeps no users. "
+        "passthrough, for SASL_PLAINTEXT and SASL_SSL: by whatever mechanism the brokers have; Forebay keeps no users. "
         "terminate: Forebay answers logins as a broker does, by sasl.enabled.mechanisms, and upstream.identity says as "
         "whom it logs in at brokers for those clients. See docs/security.md.",
         NO_COUNTERPART,
@@ -638,6 +638,14 @@ LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
         "system's.",
         _broker(),
         "${file:/etc/forebay/issuer.properties:sasl.jaas.config}",
+    ),
+    "ssl.principal.mapping.rules": Reference(
+        "For SSL with client.authentication=terminate. The first of the rules RULE:pattern/replacement/ that matches "
+        "the whole distinguished name (RFC 2253) says what its owner is called, with L or U behind it in lower or "
+        "upper case; DEFAULT: as it stands. Without a rule for it a client is refused. Patterns are Java's; those that "
+        "mean something else to Python are refused.",
+        _broker(),
+        "RULE:^CN=([^,]*),.*$/$1/L,DEFAULT",
     ),
     "connections.max.reauth.ms": Reference(
         "A client that has not logged in again by then is closed at its next request (KIP-368). Clients that are too "

@@ -88,7 +88,7 @@ def _login_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     listeners = settings.client_listeners
     if not settings.uses_sasl:
         for listener in listeners:
-            if listener.uses_sasl and not listener.lends_identity:
+            if not listener.lends_identity:
                 message = f"must be SASL_PLAINTEXT or SASL_SSL: brokers know each client of {listener.name} by a login"
                 yield "security.protocol", message
                 return

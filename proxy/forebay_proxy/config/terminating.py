@@ -1,6 +1,6 @@
 """What a listener is told of logins, here or at the brokers: contradictions within it. No I/O.
 
-client.authentication=terminate      sasl.enabled.mechanisms, and for each of them who may log in
+client.authentication=terminate      sasl.enabled.mechanisms, and for each of them who may log in; or certificates
 upstream.identity=…                  as whom brokers know the clients
 """
 
@@ -12,9 +12,9 @@ from typing import Final
 from forebay_codecs.scram import HASHES
 from forebay_proxy.config import jaas
 from forebay_proxy.config.listeners import ClientListener
+from forebay_proxy.config.principal_mapper import DEFAULT, PrincipalMapper
 
-_ONLY_TERMINATING: Final = (
-    "upstream.identities.location",
+_ONLY_WITH_SASL: Final = (
     "sasl.enabled.mechanisms",
     "plain.sasl.jaas.config",
     "scram.credentials.location",
@@ -24,14 +24,18 @@ _ONLY_TERMINATING: Final = (
     "oauthbearer.sasl.jaas.config",
     "connections.max.reauth.ms",
 )
+_ONLY_TERMINATING: Final = ("upstream.identities.location", *_ONLY_WITH_SASL)
 _IDENTITIES: Final = {"passthrough": ("passthrough", "client"), "terminate": ("service", "mapped", "client")}
 
 
 def login_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
     """(setting, what is wrong with it) for each contradiction."""
     told = listener.told
+    if told.ssl_principal_mapping_rules != DEFAULT and not listener.takes_certificates:
+        message = "needs client.authentication=terminate and the security protocol SSL: elsewhere it names nobody"
+        yield listener.setting("ssl.principal.mapping.rules"), message
     if listener.terminates and not listener.uses_sasl:
-        yield listener.setting("client.authentication"), _needs_sasl(listener)
+        yield from _certificate_conflicts(listener)
         return
     identities = _IDENTITIES[told.client_authentication]
     if told.upstream_identity not in identities:
@@ -44,11 +48,7 @@ def login_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
             if getattr(told, name.replace(".", "_")):
                 yield listener.setting(name), "needs client.authentication=terminate: brokers do not learn of it"
         return
-    if told.upstream_identity == "mapped":
-        if not told.upstream_identities_location:
-            yield listener.setting("upstream.identities.location"), "is required with upstream.identity=mapped"
-    elif told.upstream_identities_location:
-        yield listener.setting("upstream.identities.location"), "needs upstream.identity=mapped"
+    yield from _mapped_conflicts(listener)
     if not told.sasl_enabled_mechanisms:
         yield listener.setting("sasl.enabled.mechanisms"), "is required with client.authentication=terminate"
     if told.upstream_identity == "client" and not set(told.sasl_enabled_mechanisms) <= set(HASHES):
@@ -59,6 +59,37 @@ def login_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
     yield from _plain_conflicts(listener)
     yield from _scram_conflicts(listener)
     yield from _bearer_conflicts(listener)
+
+
+def _certificate_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
+    """Of one without SASL: its clients show certificates, or nobody can know who they are."""
+    told = listener.told
+    if not listener.takes_certificates or told.ssl_client_auth == "none":
+        message = (
+            f"{_needs_sasl(listener)}; or it needs SSL with ssl.client.auth=required, where a certificate is the login"
+        )
+        yield listener.setting("client.authentication"), message
+        return
+    if told.upstream_identity not in ("service", "mapped"):
+        message = "must be service or mapped where a certificate is the login"
+        yield listener.setting("upstream.identity"), message
+    for name in _ONLY_WITH_SASL:
+        if getattr(told, name.replace(".", "_")):
+            yield listener.setting(name), _needs_sasl(listener)
+    yield from _mapped_conflicts(listener)
+    try:
+        PrincipalMapper(told.ssl_principal_mapping_rules)
+    except ValueError as error:
+        yield listener.setting("ssl.principal.mapping.rules"), str(error)
+
+
+def _mapped_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
+    location, name = listener.told.upstream_identities_location, listener.setting("upstream.identities.location")
+    if listener.told.upstream_identity == "mapped":
+        if not location:
+            yield name, "is required with upstream.identity=mapped"
+    elif location:
+        yield name, "needs upstream.identity=mapped"
 
 
 def _needs_sasl(listener: ClientListener) -> str:

@@ -30,6 +30,7 @@ from forebay_proxy.config.secret import Secret
 from forebay_proxy.security.client_exchanges import PlainExchange, Said
 from forebay_proxy.security.upstream_identities import UpstreamIdentities
 from tests.kit.app import Running, running
+from tests.kit.certificates import Authority
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import Asked, FakeCluster
 from tests.kit.journal import of, rows_in
@@ -529,3 +530,64 @@ async def test_a_fault_of_ours_lets_nobody_in(monkeypatch: pytest.MonkeyPatch) -
         await client.receives(1)
         await until(lambda: len(it.forebay.app._connections) == 0)
         assert not it.asked
+
+
+class TestCertificates:
+    """A listener with TLS and without SASL, where a certificate is the login."""
+
+    @staticmethod
+    def told(authority: Authority, client_auth: str) -> dict[str, Any]:
+        return {
+            "client_authentication": "terminate",
+            "upstream_identity": "service",
+            "ssl_client_auth": client_auth,
+            "ssl_keystore_location": str(authority.issue("forebay", LOOPBACK)),
+            "ssl_truststore_location": str(authority.pem),
+            "ssl_principal_mapping_rules": "RULE:^CN=(till[^,]*),.*$/$1/U",
+        }
+
+    @in_loop
+    async def test_who_shows_one_is_somebody_at_once(self, tmp_path: Path) -> None:
+        authority = Authority(tmp_path)
+        async with (
+            FakeCluster(TOPICS) as cluster,
+            running(cluster.bootstrap, tls=self.told(authority, "required")) as it,
+        ):
+            client = await it.client(0, authority.client_context(authority.issue("till", subject="till-7")))
+            client.send(records("a"))
+            (response,) = await client.receives(1)
+            assert only(response).error_code == NONE
+            (connection,) = it.app._connections
+            assert connection._client.user == "User:TILL-7"
+            seen = connection._who._seen
+            assert seen is not None
+            assert seen.principals == ["User:TILL-7"]
+            client.send(handshake(2))
+            (answer,) = await client.receives(2)
+            assert answer.body[:2] == ILLEGAL_SASL_STATE.to_bytes(2, "big")
+
+    @in_loop
+    async def test_whom_no_rule_names_is_closed_and_nothing_of_it_is_served(self, tmp_path: Path) -> None:
+        authority = Authority(tmp_path)
+        changed = {"connection_failed_authentication_delay_ms": 1}
+        async with (
+            FakeCluster(TOPICS) as cluster,
+            running(cluster.bootstrap, tls=self.told(authority, "required"), **changed) as it,
+        ):
+            client = await it.client(0, authority.client_context(authority.issue("bob", subject="bob")))
+            client.send(records("a"))
+            assert await client.is_closed()
+            assert cluster[0].requests(PRODUCE) == []
+
+    @in_loop
+    async def test_whoever_shows_none_where_none_is_needed_is_anonymous(self, tmp_path: Path) -> None:
+        authority = Authority(tmp_path)
+        async with (
+            FakeCluster(TOPICS) as cluster,
+            running(cluster.bootstrap, tls=self.told(authority, "requested")) as it,
+        ):
+            client = await it.client(0, authority.client_context())
+            client.send(records("a"))
+            await client.receives(1)
+            (connection,) = it.app._connections
+            assert connection._client.user == "User:ANONYMOUS"

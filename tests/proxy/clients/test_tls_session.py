@@ -150,3 +150,21 @@ def test_what_is_no_tls_any_more_is_an_error(tmp_path: Path) -> None:
     pair.shake_hands()
     with pytest.raises(ssl.SSLError):
         pair.session.receive(b"\x00\x00\x00\x0e" + bytes(14))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_the_client_has_shown_is_told(tmp_path: Path, version: str) -> None:
+    pair = Pair(tmp_path, version, "requested")
+    pair.shake_hands()
+    assert pair.session.certificate is None
+    authority = Authority(tmp_path / "other")
+    keystore = authority.issue("server", LOOPBACK)
+    told = TlsSettings((version,), truststore_location=str(authority.pem), keystore_location=str(keystore))
+    pair.session = TlsSession(server_context(told, "required"))
+    shown = authority.issue("client", subject="till")
+    pair.to_client, pair.to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = authority.client_context(shown)
+    pair.client = context.wrap_bio(pair.to_client, pair.to_server, server_hostname=LOOPBACK)
+    pair.shake_hands()
+    assert pair.session.certificate is not None
+    assert b"till" in pair.session.certificate

@@ -124,6 +124,64 @@ def test_tokens_let_in_many() -> None:
     assert "upstream.identity.shared=true" in it.message
 
 
+SSL_NAME = "listener.name.ssl."
+CERTIFICATES = (
+    "listen=",
+    "listeners=SSL://0.0.0.0:19092",
+    f"{SSL_NAME}ssl.keystore.location=/tls/keystore.pem",
+    f"{SSL_NAME}ssl.truststore.location=/tls/ca.pem",
+    f"{SSL_NAME}ssl.client.auth=required",
+    f"{SSL_NAME}client.authentication=terminate",
+    f"{SSL_NAME}upstream.identity=mapped",
+    f"{SSL_NAME}upstream.identities.location=/etc/forebay/identities.toml",
+    "security.protocol=SASL_PLAINTEXT",
+)
+
+
+def test_a_certificate_may_be_the_login() -> None:
+    (only,) = settings(*CERTIFICATES, f"{SSL_NAME}ssl.principal.mapping.rules=RULE:^CN=(.*),.*$/$1/L").client_listeners
+    assert (only.takes_certificates, only.terminates, only.has_realms, only.lends_identity) == (True, True, True, False)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "name", "message"),
+    [
+        ("ssl.client.auth=none", "client.authentication", "SSL with ssl.client.auth=required"),
+        ("upstream.identity=client", "upstream.identity", "must be service or mapped"),
+        ("upstream.identities.location=", "upstream.identities.location", "is required with upstream.identity=mapped"),
+        ("sasl.enabled.mechanisms=PLAIN", "sasl.enabled.mechanisms", "needs the security protocol SASL_PLAINTEXT"),
+        ("connections.max.reauth.ms=1000", "connections.max.reauth.ms", "needs the security protocol SASL_PLAINTEXT"),
+        ("ssl.principal.mapping.rules=RULE:a", "ssl.principal.mapping.rules", "is no list of DEFAULT and RULE:"),
+        ("ssl.principal.mapping.rules=RULE:\\p{L}/a/", "ssl.principal.mapping.rules", "none that is taken here"),
+    ],
+)
+def test_what_cannot_be_where_a_certificate_is_the_login(assignment: str, name: str, message: str) -> None:
+    told = {each.partition("=")[0]: each for each in (*CERTIFICATES, f"{SSL_NAME}{assignment}")}
+    if assignment == "upstream.identity=client":
+        del told[f"{SSL_NAME}upstream.identities.location"]
+    it = found(*told.values())
+    assert it.name == SSL_NAME + name
+    assert message in it.message
+
+
+def test_rules_for_certificates_name_nobody_where_sasl_is_the_login() -> None:
+    rules = f"{NAME}ssl.principal.mapping.rules=RULE:^CN=(.*),.*$/$1/"
+    it = problem("security.protocol=PLAINTEXT", rules)
+    assert (it.name, "elsewhere it names nobody" in it.message) == (f"{NAME}ssl.principal.mapping.rules", True)
+
+
+def test_certificates_let_in_many() -> None:
+    told = (*CERTIFICATES[:-3], f"{SSL_NAME}upstream.identity=service", *OWN_LOGIN)
+    it = found(*told, environ=ENVIRON)
+    assert "upstream.identity.shared=true" in it.message
+    settings(*told, "upstream.identity.shared=true", environ=ENVIRON)
+
+
+def test_brokers_must_know_users_where_certificates_are_mapped() -> None:
+    it = found(*CERTIFICATES[:-1], "security.protocol=SSL")
+    assert (it.name, "brokers know each client of SSL by a login" in it.message) == ("security.protocol", True)
+
+
 @pytest.mark.parametrize("written", ["PLAIN,PLAIN", "GSSAPI"])
 def test_mechanisms_are_known_and_named_once(written: str) -> None:
     it = found(*LISTENS, *TERMINATES[3:5], f"{NAME}sasl.enabled.mechanisms={written}")

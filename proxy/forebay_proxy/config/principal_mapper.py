@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from forebay_proxy.security import java_regex
+from forebay_proxy.config import java_regex
 
 DEFAULT: Final = "DEFAULT"
 _BELOW_BLANK: Final = "".join(map(chr, range(33)))

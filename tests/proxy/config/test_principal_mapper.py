@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forebay_proxy.security.principal_mapper import NoMatchingRule, PrincipalMapper
+from forebay_proxy.config.principal_mapper import NoMatchingRule, PrincipalMapper
 
 TILL = "CN=Till-7,OU=Ponds,O=Forebay,C=DE"
 

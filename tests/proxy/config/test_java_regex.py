@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forebay_proxy.security.java_regex import compiled, replaced
+from forebay_proxy.config.java_regex import compiled, replaced
 
 
 @pytest.mark.parametrize(
