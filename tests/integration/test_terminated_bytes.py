@@ -62,32 +62,16 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             where = ("--bootstrap-servers", cluster.internal, "--credentials", str(credentials))
             added = CliRunner().invoke(cli.main, ("users", "add", user, *where), input=f"{password_of(user)}\n")
             assert added.exit_code == 0, added.output
-        forebay = ForebayProcess(cluster.internal, cluster.nodes)
-        name = "listener.name.sasl_plaintext."
         told = {
-            "listeners": f"SASL_PLAINTEXT://{forebay.bootstrap}",
-            f"{name}client.authentication": "terminate",
-            f"{name}upstream.identity": "service",
-            f"{name}sasl.enabled.mechanisms": ",".join(MECHANISMS),
-            f"{name}scram.credentials.location": str(credentials),
-            f"{name}plain.sasl.jaas.config": f"${{dir:{secret.parent}:{secret.name}}}",
-            f"{name}connections.max.reauth.ms": str(REAUTH_MS),
+            "client.authentication": "terminate",
+            "upstream.identity": "service",
+            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            "scram.credentials.location": str(credentials),
+            "plain.sasl.jaas.config": f"${{dir:{secret.parent}:{secret.name}}}",
+            "connections.max.reauth.ms": str(REAUTH_MS),
         }
-        with Terminating(cluster, told, forebay.port) as forebay:
+        with ForebayProcess(cluster.internal, cluster.nodes, sasl=told) as forebay:
             yield Stage((cluster.bootstrap, forebay.bootstrap), forebay)
-
-
-class Terminating(ForebayProcess):
-    """With one listener, which terminates logins."""
-
-    def __init__(self, cluster: KafkaCluster, told: dict[str, str], port: int) -> None:
-        super().__init__(cluster.internal, cluster.nodes, settings=told)
-        self.port = port
-
-    def command(self) -> list[str]:
-        words = super().command()
-        at = words.index("--listen")
-        return [*words[:at], *words[at + 2 :]]
 
 
 def versions(version: int = 3) -> bytes:

@@ -42,11 +42,13 @@ class ForebayProcess:
         tls: Mapping[str, str] | None = None,
         protocols: tuple[str, str] = ("PLAINTEXT", "SSL"),
         producers_only: bool = False,
+        sasl: Mapping[str, str] | None = None,
         under: Sequence[str] = (),
     ) -> None:
         """`tls`: settings of a listener with TLS beside the first, behind its brokers' ports (`tls_bootstrap`).
 
         `protocols`: of the first, and of that one. `producers_only`: it has one port, and no other listener.
+        `sasl`: what its only listener is told, which is one for SASL_PLAINTEXT.
         `under`: a command that runs it, as valgrind does.
         """
         self.nodes = sorted(nodes)
@@ -55,6 +57,7 @@ class ForebayProcess:
         self._tls = tls
         self._protocols = protocols
         self._producers_only = producers_only
+        self._sasl = sasl
         self._under = under
         self.admin_port = free_port()
         self._upstream = bootstrap_servers
@@ -100,6 +103,11 @@ class ForebayProcess:
             both = f"listeners={first}://{self.bootstrap},{second}://{self.tls_bootstrap}"
             told = [f"listener.name.{second.lower()}.{name}={value}" for name, value in self._tls.items()]
             listen = [word for assignment in (both, *told) for word in ("--set", assignment)]
+        elif self._sasl is not None:
+            told = [f"listener.name.sasl_plaintext.{name}={value}" for name, value in self._sasl.items()]
+            listen = [
+                word for each in (f"listeners=SASL_PLAINTEXT://{self.bootstrap}", *told) for word in ("--set", each)
+            ]
         elif self._producers_only:
             only = (f"listeners=PLAINTEXT://{self.bootstrap}", "listener.name.plaintext.producers.only=true")
             listen = [word for assignment in only for word in ("--set", assignment)]
