@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from forebay_codecs.sasl import BEARER_REFUSED, Authenticated, bearer
 from tests.integration.checks import each_exactly_once, every_record_acknowledged
-from tests.integration.test_terminated_bytes import METADATA_V4, PATIENCE_S, Terminating, tell
+from tests.integration.test_terminated_bytes import METADATA_V4, PATIENCE_S, tell
 from tests.kit.clients import Client
 from tests.kit.forebay import ForebayProcess
 from tests.kit.issuer import AUDIENCE, ISSUER, Issuer, new_key
@@ -85,16 +85,13 @@ def stage() -> Iterator[Stage]:
             KafkaCluster("4.3.1", brokers=1, settings=broker) as cluster,
             TopicLog(cluster.internal) as log,
         ):
-            forebay = ForebayProcess(cluster.internal, cluster.nodes)
-            name = "listener.name.sasl_plaintext."
             told = {
-                "listeners": f"SASL_PLAINTEXT://{forebay.bootstrap}",
-                f"{name}client.authentication": "terminate",
-                f"{name}upstream.identity": "service",
-                f"{name}sasl.enabled.mechanisms": OAUTHBEARER,
-                **{f"{name}{setting}": value for setting, value in issuers.items()},
+                "client.authentication": "terminate",
+                "upstream.identity": "service",
+                "sasl.enabled.mechanisms": OAUTHBEARER,
+                **issuers,
             }
-            with Terminating(cluster, told, forebay.port) as forebay:
+            with ForebayProcess(cluster.internal, cluster.nodes, sasl=told) as forebay:
                 yield Stage(issuer, cluster, log, forebay)
 
 
