@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forebay_codecs.scram import HASHES, LEAST_ITERATIONS, MOST_ITERATIONS
@@ -47,6 +47,7 @@ def credentials(draw: st.DrawFn) -> Credentials:
     return found
 
 
+@settings(deadline=None)  # it waits for the disk
 @given(kept=credentials())
 def test_what_was_written_is_read(tmp_path_factory: pytest.TempPathFactory, kept: Credentials) -> None:
     path = str(tmp_path_factory.mktemp("file") / "credentials.json")
