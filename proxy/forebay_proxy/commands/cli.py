@@ -473,6 +473,16 @@ def reload(socket: str | None, config: str | None) -> None:
 
 
 @main.command()
+@steering_options
+def restart(socket: str | None, config: str | None) -> None:
+    """Have another Forebay take the place of the one that runs, with its command, from the same sockets.
+
+    As SIGUSR2 does, but says what came of it; exits with 1 if there is no successor: then the one that runs goes on.
+    """
+    click.echo(f"Process {_steered(socket, config, 'POST', 'restart')['process']} serves now; the other one drains.")
+
+
+@main.command()
 @click.argument("assignments", nargs=-1, required=True, metavar="NAME=VALUE…")
 @click.option("--reason", required=True, help="Why; shown to everybody who looks.")
 @click.option("--for", "duration", metavar="TIME", help="For how long: 90s, 30m, 2h, 1d. An hour by default.")

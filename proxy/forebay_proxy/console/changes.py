@@ -1,6 +1,7 @@
 """What may be changed by the API: JSON over POST and DELETE, for whom Entry lets change things.
 
     POST /api/v1/reload             read the settings again, as SIGHUP does
+    POST /api/v1/restart            another process takes the place of this one, as by SIGUSR2: {"process": 4711}
     GET /api/v1/overrides           what is overridden: {"rows": [{name, value, reason, expires_at}]}
     POST /api/v1/overrides          {"settings": {"linger.ms": 5}, "reason": "…", "for_ms": 1800000}; an hour by default
     DELETE /api/v1/overrides/NAME   end one now
@@ -53,6 +54,9 @@ class Control(Protocol):
     async def reload(self) -> dict[str, Any]:
         """Read the settings again: {generation, changes}."""
 
+    async def restart(self) -> dict[str, Any]:
+        """Have another Forebay take the place of this one: {process}."""
+
     def overrides(self) -> list[dict[str, Any]]:
         """What is overridden: {name, value, reason, expires_at}."""
 
@@ -86,6 +90,7 @@ class Changes:
         """Serve all of it."""
         entry, router = self._entry, app.router
         router.add_post(f"{PREFIX}reload", entry.changing(_answered(self._reload)))
+        router.add_post(f"{PREFIX}restart", entry.changing(_answered(self._restart)))
         router.add_get(f"{PREFIX}overrides", entry.reading(self._overrides), allow_head=False)
         router.add_post(f"{PREFIX}overrides", entry.changing(_answered(self._override)))
         router.add_delete(f"{PREFIX}overrides/{{name}}", entry.changing(_answered(self._restore)))
@@ -99,6 +104,10 @@ class Changes:
     async def _reload(self, request: web.Request, asked: dict[str, Any]) -> dict[str, Any]:
         convert(asked, Nothing)
         return await self._control.reload()
+
+    async def _restart(self, request: web.Request, asked: dict[str, Any]) -> dict[str, Any]:
+        convert(asked, Nothing)
+        return await self._control.restart()
 
     async def _overrides(self, request: web.Request) -> web.Response:
         return answer({"rows": self._control.overrides()})

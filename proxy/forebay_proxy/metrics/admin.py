@@ -15,6 +15,7 @@ endpoint calls what it is given, and knows nothing of the proxy.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import socket
 import ssl
@@ -25,6 +26,7 @@ from aiohttp import web
 
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.errors import StartError
+from forebay_proxy.inherited import Inherited
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.admin_access import AdminAccess, Standing
 from forebay_proxy.metrics.admin_socket import AdminSocket
@@ -41,6 +43,7 @@ Fault = Callable[[], str | None]
 
 
 SHUTDOWN_S: Final = 0.5
+BACKLOG: Final = 128
 LARGEST_BODY: Final = 64 << 10
 """Bytes of a request; those that are larger are answered with 413."""
 STANDING_OF: Final[web.AppKey[Callable[[web.Request], Standing | None]]] = web.AppKey("standing_of")
@@ -59,7 +62,7 @@ class More(Protocol):
 
 
 class Admin:
-    """Serves from `start` to `stop`, also while the proxy starts and drains."""
+    """Serves from `serve` to `stop`, also while the proxy starts and drains."""
 
     def __init__(
         self,
@@ -76,6 +79,8 @@ class Admin:
         self._more = more
         self._open = _OPEN if more is None else _OPEN | more.open_paths
         self._runner: web.AppRunner | None = None
+        self._bound: list[socket.socket] = []
+        self._sites: list[web.BaseSite] = []
         self._access: AdminAccess | None = None
         self._socket: AdminSocket | None = None
         self._by_socket: asyncio.Server | None = None
@@ -102,9 +107,33 @@ class Admin:
 
         return commit
 
-    async def start(self, settings: Settings) -> None:
-        """Listen on `settings.admin` and `settings.admin_socket`, for whom the settings admit. Raises StartError."""
+    def bind(self, settings: Settings, inherited: Inherited) -> None:
+        """Have `settings.admin` and `settings.admin_socket`, for whom the settings admit. Raises StartError.
+
+        Who comes waits until `serve`.
+        """
         self._access = AdminAccess(settings)
+        try:
+            if settings.admin is not None:
+                self._bound = _bound(settings.admin, inherited)
+            if settings.admin_socket:
+                self._socket = AdminSocket(settings.admin_socket, inherited)
+        except StartError:
+            self._close()
+            raise
+
+    @property
+    def sockets(self) -> list[socket.socket]:
+        """All that it listens on."""
+        return [*self._bound, *([] if self._socket is None else [self._socket.socket])]
+
+    async def start(self, settings: Settings) -> None:
+        """Have them, and serve. Raises StartError."""
+        self.bind(settings, Inherited())
+        await self.serve()
+
+    async def serve(self) -> None:
+        """Serve whoever comes."""
         app = web.Application(middlewares=[self._admit], client_max_size=LARGEST_BODY)
         app[STANDING_OF] = self._standing
         app.router.add_get("/metrics", self._serve_metrics)
@@ -118,28 +147,18 @@ class Admin:
         await runner.setup()
         # Probes and scrapes lose nothing, so the proxy does not wait for them when it exits.
         self._runner = runner
-        try:
-            if settings.admin is not None:
-                await self._listen(runner, settings.admin)
-            if settings.admin_socket:
-                assert runner.server is not None, "it has been set up"
-                self._socket = AdminSocket(settings.admin_socket)
-                self._by_socket = await asyncio.get_running_loop().create_unix_server(
-                    runner.server, sock=self._socket.socket
-                )
-        except StartError:
-            await self.stop()
-            raise
-
-    async def _listen(self, runner: web.AppRunner, address: HostPort) -> None:
         entrance = self._in_use.context
         if entrance is not None:  # the port stays open with it; each handshake goes on with what is in use by then
             entrance.sni_callback = self._hand_over
-        site = web.TCPSite(runner, address.host, address.port, reuse_address=True, ssl_context=entrance)
-        try:
+        self._sites = [web.SockSite(runner, each, ssl_context=entrance) for each in self._bound]
+        for site in self._sites:
             await site.start()
-        except OSError as error:
-            raise StartError(f"admin = {address}: cannot listen: {error.strerror or error}") from error
+        if self._socket is not None:
+            assert runner.server is not None, "it has been set up"
+            with contextlib.suppress(OSError):  # somebody has removed it
+                self._socket.own()
+            loop = asyncio.get_running_loop()
+            self._by_socket = await loop.create_unix_server(runner.server, sock=self._socket.socket)
 
     def _hand_over(self, connection: ssl.SSLObject, name: str | None, entrance: ssl.SSLContext) -> None:
         if self._in_use.context is not None:
@@ -163,17 +182,35 @@ class Admin:
         shown = request.headers.get("Authorization", "")
         return self._in_use.standing(shown, transport.get_extra_info("peercert"))
 
+    async def leave(self) -> None:
+        """Take no more connections, and leave the port and the socket to a successor; go on with those that stand."""
+        for site in self._sites:
+            await site.stop()
+        self._sites, self._bound = [], []
+        if self._by_socket is not None:
+            self._by_socket.close()
+            self._by_socket = None
+        if self._socket is not None:
+            self._socket.leave()
+            self._socket = None
+
+    def _close(self) -> None:
+        for each in self._bound:
+            each.close()
+        self._bound = []
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
     async def stop(self) -> None:
         """Close the port and the socket; nothing happens if they are not open."""
         if self._by_socket is not None:
             self._by_socket.close()
             self._by_socket = None
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        self._close()
 
     async def _serve_metrics(self, request: web.Request) -> web.Response:
         body, content_type = await self._metrics()
@@ -187,6 +224,29 @@ class Admin:
 
     async def _serve_readyz(self, request: web.Request) -> web.Response:
         return _verdict("ready", self._unready())
+
+
+def _bound(address: HostPort, inherited: Inherited) -> list[socket.socket]:
+    """A socket for each address of the host, as asyncio would have them."""
+    found: list[socket.socket] = []
+    try:
+        infos = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, bound_to in dict.fromkeys(infos):
+            given = inherited.take(family, bound_to)
+            found += given
+            if given:
+                continue
+            found.append(each := socket.socket(family, kind, protocol))
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            each.bind(bound_to)
+            each.listen(BACKLOG)
+    except OSError as error:
+        for each in found:
+            each.close()
+        raise StartError(f"admin = {address}: cannot listen: {error.strerror or error}") from error
+    return found
 
 
 def _verdict(what: str, fault: str | None) -> web.Response:

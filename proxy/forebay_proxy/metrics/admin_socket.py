@@ -13,6 +13,7 @@ import stat
 from typing import Final
 
 from forebay_proxy.errors import StartError
+from forebay_proxy.inherited import Inherited
 
 MODE: Final = 0o600
 TRY_S: Final = 1.0
@@ -20,22 +21,39 @@ TRY_S: Final = 1.0
 
 
 class AdminSocket:
-    """Listens at `path` from the beginning to `close`."""
+    """Listens at `path` from the beginning to `close`, or to `leave`, which leaves the file to a successor.
 
-    def __init__(self, path: str) -> None:
+    One that was `inherited` is the predecessor's until `own`: so long its file is not removed.
+    """
+
+    def __init__(self, path: str, inherited: Inherited | None = None) -> None:
         self._path = path
+        self._ours: tuple[int, int] | None = None
         try:
-            _make_room(path)
-            self.socket = _bound(path)
-            self._ours = _identity(path)
+            found = inherited.take(socket.AF_UNIX, path) if inherited is not None else []
+            if found:
+                (self.socket,) = found
+            else:
+                _make_room(path)
+                self.socket = _bound(path)
+                self.own()
         except OSError as error:
             raise StartError(f"admin.socket = {path}: cannot listen: {error.strerror or error}") from None
+
+    def own(self) -> None:
+        """From now on the file is this process's to remove. Raises OSError where it is gone."""
+        self._ours = _identity(self._path)
+
+    def leave(self) -> None:
+        """Listen no more; the file stays."""
+        self._ours = None
+        self.socket.close()
 
     def close(self) -> None:
         """Remove the file, if it is still the one that was made here."""
         self.socket.close()
         try:
-            if _identity(self._path) == self._ours:
+            if self._ours is not None and _identity(self._path) == self._ours:
                 os.unlink(self._path)
         except OSError:
             pass  # somebody else has removed it

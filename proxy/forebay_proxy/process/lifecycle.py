@@ -1,7 +1,8 @@
 """From start to exit: one App, served until it is told to stop.
 
     start → serve → (SIGTERM, SIGINT) → drain, at most shutdown.timeout.ms → exit
-              └ SIGHUP: see reloading.py  └ a second signal: exit at once
+              ├ SIGHUP: see reloading.py  └ a second signal: exit at once
+              └ SIGUSR2: see succession.py
 
 Exit codes
 0    everything was drained, or the signal came before the start was complete
@@ -93,6 +94,8 @@ class Stop:
         """The App's listeners are open."""
         self.draining = asyncio.Event()
         self.now = asyncio.Event()
+        self.succeeded = False
+        """Another process has taken the place of this one."""
         self.exit_code = 128 + signal.SIGTERM
         """The exit code after a second request."""
 
@@ -107,10 +110,11 @@ class Stop:
         """Why no new client should come; None: no reason."""
         return "draining" if self.draining.is_set() else None
 
-    def listen(self, reload: Callable[[], None]) -> None:
-        """Handle the process's SIGTERM and SIGINT; SIGHUP calls `reload`."""
+    def listen(self, reload: Callable[[], object], restart: Callable[[], object]) -> None:
+        """Handle the process's SIGTERM and SIGINT; SIGHUP calls `reload`, SIGUSR2 `restart`."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, reload)
+        loop.add_signal_handler(signal.SIGUSR2, restart)
         for number in SIGNALS:
             loop.add_signal_handler(number, self.request, number)
 

@@ -17,11 +17,15 @@ SOCKET: Final = "NOTIFY_SOCKET"
 
 
 async def keep_told(started: Callable[[], Awaitable[object]], stop: Stop, environ: Mapping[str, str]) -> None:
-    """READY once `started` has returned: listeners accept, whether or not a broker answers; STOPPING once draining."""
+    """READY once `started` has returned: listeners accept, whether or not a broker answers; STOPPING once draining.
+
+    Not where another process is the service by then.
+    """
     await started()
     notify("READY=1\nSTATUS=serving", environ)
     await stop.draining.wait()
-    notify("STOPPING=1\nSTATUS=draining", environ)
+    if not stop.succeeded:
+        notify("STOPPING=1\nSTATUS=draining", environ)
 
 
 def notify(state: str, environ: Mapping[str, str]) -> None:

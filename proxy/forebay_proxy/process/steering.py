@@ -34,10 +34,21 @@ class Steering:
         self._overrides = overrides
         self._workers = workers
         self._renewing: list[Callable[[], None]] = []
+        self._restart: Callable[[], asyncio.Task[int]] | None = None
 
     def on_reload(self, renew: Callable[[], None]) -> None:
         """Call it, too."""
         self._renewing.append(renew)
+
+    def on_restart(self, restart: Callable[[], asyncio.Task[int]]) -> None:
+        """It starts a successor, whose process id the task gives."""
+        self._restart = restart
+
+    async def restart(self) -> dict[str, Any]:
+        """As SIGUSR2 does, and wait for it."""
+        if self._restart is None:
+            raise StartError("nobody knows how Forebay was started")
+        return {"process": await asyncio.shield(self._restart())}
 
     def hang_up(self) -> None:
         """SIGHUP."""

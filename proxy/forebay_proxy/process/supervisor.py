@@ -21,7 +21,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import uvloop
 from prometheus_client.metrics_core import Metric as Family
@@ -48,9 +48,10 @@ from forebay_proxy.process.in_force import Read, Served, SettingsInForce
 from forebay_proxy.process.lifecycle import DRAINED, FAILED, App, Stop, load_app, serve
 from forebay_proxy.process.overrides import Overrides
 from forebay_proxy.process.reloading import Load, Reloading
-from forebay_proxy.process.replacing import Replacing
+from forebay_proxy.process.replacing import SHARE_WAIT_S, Replacing
 from forebay_proxy.process.stacks import stacks
 from forebay_proxy.process.steering import Steering, Watched
+from forebay_proxy.process.succession import Predecessor, Succession
 from forebay_proxy.process.worker_slot import SILENT_S, Clock, WorkerSlot
 from forebay_proxy.security.renewals import Renewals
 
@@ -78,8 +79,9 @@ def run(settings: Settings, app: str = APP, told: Told = NOTHING_TOLD, load: Loa
     `load` reads the settings again. Raises StartError for what a person must fix.
     """
     _tell_of_addresses(settings)
+    predecessor = Predecessor.of(os.environ)
     serving = run_alone if settings.workers == 1 else run_many
-    return uvloop.run(serving(settings, app, told, load))
+    return uvloop.run(serving(settings, app, told, load, predecessor))
 
 
 def _tell_of_addresses(settings: Settings) -> None:
@@ -117,10 +119,17 @@ class _Alone:
         raise StartError("with one worker this takes a restart; nothing was changed")
 
 
-async def run_alone(settings: Settings, app_path: str, told: Told = NOTHING_TOLD, load: Load | None = None) -> int:
+async def run_alone(
+    settings: Settings,
+    app_path: str,
+    told: Told = NOTHING_TOLD,
+    load: Load | None = None,
+    predecessor: Predecessor | None = None,
+) -> int:
     """`run` with everything in this process."""
     stats, stop = MetricRegistry(), Stop()
-    app: App = load_app(app_path)(settings, stats, 0, Inherited())
+    inherited = Inherited() if predecessor is None else predecessor.inherited
+    app: App = load_app(app_path)(settings, stats, 0, inherited)
     stats.gauge("forebay_workers", lambda: 1)
 
     named = NamedTopics(settings.metrics_topics_max)
@@ -144,7 +153,12 @@ async def run_alone(settings: Settings, app_path: str, told: Told = NOTHING_TOLD
     console = _console(settings, OneProcess(stats), told, unready, steering, in_force)
     admin = Admin(metrics, clients, unready, app.unhealthy, console)
     steering.on_reload(app.reload)
-    return await _with_admin(admin, console, export, settings, stats, stop, stop.started.wait, steering, serving)
+
+    async def listening() -> list[socket.socket]:
+        return [each.dup() for each in app.listening()]
+
+    place = Place(stop, stop.started.wait, listening, unready, predecessor)
+    return await _with_admin(admin, console, export, settings, stats, place, steering, serving)
 
 
 def _steering(
@@ -171,9 +185,16 @@ def _console(
     return console
 
 
-async def run_many(settings: Settings, app_path: str, told: Told = NOTHING_TOLD, load: Load | None = None) -> int:
+async def run_many(
+    settings: Settings,
+    app_path: str,
+    told: Told = NOTHING_TOLD,
+    load: Load | None = None,
+    predecessor: Predecessor | None = None,
+) -> int:
     """`run` with this process as the supervisor of `settings.workers` others."""
-    supervisor = Supervisor(settings, app_path)
+    inherited = Inherited() if predecessor is None else predecessor.inherited
+    supervisor = Supervisor(settings, app_path, inherited=inherited)
     source = Workers(supervisor.reports, supervisor.refresh)
     stats, stop = supervisor.stats, supervisor.stop
     steering, in_force = _steering(settings, told, load, supervisor, stats)
@@ -182,7 +203,20 @@ async def run_many(settings: Settings, app_path: str, told: Told = NOTHING_TOLD,
     steering.on_reload(supervisor.reload)
     export = otlp_export(settings, supervisor.families, stats)
     serving = supervisor.run()
-    return await _with_admin(admin, console, export, settings, stats, stop, supervisor.started, steering, serving)
+    place = Place(stop, supervisor.started, supervisor.listening, supervisor.unready, predecessor)
+    return await _with_admin(admin, console, export, settings, stats, place, steering, serving)
+
+
+class Place(NamedTuple):
+    """What may be handed on, and was perhaps taken over."""
+
+    stop: Stop
+    started: Callable[[], Awaitable[object]]
+    """Returns once it serves."""
+    listening: Callable[[], Awaitable[list[socket.socket]]]
+    """By what clients come; the caller closes them."""
+    unready: Callable[[], str | None]
+    predecessor: Predecessor | None
 
 
 async def _with_admin(
@@ -191,18 +225,38 @@ async def _with_admin(
     export: Runs | None,
     settings: Settings,
     stats: MetricRegistry,
-    stop: Stop,
-    started: Callable[[], Awaitable[object]],
+    place: Place,
     steering: Steering,
     serving: Coroutine[Any, Any, int],
 ) -> int:
     """`serving`, with the process's signals handled and the admin endpoint open. SIGHUP renews both, and settings.
 
-    The service manager is told once `started` has returned.
+    The endpoint of a predecessor is taken over, and the service manager told, once this process serves.
     """
+    stop, predecessor = place.stop, place.predecessor
     renewals = Renewals(settings, RenewalMetrics(stats))
     steering.on_reload(renewals.now)
-    stop.listen(steering.hang_up)
+
+    async def sockets() -> list[socket.socket]:
+        return [*await place.listening(), *(each.dup() for each in admin.sockets)]
+
+    succession = Succession(stop, sockets, admin.leave, os.environ)
+    steering.on_restart(succession.begin)
+    stop.listen(steering.hang_up, succession.begin)
+    relieved = asyncio.Event()
+
+    async def open_admin() -> None:
+        if predecessor is not None:
+            await predecessor.relieve(place.unready)
+        if console is not None:
+            await admin.serve()
+            beside.append(asyncio.create_task(console.run()))
+        relieved.set()
+
+    async def started() -> None:
+        await place.started()
+        await relieved.wait()
+
     beside = [
         asyncio.create_task(renewals.run()),
         asyncio.create_task(steering.run()),
@@ -211,14 +265,18 @@ async def _with_admin(
     try:
         if console is not None:
             renewals.add(admin.renewable)
-            await admin.start(settings)
-            beside.append(asyncio.create_task(console.run()))
+            admin.bind(settings, Inherited() if predecessor is None else predecessor.inherited)
+        if predecessor is None:
+            await open_admin()
+        else:
+            beside.append(asyncio.create_task(open_admin()))
         if export is not None:
             beside.append(asyncio.create_task(export.run()))
         return await serving
     finally:
         for task in beside:
             task.cancel()
+        succession.close()
         steering.close()
         serving.close()
         await admin.stop()
@@ -227,12 +285,18 @@ async def _with_admin(
 class Supervisor:
     """Keeps `settings.workers` workers alive until `stop`, and leaves none behind.
 
-    `clock` in seconds; `rng` spreads the pauses before restarts.
+    `clock` in seconds; `rng` spreads the pauses before restarts. What was `inherited` the workers share.
     """
 
     def __init__(
-        self, settings: Settings, app_path: str, clock: Clock = time.monotonic, rng: Random | None = None
+        self,
+        settings: Settings,
+        app_path: str,
+        clock: Clock = time.monotonic,
+        rng: Random | None = None,
+        inherited: Inherited | None = None,
     ) -> None:
+        self._inherited = inherited or Inherited()
         self._rng = rng or Random()
         self.stop = Stop()
         self.stats = MetricRegistry(clock)
@@ -260,6 +324,10 @@ class Supervisor:
         minding = [asyncio.create_task(self._ask()), asyncio.create_task(self._end())]
         codes: dict[WorkerSlot, int] = {}
         try:
+            for worker, share in zip(self.workers, self._inherited.shares(len(self.workers)), strict=True):
+                for each in share:  # before any of them binds another
+                    each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                worker.inherits(share)
             for worker in self.workers:
                 self._replacing.begin(worker)
             while running := dict(self._replacing.running):
@@ -279,6 +347,11 @@ class Supervisor:
     async def started(self) -> None:
         """Returns once every worker's listeners are open."""
         await asyncio.gather(*(worker.served.wait() for worker in self.workers))
+
+    async def listening(self) -> list[socket.socket]:
+        """All that workers listen on, which is the caller's to close."""
+        shares = await asyncio.gather(*(worker.share(SHARE_WAIT_S) for worker in self.workers))
+        return [each for share in shares for each in share]
 
     def reload(self) -> None:
         """Have all workers read certificates and secrets again."""

@@ -2,8 +2,8 @@
 
 The first is its end of the control channel, the second that over which listening sockets come and go. It lives as long
 as the supervisor wants it: told to drain, or finding the channel closed, it drains and exits with the codes of
-lifecycle.py. SIGTERM drains it too, SIGHUP reloads; SIGINT, which a terminal sends to every process, is left to the
-supervisor.
+lifecycle.py. SIGTERM drains it too, SIGHUP reloads; SIGINT and SIGUSR2, which terminals and service managers send to
+every process, are left to the supervisor.
 """
 
 from __future__ import annotations
@@ -170,6 +170,7 @@ def main() -> None:
     """The program; never returns."""
     core_dumps.forbid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     sys.exit(uvloop.run(work(*(socket.socket(fileno=int(number)) for number in sys.argv[1:3]))))
 
 

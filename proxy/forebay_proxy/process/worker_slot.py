@@ -107,6 +107,10 @@ class WorkerSlot:
         """Of the running process; None if there is none."""
         return self._process.pid if self._process is not None else None
 
+    def inherits(self, sockets: Sequence[socket.socket]) -> None:
+        """Its first process accepts from these."""
+        self._inherited = sockets
+
     async def live(self) -> int:
         """Run one process from start to exit; its exit code, negative for the signal that killed it."""
         ours, theirs = socket.socketpair()

@@ -68,6 +68,10 @@ class FakeControl:
         self._did("avoid", node_id, reason, for_s)
         return [OVERRIDE]
 
+    async def restart(self) -> dict[str, Any]:
+        self._did("restart")
+        return {"process": 4711}
+
     async def no_longer_avoid(self, node_id: int) -> list[dict[str, Any]]:
         if node_id != 3:
             raise LookupError(f"broker {node_id} is not avoided")

@@ -32,6 +32,17 @@ async def test_a_reload_says_what_has_changed_or_why_nothing_has(tmp_path: Path)
         assert forebay.control.done == [("reload",)]
 
 
+@in_loop
+async def test_a_restart_says_who_serves_or_why_nobody_else_does(tmp_path: Path) -> None:
+    async with steered(tmp_path) as forebay:
+        assert await forebay.ask("POST", f"{PREFIX}restart", by_socket=True) == (200, {"process": 4711})
+        forebay.control.refuses = "the successor is not ready"
+        told = await forebay.ask("POST", f"{PREFIX}restart", by_socket=True)
+        assert told == (409, {"error": "the successor is not ready"})
+        assert (await forebay.ask("POST", f"{PREFIX}restart"))[0] == 403
+        assert forebay.control.done == [("restart",)]
+
+
 OVERRIDES = f"{PREFIX}overrides"
 
 

@@ -20,11 +20,12 @@ from forebay_proxy.commands.command_config import read
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.errors import StartError
+from forebay_proxy.inherited import Inherited
 from forebay_proxy.metrics.admin import Admin
 from forebay_proxy.metrics.clients_seen import SeenClient
 from tests.kit.app import settings
 from tests.kit.certificates import Authority
-from tests.kit.event_loop import in_loop
+from tests.kit.event_loop import in_loop, turns
 from tests.kit.ports import LOOPBACK, free_port
 
 
@@ -224,3 +225,32 @@ async def asking(url: str, authorization: str, context: ssl.SSLContext) -> int:
     headers = {"Authorization": authorization} if authorization else {}
     async with aiohttp.ClientSession() as session, session.get(url, headers=headers, ssl=context) as response:
         return response.status
+
+
+@in_loop
+async def test_who_comes_while_a_successor_takes_over_is_served_by_one_of_them(tmp_path: Path) -> None:
+    address = HostPort(LOOPBACK, free_port())
+    told = settings((), 1, admin=address, admin_socket=str(tmp_path / "s"))
+    first = Admin(Proxy().metrics, Proxy().clients, lambda: "first")
+    second = Admin(Proxy().metrics, Proxy().clients, lambda: "second")
+    await first.start(told)
+
+    async def reason(path: str = "") -> str:
+        connector = aiohttp.UnixConnector(path) if path else None
+        url = f"http://{address}/readyz"
+        async with aiohttp.ClientSession(connector=connector) as session, session.get(url) as response:
+            return str((await response.json())["reason"])
+
+    second.bind(told, Inherited([each.dup() for each in first.sockets]))
+    assert await reason() == "first"
+    await first.leave()
+    assert first.sockets == []
+    waiting = asyncio.create_task(reason())
+    await turns()
+    assert not waiting.done()
+    await second.serve()
+    assert await waiting == "second"
+    await first.stop()
+    assert await reason(str(tmp_path / "s")) == "second"
+    await second.stop()
+    assert not (tmp_path / "s").exists()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from forebay_proxy.errors import StartError
+from forebay_proxy.inherited import Inherited
 from forebay_proxy.metrics.admin_socket import AdminSocket
 
 
@@ -85,3 +86,18 @@ def test_what_another_has_put_there_meanwhile_stays(tmp_path: Path) -> None:
     assert path.exists()
     other.close()
     opened.close()
+
+
+def test_a_successor_listens_at_the_same_file_and_removes_it_once_it_is_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "admin.sock"
+    first = AdminSocket(str(path))
+    for owned in (False, True):
+        second = AdminSocket(str(path), Inherited([first.socket.dup()]))
+        if owned:
+            second.own()
+            first.leave()
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+        second.close()
+        assert path.exists() != owned
+    assert first.socket.fileno() == -1

@@ -46,13 +46,14 @@ def environment() -> dict[str, str]:
 class Forebay:
     """A running `forebay run` with a fake App in it."""
 
-    def __init__(self, *more: str, workers: int = 1) -> None:
+    def __init__(self, *more: str, workers: int | None = 1) -> None:
+        """`workers` None: as the settings have it."""
         self.listen, self.admin = free_ports(2)
         self.log: list[dict[str, Any]] = []
         addresses = ("--listen", f"127.0.0.1:{self.listen}", "--admin", f"127.0.0.1:{self.admin}")
         command = (sys.executable, "-P", "-m", "tests.proxy.process.fake_app", "run", "--bootstrap-servers", "b:9092")
         self.process = subprocess.Popen(
-            [*command, *addresses, "--workers", str(workers), *more],
+            [*command, *addresses, *([] if workers is None else ["--workers", str(workers)]), *more],
             env=environment(),
             stderr=subprocess.PIPE,
             text=True,

@@ -1,0 +1,121 @@
+"""A real systemd follows the process that takes over, as it follows the first: a manager of its own, in a place apart.
+
+The manager is a user's, and thinks that the system was booted by one. That takes a mount namespace, and so root.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.kit.paths import ROOT
+from tests.kit.ports import free_ports
+from tests.kit.waiting import wait_until
+from tests.proxy.process.test_supervisor import environment
+
+pytestmark = pytest.mark.whole
+
+UNIT = ROOT / "deploy" / "systemd" / "forebay.service"
+OF_THE_UNIT = ("Type", "ExecReload", "KillMode", "KillSignal", "TimeoutStopSec", "Restart", "RestartSec")
+SOON = 60.0
+APART = """
+mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system || exit 1
+/usr/lib/systemd/systemd --user --log-target=null &
+manager=$!
+while read -r words; do
+  eval "systemctl --user $words"
+  echo "over $?"
+done
+kill -TERM $manager
+wait
+"""
+
+
+class Manager:
+    """Obeys `systemctl --user`'s words."""
+
+    def __init__(self, folder: Path, unit: str) -> None:
+        units = folder / "config" / "systemd" / "user"
+        units.mkdir(parents=True)
+        (folder / "run").mkdir(mode=0o700)
+        (units / "forebay.service").write_text(unit)
+        environ = {
+            **environment(),
+            "XDG_RUNTIME_DIR": str(folder / "run"),
+            "XDG_CONFIG_HOME": str(folder / "config"),
+        }
+        self.process = subprocess.Popen(
+            ["unshare", "--mount", "sh", "-c", APART],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environ,
+        )
+
+    def says(self, words: str) -> tuple[int, str]:
+        """Exit code, and what it printed."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(words + "\n")
+        self.process.stdin.flush()
+        lines: list[str] = []
+        while not (line := self.process.stdout.readline()).startswith("over "):
+            assert line, lines
+            lines.append(line.strip())
+        return int(line.removeprefix("over ")), "\n".join(lines)
+
+    def does(self, words: str) -> None:
+        code, said = self.says(words)
+        assert code == 0, said
+
+    def shows(self, name: str) -> str:
+        return self.says(f"show forebay --value -p {name}")[1]
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(SOON)
+
+
+def unit(command: Sequence[str], log: Path) -> str:
+    """With the lines of ours that say how it is started, told and stopped."""
+    ours = [line for line in UNIT.read_text().splitlines() if line.partition("=")[0] in OF_THE_UNIT]
+    path = environment()["PYTHONPATH"]
+    more = [f"Environment=PYTHONPATH={path}", f"ExecStart={' '.join(command)}", f"StandardError=append:{log}"]
+    return "\n".join(["[Service]", *ours, f"WorkingDirectory={ROOT}", *more])
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    listen, admin = free_ports(2)
+    command = [sys.executable, "-P", "-m", "tests.proxy.process.fake_app", "run", "--bootstrap-servers", "b:9092"]
+    command += ["--listen", f"127.0.0.1:{listen}", "--admin", f"127.0.0.1:{admin}", "--workers", "2"]
+    manager = Manager(tmp_path, unit(command, tmp_path / "log"))
+    try:
+        wait_until(lambda: manager.says("list-units")[0] == 0, SOON, "the manager serves")
+        yield manager
+        manager.does("stop forebay")
+        assert manager.shows("ActiveState") == "inactive"
+    finally:
+        manager.close()
+
+
+def test_it_follows_a_successor_and_restarts_it_when_it_dies(manager: Manager) -> None:
+    manager.does("start forebay")
+    first = manager.shows("MainPID")
+    manager.does("kill --kill-whom=main --signal=SIGUSR2 forebay")
+    wait_until(lambda: manager.shows("MainPID") != first, SOON, "the successor is the main process")
+    wait_until(lambda: not Path(f"/proc/{first}").exists(), SOON, "the one before has gone")
+    second = manager.shows("MainPID")
+    assert (manager.shows("ActiveState"), manager.shows("NRestarts")) == ("active", "0")
+    manager.does("reload forebay")
+    assert manager.shows("MainPID") == second
+    manager.does("kill --kill-whom=main --signal=SIGKILL forebay")
+    wait_until(lambda: manager.shows("NRestarts") == "1", SOON, "it is started again")
+    wait_until(lambda: manager.shows("ActiveState") == "active", SOON, "it serves")
+    assert manager.shows("MainPID") not in (first, second)
