@@ -43,11 +43,12 @@ def salt_password(mechanism: str, password: str, challenge: Challenge) -> bytes:
 class ScramClient:
     """One exchange: each method once, in the order above."""
 
-    def __init__(self, mechanism: str, username: str, nonce: str) -> None:
+    def __init__(self, mechanism: str, username: str, nonce: str, *, by_token: bool = False) -> None:
+        """`by_token`: the user is a delegation token's id (delegation_tokens; KIP-48)."""
         self._hash = HASHES[mechanism]
         self._nonce = nonce
         name = username.replace("=", "=3D").replace(",", "=2C")
-        self._first = f"n={name},r={nonce}"
+        self._first = f"n={name},r={nonce}{',tokenauth=true' if by_token else ''}"
         self._server_first = ""
         self._whole_nonce = ""
         self._signature = b""

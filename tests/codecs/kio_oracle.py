@@ -30,6 +30,7 @@ _EXAMPLES: dict[str, Any] = {
     "bool": True,
     "string": "näme",
     "records": b"records",
+    "bytes": b"bytes",
     "uuid": uuid.UUID(int=2**127 + 1),
     "error_code": ErrorCode.none,
     "datetime_i64": TZAware.truncate(datetime.fromtimestamp(2**31, UTC)),
@@ -44,6 +45,7 @@ _SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),
     "string": st.text(max_size=12),
     "records": st.binary(max_size=200),
+    "bytes": st.binary(max_size=200),
     "uuid": st.uuids().filter(lambda value: value.int != 0),
     "error_code": st.sampled_from(ErrorCode),
     # kio keeps no fractions of a second.

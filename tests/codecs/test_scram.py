@@ -101,3 +101,7 @@ def test_a_server_that_does_not_know_the_password_is_found_out(server_final: byt
 def test_nothing_is_verified_before_anything_was_proved() -> None:
     with pytest.raises(Malformed, match="no signature"):
         ScramClient("SCRAM-SHA-512", "user", "nonce").verify(b"v=")
+
+
+def test_a_delegation_token_is_told_from_a_user() -> None:
+    assert ScramClient("SCRAM-SHA-256", "id", "nonce", by_token=True).first() == b"n,,n=id,r=nonce,tokenauth=true"
