@@ -5,9 +5,13 @@ In: Facts with a replay's report. Out: a Change, or None if the present settings
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from forebay_pipeline.advice.change import Change, Effect
 from forebay_pipeline.advice.facts import Facts
 from forebay_pipeline.advice.toml import TomlValue
+from forebay_pipeline.replay.results import ReplayReport, Result
+from forebay_pipeline.replay.trust import trusted, within
 
 
 def replayed(facts: Facts) -> Change | None:
@@ -29,10 +33,23 @@ def replayed(facts: Facts) -> Change | None:
             of_ms=old.average_ms,
             requests=(new.requests - old.requests) / seconds,
             of_requests=old.requests / seconds,
+            others=tuple(_sure(new, report)),
         ),
-        how="Simulated with the proxy's own policies on what the journal recorded (docs/replay.md).",
+        how=" ".join(
+            ["Simulated with the proxy's own policies on what the journal recorded (docs/replay.md).", *trusted(report)]
+        ),
         settings={name: _value(value) for name, value in changed.items()},
     )
+
+
+def _sure(new: Result, report: ReplayReport) -> Iterator[str]:
+    if new.intervals is not None and report.certainty is not None:
+        yield (
+            f"Average {within(new.intervals.average_ms)} ms with 95 %; the same recommendation in"
+            f" {report.certainty:.0%} of draws."
+        )
+    if new.ranking_only:
+        yield "The milliseconds are for ranking only: they may be off by more than a quarter."
 
 
 def _value(text: str) -> TomlValue:

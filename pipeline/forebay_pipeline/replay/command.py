@@ -1,8 +1,8 @@
 """The job `replay`: what other settings would have done with recorded, or made-up, traffic.
 
 In: a span of a journal (or a Load), the present settings and a grid of others. Out: a ReplayReport: latencies, batches,
-requests, skew and memory for each of the settings, one of them recommended. Raises CannotRun if there are no arrivals,
-or no batches that tell how long the brokers take.
+requests, skew and memory for each of the settings, with 95 % intervals; one of them recommended. Raises CannotRun if
+there are no arrivals, or no batches that tell how long the brokers take.
 
     arrivals, leaders, service times, proxy times → slices × settings, simulated → summed → recommendation
 """
@@ -30,21 +30,34 @@ from forebay_pipeline.jobs.time_text import within
 from forebay_pipeline.journal.source import ALL_TIME, JournalPlace, Span, of_kind, read_rows
 from forebay_pipeline.replay import arrivals as arriving
 from forebay_pipeline.replay.arrivals import SYNTHETIC, Load
+from forebay_pipeline.replay.intervals import LEAST_BLOCKS, certainty, draws, intervals
 from forebay_pipeline.replay.proxy_times import NO_WAY, TURN, fit_turn, fit_way
-from forebay_pipeline.replay.recommendation import as_toml, recommend
-from forebay_pipeline.replay.results import Measured, ReplayReport, Unmerged, measured, results_of, unmerged
+from forebay_pipeline.replay.recommendation import as_toml, choose, recommend
+from forebay_pipeline.replay.results import (
+    Measured,
+    ReplayReport,
+    Result,
+    Unmerged,
+    blocks_of,
+    measured,
+    results_of,
+    unmerged,
+)
 from forebay_pipeline.replay.service_times import constant, fit
 from forebay_pipeline.replay.settings import DEFAULT_GRID, Variant, read_grid, read_present, variants
 from forebay_pipeline.replay.simulation import World
-from forebay_pipeline.replay.slices import WARM_UP_S, Slices, Task, simulated
+from forebay_pipeline.replay.slices import LEAST_CHOSEN, WARM_UP_S, Slices, Task, sample, simulated
 from forebay_pipeline.replay.text import as_text
 from forebay_pipeline.replay.topics import groups_of, leaders_of
+from forebay_pipeline.replay.trust import marked
 from forebay_pipeline.storage import Storage
 from forebay_policies.journal_rows import BatchRow, ChoiceRow, LedgerRow, ObservedRow
 
 T = TypeVar("T")
 
 SLICE_S: Final = 60.0
+WITH_INTERVALS: Final = 20
+"""Settings with intervals: the present and the recommended ones, and others with the best averages."""
 
 _ALWAYS: Final = (
     "requests arrive when they were recorded, whatever became of earlier ones; a client that waits for answers would"
@@ -85,6 +98,8 @@ class Plan(NamedTuple):
     slice_s: float = SLICE_S
     apart: bool = False
     """Simulate each topic by itself, even if topics share brokers."""
+    sample: float = 1.0
+    """The part of the slices to simulate."""
 
 
 class Traffic(NamedTuple):
@@ -165,27 +180,53 @@ def _replayed(traffic: Traffic, plan: Plan) -> ReplayReport:
     extent = _extent(traffic.arrivals)
     slices = Slices.over(extent.first_us, extent.last_us, plan.slice_s)
     settings = [variant.settings for variant in plan.variants]
-    stripes = _stripes(traffic.arrivals, slices, len(settings))
-    task = Task(world=traffic.world, variants=settings, stripes=stripes, slices=slices, seed=plan.seed)
+    task = Task(
+        world=traffic.world,
+        variants=settings,
+        stripes=1,
+        slices=slices,
+        seed=plan.seed,
+        chosen=sample(slices, plan.sample, plan.seed),
+    )
+    task = task._replace(stripes=_stripes(traffic.arrivals, task))
     outcomes = simulated(traffic.arrivals, groups_of(traffic.world.leaders, apart=plan.apart), task).persist()
     try:
-        results = results_of(outcomes, plan.variants)
+        results = results_of(outcomes, plan.variants, None if task.chosen is None else extent.records)
+        found = recommend(results, 0)
+        results, certain = _with_intervals(outcomes, task, results, found.chosen, extent.records)
     finally:
         outcomes.unpersist()
-    found = recommend(results, 0)
     return ReplayReport(
         source=traffic.source,
-        results=results,
+        results=marked(results, 0, traffic.measured),
         present=0,
         recommended=found.chosen,
         reason=found.reason,
-        assumed=[*traffic.assumed, *([_APART] if plan.apart else []), *_of_slices(slices), *_ALWAYS],
+        assumed=[*traffic.assumed, *([_APART] if plan.apart else []), *_of_slices(task, plan.sample), *_ALWAYS],
         measured=traffic.measured,
         records=extent.records,
         seconds=(extent.last_us - extent.first_us) / 1e6,
         seed=plan.seed,
         unmerged=traffic.unmerged,
+        certainty=certain,
     )
+
+
+def _with_intervals(
+    outcomes: DataFrame, task: Task, results: list[Result], chosen: int, records: int
+) -> tuple[list[Result], float | None]:
+    """The results, those that matter with intervals; and how certain the `chosen` one is."""
+    by_average = sorted(range(len(results)), key=lambda index: results[index].average_ms)
+    matter = list(dict.fromkeys([0, chosen, *by_average]))[:WITH_INTERVALS]
+    slices = range(task.slices.number) if task.chosen is None else task.chosen
+    if len(slices) < LEAST_BLOCKS:
+        return results, None
+    drawn = draws(blocks_of(outcomes, slices, matter), records, task.seed)
+    if drawn is None:
+        return results, None
+    of = {index: intervals(each) for index, each in zip(matter, drawn, strict=True)}
+    made = [msgspec.structs.replace(result, intervals=of.get(index)) for index, result in enumerate(results)]
+    return made, certainty(drawn, matter.index(chosen), lambda each: choose(each, 0))
 
 
 def _extent(arrivals: DataFrame) -> _Extent:
@@ -195,19 +236,28 @@ def _extent(arrivals: DataFrame) -> _Extent:
     return _Extent(*row)
 
 
-def _stripes(arrivals: DataFrame, slices: Slices, count: int) -> int:
+def _stripes(arrivals: DataFrame, task: Task) -> int:
     """Into how many tasks to split a slice's variants, so that few slices keep all cores busy."""
     cores = arrivals.sparkSession.sparkContext.defaultParallelism
-    return min(count, -(-2 * cores // slices.number))
+    return min(len(task.variants), -(-2 * cores // task.slices_simulated))
 
 
-def _of_slices(slices: Slices) -> list[str]:
-    if slices.number == 1:
-        return []
-    return [
-        f"each slice of {slices.seconds:g} s begins {slices.warm_up_us / 1e6:g} s early, with empty queues: an older"
-        " backlog is missing"
-    ]
+def _of_slices(task: Task, share: float) -> list[str]:
+    slices = task.slices
+    lines = []
+    if task.chosen is not None:
+        lines.append(
+            f"the other slices are like those of the sample: {len(task.chosen):,} of {slices.number:,}, at random, one"
+            " of each stretch of time"
+        )
+    elif share < 1:
+        lines.append(f"all {slices.number:,} slices were simulated: too few for a sample of {LEAST_CHOSEN} or more")
+    if slices.number > 1:
+        lines.append(
+            f"each slice of {slices.seconds:g} s begins {slices.warm_up_us / 1e6:g} s early, with empty queues: an"
+            " older backlog is missing"
+        )
+    return lines
 
 
 def _synthetic_options(command: Callable[..., T]) -> Callable[..., T]:
@@ -257,6 +307,14 @@ def _synthetic_options(command: Callable[..., T]) -> Callable[..., T]:
     metavar="SECONDS",
     help=f"Simulate slices of this length in parallel, each after {WARM_UP_S:g} s of warm-up.",
 )
+@click.option(
+    "--sample",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=1.0,
+    show_default=True,
+    metavar="SHARE",
+    help="Simulate only such a part of the slices, at random; 0.1 takes a tenth of the CPU.",
+)
 @click.option("--apart", is_flag=True, help="Simulate each topic by itself, even if topics share brokers.")
 @output_option
 @click.option("--toml", metavar="FILE", help="Write the recommended settings to this file.")
@@ -270,7 +328,7 @@ def command(**given: Any) -> int:
     """
     grid = read_grid([text for text in (given["grid"], *given["vary"]) if text]) or read_grid([DEFAULT_GRID])
     found = variants(read_present(given["config"], given["assignments"]), grid)
-    plan = Plan(found, given["seed"], given["slice_s"], apart=given["apart"])
+    plan = Plan(found, given["seed"], given["slice_s"], apart=given["apart"], sample=given["sample"])
     if given["synthetic"]:
         load = _load(given)
         session = given["spark"]("replay")

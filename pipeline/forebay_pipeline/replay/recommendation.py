@@ -13,11 +13,12 @@ stay unless that one is clearly better: average or p99 lower by CLEARLY, and nei
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from forebay_pipeline.replay.histogram import GROWTH
 from forebay_pipeline.replay.results import ReplayReport, Result
 from forebay_pipeline.replay.settings import Variant, toml_value
+from forebay_pipeline.replay.trust import trusted
 
 NEAR: Final = 0.10
 CLEARLY: Final = 0.10
@@ -34,18 +35,35 @@ class Recommendation(NamedTuple):
     """A sentence."""
 
 
+class Numbers(Protocol):
+    """What settings are judged by."""
+
+    @property
+    def average_ms(self) -> float:
+        """Over records."""
+
+    @property
+    def p99_ms(self) -> float:
+        """Over records."""
+
+    @property
+    def requests(self) -> float:
+        """To brokers."""
+
+
+def choose(results: Sequence[Numbers], present: int) -> int:
+    """The index of the recommended result; `present` is that of the present settings' result."""
+    found = _best(results, present)
+    return found if found == present or _clearly_better(results[found], results[present]) else present
+
+
 def recommend(results: Sequence[Result], present: int) -> Recommendation:
     """Apply the rule; `present` is the index of the present settings' result."""
-    best_average = min(result.average_ms for result in results)
-    near = [index for index, result in enumerate(results) if result.average_ms <= best_average * (1 + NEAR)]
-    least_p99 = min(results[index].p99_ms for index in near)
-    level = [index for index in near if results[index].p99_ms <= least_p99 * GROWTH]
-    # If even that is the same, the present settings, then the first in the grid.
-    found = min(level, key=lambda index: (results[index].requests, index != present, index))
+    found = _best(results, present)
     if found == present:
         return Recommendation(present, "The present settings are the best of those tried.")
     old, new = results[present], results[found]
-    if _clearly_better(new, old):
+    if choose(results, present) == found:
         return Recommendation(
             found,
             f"Average {_change(old.average_ms, new.average_ms)}, p99 {_change(old.p99_ms, new.p99_ms)}:"
@@ -59,7 +77,16 @@ def recommend(results: Sequence[Result], present: int) -> Recommendation:
     )
 
 
-def _clearly_better(new: Result, old: Result) -> bool:
+def _best(results: Sequence[Numbers], present: int) -> int:
+    best_average = min(result.average_ms for result in results)
+    near = [index for index, result in enumerate(results) if result.average_ms <= best_average * (1 + NEAR)]
+    least_p99 = min(results[index].p99_ms for index in near)
+    level = [index for index in near if results[index].p99_ms <= least_p99 * GROWTH]
+    # If even that is the same, the present settings, then the first in the grid.
+    return min(level, key=lambda index: (results[index].requests, index != present, index))
+
+
+def _clearly_better(new: Numbers, old: Numbers) -> bool:
     pairs = ((new.average_ms, old.average_ms), (new.p99_ms, old.p99_ms))
     return any(ours <= theirs * (1 - CLEARLY) for ours, theirs in pairs) and all(
         ours < theirs * (1 + CLEARLY) for ours, theirs in pairs
@@ -83,6 +110,7 @@ def as_toml(report: ReplayReport, variants: Sequence[Variant]) -> str:
         f" {len(report.results)} settings, seed {report.seed}. Simulated latency, receive to acknowledgement, in ms:",
         *_table(report),
         report.reason,
+        *trusted(report),
         *(f"Assumed: {line}" for line in report.assumed),
     ]
     if report.measured is not None:

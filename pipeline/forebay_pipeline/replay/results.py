@@ -7,14 +7,18 @@ In: outcomes (slices.OUTCOMES), or ledger rows. Out: Result, Measured, ReplayRep
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from forebay_pipeline.replay.histogram import bucket_column, percentile
+from forebay_pipeline.replay.intervals import MOST_BLOCKS, Block, Intervals
 from forebay_pipeline.replay.settings import Variant
+
+FAR: Final = 0.25
+"""A simulation that is off by more than this is good for ranking only."""
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -35,6 +39,10 @@ class Result(msgspec.Struct, frozen=True):
     pool_peak_bytes: int
     """The most memory that was held at once."""
     records: int
+    intervals: Intervals | None = None
+    """95 %, over slices; None where there are too few slices, or too many better settings."""
+    ranking_only: bool = False
+    """It tells whether these settings are better or worse than others; the latencies may be off by more than FAR."""
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -78,6 +86,8 @@ class ReplayReport(msgspec.Struct, frozen=True):
     seed: int
     unmerged: Unmerged | None = None
     """None where nothing was only observed."""
+    certainty: float | None = None
+    """The part of resampled traffic that leads to the same recommendation; None without intervals."""
 
     def marks(self, index: int) -> list[str]:
         """Whether that result is the `present` one, the `recommended` one, or both."""
@@ -136,8 +146,11 @@ def unmerged(observed: DataFrame) -> Unmerged | None:
     )
 
 
-def results_of(outcomes: DataFrame, variants: Sequence[Variant]) -> list[Result]:
-    """A Result for each variant, in the same order. Reads `outcomes` three times: persist it."""
+def results_of(outcomes: DataFrame, variants: Sequence[Variant], of_records: int | None = None) -> list[Result]:
+    """A Result for each variant, in the same order. Reads `outcomes` three times: persist it.
+
+    Where only a sample was simulated, requests are for `of_records`, as many as there are in all.
+    """
     sums = ("records", "latency_us", "requests", "batches", "batch_bytes", "batch_records")
     totals = outcomes.groupBy("variant").agg(
         *(F.sum(name).alias(name) for name in sums), F.max("pool_peak").alias("pool_peak")
@@ -160,7 +173,7 @@ def results_of(outcomes: DataFrame, variants: Sequence[Variant]) -> list[Result]
                 p99_ms=latencies.p99_ms,
                 batch_bytes=total["batch_bytes"] / batches,
                 batch_records=total["batch_records"] / batches,
-                requests=total["requests"],
+                requests=_scaled(total["requests"], total["records"], of_records),
                 skew=skew["skew"],
                 gini=skew["gini"],
                 pool_peak_bytes=total["pool_peak"],
@@ -168,6 +181,37 @@ def results_of(outcomes: DataFrame, variants: Sequence[Variant]) -> list[Result]
             )
         )
     return results
+
+
+def _scaled(requests: int, records: int, of_records: int | None) -> int:
+    return requests if of_records is None or not records else round(requests / records * of_records)
+
+
+def blocks_of(outcomes: DataFrame, slices: Sequence[int], variants: Sequence[int]) -> list[list[Block]]:
+    """For each of these variants what was simulated in each block of these `slices`, which are ascending."""
+    count = min(MOST_BLOCKS, len(slices))
+    block_of = [(number, place * count // len(slices)) for place, number in enumerate(slices)]
+    blocks = outcomes.sparkSession.createDataFrame(block_of, "slice long, block long")
+    wanted = outcomes.where(F.col("variant").isin(list(variants))).join(F.broadcast(blocks), "slice")
+    sums = ("records", "latency_us", "requests")
+    found = {
+        (row["variant"], row["block"]): row
+        for row in wanted.groupBy("variant", "block").agg(*(F.sum(name).alias(name) for name in sums)).collect()
+    }
+    buckets: dict[tuple[int, int], dict[int, int]] = {}
+    spread = wanted.select("variant", "block", F.inline("latencies")).groupBy("variant", "block", "bucket")
+    for row in spread.agg(F.sum("records").alias("records")).collect():
+        buckets.setdefault((row["variant"], row["block"]), {})[row["bucket"]] = row["records"]
+    return [
+        [_block(found.get((variant, block)), buckets.get((variant, block), {})) for block in range(count)]
+        for variant in variants
+    ]
+
+
+def _block(row: Row | None, buckets: dict[int, int]) -> Block:
+    if row is None:
+        return Block(0, 0, 0, {})
+    return Block(row["records"], row["latency_us"], row["requests"], buckets)
 
 
 def _latencies(buckets: dict[int, int], latency_us: int) -> _Latencies:

@@ -33,6 +33,7 @@ WARM_UP_S: Final = 5.0
 _ARROW_OUTCOMES: Final = pa.schema(
     [
         pa.field("variant", pa.int64()),
+        pa.field("slice", pa.int64()),
         pa.field("records", pa.int64()),
         pa.field("latency_us", pa.int64()),
         pa.field("requests", pa.int64()),
@@ -84,6 +85,30 @@ class Task(NamedTuple):
     """Tasks that share the variants of a slice."""
     slices: Slices
     seed: int
+    chosen: Sequence[int] | None = None
+    """The slices to simulate; None: all."""
+
+    @property
+    def slices_simulated(self) -> int:
+        """How many there are."""
+        return self.slices.number if self.chosen is None else len(self.chosen)
+
+
+LEAST_CHOSEN: Final = 8
+"""Fewer slices are no sample."""
+
+
+def sample(slices: Slices, share: float, seed: int) -> list[int] | None:
+    """A `share` of the slices, one at random of each stretch of time; None, which is all, where that would be too few.
+
+    A tenth of 85 slices are 8, one of the first ten or eleven, one of the next …
+    """
+    count = int(slices.number * share)
+    if share >= 1 or count < LEAST_CHOSEN:
+        return None
+    rng = Random(f"{seed}/sample")
+    edges = [slices.number * number // count for number in range(count + 1)]
+    return [rng.randrange(first, end) for first, end in pairwise(edges)]
 
 
 def simulated(arrivals: DataFrame, groups: Mapping[str, str], task: Task) -> DataFrame:
@@ -94,11 +119,12 @@ def simulated(arrivals: DataFrame, groups: Mapping[str, str], task: Task) -> Dat
     spark = arrivals.sparkSession
     named = spark.createDataFrame(sorted(groups.items()), "topic string, group string")
     grouped = arrivals.join(F.broadcast(named), "topic")
-    striped = sliced(grouped, task.slices).withColumn(
-        "stripe", F.explode(F.sequence(F.lit(0), F.lit(task.stripes - 1)))
-    )
+    wanted = sliced(grouped, task.slices)
+    if task.chosen is not None:
+        wanted = wanted.where(F.col("slice").isin(list(task.chosen)))
+    striped = wanted.withColumn("stripe", F.explode(F.sequence(F.lit(0), F.lit(task.stripes - 1))))
     # With an explicit number, Spark does not merge tasks that have few rows: each takes long.
-    tasks = min(2_000, 2 * task.slices.number * task.stripes)
+    tasks = min(2_000, 2 * task.slices_simulated * task.stripes)
     # Not applyInArrow of groups, which Spark 3.5 has not.
     return striped.repartition(tasks, *_KEYS).sortWithinPartitions(*_KEYS).mapInArrow(_simulator(task), OUTCOMES)
 
@@ -146,7 +172,7 @@ def _simulated(key: tuple[Any, ...], table: pa.Table, task: Task) -> pa.RecordBa
         rng = Random(f"{task.seed}/{process}/{group}/{number}/{index}")
         simulation = Simulation(task.variants[index], world, rng, (counted_from - zero_us) / 1e6)
         requests = requests_of(ordered, task.slices.first_us + zero_us)
-        rows.append(_row(index, simulation.run(requests)))
+        rows.append(_row(index, number, simulation.run(requests)))
     return pa.RecordBatch.from_pylist(rows, schema=_ARROW_OUTCOMES)
 
 
@@ -170,9 +196,10 @@ def _rows(ordered: pa.Table) -> Iterator[tuple[Any, ...]]:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def _row(variant: int, outcome: Outcome) -> dict[str, object]:
+def _row(variant: int, number: int, outcome: Outcome) -> dict[str, object]:
     return {
         "variant": variant,
+        "slice": number,
         "records": outcome.records,
         "latency_us": outcome.latency_us,
         "requests": outcome.requests,

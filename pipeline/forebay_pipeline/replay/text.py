@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from forebay_pipeline.jobs.text_table import text_table
-from forebay_pipeline.replay.results import ReplayReport
-
-FAR: Final = 0.25
-"""A simulation that is off by more than this does not tell much."""
+from forebay_pipeline.replay.results import FAR, ReplayReport
+from forebay_pipeline.replay.trust import average_ms, checked, p99_ms, trusted
 
 
 def as_text(report: ReplayReport) -> str:
@@ -23,6 +19,7 @@ def as_text(report: ReplayReport) -> str:
         *([*found, ""] if (found := gained(report)) else []),
         "Recommended: " + _words(report.results[report.recommended].settings),
         report.reason,
+        *trusted(report),
         "",
         "Assumed:",
         *(f"- {line}" for line in report.assumed),
@@ -41,9 +38,9 @@ def _table(report: ReplayReport) -> str:
         (
             " ".join(report.marks(index)),
             *(result.settings[name] for name in names),
-            f"{result.average_ms:.2f}",
-            f"{result.p50_ms:.2f}",
-            f"{result.p99_ms:.2f}",
+            average_ms(result),
+            f"{result.p50_ms:,.2f}",
+            p99_ms(result),
             f"{result.batch_bytes:,.0f}",
             f"{result.batch_records:,.1f}",
             f"{result.requests:,}",
@@ -79,9 +76,8 @@ def _checked(report: ReplayReport) -> list[str]:
     """How the simulation of the present settings compares with what the proxy recorded."""
     if report.measured is None:
         return []
-    had, made = report.measured, report.results[report.present]
-    pairs = (("average", made.average_ms, had.average_ms), ("p50", made.p50_ms, had.p50_ms))
-    ratios = {name: ours / theirs for name, ours, theirs in (*pairs, ("p99", made.p99_ms, had.p99_ms)) if theirs}
+    had = report.measured
+    ratios = checked(report.results[report.present], had)
     shown = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
     lines = [
         f"Measured: average {had.average_ms:.2f}, p50 {had.p50_ms:.2f}, p99 {had.p99_ms:.2f}."

@@ -18,6 +18,7 @@ from forebay_pipeline.partitions.summary import Percentiles, Summary
 from forebay_pipeline.partitions.tables import Table, ms, percent, table
 from forebay_pipeline.replay.results import ReplayReport, Result
 from forebay_pipeline.replay.text import gained
+from forebay_pipeline.replay.trust import average_ms, p99_ms, trusted
 from forebay_pipeline.report import plots
 from forebay_pipeline.report.scorecards import scorecards
 from forebay_pipeline.report.series import Series
@@ -237,9 +238,9 @@ def _replay(report: ReplayReport) -> Section:
     header = [
         "",
         *names,
-        "average ms",
+        "average ms (95 %)",
         "p50 ms",
-        "p99 ms",
+        "p99 ms (95 %)",
         "bytes/batch",
         "records/batch",
         "requests",
@@ -255,6 +256,7 @@ def _replay(report: ReplayReport) -> Section:
         [
             f"{report.records:,} records ({report.source}, {report.seconds:,.0f} s) were replayed with "
             f"{len(report.results):,} settings. Recommended: {words}. {report.reason}",
+            *trusted(report),
             *gained(report),
             *(f"Assumed: {line}." for line in report.assumed),
         ],
@@ -266,9 +268,9 @@ def _replay(report: ReplayReport) -> Section:
 def _result(result: Result, names: Sequence[str]) -> Sequence[object]:
     return (
         *(result.settings[name] for name in names),
-        f"{result.average_ms:,.2f}",
+        average_ms(result),
         f"{result.p50_ms:,.2f}",
-        f"{result.p99_ms:,.2f}",
+        p99_ms(result),
         f"{result.batch_bytes:,.0f}",
         f"{result.batch_records:,.1f}",
         result.requests,

@@ -124,7 +124,16 @@ def told(*words: str) -> Result:
 
 def test_the_command_writes_what_it_shows(spark: SparkSession, recorded: Path, tmp_path: Path) -> None:
     output, toml = tmp_path / "replay.json", tmp_path / "replay.toml"
-    given = ("--grid", "partitioner=adaptive,expected_wait", "--vary", "linger.ms=-1", "--slice", "10")
+    given = (
+        "--grid",
+        "partitioner=adaptive,expected_wait",
+        "--vary",
+        "linger.ms=-1",
+        "--slice",
+        "2",
+        "--sample",
+        "0.8",
+    )
     result = told("--journal", str(recorded), *given, "--output", str(output), "--toml", str(toml))
 
     assert result.exit_code == 0, result.output
@@ -133,7 +142,16 @@ def test_the_command_writes_what_it_shows(spark: SparkSession, recorded: Path, t
     assert "÷ measured" in result.output
     assert "Recommended: partitioner=expected_wait linger.ms=-1" in result.output
     assert '"partitioner" = "expected_wait"\n"linger.ms" = -1\n' in toml.read_text()
-    assert any("each slice of 10 s begins 5 s early" in line for line in report.assumed)
+    assert any("each slice of 2 s begins 2 s early" in line for line in report.assumed)
+    assert any("those of the sample: 8 of 10, at random" in line for line in report.assumed)
+    assert [each.ranking_only for each in report.results] == [False, True]
+    assert report.certainty == 1
+    assert "leads to the same recommendation in 100% of the draws" in result.output
+    for each in report.results:
+        assert each.intervals is not None
+        assert each.intervals.average_ms.low <= each.average_ms <= each.intervals.average_ms.high
+        assert each.intervals.requests.low <= each.requests <= each.intervals.requests.high
+        assert each.records < report.records
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from forebay_pipeline.replay.results import results_of, unmerged
-from forebay_pipeline.replay.settings import variants
+from forebay_pipeline.replay.intervals import Block
+from forebay_pipeline.replay.results import blocks_of, results_of, unmerged
+from forebay_pipeline.replay.settings import read_grid, variants
 from forebay_policies.journal_rows import ObservedRow
 from tests.pipeline.journals import rows_of
 from tests.pipeline.rows import START_US, batch_row, observed_row
@@ -39,7 +40,7 @@ def test_skew_and_gini_are_of_partitions(spark: SparkSession) -> None:
     """Worked in results.py: 1, 2 and 6 records have Gini 10/27; the greatest is twice the mean."""
     shares = [{"topic": "t", "partition": number, "records": count} for number, count in enumerate((2, 6, 1))]
     even = [{"topic": "u", "partition": number, "records": 9} for number in range(3)]
-    row = (0, 36, 36_000, 1, 1, 100, 36, 4096, [{"bucket": 348, "records": 36}], [*shares, *even])
+    row = (0, 0, 36, 36_000, 1, 1, 100, 36, 4096, [{"bucket": 348, "records": 36}], [*shares, *even])
     outcomes = spark.createDataFrame([row], replayed_schema())
     [result] = results_of(outcomes, variants({}, {}))
 
@@ -49,9 +50,27 @@ def test_skew_and_gini_are_of_partitions(spark: SparkSession) -> None:
     assert result.p50_ms == pytest.approx(1, rel=0.02)
 
 
+def test_blocks_are_slices_in_a_row_and_requests_of_a_sample_are_scaled(spark: SparkSession) -> None:
+    """Three slices that were chosen of ten; of one of them a variant has nothing."""
+    share = [{"topic": "t", "partition": 0, "records": 1}]
+    rows = [
+        (variant, number, 10 + number, 1000, 4, 1, 100, 10, 4096, [{"bucket": 5, "records": 10 + number}], share)
+        for variant in (0, 1)
+        for number in (2, 5, 9)
+        if (variant, number) != (1, 5)
+    ]
+    outcomes = spark.createDataFrame(rows, replayed_schema())
+    assert blocks_of(outcomes, [2, 5, 9], [1, 0]) == [
+        [Block(12, 1000, 4, {5: 12}), Block(0, 0, 0, {}), Block(19, 1000, 4, {5: 19})],
+        [Block(number, 1000, 4, {5: number}) for number in (12, 15, 19)],
+    ]
+    found = results_of(outcomes, variants({}, read_grid(["linger.ms=-1,5"])), 460)
+    assert [result.requests for result in found] == [12 * 460 // 46, round(8 * 460 / 31)]
+
+
 def replayed_schema() -> str:
     return (
-        "variant long, records long, latency_us long, requests long, batches long, batch_bytes long,"
+        "variant long, slice long, records long, latency_us long, requests long, batches long, batch_bytes long,"
         " batch_records long, pool_peak long, latencies array<struct<bucket: long, records: long>>,"
         " shares array<struct<topic: string, partition: long, records: long>>"
     )

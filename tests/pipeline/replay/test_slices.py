@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.replay.arrivals import SYNTHETIC, Load, of_load
 from forebay_pipeline.replay.command import Plan, replay_load
+from forebay_pipeline.replay.histogram import percentile
+from forebay_pipeline.replay.intervals import Block, Draw
 from forebay_pipeline.replay.proxy_times import NO_WAY, TURN
+from forebay_pipeline.replay.recommendation import choose
 from forebay_pipeline.replay.results import Result, results_of
 from forebay_pipeline.replay.service_times import constant
 from forebay_pipeline.replay.settings import read_grid, variants
-from forebay_pipeline.replay.simulation import World
-from forebay_pipeline.replay.slices import Slices, Task, simulated, sliced, tables_of
+from forebay_pipeline.replay.simulation import Simulation, World
+from forebay_pipeline.replay.slices import Slices, Task, sample, simulated, sliced, tables_of
+from tests.pipeline.replay.simulated import steady, world
 
 LOAD = Load(records_per_s=1000, seconds=30)
 SMALL = Load(records_per_s=250, seconds=30)
@@ -60,6 +68,55 @@ def test_the_end_of_a_slice_is_the_next_one_s_warm_up(spark: SparkSession) -> No
         1: list(range(5, 20)),
         2: list(range(15, 27)),
     }
+
+
+def test_a_sample_has_a_slice_of_each_stretch_of_time() -> None:
+    """The example of slices.py."""
+    slices = Slices(0, 60.0, 85)
+    chosen = sample(slices, 0.1, 1)
+    assert chosen is not None
+    assert len(chosen) == 8
+    edges = [85 * number // 8 for number in range(9)]
+    assert all(first <= number < end for number, first, end in zip(chosen, edges, edges[1:], strict=False))
+    assert sample(slices, 0.1, 1) == chosen
+    assert sample(slices, 0.1, 2) != chosen
+
+
+def test_where_a_sample_would_be_too_small_there_is_none() -> None:
+    assert sample(Slices(0, 60.0, 79), 0.1, 1) is None
+    assert sample(Slices(0, 60.0, 79), 1, 1) is None
+
+
+def test_a_tenth_of_the_slices_leads_to_the_same_recommendation() -> None:
+    """In 19 of 20 samples at least. Each slice is simulated once, as it is over Spark."""
+    where = world([0, 1, 2], 20.5, 0.6, 0.6, turn_ms=0.15)
+    slices = Slices(0, 2.0, 80)
+    found = variants({}, read_grid(["partitioner=adaptive,expected_wait linger.ms=-1,5"]))
+    simulations: list[list[Block]] = []
+    for index, variant in enumerate(found):
+        blocks = []
+        for number in range(slices.number):
+            simulation = Simulation(variant.settings, where, Random(f"{number}/{index}"), 1.0)
+            outcome = simulation.run(steady(80, 3, seed=number))
+            blocks.append(Block(outcome.records, outcome.latency_us, outcome.requests, dict(outcome.latencies)))
+        simulations.append(blocks)
+
+    def recommended(chosen: Sequence[int]) -> int:
+        return choose([_together([blocks[number] for number in chosen]) for blocks in simulations], 0)
+
+    whole = recommended(range(slices.number))
+    assert whole != 0
+    samples = [sample(slices, 0.1, seed) for seed in range(20)]
+    assert all(chosen is not None and len(chosen) * 10 <= slices.number for chosen in samples)
+    assert sum(recommended(chosen or []) == whole for chosen in samples) >= 19
+
+
+def _together(blocks: Sequence[Block]) -> Draw:
+    counts = sum((Counter(block.buckets) for block in blocks), Counter[int]())
+    records = sum(block.records for block in blocks)
+    average_ms = sum(block.latency_us for block in blocks) / records / 1000
+    requests = sum(block.requests for block in blocks)
+    return Draw(average_ms, percentile(counts, 0.5) / 1000, percentile(counts, 0.99) / 1000, requests)
 
 
 @pytest.mark.whole

@@ -19,6 +19,7 @@ from forebay_pipeline.partitions.summary import (
     TopicSkew,
     WorkerUse,
 )
+from forebay_pipeline.replay.intervals import Interval, Intervals
 from forebay_pipeline.replay.results import ReplayReport, Result
 from forebay_pipeline.report.sections import Known
 from forebay_pipeline.report.series import GaugePoint, Series, SharesPoint, TimePoint, TopicShares
@@ -238,6 +239,8 @@ def _replay() -> ReplayReport:
             gini=0.1,
             pool_peak_bytes=8_000_000 + 100_000 * linger,
             records=34_231,
+            intervals=Intervals(*[Interval(1.9 + linger, 2.3 + linger)] * 4),
+            ranking_only=partitioner != "uniform",
         )
         for partitioner in ("adaptive", "uniform", "expected_wait")
         for linger in (0, 5, 20)
@@ -254,4 +257,5 @@ def _replay() -> ReplayReport:
         records=34_231,
         seconds=3600.0,
         seed=1,
+        certainty=0.97,
     )

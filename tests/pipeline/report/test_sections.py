@@ -51,6 +51,14 @@ def test_what_crossed_racks_has_a_price_where_one_is_given() -> None:
     assert "racks" not in {section.name for section in sections(unknown)}
 
 
+def test_how_sure_a_replay_is_stands_beside_its_numbers() -> None:
+    (found,) = (section for section in sections(known()) if section.name == "replay")
+    assert any("for ranking only" in sentence for sentence in found.text)
+    assert any("the same recommendation in 97% of the draws" in sentence for sentence in found.text)
+    row = dict(zip(found.tables[0].header, found.tables[0].rows[0], strict=True))
+    assert row["average ms (95 %)"] == "2.41 (1.90–2.30)"
+
+
 def test_what_has_changed_is_told() -> None:
     everything = known()
     (found,) = (section for section in sections(everything) if section.name == "trends")
