@@ -39,6 +39,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "requests_unread_total",
         "tls_handshakes",
         "tls_handshakes_total",
+        "client_logins_total",
     ),
     "Records and batches": (
         "records_total",
