@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 import msgspec
 
-VERSION: Final = 4
+VERSION: Final = 5
 
 
 FlushReason = Literal["full", "linger", "adopted", "closed"]
@@ -153,6 +153,7 @@ class GaugeRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="gau
     unknown_rack_bytes_total: int | None = None
     """The client's rack, or the leader's, is not known."""
     observed_rows_total: int | None = None
+    rack_rows_total: int | None = None
 
 
 class LedgerPart(msgspec.Struct, frozen=True, gc=False):
@@ -267,8 +268,25 @@ class ObservedRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="
     """As in BatchRow: of a client that is served as its user."""
 
 
-Row = BatchRow | ChoiceRow | MetadataRow | GaugeRow | LedgerRow | ObservedRow
-ROWS: Final = (BatchRow, ChoiceRow, MetadataRow, GaugeRow, LedgerRow, ObservedRow)
+class RackRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="rack"):
+    """Bytes of clients' batches of one topic in the last minute, by whether they went to a leader in their client's
+    rack; where any client's rack is set."""
+
+    time_us: int
+    worker: int
+    process: str
+    topic: str
+    """Empty: all topics beyond the first thousand."""
+    same_bytes: int
+    other_bytes: int
+    unknown_bytes: int
+    """The client's rack, or the leader's, is not known."""
+    v: int = VERSION
+    seq: int | None = None
+
+
+Row = BatchRow | ChoiceRow | MetadataRow | GaugeRow | LedgerRow | ObservedRow | RackRow
+ROWS: Final = (BatchRow, ChoiceRow, MetadataRow, GaugeRow, LedgerRow, ObservedRow, RackRow)
 
 FILE_SUFFIX: Final = ".jsonl.zst"
 """Closed files: `<journal.dir>/dt=2026-11-21/hour=09/<name>.jsonl.zst`, by the UTC time at which they were begun."""

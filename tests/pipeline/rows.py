@@ -22,6 +22,7 @@ from forebay_policies.journal_rows import (
     LedgerRow,
     MetadataRow,
     ObservedRow,
+    RackRow,
     Row,
 )
 
@@ -162,6 +163,10 @@ def gauge_row(**given: object) -> GaugeRow:
         metadata_waits_total=0,
         rows_dropped_total=0,
     )
+
+
+def rack_row(**given: object) -> RackRow:
+    return _row(RackRow, given, topic="t", same_bytes=0, other_bytes=0, unknown_bytes=0)
 
 
 def content_crcs(records: Sequence[tuple[bytes | None, bytes | None]]) -> tuple[int, int, int]:

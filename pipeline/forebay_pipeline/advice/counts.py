@@ -1,7 +1,7 @@
-"""Counts what advice is made of: batches, brokers, topics.
+"""Counts what advice is made of: batches, brokers, topics, what crossed racks.
 
-In: batch rows (the columns of journal_rows.BatchRow). Out: the tuples of facts.py. Spark does the counting; what
-reaches the driver is a row for each broker and topic.
+In: batch rows (the columns of journal_rows.BatchRow), rack rows. Out: the tuples of facts.py. Spark does the counting;
+what reaches the driver is a row for each broker and topic.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from forebay_pipeline.advice.facts import LINGERS_MS, BatchUse, BrokerUse, TopicUse
+from forebay_pipeline.advice.facts import LINGERS_MS, BatchUse, BrokerUse, TopicRacks, TopicUse
 from forebay_policies.accumulator import ALL_REPLICAS
 
 _SENT_US: Final = 200
@@ -80,3 +80,10 @@ def topics(batches: DataFrame, most: int) -> dict[str, TopicUse]:
     )
     found = counted.orderBy(F.desc("bytes"), "topic").limit(most).collect()
     return {row["topic"]: TopicUse(row["records"], row["bytes"], row["movable_bytes"]) for row in found}
+
+
+def racks(rows: DataFrame, most: int) -> list[TopicRacks]:
+    """What crossed racks by topic, from rack rows (RackRow): the `most` topics of which most crossed."""
+    names = TopicRacks._fields[1:]
+    counted = rows.groupBy("topic").agg(*(F.sum(name).alias(name) for name in names))
+    return [TopicRacks(*row) for row in counted.orderBy(F.desc("other_bytes"), "topic").limit(most).collect()]

@@ -75,6 +75,16 @@ class TopicUse(NamedTuple):
     movable_bytes: int
 
 
+class TopicRacks(NamedTuple):
+    """Bytes of clients' batches of one topic, by whether the leader was in the client's rack."""
+
+    topic: str
+    """Empty: all topics beyond the first thousand of a process."""
+    same_bytes: int
+    other_bytes: int
+    unknown_bytes: int
+
+
 class Picked(NamedTuple):
     """A topic whose partitions a client seems to pick itself (policies.own_choices)."""
 
@@ -147,6 +157,8 @@ class Facts(NamedTuple):
     batches: BatchUse = BatchUse()
     brokers: Sequence[BrokerUse] = ()
     topics: Mapping[str, TopicUse] = {}
+    topic_racks: Sequence[TopicRacks] = ()
+    """Those of which most crossed first; none where no worker knew of racks."""
     clients: Clients = Clients()
     present: Present = Present()
     replay: ReplayReport | None = None

@@ -30,7 +30,7 @@ from forebay_pipeline.journal.brokers import Asked, Brokers
 from forebay_pipeline.journal.folder import JournalFolder
 from forebay_pipeline.journal.schema import ARROW_SCHEMA, KIND, SPARK_SCHEMA, columns_of, kind_of
 from forebay_pipeline.storage import Storage
-from forebay_policies.journal_rows import FILE_SUFFIX, ROWS, ObservedRow
+from forebay_policies.journal_rows import FILE_SUFFIX, ROWS, ObservedRow, RackRow
 
 TORN: Final = "_torn"
 UNKNOWN: Final = "_unknown"
@@ -43,7 +43,7 @@ _BLOCK: Final = 4 << 20
 _REQUIRED: Final = {
     kind_of(row): [field.encode_name for field in msgspec.structs.fields(row) if field.required] for row in ROWS
 }
-_LATER: Final = {kind_of(ObservedRow)}
+_LATER: Final = {kind_of(ObservedRow), kind_of(RackRow)}
 """Kinds that the first versions of `compact` did not know: what those wrote need not have their columns."""
 _FIRST: Final = {name for kind, required in _REQUIRED.items() if kind not in _LATER for name in required}
 _NAMES: Final = SPARK_SCHEMA.names

@@ -11,8 +11,7 @@ from typing import Final, TypeVar
 import click
 import msgspec
 
-from forebay_pipeline.advice.clients import KEPT
-from forebay_pipeline.advice.gather import gather
+from forebay_pipeline.advice.gather import KEPT, gather
 from forebay_pipeline.advice.present import Present, read
 from forebay_pipeline.audit.result import AuditResult
 from forebay_pipeline.errors import CLEAN, CannotRun

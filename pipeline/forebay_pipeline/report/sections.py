@@ -115,7 +115,8 @@ def sections(known: Known) -> Iterator[Section]:
     yield _batches(known.summary, known.series)
     yield _memory(known.summary, known.series)
     if racks := tables.racks(known.summary, known.price_per_gb):
-        yield Section("racks", "What crossed racks", [racks])
+        by_topic = [] if known.facts is None else _cut([_crossed(known.facts)])
+        yield Section("racks", "What crossed racks", [racks], tables=by_topic)
     if known.audit is not None:
         yield _audit(known.audit)
     if known.replay is not None:
@@ -172,6 +173,31 @@ def _memory(summary: Summary, series: Series) -> Section:
     text = [sentence for sentence in [tables.metadata(summary)] if sentence]
     drawn = [plots.memory(series.gauges, series.width_us)]
     return Section("memory", "Memory, queues and metadata", text, drawn, _cut([tables.workers(summary)]))
+
+
+def _crossed(facts: Facts) -> Table:
+    """What crossed by topic, and what it costs where a price is known."""
+    price = facts.price_per_gb
+    month = tables.MONTH_S / facts.seconds
+    rows = [
+        (
+            one.topic or "(others)",
+            size(one.same_bytes),
+            size(one.other_bytes),
+            size(one.unknown_bytes),
+            percent(one.other_bytes / known) if (known := one.same_bytes + one.other_bytes) else "",
+            *(() if price is None else _costs(one.other_bytes / tables.GB * price, month)),
+        )
+        for one in facts.topic_racks
+    ]
+    money = [] if price is None else ["cost", "in 30 days"]
+    return table(
+        "Topics of which most crossed", ["topic", "same rack", "crossed", "not known", "crossed %", *money], rows
+    )
+
+
+def _costs(cost: float, month: float) -> tuple[str, str]:
+    return f"{cost:,.2f}", f"{cost * month:,.2f}"
 
 
 def _audit(audit: AuditResult) -> Section:

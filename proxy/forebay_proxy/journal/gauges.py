@@ -45,6 +45,7 @@ def gauge_row(journal: Journal, stats: MetricRegistry) -> GaugeRow:
         other_rack_bytes_total=_rack_bytes(stats, "other"),
         unknown_rack_bytes_total=_rack_bytes(stats, "unknown"),
         observed_rows_total=journal.observed_rows,
+        rack_rows_total=journal.rack_rows,
     )
 
 

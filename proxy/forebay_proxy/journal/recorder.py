@@ -2,7 +2,8 @@
 
     rows → JSON lines, many rows at once → a bounded buffer → a sink: rolling files, or a topic
 
-In: the fates of batches, choices of partitions, Metadata requests; once a second, the state of the process. Out: lines,
+In: the fates of batches, choices of partitions, Metadata requests; what crossed racks, which makes rows once a minute;
+once a second, the state of the process. Out: lines,
 handed to the sink four times a second, sooner when there are many. A row costs a microsecond or two. The sink never
 blocks: rows that it has no room for are dropped, counted and logged.
 """
@@ -28,6 +29,7 @@ from forebay_policies.journal_rows import (
     ChoiceRow,
     GaugeRow,
     MetadataRow,
+    RackRow,
     Row,
 )
 from forebay_policies.partitioner import TopicView
@@ -40,6 +42,9 @@ ROWS_AT_ONCE: Final = 32
 """Rows encoded together, at half the cost of one by one. A sink may get up to this many rows more than it asked for,
 and a ledger's row is as long as its client's id."""
 GAUGES_S: Final = 1.0
+RACKS_S: Final = 60.0
+MAX_RACK_TOPICS: Final = 1000
+"""Topics with rows of their own of what crossed racks in a minute; all others have one together."""
 
 
 class Sink(Protocol):
@@ -79,12 +84,14 @@ class Journal:
         self.metadata_rows = 0
         self.observed_rows = 0
         self.ledger_rows = 0
+        self.rack_rows = 0
         self.gauge_rows = 0
         """The last `seq` of each kind. Who makes a row counts it."""
         self.cluster_id = ""
         """Of the brokers, once they have told it."""
         self._sink: Sink | None = None
         self._gauges: Callable[[], GaugeRow] | None = None
+        self._rack_bytes: dict[str, list[int]] = {}
         self._own_topic = own_topic
         self._at_once = 0
         self._rows: list[Row] = []
@@ -118,6 +125,7 @@ class Journal:
         if self._task is not None:
             self._task.cancel()
             self._task = None
+            self._write_racks()
             if self._gauges is not None:
                 self.write(msgspec.structs.replace(self._gauges(), last=True))
             self._hand_over()
@@ -227,9 +235,32 @@ class Journal:
             )
         )
 
+    def crossed(self, topic: str, *, same: int = 0, other: int = 0, unknown: int = 0) -> None:
+        """So many bytes of a client's batch went to a leader in its rack, in another, in one that is not known."""
+        if topic == self._own_topic:
+            return
+        known = self._rack_bytes
+        if topic not in known and len(known) >= MAX_RACK_TOPICS:
+            topic = ""
+        counts = known.setdefault(topic, [0, 0, 0])
+        counts[0] += same
+        counts[1] += other
+        counts[2] += unknown
+
+    def _write_racks(self) -> None:
+        now_us = self.time_us(monotonic())
+        for topic, (same, other, unknown) in self._rack_bytes.items():
+            self.rack_rows += 1
+            self.write(RackRow(now_us, self.worker, self.process, topic, same, other, unknown, VERSION, self.rack_rows))
+        self._rack_bytes.clear()
+
     async def _keep_handing_over(self) -> None:
         next_gauges = monotonic()
+        next_racks = next_gauges + RACKS_S
         while True:
+            if monotonic() >= next_racks:
+                next_racks = max(next_racks + RACKS_S, monotonic())
+                self._write_racks()
             if self._gauges is not None and monotonic() >= next_gauges:
                 next_gauges = max(next_gauges + GAUGES_S, monotonic())
                 self.write(self._gauges())

@@ -171,7 +171,7 @@ class Realm:
                 lambda now: TopicPartitioners(now, MetricRegistry(), Random(rng.getrandbits(64)), cluster),
                 journal,
             ),
-            RackTraffic(cluster, stats) if settings.knows_racks else None,
+            RackTraffic(cluster, stats, journal) if settings.knows_racks else None,
             ledger,
         )
         self.metadata = MetadataHandler(cache, updater, shared.departed, settings.request_timeout_ms / 1000, stats)

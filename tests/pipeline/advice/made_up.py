@@ -148,7 +148,7 @@ def facts(**given: Any) -> Facts:
     """`given` are fields of Facts, or of its Summary."""
     own = {name: value for name, value in given.items() if name in Facts._fields}
     others = {name: value for name, value in given.items() if name not in own}
-    found = Facts(summary(), BATCHES, BROKERS, TOPICS, CLIENTS)._replace(**own)
+    found = Facts(summary(), BATCHES, BROKERS, TOPICS, clients=CLIENTS)._replace(**own)
     return found._replace(summary=msgspec.structs.replace(found.summary, **others))
 
 

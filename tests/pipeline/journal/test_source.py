@@ -29,6 +29,7 @@ ONE_OF_EACH: list[Row] = [
     make.metadata_row(topics=-1),
     make.observed_row(codec=2),
     make.gauge_row(pool_waiters=2),
+    make.rack_row(other_bytes=3),
     make.ledger_row([make.ledger_part([(None, b"x")]), make.ledger_part([(b"k", None)])]),
 ]
 

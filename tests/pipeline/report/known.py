@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from forebay_pipeline.advice.facts import Clients, Facts, Picked, TopicReason
+from forebay_pipeline.advice.facts import Clients, Facts, Picked, TopicRacks, TopicReason
 from forebay_pipeline.audit.result import AuditResult, ClientLine, Counts, Finding, Kind, TopicLine
 from forebay_pipeline.partitions.runaway_windows import Episode
 from forebay_pipeline.partitions.summary import (
@@ -54,7 +54,8 @@ def _facts(summary: Summary, replay: ReplayReport, topic: str, client_id: str) -
         made_up.client("agent", reasons={"idempotent": 200_000}, batches=200_000, records=900_000),
     ]
     reasons = [TopicReason(topic, "null_key", 800_000, 0), TopicReason("logs", "idempotent", 200_000, 0)]
-    return made_up.facts(summary=summary, clients=Clients(clients, 17, reasons), replay=replay)
+    racks = [TopicRacks(topic, 1_000_000_000, 30_000_000_000, 0), TopicRacks("", 60_000_000_000, 9_000_000_000, 2)]
+    return made_up.facts(summary=summary, clients=Clients(clients, 17, reasons), replay=replay, topic_racks=racks)
 
 
 def _wave(number: int) -> float:

@@ -51,6 +51,20 @@ def test_what_crossed_racks_has_a_price_where_one_is_given() -> None:
     assert "racks" not in {section.name for section in sections(unknown)}
 
 
+def test_what_crossed_is_told_by_topic_and_costs_what_one_says() -> None:
+    everything = known()
+    assert everything.facts is not None
+    (found,) = (section for section in sections(everything) if section.name == "racks")
+    assert found.tables[0].header == ["topic", "same rack", "crossed", "not known", "crossed %"]
+    assert found.tables[0].rows == [
+        ["orders", "1.0 GB", "30.0 GB", "0 B", "96.8"],
+        ["(others)", "60.0 GB", "9.0 GB", "2 B", "13.0"],
+    ]
+    priced = everything._replace(facts=everything.facts._replace(price_per_gb=0.02))
+    (found,) = (section for section in sections(priced) if section.name == "racks")
+    assert found.tables[0].rows[0][-2:] == ["0.60", "432.00"]
+
+
 def test_how_sure_a_replay_is_stands_beside_its_numbers() -> None:
     (found,) = (section for section in sections(known()) if section.name == "replay")
     assert any("for ranking only" in sentence for sentence in found.text)

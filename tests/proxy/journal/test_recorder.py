@@ -24,9 +24,10 @@ from forebay_policies.journal_rows import (
     GaugeRow,
     LedgerRow,
     MetadataRow,
+    RackRow,
     Row,
 )
-from forebay_proxy.journal.recorder import Journal
+from forebay_proxy.journal.recorder import MAX_RACK_TOPICS, Journal
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.handler import SLICE
 from tests.codecs.message_oracle import messages
@@ -44,6 +45,42 @@ async def ended(forebay: Running, folder: Path) -> list[Row]:
     """Everything, after an orderly end."""
     await forebay.app.drain()
     return rows_in(folder)
+
+
+class _Lines:
+    """A sink that keeps what it is given."""
+
+    at_once = 1 << 20
+    dropped = 0
+
+    def __init__(self) -> None:
+        self.lines = b""
+
+    def open(self) -> None:
+        pass
+
+    def put(self, lines: bytes, rows: int) -> None:
+        self.lines += lines
+
+    async def close(self) -> None:
+        pass
+
+
+class TestRacks:
+    @in_loop
+    async def test_topics_beyond_the_bound_have_one_row_together(self) -> None:
+        sink = _Lines()
+        journal = Journal(0, MetricRegistry(), own_topic="journal")
+        journal.start(sink)
+        for number in range(MAX_RACK_TOPICS + 2):
+            journal.crossed(f"t{number}", other=5, unknown=1)
+        journal.crossed("t0", same=7)
+        journal.crossed("journal", same=7)
+        await journal.close()
+        rows = {row.topic: row for row in of(RackRow, decoded(sink.lines))}
+        assert len(rows) == MAX_RACK_TOPICS + 1
+        assert (rows["t0"].same_bytes, rows["t0"].other_bytes, rows["t0"].unknown_bytes) == (7, 5, 1)
+        assert (rows[""].same_bytes, rows[""].other_bytes, rows[""].unknown_bytes) == (0, 10, 2)
 
 
 class TestBatches:

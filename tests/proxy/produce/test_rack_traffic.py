@@ -2,12 +2,40 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from forebay_policies.journal_rows import GaugeRow, RackRow
 from tests.kit.app import running
 from tests.kit.event_loop import in_loop
 from tests.kit.fake_broker import FakeCluster
+from tests.kit.journal import of, rows_in
 from tests.kit.wire import batch, keyed, null_key, produce
 
 KINDS = ("same", "other", "unknown")
+
+
+@in_loop
+async def test_the_journal_tells_what_crossed_by_topic(tmp_path: Path) -> None:
+    async with FakeCluster({"ponds": [0, 1, 2], "raw": [0, 1, 2]}, nodes=3) as cluster:
+        cluster.racks = {0: "a", 1: "b"}
+        async with running(
+            cluster.bootstrap, client_rack="a", topics_exclude=("raw",), journal_dir=str(tmp_path)
+        ) as forebay:
+            client = await forebay.client(0)
+            raw = batch(null_key("y" * 300))
+            requests = [("ponds", number, batch(keyed("x" * 100))) for number in (0, 1, 1, 2)]
+            for number, request in enumerate([*requests, ("raw", 0, raw)]):
+                client.send(produce(number, request))
+                await client.receives(number)
+            await forebay.app.drain()
+    rows = rows_in(tmp_path)
+    told = {row.topic: row for row in of(RackRow, rows)}
+    size = told["ponds"].same_bytes
+    assert size > 100
+    assert (told["ponds"].other_bytes, told["ponds"].unknown_bytes) == (2 * size, size)
+    assert (told["raw"].same_bytes, told["raw"].other_bytes) == (len(raw), 0)
+    assert [row.seq for row in told.values()] == [1, 2]
+    assert of(GaugeRow, rows)[-1].rack_rows_total == 2
 
 
 @in_loop
