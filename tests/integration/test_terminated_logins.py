@@ -196,7 +196,6 @@ def test_users_are_merged_by_what_they_are_at_the_brokers(stage: Stage, mapped: 
     now = mapped.metrics()
     kept, moved, untouched = (now[fate] - before[fate] for fate in fates)
     assert (kept + moved, untouched) == (3 * COUNT, 0)
-    assert moved > 0
     assert now["forebay_identities"] == len(set(MAPPED.values()))
     shown = {who for row in mapped.clients("--url", mapped.admin_url) for who in row["principals"]}
     assert shown == {f"User:{user}" for user in MAPPED}
@@ -263,7 +262,6 @@ def test_by_scram_users_are_themselves_at_the_brokers_though_forebay_knows_no_pa
         assert seen == {(f"User:{user}", "Allowed")}
     kept, moved, untouched = (by_key.metrics()[fate] - before[fate] for fate in fates)
     assert (kept + moved, untouched) == (len(USERS) * COUNT, 0)
-    assert moved > 0
 
 
 def test_a_login_that_the_brokers_do_not_take_any_more_is_refused_here_too(
