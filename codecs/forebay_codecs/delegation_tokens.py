@@ -26,10 +26,15 @@ _NOW: Final = -1
 
 
 class DelegationToken(NamedTuple):
-    """All but `error_code` are of no use where that is not 0. Times in milliseconds since 1970."""
+    """All but `error_code` are of no use where that is not 0. Times in milliseconds since 1970, by the broker's clock.
+
+    `requester`: who asked, as brokers know him.
+    """
 
     error_code: int
     owner: str
+    requester: str
+    issued_at_ms: int
     expires_at_ms: int
     token_id: str
     hmac: bytes
@@ -46,15 +51,16 @@ class DelegationToken(NamedTuple):
 def encode_create(correlation_id: int, client_id: str | None, owner: str, max_lifetime_ms: int, renewer: str) -> bytes:
     """Asks for a token of a user, who is not asked. `renewer`: another user who may have it expire, or live on.
 
-    That is to be who asks: having asked for it gives no right to end it (error 63).
+    That is to be who asks: having asked for it gives no right to end it (error 63). Empty: nobody.
     """
     writer = begin_request(CREATE, CREATE_VERSION, correlation_id, client_id, flexible=True)
     writer.nullable_string(_USER, FLEXIBLE)
     writer.nullable_string(owner, FLEXIBLE)
-    writer.array(1, FLEXIBLE)
-    writer.string(_USER, FLEXIBLE)
-    writer.string(renewer, FLEXIBLE)
-    writer.tags()
+    writer.array(1 if renewer else 0, FLEXIBLE)
+    if renewer:
+        writer.string(_USER, FLEXIBLE)
+        writer.string(renewer, FLEXIBLE)
+        writer.tags()
     writer.i64(max_lifetime_ms)
     writer.tags()
     return writer.getvalue()
@@ -66,9 +72,9 @@ def parse_create(response: bytes) -> DelegationToken:
     code = reader.i16()
     reader.string(FLEXIBLE)  # the owner's type
     owner = reader.string(FLEXIBLE)
-    reader.string(FLEXIBLE)  # who asked
-    reader.string(FLEXIBLE)
-    reader.i64()  # issued
+    reader.string(FLEXIBLE)  # the type of who asked
+    requester = reader.string(FLEXIBLE)
+    issued_at = reader.i64()
     expires_at = reader.i64()
     reader.i64()  # when it expires however often it is renewed
     token_id = reader.string(FLEXIBLE)
@@ -76,7 +82,7 @@ def parse_create(response: bytes) -> DelegationToken:
     hmac = response[found[0] : found[1]] if found is not None else b""
     reader.i32()  # throttle time
     reader.skip_tags()
-    return DelegationToken(code, owner, expires_at, token_id, hmac)
+    return DelegationToken(code, owner, requester, issued_at, expires_at, token_id, hmac)
 
 
 def encode_expire(correlation_id: int, client_id: str | None, hmac: bytes) -> bytes:

@@ -28,6 +28,7 @@ from forebay_proxy import logs
 from forebay_proxy.brokers.broker_probe import BrokerProbe
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.connector import Connector
+from forebay_proxy.brokers.delegation_tokens import DelegationTokens
 from forebay_proxy.clients.client_listeners import ClientListeners
 from forebay_proxy.clients.client_racks import ClientRacks
 from forebay_proxy.clients.connection_context import ConnectionContext
@@ -128,6 +129,7 @@ class App:
         self._realm = Realm(shared, connector, stats, asks=not settings.only_passes_logins)
         self._client_realms = ClientRealms(shared, self._realm, connector, stats, self._task_ended)
         view = self._realm.view
+        self._tokens = DelegationTokens(view.addresses, connector)
         self._probe = BrokerProbe(view.addresses, connector, settings, rng) if settings.only_passes_logins else None
 
         # Clients.
@@ -180,7 +182,7 @@ class App:
         if not listener.terminates:
             return None
         settings, told = self._settings, listener.told
-        logins, identities = ClientLogins(settings, listener), UpstreamIdentities(settings, listener)
+        logins, identities = ClientLogins(settings, listener), UpstreamIdentities(settings, listener, self._tokens)
         self._renewals.add(logins.renewable)
         self._renewals.add(identities.renewable)
         return LoginDoor(
@@ -330,6 +332,7 @@ class App:
         for connection in self._connections:
             connection.close()
         await self._connections.all_gone()
+        await self._tokens.close()
         if self._journal is not None:
             await self._journal.close()
         self._stop()

@@ -462,6 +462,8 @@ class FakeCluster:
         self.idempotent = False
         self.hidden: set[int] = set()
         """API keys that brokers do not know."""
+        self.ranges: dict[int, tuple[int, int]] = {}
+        """Versions of APIs, where they are not what they usually are."""
         self.id_errors: list[int] = []
         """What the next requests for a producer id are answered with."""
         self.states: dict[tuple[str, int], ProducerStates] = {}
@@ -545,6 +547,7 @@ class FakeCluster:
             PRODUCE: self.produce_versions,
             METADATA: self.metadata_versions,
             API_VERSIONS: (0, 3),
+            **self.ranges,
         }
         ranges[99] = (0, 1)  # of a newer Kafka
         ranges = {key: range_ for key, range_ in ranges.items() if key not in self.hidden}

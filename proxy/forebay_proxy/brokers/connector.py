@@ -29,7 +29,7 @@ from forebay_proxy.brokers.upstream_connection import UpstreamConnection
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
-from forebay_proxy.security.authenticator import AuthenticationFailed, Authenticator, Call
+from forebay_proxy.security.authenticator import AuthenticationFailed, Authenticator, Call, NotKnownYet
 from forebay_proxy.security.logins import Login
 from forebay_proxy.security.principals import Principals
 from forebay_proxy.security.renewals import Renewable
@@ -39,6 +39,8 @@ _ASK_FIRST: Final = (3, 0)
 """Versions of ApiVersions: every broker knows the last one."""
 FORGET_S: Final = 300.0
 """A broker that nobody has tried for so long begins anew."""
+NOT_KNOWN_S: Final = 0.1
+"""After which a login is tried again that a broker may not have heard of yet."""
 
 log = get_logger()
 
@@ -102,6 +104,11 @@ class Connector:
         self._authenticator = None
 
     @property
+    def username(self) -> str:
+        """As whom connections log in, where the mechanism has users."""
+        return self._authenticator.username if self._authenticator is not None else ""
+
+    @property
     def is_refused(self) -> bool:
         """Whether a broker did not take the login when it was last asked."""
         return bool(self._refusals)
@@ -153,14 +160,20 @@ class Connector:
             connection.close()
 
     async def _open(self, host: str, port: int, client_id: str | None) -> tuple[UpstreamConnection, Session | None]:
-        broker = HostPort(host, port)
+        while True:
+            try:
+                return await self._try(HostPort(host, port), client_id)
+            except NotKnownYet:  # for a few seconds, then it is a refusal like others
+                await asyncio.sleep(NOT_KNOWN_S)
+
+    async def _try(self, broker: HostPort, client_id: str | None) -> tuple[UpstreamConnection, Session | None]:
         if self._principals is not None and self._authenticator is None:
             raise AuthenticationFailed("no client is there to log in as")
         if (why := self._refusals.now(broker, monotonic())) is not None:
             raise AuthenticationFailed(why)
-        connection = UpstreamConnection(f"{host}:{port}", self._request_timeout, self._stats)
+        connection = UpstreamConnection(f"{broker.host}:{broker.port}", self._request_timeout, self._stats)
         try:
-            await dial(host, port, self._setup_s, lambda: connection, self._secured.context)
+            await dial(broker.host, broker.port, self._setup_s, lambda: connection, self._secured.context)
             async with asyncio.timeout(self._setup_s):
                 await _ask_versions(connection, client_id)
                 session = await self._log_in(connection, broker)
@@ -202,6 +215,8 @@ class Connector:
             try:
                 async with asyncio.timeout(self._request_timeout):
                     lifetime = await authenticator.authenticate(call, version)
+            except NotKnownYet:
+                raise
             except AuthenticationFailed as error:
                 self._told_refusal(broker, authenticator.mechanism, str(error))
                 raise

@@ -29,7 +29,7 @@ from forebay_proxy.security.authenticator import AuthenticationFailed
 def _hidden(listener: ClientListener) -> frozenset[int]:
     if listener.producers_only:
         return producers_only.NOT_OFFERED
-    own_names = listener.told.upstream_identity == "client"
+    own_names = listener.told.upstream_identity in ("client", "delegation_token")
     return OF_ONES_OWN_USER if listener.terminates and not own_names else frozenset()
 
 

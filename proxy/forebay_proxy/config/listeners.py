@@ -43,7 +43,7 @@ PREFIX: Final = "listener.name."
 DEFAULT_NAME: Final = "PLAINTEXT"
 ClientAuth = Literal["none", "requested", "required"]
 ClientAuthentication = Literal["passthrough", "terminate"]
-UpstreamIdentity = Literal["passthrough", "client", "service", "mapped"]
+UpstreamIdentity = Literal["passthrough", "client", "service", "mapped", "delegation_token"]
 
 
 class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
@@ -206,7 +206,7 @@ class ClientListener:
     @property
     def has_realms(self) -> bool:
         """Whether brokers know its clients by several identities, records of each of which are merged."""
-        return self.told.upstream_identity in ("client", "mapped")
+        return self.told.upstream_identity in ("client", "mapped", "delegation_token")
 
     def setting(self, name: str) -> str:
         """The full name of one of its settings."""

@@ -96,6 +96,8 @@ def _login_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
         yield from _sasl_conflicts(settings)
     elif settings.journal_topic:
         yield "sasl.mechanism", "is required with journal.topic: Forebay writes to it itself"
+    elif any(each.told.upstream_identity == "delegation_token" for each in listeners):
+        yield "sasl.mechanism", "is required with upstream.identity=delegation_token: Forebay asks for tokens as itself"
 
 
 def _sasl_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:

@@ -25,7 +25,10 @@ _ONLY_WITH_SASL: Final = (
     "connections.max.reauth.ms",
 )
 _ONLY_TERMINATING: Final = ("upstream.identities.location", *_ONLY_WITH_SASL)
-_IDENTITIES: Final = {"passthrough": ("passthrough", "client"), "terminate": ("service", "mapped", "client")}
+_IDENTITIES: Final = {
+    "passthrough": ("passthrough", "client"),
+    "terminate": ("service", "mapped", "client", "delegation_token"),
+}
 
 
 def login_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
@@ -70,8 +73,8 @@ def _certificate_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]
         )
         yield listener.setting("client.authentication"), message
         return
-    if told.upstream_identity not in ("service", "mapped"):
-        message = "must be service or mapped where a certificate is the login"
+    if told.upstream_identity not in ("service", "mapped", "delegation_token"):
+        message = "must be service, mapped or delegation_token where a certificate is the login"
         yield listener.setting("upstream.identity"), message
     for name in _ONLY_WITH_SASL:
         if getattr(told, name.replace(".", "_")):

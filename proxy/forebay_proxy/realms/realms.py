@@ -24,7 +24,7 @@ from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.handler import ProduceHandler
 from forebay_proxy.realms.realm import Realm, Shared
 from forebay_proxy.security.authenticator import AuthenticationFailed
-from forebay_proxy.security.logins import Login
+from forebay_proxy.security.logins import DelegatedLogin, Login
 from forebay_proxy.security.principals import Principals
 
 SWEEP_S: Final = 1.0
@@ -43,6 +43,8 @@ class ClientRealm:
         self._expires_at = 0.0
         """When what is presented does, seconds since 1970."""
         self._gateways: dict[Gateway, Gateway] = {}
+        self._ended: Callable[[], None] | None = None
+        """To be told once it is not needed any more."""
 
     @property
     def awake(self) -> bool:
@@ -61,6 +63,8 @@ class ClientRealm:
 
         `ended` is told of a part that ends by itself.
         """
+        if isinstance(login, DelegatedLogin):
+            self._ended = partial(login.tokens.end, login.username)
         if not self._tasks or login.expires_at > self._expires_at:
             self.connector.present(login)
             self._expires_at = login.expires_at
@@ -80,6 +84,8 @@ class ClientRealm:
         """Nothing of it goes on."""
         self.rest()
         self.realm.close()
+        if self._ended is not None:
+            self._ended()
 
 
 class Membership:

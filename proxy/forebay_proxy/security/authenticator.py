@@ -22,6 +22,7 @@ from forebay_proxy.security.logins import (
     OAUTHBEARER,
     PLAIN,
     BearerLogin,
+    DelegatedLogin,
     Login,
     PasswordLogin,
     PlainLogin,
@@ -41,6 +42,10 @@ Exchange = AsyncGenerator[bytes, bytes]
 
 class AuthenticationFailed(ConnectionError):
     """The broker does not take us for whom we say we are: nothing to do with whether it can be reached."""
+
+
+class NotKnownYet(AuthenticationFailed):
+    """A delegation token that is so new that this broker may not have heard of it: to be tried again in a moment."""
 
 
 class Authenticator:
@@ -126,10 +131,15 @@ class Authenticator:
         response = await call(lambda number: sasl.authenticate_request(number, CLIENT_ID, version, token))
         said = sasl.parse_authenticate(response, version)
         if said.error_code != NONE:
-            raise AuthenticationFailed(said.error_message or f"the broker answered with error {said.error_code}")
+            why = said.error_message or f"the broker answered with error {said.error_code}"
+            login = self._of_client
+            is_new = isinstance(login, DelegatedLogin) and login.tokens.refused(login.username)
+            raise NotKnownYet(why) if is_new else AuthenticationFailed(why)
         return said
 
     def _exchange(self) -> Exchange:
+        if isinstance(self._of_client, DelegatedLogin):
+            return self._by_token(self._of_client)
         if self.mechanism == PLAIN:
             return self._plain()
         return self._bearer() if self.mechanism == OAUTHBEARER else self._scram()
@@ -146,8 +156,17 @@ class Authenticator:
                 raise AuthenticationFailed(_KEPT_OTHERWISE)
             final = client.final_of(bytes.fromhex(login.client_key.reveal()), login.kept.server_key)
         else:
-            final = client.final(await self._salt(challenge))
+            final = client.final(await self._salt(challenge, self._password))
         client.verify((yield final))
+
+    async def _by_token(self, login: DelegatedLogin) -> Exchange:
+        try:
+            token = await login.tokens.of(login.username)
+        except OSError as error:  # that there is none says nothing of this broker
+            raise AuthenticationFailed(str(error)) from None
+        client = scram.ScramClient(self.mechanism, token.token_id, secrets.token_urlsafe(18), by_token=True)
+        challenge = client.challenge((yield client.first()))
+        client.verify((yield client.final(await self._salt(challenge, token.password))))
 
     async def _bearer(self) -> Exchange:
         refusal = yield await self._bearer_first()
@@ -164,10 +183,10 @@ class Authenticator:
             raise AuthenticationFailed(str(error)) from None
         return sasl.bearer(token.reveal())
 
-    async def _salt(self, challenge: scram.Challenge) -> bytes:
+    async def _salt(self, challenge: scram.Challenge, password: Secret) -> bytes:
         salted = self._salted.get(challenge)
         if salted is None:
-            salted = await asyncio.to_thread(scram.salt_password, self.mechanism, self._password.reveal(), challenge)
+            salted = await asyncio.to_thread(scram.salt_password, self.mechanism, password.reveal(), challenge)
             if len(self._salted) >= MAX_SALTED:
                 self._salted.clear()
             self._salted[challenge] = salted

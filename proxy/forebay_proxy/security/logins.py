@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import binascii
 from base64 import urlsafe_b64decode
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -101,7 +101,45 @@ class ScramKeyLogin(NamedTuple):
         return 0.0
 
 
-Login = PlainLogin | BearerLogin | PasswordLogin | ScramKeyLogin
+class Token(NamedTuple):
+    """A delegation token, as it is logged in with by SCRAM (KIP-48)."""
+
+    token_id: str
+    password: Secret
+
+
+class Tokens(Protocol):
+    """Where tokens come from that make Forebay somebody else at brokers, whose owners are known by their names."""
+
+    async def of(self, owner: str) -> Token:
+        """One that is good for a while. Raises OSError where brokers give none."""
+
+    def refused(self, owner: str) -> bool:
+        """A broker does not take the one that was given last. Returns whether it may not have heard of it yet."""
+
+    def end(self, owner: str) -> None:
+        """Nobody is there any more who would use it."""
+
+
+class DelegatedLogin(NamedTuple):
+    """Somebody who has logged in here, as whom a delegation token lets Forebay log in by SCRAM: always the newest."""
+
+    mechanism: str
+    username: str
+    tokens: Tokens
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What brokers may tell apart: the owner, not the token."""
+        return self.mechanism, self.username, "tokenauth", "true"
+
+    @property
+    def expires_at(self) -> float:
+        """Seconds since 1970; 0: it does not by itself, since another token follows."""
+        return 0.0
+
+
+Login = PlainLogin | BearerLogin | PasswordLogin | ScramKeyLogin | DelegatedLogin
 
 
 def read_login(mechanism: str, token: bytes) -> Login:

@@ -3,6 +3,7 @@
     service   as itself
     mapped    as a file says of the client's principal (config.identity_map)
     client    as the client itself, by what its login has revealed
+    delegation_token    as the client itself, by a token that brokers give Forebay for it
 
 In: who a client has proved to be. Out: a login, or None for Forebay's own. Whom there is nothing for is refused.
 """
@@ -11,22 +12,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from typing import Final
 
+from forebay_codecs.scram import HASHES
 from forebay_proxy.config import identity_map
 from forebay_proxy.config.identity_map import ANYBODY, Target
 from forebay_proxy.config.listeners import ClientListener
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.security.client_exchanges import LoginRefused, Proved
-from forebay_proxy.security.logins import Login, PasswordLogin
+from forebay_proxy.security.logins import DelegatedLogin, Login, PasswordLogin, Tokens
 from forebay_proxy.security.renewals import Renewable
+
+TOKEN_MECHANISM: Final = "SCRAM-SHA-512"
+"""By which delegation tokens are presented where Forebay's own login is not by SCRAM; brokers know each by all."""
 
 
 class UpstreamIdentities:
     """The same principal has the same login until `generation` changes. Raises StartError for a file that is wrong."""
 
-    def __init__(self, settings: Settings, listener: ClientListener, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self, settings: Settings, listener: ClientListener, tokens: Tokens, environ: Mapping[str, str] = os.environ
+    ) -> None:
+        """`tokens`: where delegation tokens come from."""
         self.generation = 0
+        self._delegated = listener.told.upstream_identity == "delegation_token"
+        self._tokens = tokens
+        self._mechanism = settings.sasl_mechanism if settings.sasl_mechanism in HASHES else TOKEN_MECHANISM
         self._is_itself = listener.told.upstream_identity == "client"
         self._mapped = listener.told.upstream_identity == "mapped"
         self._name = listener.name
@@ -47,6 +59,8 @@ class UpstreamIdentities:
         """Raises LoginRefused."""
         if self._is_itself:
             return proved.login
+        if self._delegated:
+            return DelegatedLogin(self._mechanism, proved.user, self._tokens)
         if not self._mapped:
             return None
         target = self._targets.get(proved.principal) or self._targets.get(ANYBODY)

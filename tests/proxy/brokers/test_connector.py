@@ -15,6 +15,7 @@ import structlog
 from forebay_codecs.apis import API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from forebay_codecs.primitives import Writer
 from forebay_codecs.sasl import plain
+from forebay_proxy.brokers import connector as connectors
 from forebay_proxy.brokers.cluster import Node
 from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.upstream_connection import UpstreamConnection
@@ -23,7 +24,7 @@ from forebay_proxy.config.secret import Secret
 from forebay_proxy.errors import StartError
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.security.authenticator import AuthenticationFailed
-from forebay_proxy.security.logins import PlainLogin
+from forebay_proxy.security.logins import DelegatedLogin, PlainLogin, Token
 from forebay_proxy.security.principals import Principals
 from forebay_proxy.security.tls import TlsSettings, server_context
 from tests.kit.app import settings
@@ -362,3 +363,38 @@ async def test_one_for_a_client_logs_in_as_that_client_while_there_is_one() -> N
         ]
         assert "canary" not in str(logs)
         assert not base.is_refused
+
+
+class NewToken:
+    """Brokers may not have heard of it, `times` more."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    async def of(self, owner: str) -> Token:
+        return Token("its-id", Secret("canary"))
+
+    def refused(self, owner: str) -> bool:
+        self.times -= 1
+        return self.times >= 0
+
+    def end(self, owner: str) -> None:
+        """Nothing is kept."""
+
+
+@in_loop
+async def test_a_token_that_a_broker_may_not_know_yet_is_presented_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connectors, "NOT_KNOWN_S", 0.001)
+    async with FakeCluster({}) as cluster:
+        guarded = Guarded(cluster)
+        connector = guarded.connector.of_clients(Principals())
+        connector.present(DelegatedLogin("SCRAM-SHA-512", "alice", NewToken(2)))
+        with structlog.testing.capture_logs() as logs, pytest.raises(AuthenticationFailed):
+            await soon(connector.open(LOOPBACK, cluster[0].port))
+        guarded.stop()
+        assert guarded.logins == 3
+        assert connector.is_refused
+        assert [(line["event"], line["user"]) for line in logs] == [
+            ("broker refuses a client's login on another connection", "alice")
+        ]
+        assert "canary" not in str(logs)

@@ -56,7 +56,11 @@ def test_logins_pass_unless_it_is_said() -> None:
 @pytest.mark.parametrize(
     ("assignment", "name", "message"),
     [
-        (f"{NAME}upstream.identity=passthrough", "upstream.identity", "must be service or mapped or client with"),
+        (
+            f"{NAME}upstream.identity=passthrough",
+            "upstream.identity",
+            "must be service or mapped or client or delegation_token with",
+        ),
         (f"{NAME}sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256", "scram.credentials.location", "is required with SCRAM"),
         (f"{NAME}scram.credentials.location=/c", "scram.credentials.location", "needs SCRAM-SHA-256 or"),
         (
@@ -147,7 +151,7 @@ def test_a_certificate_may_be_the_login() -> None:
     ("assignment", "name", "message"),
     [
         ("ssl.client.auth=none", "client.authentication", "SSL with ssl.client.auth=required"),
-        ("upstream.identity=client", "upstream.identity", "must be service or mapped"),
+        ("upstream.identity=client", "upstream.identity", "must be service, mapped or delegation_token"),
         ("upstream.identities.location=", "upstream.identities.location", "is required with upstream.identity=mapped"),
         ("sasl.enabled.mechanisms=PLAIN", "sasl.enabled.mechanisms", "needs the security protocol SASL_PLAINTEXT"),
         ("connections.max.reauth.ms=1000", "connections.max.reauth.ms", "needs the security protocol SASL_PLAINTEXT"),
@@ -217,6 +221,17 @@ def test_mapped_users_need_a_file_and_brokers_that_know_users_and_forebay_no_log
     it = problem(*MAPPED, "security.protocol=SSL")
     assert (it.name, "brokers know each client of SASL_SSL by a login" in it.message) == ("security.protocol", True)
     works(*MAPPED, *OWN_LOGIN)
+
+
+def test_delegation_tokens_need_brokers_that_know_users_and_a_login_that_asks_for_them() -> None:
+    (only,) = works(f"{NAME}upstream.identity=delegation_token", *OWN_LOGIN).client_listeners
+    assert (only.lends_identity, only.has_realms) == (False, True)
+    it = problem(f"{NAME}upstream.identity=delegation_token", "security.protocol=SASL_PLAINTEXT")
+    assert (it.name, "Forebay asks for tokens as itself" in it.message) == ("sasl.mechanism", True)
+    it = problem(f"{NAME}upstream.identity=delegation_token", "security.protocol=SSL")
+    assert (it.name, "brokers know each client of SASL_SSL by a login" in it.message) == ("security.protocol", True)
+    told = (*CERTIFICATES[:-3], f"{SSL_NAME}upstream.identity=delegation_token", *OWN_LOGIN)
+    assert settings(*told, environ=ENVIRON).client_listeners[0].has_realms
 
 
 SCRAM = (

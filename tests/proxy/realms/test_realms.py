@@ -24,7 +24,7 @@ from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.realms.realm import Realm, Shared, eligibility_of
 from forebay_proxy.realms.realms import ClientRealms, Membership
-from forebay_proxy.security.logins import PlainLogin
+from forebay_proxy.security.logins import DelegatedLogin, PlainLogin, Token
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.ports import free_run
@@ -136,6 +136,37 @@ async def test_beyond_the_most_nobody_is_let_in_and_it_is_told() -> None:
     land.realms.sweep(100.0)
     land.join("bob")  # an idle one makes room
     assert land.identities() == 1
+    land.realms.close()
+
+
+class Tokens:
+    """Whose have ended."""
+
+    def __init__(self) -> None:
+        self.ended: list[str] = []
+
+    async def of(self, owner: str) -> Token:
+        raise ConnectionError(owner)
+
+    def refused(self, owner: str) -> bool:
+        return False
+
+    def end(self, owner: str) -> None:
+        self.ended.append(owner)
+
+
+@in_loop
+async def test_a_delegation_token_ends_with_its_realm() -> None:
+    land, tokens = Land(), Tokens()
+    login = DelegatedLogin("SCRAM-SHA-512", "alice", tokens)
+    member = land.realms.join(login, land.gateway)
+    assert member is not None
+    member.leave()
+    await until(lambda: all(realm.at_rest for realm in land.realms))
+    land.realms.sweep(monotonic())
+    assert tokens.ended == [], "whoever comes back soon finds it"
+    land.realms.sweep(monotonic() + KEPT_S)
+    assert tokens.ended == ["alice"]
     land.realms.close()
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
+import re
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +16,8 @@ from forebay_codecs.primitives import Reader, Writer
 from forebay_codecs.scram import HASHES, Challenge, salt_password
 from forebay_codecs.scram_credential import credential_of
 from forebay_proxy.config.secret import Secret
-from forebay_proxy.security.authenticator import AuthenticationFailed, Authenticator
-from forebay_proxy.security.logins import PasswordLogin, ScramKeyLogin
+from forebay_proxy.security.authenticator import AuthenticationFailed, Authenticator, NotKnownYet
+from forebay_proxy.security.logins import DelegatedLogin, PasswordLogin, ScramKeyLogin, Token
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop
 from tests.kit.sasl import PASSWORD, USER, login_line
@@ -126,6 +129,79 @@ async def test_and_where_it_keeps_something_else_that_is_told() -> None:
 async def test_a_password_that_a_client_has_not_presented_itself() -> None:
     login = PasswordLogin("SCRAM-SHA-512", USER, Secret(PASSWORD))
     assert await Authenticator(settings((), 1), login).authenticate(scram_server("SCRAM-SHA-512").call, VERSION)
+
+
+def token_server(mechanism: str, known: str = PASSWORD) -> FakeServer:
+    """A broker that looks at the proof and not at the name; scramp knows no extensions."""
+    name = HASHES[mechanism]
+    salt, said = b"salt" * 4, []
+
+    def answer(message: bytes) -> bytes:
+        if message.startswith(b"n,,"):
+            said.append(message[3:].decode())
+            nonce = re.search("r=([^,]*)", said[0])
+            assert nonce is not None
+            said.append(f"r={nonce[1]}broker,s={b64encode(salt).decode()},i=4096")
+            return said[1].encode()
+        without, _, proof = message.decode().rpartition(",p=")
+        salted = hashlib.pbkdf2_hmac(name, known.encode(), salt, 4096)
+        signed = ",".join([*said, without]).encode()
+        client_key = hmac.digest(salted, b"Client Key", name)
+        signature = hmac.digest(hashlib.new(name, client_key).digest(), signed, name)
+        if bytes(a ^ b for a, b in zip(client_key, signature, strict=True)) != b64decode(proof):
+            raise PermissionError("the proof is wrong")
+        own = hmac.digest(hmac.digest(salted, b"Server Key", name), signed, name)
+        return b"v=" + b64encode(own)
+
+    return FakeServer(answer)
+
+
+class OneToken:
+    """Of alice only; `is_new`: brokers may not have heard of it."""
+
+    def __init__(self, password: str = PASSWORD, *, is_new: bool = False) -> None:
+        self._token = Token("its-id", Secret(password))
+        self._is_new = is_new
+
+    async def of(self, owner: str) -> Token:
+        if owner != "alice":
+            raise ConnectionError(f"no delegation token for User:{owner}")
+        return self._token
+
+    def refused(self, owner: str) -> bool:
+        return self._is_new
+
+    def end(self, owner: str) -> None:
+        """Nothing is kept."""
+
+
+@in_loop
+async def test_a_token_is_presented_under_its_own_name() -> None:
+    server = token_server("SCRAM-SHA-256")
+    it = Authenticator(settings((), 1), DelegatedLogin("SCRAM-SHA-256", "alice", OneToken()))
+    assert await it.authenticate(server.call, VERSION) == LIFETIME_S
+    first = server.heard[0].decode()
+    assert first.startswith("n,,n=its-id,r=")
+    assert first.endswith(",tokenauth=true")
+    assert it.username == "alice"
+
+
+@in_loop
+async def test_a_token_that_is_new_may_only_not_be_known_yet() -> None:
+    for is_new, kind in ((True, NotKnownYet), (False, AuthenticationFailed)):
+        login = DelegatedLogin("SCRAM-SHA-512", "alice", OneToken("wrong", is_new=is_new))
+        with pytest.raises(AuthenticationFailed, match=r"(?i)proof") as error:
+            await Authenticator(settings((), 1), login).authenticate(token_server("SCRAM-SHA-512").call, VERSION)
+        assert error.type is kind
+
+
+@in_loop
+async def test_that_there_is_no_token_is_told_before_the_broker_is_asked_anything() -> None:
+    server = scram_server("SCRAM-SHA-512")
+    it = Authenticator(settings((), 1), DelegatedLogin("SCRAM-SHA-512", "bob", OneToken()))
+    with pytest.raises(AuthenticationFailed, match="no delegation token for User:bob"):
+        await it.authenticate(server.call, VERSION)
+    assert server.heard == []
 
 
 @in_loop

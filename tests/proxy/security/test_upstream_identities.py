@@ -12,7 +12,7 @@ from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.security.client_exchanges import LoginRefused, Proved
-from forebay_proxy.security.logins import PasswordLogin
+from forebay_proxy.security.logins import DelegatedLogin, PasswordLogin, Token
 from forebay_proxy.security.upstream_identities import UpstreamIdentities
 from tests.kit.sasl import login_line
 
@@ -40,7 +40,21 @@ def write(path: Path, principals: str, password: str = "secret") -> Path:
 
 def identities(path: Path, identity: UpstreamIdentity = "mapped") -> UpstreamIdentities:
     settings = told(identity, path)
-    return UpstreamIdentities(settings, settings.client_listeners[0])
+    return UpstreamIdentities(settings, settings.client_listeners[0], TOKENS)
+
+
+class NoTokens:
+    async def of(self, owner: str) -> Token:
+        raise ConnectionError(owner)
+
+    def refused(self, owner: str) -> bool:
+        return False
+
+    def end(self, owner: str) -> None:
+        """There is none."""
+
+
+TOKENS = NoTokens()
 
 
 ALICE, BOB = Proved("alice", "PLAIN"), Proved("bob", "PLAIN")
@@ -49,6 +63,14 @@ TEAM = PasswordLogin("SCRAM-SHA-512", "team", Secret("secret"))
 
 def test_service_is_forebay_itself(tmp_path: Path) -> None:
     assert identities(tmp_path / "absent", "service").of(ALICE) is None
+
+
+def test_a_delegation_token_is_for_whoever_has_logged_in(tmp_path: Path) -> None:
+    it = identities(tmp_path / "absent", "delegation_token")
+    login = it.of(ALICE)
+    assert login == DelegatedLogin("SCRAM-SHA-512", "alice", TOKENS)
+    assert login.identity == ("SCRAM-SHA-512", "alice", "tokenauth", "true"), "whichever token it is"
+    assert login.identity != PasswordLogin("SCRAM-SHA-512", "alice", Secret("tokenauth")).identity
 
 
 def test_who_is_mapped_has_a_login_and_who_is_not_is_refused(tmp_path: Path) -> None:
