@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from random import Random
 from time import perf_counter
-from typing import Final
+from typing import Final, Self
 
 from bench.report import Section, Table
 from bench.wire_frames import Kind, frames
@@ -57,6 +57,12 @@ class Line:
 
     def close(self) -> None:
         self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def run(short: bool) -> Section:

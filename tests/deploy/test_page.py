@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from bench import watchers
 from forebay_proxy.demo.mock_cluster import MockCluster
 from tests.kit import paths, picture
 from tests.kit.browser import Browser, Page
@@ -87,6 +88,17 @@ def test_the_first_screen_is_for_everybody(visit: Visit, many: SyntheticConsole,
     assert page.ask("document.querySelectorAll('.heat-names li').length") == 50
     assert page.complaints == []
     assert {url.removeprefix(many.url).partition("/")[0] for url in page.requests} == {""}
+
+
+def test_those_who_watch_without_a_browser_ask_for_the_same(visit: Visit, many: SyntheticConsole) -> None:
+    """Bench q is about the page, then."""
+    page = visit(many.url, 1400)
+    page.until(f"{READY} && {NUMBERS} && document.querySelectorAll('canvas').length === 7")
+    asked = {
+        url.removeprefix(many.url + watchers.API) for url in page.requests if url.startswith(many.url + watchers.API)
+    }
+    of_another_worker = {what for what in asked if "of=worker&key=1" in what}
+    assert asked - {"stream"} - of_another_worker == set(watchers.ASKED)
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -96,9 +96,17 @@ def is_of(spec: ProduceSpec, record: ConsumedRecord) -> bool:
     return record.value is not None and record.value.startswith(f"{spec.name}-".encode())
 
 
-@pytest.mark.parametrize("mechanism", CLIENTS)
+@pytest.mark.parametrize(
+    ("mechanism", "count"),
+    [
+        (PLAIN, COUNT),
+        (BEARER, COUNT),
+        # A million records, every one of which is looked at, and every request of which the authorizer has told.
+        pytest.param(PLAIN, 125_000, marks=[pytest.mark.whole, pytest.mark.timeout(1800)]),
+    ],
+)
 def test_two_users_at_once_are_merged_each_among_themselves_and_the_authorizer_knows_who_is_who(
-    stage: Stage, mechanism: str
+    stage: Stage, mechanism: str, count: int
 ) -> None:
     names = CLIENTS[mechanism]
     bootstrap = stage.forebay.tls_bootstrap
@@ -110,10 +118,10 @@ def test_two_users_at_once_are_merged_each_among_themselves_and_the_authorizer_k
     before = stage.counts(*counted)
     specs: dict[tuple[str, int], ProduceSpec] = {}
     for user in USERS:
-        topic = f"{user}-merged-{mechanism.lower()}"
+        topic = f"{user}-merged-{mechanism.lower()}-{count}"
         stage.cluster.create_topic(topic, 4)
         for number, _ in enumerate(names):
-            specs[user, number] = ProduceSpec(topic, f"{topic}-{number}", count=COUNT, keys="null")
+            specs[user, number] = ProduceSpec(topic, f"{topic}-{number}", count=count, keys="null")
 
     def works(client: Client, spec: ProduceSpec) -> ProduceResult:
         return client.produce(bootstrap, spec)
@@ -126,14 +134,14 @@ def test_two_users_at_once_are_merged_each_among_themselves_and_the_authorizer_k
         for key, spec in specs.items():
             every_record_acknowledged(spec, at_work[key].result())
     for user in USERS:
-        topic = f"{user}-merged-{mechanism.lower()}"
-        found = stage.log.read(topic, dict.fromkeys(range(4), 0), at_least=COUNT * len(names))
-        assert len(found) == COUNT * len(names)
+        topic = f"{user}-merged-{mechanism.lower()}-{count}"
+        found = stage.log.read(topic, dict.fromkeys(range(4), 0), at_least=count * len(names))
+        assert len(found) == count * len(names)
         for (whose, _), spec in specs.items():
             if whose == user:
                 each_exactly_once(spec, [record for record in found if is_of(spec, record)])
     kept, moved, untouched = (now - was for now, was in zip(stage.counts(*counted), before, strict=True))
-    assert kept + moved == COUNT * len(specs)
+    assert kept + moved == count * len(specs)
     assert moved > 0
     assert untouched == 0
     assert stage.forebay.metrics()["forebay_identities"] >= 2
@@ -144,11 +152,13 @@ def test_two_users_at_once_are_merged_each_among_themselves_and_the_authorizer_k
     assert "User:" not in stage.forebay.get("/metrics"), "names of users are no labels"
     for user in USERS:
         writes = [
-            each for each in stage.authorized(f"{user}-merged-{mechanism.lower()}") if each["request"] == "Produce"
+            each
+            for each in stage.authorized(f"{user}-merged-{mechanism.lower()}-{count}")
+            if each["request"] == "Produce"
         ]
         assert writes, "the authorizer tells of what it allows, too"
         assert {(each["who"], each["what"]) for each in writes} == {(f"User:{user}", "Allowed")}
-        assert len(writes) < COUNT * len(names), "requests, of many records each"
+        assert len(writes) < count * len(names), "requests, of many records each"
 
 
 def test_clients_of_old_gain_it_too(stage: Stage) -> None:

@@ -74,13 +74,14 @@ export function Chart({ title, series, show, data, note, id }) {
 }
 
 const POINTS = 600;
-const AGAIN_S = 60;
+const AGAIN_S = 300;
 
-/** {times, rows} of the last `seconds` of one thing: history, read again every minute, and each second since. `pick`: a
- *  second's row of it in what the stream tells; without it there is history only. */
+/** {times, rows} of the last `seconds` of one thing: history, read again now and then, and each second since. `pick`: a
+ *  second's row of it in what the stream tells; without it there is history only. Of nothing where `of` is empty. */
 export function useHistory(of, key, seconds, pick) {
   const [data, set] = useState({ times: [], rows: [] });
   useEffect(() => {
+    if (!of) return undefined;
     let over = false;
     let timer;
     async function look() {

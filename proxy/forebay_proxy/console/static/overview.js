@@ -97,19 +97,18 @@ function Charts({ columns, seconds, memory, workers }) {
   ], [at, memory]);
   return html`<div class="charts">
     ${charts.map((chart) => html`<${Chart} key=${chart.id} data=${data} ...${chart} />`)}
-    <${LoopLag} columns=${columns} seconds=${seconds} workers=${workers} />
+    <${LoopLag} columns=${columns} seconds=${seconds} workers=${workers} all=${data} />
   </div>`;
 }
 
 const FEW = 6;
 
 /** By worker where there are few of them, else the worst of all. */
-function LoopLag({ columns, seconds, workers }) {
+function LoopLag({ columns, seconds, workers, all }) {
   const few = workers <= FEW;
   const place = columns.worker.indexOf("lag_p99");
   const worst = columns.totals.indexOf("lag_p99");
-  const all = useHistory("totals", "", seconds, (second) => second.totals);
-  const each = Array.from({ length: FEW }, (_, number) => useHistory("worker", String(number), seconds, (second) => second.workers.find(([name]) => name === String(number))?.slice(1)));
+  const each = Array.from({ length: FEW }, (_, number) => useHistory(few && number < workers ? "worker" : "", String(number), seconds, (second) => second.workers.find(([name]) => name === String(number))?.slice(1)));
   const shown = few ? each.slice(0, workers) : [];
   const data = useMemo(() => {
     if (!few) return all;
