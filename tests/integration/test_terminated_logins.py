@@ -47,6 +47,8 @@ CLIENTS = (
     "kafka-python",
     pytest.param("aiokafka", marks=whole),
     pytest.param("java-2.8.2", marks=whole),
+    pytest.param("franz-go", marks=whole),
+    pytest.param("sarama", marks=whole),
 )
 
 
@@ -214,6 +216,7 @@ SCRAM = (
     pytest.param("kafka-python", "SCRAM-SHA-512", marks=whole),
     pytest.param("aiokafka", "SCRAM-SHA-256", marks=whole),
     pytest.param("confluent", "SCRAM-SHA-512", marks=whole),
+    pytest.param("franz-go", "SCRAM-SHA-256", marks=whole),
 )
 
 

@@ -16,10 +16,16 @@ _ACKS = {"0": 0, "1": 1, "all": -1}
 
 
 class GoClient:
-    def __init__(self, name: str, ca: Path | None = None, keystore: Path | None = None) -> None:
-        """`ca`: with TLS, and who must have signed the brokers' certificates; `keystore`: a certificate to show."""
+    def __init__(
+        self, name: str, ca: Path | None = None, keystore: Path | None = None, login: tuple[str, str, str] | None = None
+    ) -> None:
+        """`ca`: with TLS, and who must have signed the brokers' certificates; `keystore`: a certificate to show.
+
+        `login`: mechanism, user and password.
+        """
         self.name = name
-        self._secured = {"ca": str(ca or ""), "keystore": str(keystore or "")}
+        told = dict(zip(("mechanism", "user", "password"), login or (), strict=False))
+        self._secured = {"ca": str(ca or ""), "keystore": str(keystore or ""), **told}
 
     def can(self, spec: ProduceSpec) -> bool:
         places = spec.partition is not None or spec.timestamp_base is not None

@@ -29,6 +29,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from tests.kit.clients import Client
+from tests.kit.go_clients import GoClient
 from tests.kit.java import AncientJavaClient, JavaClient
 from tests.kit.kafka import KafkaCluster
 from tests.kit.python_clients import AioKafkaClient, ConfluentClient, KafkaPythonClient
@@ -112,6 +113,9 @@ class Logins:
             return AncientJavaClient(version, props) if version.startswith("0.") else JavaClient(version, props)
         if name == "confluent":
             return ConfluentClient(self.librdkafka_props(user, mechanism, protocol, password))
+        if name in ("franz-go", "sarama"):
+            ca = self.authority.pem if protocol == "SASL_SSL" else None
+            return GoClient(name, ca, login=(mechanism, user, password))
         props = {
             "security_protocol": protocol,
             "sasl_mechanism": mechanism,

@@ -7,6 +7,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 type franz struct{}
@@ -27,7 +30,21 @@ func (franz) connect(o order, more ...kgo.Opt) (*kgo.Client, error) {
 	if config != nil {
 		options = append(options, kgo.DialTLSConfig(config))
 	}
+	if o.Mechanism != "" {
+		options = append(options, kgo.SASL(o.login()))
+	}
 	return kgo.NewClient(options...)
+}
+
+func (o order) login() sasl.Mechanism {
+	told := scram.Auth{User: o.User, Pass: o.Password}
+	switch o.Mechanism {
+	case "SCRAM-SHA-256":
+		return told.AsSha256Mechanism()
+	case "SCRAM-SHA-512":
+		return told.AsSha512Mechanism()
+	}
+	return plain.Auth{User: o.User, Pass: o.Password}.AsMechanism()
 }
 
 func (f franz) produce(o order) error {

@@ -4,7 +4,8 @@
 //	             "acks": -1, "codec": "none", "records": [{"key": "a2V5", "value": null}, …]}'
 //
 // Keys and values are in base64. `ca` is the file of whoever signed the brokers' certificates, empty: no TLS; `keystore`
-// one with a certificate and a key of our own. What it prints, in lines of JSON:
+// one with a certificate and a key of our own. With a `mechanism` (PLAIN; of franz-go, SCRAM-SHA-256 and -512 too) it logs
+// in as `user` with `password`. What it prints, in lines of JSON:
 //
 //	produce   {"seq": 0, "partition": 1, "offset": 2} or {"seq": 0, "error": "…"} for each record
 //	consume   {"topic": "t", "partition": 1, "offset": 2, "timestamp": 3, "key": "…", "value": "…", "headers": […]}
@@ -42,6 +43,9 @@ type order struct {
 	Bootstrap  string   `json:"bootstrap"`
 	CA         string   `json:"ca"`
 	Keystore   string   `json:"keystore"`
+	Mechanism  string   `json:"mechanism"`
+	User       string   `json:"user"`
+	Password   string   `json:"password"`
 	Topic      string   `json:"topic"`
 	Acks       int16    `json:"acks"`
 	Codec      string   `json:"codec"`

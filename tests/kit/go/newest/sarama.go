@@ -34,6 +34,11 @@ func (saramas) connect(o order) (sarama.Client, error) {
 		return nil, err
 	}
 	config.Net.TLS.Enable, config.Net.TLS.Config = secured != nil, secured
+	if o.Mechanism != "" {
+		config.Net.SASL.Enable = true
+		config.Net.SASL.Mechanism = sarama.SASLMechanism(o.Mechanism)
+		config.Net.SASL.User, config.Net.SASL.Password = o.User, o.Password
+	}
 	return sarama.NewClient([]string{o.Bootstrap}, config)
 }
 
