@@ -280,6 +280,19 @@ def test_a_user_of_scram_that_there_is_not_is_refused_at_the_end_and_not_at_the_
         assert told[1:] == direct, "the same for both"
 
 
+def test_a_proof_of_a_wrong_length_is_refused_as_any_wrong_one(stage: Stage) -> None:
+    """A broker says nothing; no client sends one."""
+    heard = []
+    for address in stage.addresses:
+        with Wire(address, None) as wire:
+            short = (as_it_is, lambda m: m.partition(b",p=")[0] + b",p=AAAA")
+            heard.append(scram(wire, "SCRAM-SHA-512", 1, "alice", short)[1:])
+        with Wire(address, None) as wire:
+            heard.append(scram(wire, "SCRAM-SHA-512", 1, "alice", SCRAM["a wrong proof"])[1:])
+    assert heard[0] == [None]
+    assert heard[2] == heard[1] == heard[3]
+
+
 def test_what_comes_in_one_piece_is_answered_in_order(stage: Stage) -> None:
     for address in stage.addresses:
         with Wire(address, None) as wire:

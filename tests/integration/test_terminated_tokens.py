@@ -167,6 +167,7 @@ def said(issuer: Issuer) -> dict[str, Sequence[bytes]]:
         "without a user": issuer.token("alice", sub=None),
         "without an end": issuer.token("alice", exp=None),
         "without a beginning": issuer.token("alice", iat=None),
+        "of tomorrow": issuer.token("alice", iat=now + 86_400, exp=now + 90_000),
         "no token": "a.b.c",
     }
     first = bearer(good)

@@ -4,7 +4,7 @@ In: a token as a client presents it. Out: its user and when it expires. Any othe
 the log that hold nothing of it.
 
 What must be right, as with Kafka's brokers (KIP-768): the signature, by a key of the issuer (jwk_set); `iss`; one of
-the `aud`; `exp`, `nbf` and `iat`, but for `clock_skew_s`; and there must be `exp`, `iat` and the claim that names the
+the `aud`; `exp` and `nbf`, but for `clock_skew_s`; and there must be `exp`, `iat` and the claim that names the
 user, with a text. Nothing in the token says where its key is to be had: `jku`, `x5u` and `jwk` are not looked at.
 """
 
@@ -70,6 +70,7 @@ class JwtValidator:
                     "require": ["exp", "iat", self._expected.sub_claim_name],
                     "verify_sub": False,  # which claim it is, is looked at below
                     "verify_jti": False,
+                    "verify_iat": False,  # it must be there; brokers do not mind when it was
                 },
             )
         except (jwt.PyJWTError, ValueError, OverflowError, RecursionError) as error:

