@@ -80,6 +80,7 @@ class Running:
     def close_clients(self) -> None:
         for client in self._clients:
             client.close()
+        self._clients.clear()
 
 
 def two_listeners(port: int, **tls: Any) -> dict[str, Any]:

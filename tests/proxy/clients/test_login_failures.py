@@ -53,6 +53,7 @@ async def fail(it: Town, sent: list[bytes]) -> None:
 
 async def wave(it: Town) -> None:
     await asyncio.gather(*(fail(it, sent) for sent in islice(cycle(attempts()), WAVE)))
+    it.forebay.close_clients()  # which forgets them, too
     await until(lambda: len(it.forebay.app._connections) == 0)
     await until(lambda: not any(broker.connections for broker in it.cluster.brokers.values()))
     for broker in it.cluster.brokers.values():
