@@ -131,6 +131,7 @@ class _Answers(BaseHTTPRequestHandler):
         assert isinstance(self.server, _Server)
         status, body = self.server.issuer.answer(self.path, client)
         self.send_response(status)
+        self.send_header("Content-Type", "application/json")  # librdkafka reads nothing else
         self.send_header("Content-Length", str(len(body)))
         if status in (301, 302):
             self.send_header("Location", self.server.issuer.token_url)

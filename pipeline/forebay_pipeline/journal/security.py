@@ -3,7 +3,7 @@
 In: a .properties file of Kafka's clients, read by the same code as Forebay's own settings (client_properties). Out:
 settings of librdkafka, by which the driver asks for topics and offsets, and of the Java client in Spark's connector,
 which reads records. Certificates, keys and passwords are passed as text, so that executors on other hosts need no
-files. What is wrong raises CannotRun, which shows no secret.
+files; tokens they get themselves (client_credentials). What is wrong raises CannotRun, which shows no secret.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal.client_credentials import OAUTHBEARER, ClientCredentials
 from forebay_proxy.config import jaas
+from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.security import client_properties
+from forebay_proxy.security.oauth import endpoint_settings
 from forebay_proxy.security.tls import brokers_context
 
 _OURS: Final = (*client_properties.TLS, *client_properties.SASL)
@@ -44,19 +47,44 @@ def read_security(path: str | None, environ: Mapping[str, str] = os.environ) -> 
         settings = client_properties.read(path, _OURS, environ)
         if settings.uses_tls:
             settings = client_properties.with_stores_as_text(settings)
+        credentials = _credentials(settings) if settings.sasl_mechanism == OAUTHBEARER else None
     except StartError as error:
         raise CannotRun(str(error)) from None
-    if settings.sasl_mechanism == "OAUTHBEARER":
-        raise CannotRun(f"sasl.mechanism ({path}): jobs log in by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.")
     if settings.ssl_keystore_key and _BARE_PKCS8 not in settings.ssl_keystore_key.reveal():
         raise CannotRun(
             f"The key of the keystore ({path}) must be in PKCS8 form and not encrypted for Spark's connector; convert "
             "it, for a file that nobody else can read, with: openssl pkcs8 -topk8 -nocrypt -in KEY.pem"
         )
-    return Security(_librdkafka(settings), _java(settings))
+    return Security(_librdkafka(settings, credentials), _java(settings, credentials))
 
 
-def _librdkafka(settings: Settings) -> dict[str, str]:
+def _credentials(settings: Settings) -> ClientCredentials:
+    """As the settings or, where they are empty, the options of `sasl.jaas.config` say."""
+    options = jaas.parse(settings.sasl_jaas_config).options if settings.sasl_jaas_config else {}
+    nothing = Secret("")
+    url = settings.sasl_oauthbearer_token_endpoint_url
+    client_id = settings.sasl_oauthbearer_client_credentials_client_id or options.get("clientId", nothing).reveal()
+    secret = settings.sasl_oauthbearer_client_credentials_client_secret or options.get("clientSecret", nothing)
+    scope = settings.sasl_oauthbearer_scope or options.get("scope", nothing).reveal()
+    if not secret:
+        raise CannotRun("sasl.oauthbearer.client.credentials.client.secret is missing: Kafka's Java client needs one.")
+    trusted = _trusted_endpoint(options) if url.startswith("https://") else ""
+    return ClientCredentials(url, client_id, secret.reveal(), scope, trusted)
+
+
+def _trusted_endpoint(options: Mapping[str, Secret]) -> str:
+    """The certificates that the options `ssl.…` trust, as text; empty: those of the system."""
+    endpoint = endpoint_settings(options)
+    try:
+        endpoint = client_properties.with_stores_as_text(endpoint)
+    except StartError as error:
+        raise StartError(f"sasl.jaas.config: its option {error}") from None
+    if endpoint.ssl_keystore_certificate_chain:
+        raise CannotRun("sasl.jaas.config: jobs have no certificate of their own for the token endpoint.")
+    return endpoint.ssl_truststore_certificates
+
+
+def _librdkafka(settings: Settings, credentials: ClientCredentials | None) -> dict[str, str]:
     told: dict[str, str] = {"security.protocol": settings.security_protocol}
     if settings.uses_tls:
         told |= {
@@ -67,12 +95,12 @@ def _librdkafka(settings: Settings) -> dict[str, str]:
             "ssl.key.pem": settings.ssl_keystore_key.reveal(),
         }
     if settings.uses_sasl:
-        login = jaas.parse(settings.sasl_jaas_config).options
-        told |= {
-            "sasl.mechanism": settings.sasl_mechanism,
-            "sasl.username": login["username"].reveal(),
-            "sasl.password": login["password"].reveal(),
-        }
+        told["sasl.mechanism"] = settings.sasl_mechanism
+        if credentials is not None:
+            told |= credentials.librdkafka()
+        else:
+            login = jaas.parse(settings.sasl_jaas_config).options
+            told |= {"sasl.username": login["username"].reveal(), "sasl.password": login["password"].reveal()}
     return {name: value for name, value in told.items() if value}
 
 
@@ -83,7 +111,7 @@ def _openssl_suites(settings: Settings) -> str:
     return ":".join(each["name"] for each in brokers_context(settings).get_ciphers() if each["protocol"] == "TLSv1.2")
 
 
-def _java(settings: Settings) -> dict[str, str]:
+def _java(settings: Settings, credentials: ClientCredentials | None) -> dict[str, str]:
     told: dict[str, str] = {"security.protocol": settings.security_protocol}
     if settings.uses_tls:
         told["ssl.enabled.protocols"] = ",".join(settings.ssl_enabled_protocols)
@@ -99,5 +127,8 @@ def _java(settings: Settings) -> dict[str, str]:
             told["ssl.keystore.key"] = settings.ssl_keystore_key.reveal()
     if settings.uses_sasl:
         told["sasl.mechanism"] = settings.sasl_mechanism
-        told["sasl.jaas.config"] = settings.sasl_jaas_config.reveal()
+        if credentials is not None:
+            told |= credentials.java()
+        else:
+            told["sasl.jaas.config"] = settings.sasl_jaas_config.reveal()
     return told

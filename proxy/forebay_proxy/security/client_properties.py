@@ -38,6 +38,11 @@ _STORE_TYPES: Final = ("ssl.truststore.type", "ssl.keystore.type")
 _STORE_PASSWORDS: Final = ("ssl.truststore.password", "ssl.keystore.password")
 """A PEM file has none, and others are refused."""
 
+_HANDLER: Final = "sasl.login.callback.handler.class"
+_BEARER: Final = "org.apache.kafka.common.security.oauthbearer."
+_HANDLERS: Final = tuple(f"{_BEARER}{package}OAuthBearerLoginCallbackHandler" for package in ("", "secured."))
+"""Java's clients have to be told how they get tokens; we know one way."""
+
 
 def read(path: str, families: Sequence[str], environ: Mapping[str, str] = os.environ) -> Settings:
     """The settings whose names begin with one of `families`. Raises StartError.
@@ -89,6 +94,10 @@ def _values(path: str, families: tuple[str, ...], environ: Mapping[str, str]) ->
         if name in _STORE_TYPES:
             if text.upper() != "PEM":
                 raise StartError(f"{name} ({path}): must be PEM, and the store a PEM file")
+            continue
+        if name == _HANDLER:
+            if text not in _HANDLERS:
+                raise StartError(f"{name} ({path}): must be {_HANDLERS[0]}")
             continue
         if name not in SETTINGS:
             raise StartError(f"{name} ({path}): unknown setting{_hint(name, families)}")

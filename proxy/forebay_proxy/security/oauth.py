@@ -47,11 +47,8 @@ class ClientCredentials:
     context: ssl.SSLContext | None = None
 
 
-def endpoint_context(options: Mapping[str, Secret]) -> ssl.SSLContext:
-    """For a token endpoint, by the options of `sasl.jaas.config`. Without any: the system's certificates.
-
-    The host is always verified. Raises StartError.
-    """
+def endpoint_settings(options: Mapping[str, Secret]) -> Settings:
+    """How a token endpoint is reached, by the options of `sasl.jaas.config`. Raises StartError."""
     told: dict[str, object] = {}
     for name, value in options.items():
         if name.startswith("ssl.") and (setting := SETTINGS.get(name)) is not None:
@@ -59,8 +56,17 @@ def endpoint_context(options: Mapping[str, Secret]) -> ssl.SSLContext:
                 told[setting.attribute] = setting.parse(value.reveal())
             except ValueError:
                 raise StartError(f"sasl.jaas.config: its option {name} must be {setting.allowed}") from None
+    return Settings(bootstrap_servers=(), **told)  # type: ignore[arg-type]
+
+
+def endpoint_context(options: Mapping[str, Secret]) -> ssl.SSLContext:
+    """For a token endpoint, by the options of `sasl.jaas.config`. Without any: the system's certificates.
+
+    The host is always verified. Raises StartError.
+    """
+    settings = endpoint_settings(options)
     try:
-        context = brokers_context(Settings(bootstrap_servers=(), **told))  # type: ignore[arg-type]
+        context = brokers_context(settings)
     except StartError as error:
         raise StartError(f"sasl.jaas.config: its option {error}") from None
     context.check_hostname = True

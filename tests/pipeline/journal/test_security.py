@@ -10,7 +10,15 @@ from cryptography.hazmat.primitives import serialization
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.security import PLAINTEXT, read_security
 from tests.kit.certificates import Authority
-from tests.kit.sasl import PASSWORD, USER, login_line
+from tests.kit.sasl import MODULES, PASSWORD, USER, login_line
+
+TOKENS = (
+    "security.protocol=SASL_SSL",
+    "sasl.mechanism=OAUTHBEARER",
+    "sasl.login.callback.handler.class=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+    "sasl.oauthbearer.token.endpoint.url=https://issuer.example/token",
+)
+LINE = f'sasl.jaas.config={MODULES["OAUTHBEARER"]} required clientId="jobs" clientSecret="canary-1";'
 
 
 def written(folder: Path, *lines: str) -> str:
@@ -52,6 +60,24 @@ def test_a_login_and_a_truststore(tmp_path: Path) -> None:
     assert PASSWORD not in repr(security)
 
 
+def test_tokens_are_got_by_each_client_itself(tmp_path: Path) -> None:
+    """Who asks, the settings say or, where they do not, the login line; what the endpoint is trusted by is text."""
+    trusted = Authority(tmp_path).pem
+    own = ("sasl.oauthbearer.client.credentials.client.id=own", "sasl.oauthbearer.scope=kafka")
+    line = f"{LINE[:-1]} scope=all ssl.truststore.location={trusted};"
+    for lines, told in ((line,), ("jobs", "all")), ((line, *own), ("own", "kafka")):
+        security = read_security(written(tmp_path, *TOKENS, *lines))
+        asks = {name: security.librdkafka[f"sasl.oauthbearer.{name}"] for name in ("client.id", "scope")}
+        assert tuple(asks.values()) == told
+        assert security.librdkafka["sasl.oauthbearer.client.secret"] == "canary-1"
+        assert security.librdkafka["https.ca.pem"].strip() == trusted.read_text().strip()
+        login = security.java["sasl.jaas.config"]
+        assert f'clientId="{told[0]}" clientSecret="canary-1" scope="{told[1]}" ssl.truststore.type="PEM"' in login
+        assert str(tmp_path) not in login
+        assert security.librdkafka["sasl.mechanism"] == security.java["sasl.mechanism"] == "OAUTHBEARER"
+        assert "canary" not in repr(security)
+
+
 def test_a_certificate_of_ones_own_that_is_checked_against_no_name(tmp_path: Path) -> None:
     own = Authority(tmp_path).issue("own", "a.example")
     lines = ("security.protocol=SSL", f"ssl.keystore.location={own}", "ssl.endpoint.identification.algorithm=")
@@ -74,9 +100,15 @@ def test_cipher_suites_have_names_of_their_own_in_openssl(tmp_path: Path) -> Non
 
 
 def test_what_jobs_cannot_use_is_one_sentence(tmp_path: Path) -> None:
-    endpoint = ("sasl.oauthbearer.token.endpoint.url=https://a", "sasl.oauthbearer.client.credentials.client.id=b")
-    with pytest.raises(CannotRun, match="jobs log in by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"):
-        read_security(written(tmp_path, "security.protocol=SASL_SSL", "sasl.mechanism=OAUTHBEARER", *endpoint))
+    own = Authority(tmp_path).issue("shown", "a.example")
+    for option, why in (
+        ("ssl.truststore.location=/none.pem", r"its option ssl\.truststore\.location: /none\.pem cannot be read"),
+        (f"ssl.keystore.location={own}", "no certificate of their own for the token endpoint"),
+        ('clientSecret=""', r"client\.secret is missing: Kafka's Java client needs one"),
+    ):
+        with pytest.raises(CannotRun, match=why) as wrong:
+            read_security(written(tmp_path, *TOKENS, f"{LINE[:-1]} {option};"))
+        assert "canary" not in str(wrong.value)
     with pytest.raises(CannotRun, match=r"ssl\.truststore\.location: /none\.pem cannot be read"):
         read_security(written(tmp_path, "security.protocol=SSL", "ssl.truststore.location=/none.pem"))
     encrypted = Authority(tmp_path).issue("encrypted", "a.example", password="canary-1")

@@ -56,6 +56,7 @@ def test_who_does_not_log_in_needs_no_login(tmp_path: Path, protocol: str, witho
             [*LOGIN, f"sasl.jaas.config={login_line('SCRAM-SHA-256', 'canary')}"],
             "is for SCRAM-SHA-256 or SCRAM-SHA-512",
         ),
+        (["sasl.login.callback.handler.class=a.B"], "must be org.apache.kafka.common.security.oauthbearer.OAuthBearer"),
         ([*LOGIN, "sasl.jaas.config=canary;"], "must begin with one of Kafka's modules"),
         (["sasl.jaas.config=${env:NONE}"], "NONE, which is not set"),
         (["sasl.jaas.config=${file:/none.properties:x}"], "cannot be read"),
