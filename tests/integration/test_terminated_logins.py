@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -142,6 +142,21 @@ def test_records_of_a_client_that_logs_in_here_are_merged_and_sent(stage: Stage,
     assert shown == {f"User:{user}" for user in USERS}
 
 
+@contextmanager
+def without_a_login(stage: Stage, told: Mapping[str, str]) -> Iterator[ForebayProcess]:
+    """Forebay with none of its own, whose two listeners are told the same."""
+    keystore = stage.logins.authority.issue("another", LOOPBACK, "localhost")
+    plaintext = {f"listener.name.sasl_plaintext.{name}": value for name, value in told.items()}
+    with ForebayProcess(
+        stage.cluster.bootstrap,
+        stage.cluster.nodes,
+        settings={**stage.logins.forebay_settings(), **plaintext},
+        tls={"ssl.keystore.location": str(keystore), **told},
+        protocols=("SASL_PLAINTEXT", "SASL_SSL"),
+    ) as forebay:
+        yield forebay
+
+
 MAPPED = {"alice": "alice", "amy": "alice", "bob": "bob"}
 """User at Forebay → at the brokers."""
 
@@ -161,17 +176,7 @@ def mapped(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[F
         "upstream.identity": "mapped",
         "upstream.identities.location": str(folder / "identities.toml"),
     }
-    keystore = stage.logins.authority.issue("mapped", LOOPBACK, "localhost")
-    with ForebayProcess(
-        stage.cluster.bootstrap,
-        stage.cluster.nodes,
-        settings={
-            **stage.logins.forebay_settings(),
-            **{f"listener.name.sasl_plaintext.{name}": value for name, value in told.items()},
-        },
-        tls={"ssl.keystore.location": str(keystore), **told},
-        protocols=("SASL_PLAINTEXT", "SASL_SSL"),
-    ) as forebay:
+    with without_a_login(stage, told) as forebay:
         yield forebay
 
 
@@ -235,17 +240,7 @@ def by_key(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[F
         "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
         "scram.credentials.location": str(credentials),
     }
-    keystore = stage.logins.authority.issue("by-key", LOOPBACK, "localhost")
-    with ForebayProcess(
-        stage.cluster.bootstrap,
-        stage.cluster.nodes,
-        settings={
-            **stage.logins.forebay_settings(),
-            **{f"listener.name.sasl_plaintext.{name}": value for name, value in told.items()},
-        },
-        tls={"ssl.keystore.location": str(keystore), **told},
-        protocols=("SASL_PLAINTEXT", "SASL_SSL"),
-    ) as forebay:
+    with without_a_login(stage, told) as forebay:
         yield forebay
 
 
