@@ -16,6 +16,8 @@ What each of them is:
 - kroxylicious: a virtual cluster without filters, broker n on its own port. It frames requests, decodes what names
   brokers and passes Produce as it is. It decodes a connection's first requests and answers whatever they are, so
   these must be well-formed. A JVM: it needs WARM_UP to be compiled.
+- kroxylicious, transforming: the same with its filter ProduceRequestTransformation, which opens each batch of a Produce
+  request and makes another one of its records: the one of them that does what Forebay does.
 - shotover: KafkaSinkCluster, one Shotover that clients take for the only broker. It decodes every Produce request
   and routes its partitions to their leaders. (KafkaSinkSingle, for one broker on its own machine, was tried: it
   decodes as well and costs about a tenth less.)
@@ -28,6 +30,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +45,9 @@ START_SECONDS: Final = 30
 _METADATA_VERSION: Final = 4
 """What the sink of the wire loads speaks, as real brokers do."""
 
-WARM_UP: Final = {"envoy": 1.0, "kroxylicious": 30.0, "shotover": 1.0}
+TRANSFORMING: Final = "kroxylicious, transforming"
+
+WARM_UP: Final = {"envoy": 1.0, "kroxylicious": 30.0, TRANSFORMING: 30.0, "shotover": 1.0}
 """Seconds of load before a proxy does as well as it will; once a process, whatever is offered to it afterwards."""
 
 _MANY_CONNECTIONS: Final = 20_000
@@ -81,7 +86,7 @@ def envoy(
 
 
 @contextmanager
-def kroxylicious(brokers: Mapping[int, int]) -> Iterator[OtherProxy]:
+def kroxylicious(brokers: Mapping[int, int], *, transforms: bool = False) -> Iterator[OtherProxy]:
     bootstrap = free_run(2 + max(brokers))
     node_ports = {node: bootstrap + 1 + node for node in brokers}
     gateway = {
@@ -93,7 +98,11 @@ def kroxylicious(brokers: Mapping[int, int]) -> Iterator[OtherProxy]:
         },
     }
     target = {"bootstrapServers": _addresses(brokers)}
-    settings = {"virtualClusters": [{"name": "bench", "targetCluster": target, "gateways": [gateway]}]}
+    settings: dict[str, Any] = {"virtualClusters": [{"name": "bench", "targetCluster": target, "gateways": [gateway]}]}
+    if transforms:
+        values = {"transformation": "UpperCasing", "transformationConfig": {"charset": "UTF-8"}}
+        transform = {"name": "transform", "type": "ProduceRequestTransformation", "config": values}
+        settings |= {"filterDefinitions": [transform], "defaultFilters": ["transform"]}
     with tempfile.TemporaryDirectory(prefix="kroxylicious-") as folder:
         file = _write(folder, "kroxylicious.yaml", settings)
         _installed(KROXYLICIOUS / "Main.class")
@@ -133,6 +142,7 @@ def shotover(brokers: Mapping[int, int]) -> Iterator[OtherProxy]:
 _PROXIES: Final[Mapping[str, tuple[Path, Start]]] = {
     "envoy": (ENVOY, envoy),
     "kroxylicious": (KROXYLICIOUS / "Main.class", kroxylicious),
+    TRANSFORMING: (KROXYLICIOUS / "Main.class", partial(kroxylicious, transforms=True)),
     "shotover": (SHOTOVER, shotover),
 }
 

@@ -4,7 +4,7 @@ import io.kroxylicious.proxy.internal.config.Features;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** Kroxylicious as it comes, without filters: its own command is not on Maven Central, its runtime is. */
+/** Kroxylicious as it comes, with the filters that it is told: its own command is not on Maven Central, its runtime is. */
 public class Main {
     public static void main(String[] arguments) throws Exception {
         var parser = new ConfigParser();
