@@ -1,6 +1,6 @@
 """The command `forebay-pipeline <job>`; under spark-submit: `spark-submit …/forebay_pipeline/cli.py <job>`.
 
-Exit codes: 0 success, 1 the audit has findings, 2 the job could not run, 3 the audit is incomplete.
+Exit codes: 0 success, 1 findings, 2 the job could not run, 3 no findings, but not all could be checked.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ JOBS: Final = {
     "replay": "replay.command",
     "report": "report.command",
     "runaways": "partitions.runaways",
+    "watch": "watch.command",
     "pack": "pack",
 }
 """Job → the module that has its `command`."""

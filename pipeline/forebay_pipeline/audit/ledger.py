@@ -94,7 +94,7 @@ def parts(rows: DataFrame, wanted: Wanted) -> DataFrame:
         F.coalesce("topic_id", F.lit("")).alias("topic_id"),
         F.col("sent.keys").alias("keys"),
         F.col("sent.tombstones").alias("tombstones"),
-        _fate(base).alias("fate"),
+        fate(base).alias("fate"),
         F.xxhash64("process", "number", "topic", "partition", "position").alias("part"),
         (F.coalesce("position", F.lit(0)) == 0).alias("first_of_row"),
         F.concat_ws("/", "number", "partition", "topic").alias("row_key"),
@@ -107,7 +107,8 @@ def _of_part(name: str) -> Column:
     return F.coalesce(F.col(f"sent.{name}"), F.col(name))
 
 
-def _fate(base: Column) -> Column:
+def fate(base: Column) -> Column:
+    """What the client was told of records of a ledger row that were put at `base`: one of the three above."""
     error = F.col("error_code")
     return (
         F.when(error.isNull(), NOT_FOLLOWED)

@@ -1,0 +1,144 @@
+"""Job `watch`: loss and latency of each topic and minute, while the journal grows.
+
+In: the journal with its ledger (`journal.ledger`), its files or topic, and what the brokers say of the topics'
+offsets; no record is read. Out: a Minute for each topic and minute, to any of: JSON lines, each exactly once, across
+restarts with the same checkpoint too; a Kafka topic; a file for Prometheus; and those with findings to a webhook.
+Without any of these, sentences. Exit codes: 0; with --once 1 if there were findings, and 3 if there were none, but not
+all could be checked; 2 it could not run.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from forebay_pipeline.audit.topics import KafkaTopics
+from forebay_pipeline.errors import CLEAN, FINDINGS, INCOMPLETE, CannotRun
+from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options
+from forebay_pipeline.jobs.streams import await_end, triggered
+from forebay_pipeline.journal.source import JournalPlace, is_compacted, stream_rows
+from forebay_pipeline.storage import Storage
+from forebay_pipeline.watch.exposition import TextFile, Totals
+from forebay_pipeline.watch.lines import JsonLines
+from forebay_pipeline.watch.minutes import stream_tallies
+from forebay_pipeline.watch.to_topic import ToTopic
+from forebay_pipeline.watch.watcher import Sentences, Watcher
+from forebay_pipeline.watch.webhook import Webhook
+
+LATE_FILES_S: Final = 360
+"""A file is read once it is closed, up to journal.roll.ms (300 s by default) after its first row."""
+LATE_TOPIC_S: Final = 30
+FILES_A_TRIGGER: Final = 16
+"""Bounds the open minutes while there is a backlog to catch up with."""
+_STORES: Final = "spark.sql.shuffle.partitions=8"
+"""Each is a state store and a task in every trigger, and topics are few."""
+
+
+def start(tallies: DataFrame, watcher: Watcher, checkpoint: str | None, every: int | None) -> StreamingQuery:
+    """Start a query that has `watcher` judge `tallies` (in TALLIES).
+
+    `every` is the number of seconds between checks for new rows; with None the query ends when it has judged what is
+    there now.
+    """
+    writer = tallies.writeStream.outputMode("append").foreachBatch(watcher.batch)
+    if checkpoint is not None:
+        writer = writer.option("checkpointLocation", checkpoint)
+    query = triggered(writer, every).start()
+    watcher.query = query
+    return query
+
+
+def await_watched(query: StreamingQuery, watcher: Watcher) -> None:
+    """Wait until the query ends or a signal stops it. Raises CannotRun if an output failed."""
+    try:
+        await_end(query)
+    except StreamingQueryException as error:
+        raise watcher.failed or error from error
+    watcher.late.ask(query)
+
+
+@click.command()
+@journal_options
+@click.option("--once", is_flag=True, help="Judge what is there now and exit; otherwise run until stopped.")
+@click.option(
+    "--every", type=click.IntRange(1), default=5, show_default=True, help="Seconds between checks for new rows."
+)
+@click.option(
+    "--late",
+    type=click.IntRange(1),
+    help=f"Seconds to wait for late rows; by default {LATE_FILES_S} for files, {LATE_TOPIC_S} for a topic.",
+)
+@click.option(
+    "--slow", type=click.FloatRange(0), metavar="MS", help="A minute whose p99 latency exceeds this is a finding."
+)
+@click.option("--output", metavar="FOLDER", help="Write JSON lines to this folder.")
+@click.option("--to-topic", metavar="TOPIC", help="Send each minute as JSON to this topic.")
+@click.option("--prometheus", metavar="FILE", help="Keep metrics in this file, for node_exporter's textfile collector.")
+@click.option(
+    "--webhook",
+    metavar="URL",
+    envvar="FOREBAY_WATCH_WEBHOOK",
+    help="Post minutes with findings as JSON to this URL; better from the variable FOREBAY_WATCH_WEBHOOK.",
+)
+@click.option("--checkpoint", metavar="FOLDER", help="Folder that records progress; OUTPUT/_checkpoint with --output.")
+@session_options
+@job
+def command(
+    *,
+    place: JournalPlace,
+    once: bool,
+    every: int,
+    late: int | None,
+    slow: float | None,
+    output: str | None,
+    to_topic: str | None,
+    prometheus: str | None,
+    webhook: str | None,
+    checkpoint: str | None,
+    spark: OpenSpark,
+) -> int:
+    """Tell loss and latency of each topic and minute as they happen.
+
+    Only ends of topics are looked at: records that are there, but wrong, are found by `audit`. Exit codes: 0; with
+    --once also 1, there were findings; 3, there were none, but not all could be checked; 2 it could not run.
+    """
+    if place.brokers is None:
+        raise click.UsageError("watch requires --bootstrap-servers: it asks the brokers where topics end")
+    if output is not None:
+        checkpoint = checkpoint or f"{output.rstrip('/')}/_checkpoint"
+    elif checkpoint is None and (to_topic is not None or webhook is not None):
+        raise click.UsageError("--to-topic and --webhook require --checkpoint: else all would be told again")
+    watcher = Watcher(KafkaTopics(place.brokers), slow)
+    posts = Webhook(webhook) if webhook is not None else None
+
+    def totals() -> Totals:
+        return {**watcher.totals(), **(posts.totals() if posts is not None else {})}
+
+    session = spark("watch", kafka=place.in_kafka, settings=(_STORES,))
+    if is_compacted(session, place):
+        raise CannotRun(f"{place} was written by `compact`; watch reads what the proxy writes (dt=…/hour=…).")
+    if output is not None:
+        watcher.outputs.append(JsonLines(Storage(session), output))
+    if prometheus is not None:
+        watcher.outputs.append(TextFile(Storage(session), prometheus, totals))
+    if to_topic is not None:
+        watcher.outputs.append(ToTopic(place.brokers, to_topic))
+    if posts is not None:
+        watcher.outputs.append(posts)
+    watcher.outputs = watcher.outputs or [Sentences()]
+    # Rows that expired unread are history; what is lost now can be told without them.
+    rows = stream_rows(session, place, FILES_A_TRIGGER, skip_expired=True)
+    late_s = late or (LATE_TOPIC_S if place.in_kafka else LATE_FILES_S)
+    query = start(stream_tallies(rows, late_s), watcher, checkpoint, None if once else every)
+    await_watched(query, watcher)
+    if watcher.late.count:
+        click.echo(f"{watcher.late.count:,} rows came too late to be judged; a larger --late waits for them.", err=True)
+    if not once:
+        return CLEAN
+    if watcher.findings:
+        return FINDINGS
+    return INCOMPLETE if watcher.unchecked or watcher.late.count else CLEAN

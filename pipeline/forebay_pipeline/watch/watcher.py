@@ -1,0 +1,139 @@
+"""What is done with each batch of tallies: add them up, ask the brokers, judge, tell.
+
+In: rows of minutes.TALLIES. Out: Minutes, to each of the outputs, those whose failure ends the job before the webhook.
+Brokers that do not answer do not end it: their minutes are told as not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+import click
+import msgspec
+from pyspark.sql import DataFrame, Row
+from pyspark.sql.streaming.query import StreamingQuery
+
+from forebay_pipeline.audit.ranges import TopicNow
+from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.watch.minutes import MINUTE_US
+from forebay_pipeline.watch.tally import Tally
+from forebay_pipeline.watch.verdict import Minute, Seen, judge, sentence, together
+
+_TALLY: Final = msgspec.json.Decoder(Tally)
+
+
+class Topics(Protocol):
+    """Where it finds out what topics hold; audit.topics.KafkaTopics is one."""
+
+    def cluster_id(self) -> str:
+        """That of the cluster; empty if it has none. Raises CannotRun without an answer."""
+
+    def now(self, names: Collection[str]) -> dict[str, TopicNow]:
+        """A TopicNow for each of the topics that exists. Raises CannotRun without an answer."""
+
+
+class Output(Protocol):
+    """Where minutes are told. `batch` is the same when a batch is done again."""
+
+    def tell(self, batch: int, minutes: Sequence[Minute]) -> None:
+        """Tell the minutes of a batch, which may be told again. May raise CannotRun."""
+
+
+class Sentences:
+    """Tells people, on the terminal."""
+
+    def tell(self, batch: int, minutes: Sequence[Minute]) -> None:
+        """A sentence for each."""
+        for minute in minutes:
+            click.echo(sentence(minute))
+
+
+class LateRows:
+    """Counts rows that came after their minutes had been judged.
+
+    A query remembers its last hundred triggers, so it is to be asked after every batch.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._last = ""
+
+    def ask(self, query: StreamingQuery) -> None:
+        """Add what is new."""
+        for progress in query.recentProgress:
+            if progress["timestamp"] > self._last:
+                self._last = progress["timestamp"]
+                self.count += sum(operator["numRowsDroppedByWatermark"] for operator in progress["stateOperators"])
+
+
+class Watcher:
+    """Judges batches and tells their minutes to `outputs`; `slow_ms` is the limit of the 99th percentile, if any."""
+
+    def __init__(self, topics: Topics, slow_ms: float | None) -> None:
+        self._topics = topics
+        self._slow_ms = slow_ms
+        self.outputs: list[Output] = []
+        self.query: StreamingQuery | None = None
+        """To be set once it has been started."""
+        self.late = LateRows()
+        self.minutes = 0
+        """Minutes of topics that were told."""
+        self.findings = 0
+        """Of them with findings."""
+        self.unchecked = 0
+        """Of them not checked for loss."""
+        self.last_us = 0
+        """When the last minute began that was judged, in microseconds since 1970."""
+        self.failed: CannotRun | None = None
+        """Why a batch ended the query: what Spark makes of an exception is no sentence."""
+
+    def batch(self, tallies: DataFrame, number: int) -> None:
+        """For foreachBatch."""
+        if self.query is not None:
+            self.late.ask(self.query)
+        try:
+            self.told(number, tallies.collect())
+        except CannotRun as error:
+            self.failed = error
+            raise
+
+    def told(self, number: int, rows: Iterable[Row]) -> None:
+        """Judge rows of TALLIES, and tell the minutes. Raises CannotRun as outputs do."""
+        rows = list(rows)
+        if not rows:
+            return
+        self.last_us = max(self.last_us, *(row.minute_us for row in rows))
+        minutes = self._judged(
+            together((row.process, row.topic, row.topic_id, row.minute_us, _TALLY.decode(row.tally)) for row in rows)
+        )
+        for output in self.outputs:
+            output.tell(number, minutes)
+        self.minutes += len(minutes)
+        self.findings += sum(bool(minute.findings) for minute in minutes)
+        self.unchecked += sum(minute.lost is None for minute in minutes)
+
+    def _judged(self, tallies: Mapping[Seen, Tally]) -> list[Minute]:
+        if not tallies:
+            return []
+        try:
+            cluster_id = self._topics.cluster_id()
+            here = {seen.topic for seen in tallies if seen.cluster_id in ("", cluster_id)}
+            now: dict[str, TopicNow] | None = self._topics.now(here)
+        except CannotRun as error:
+            click.echo(f"{error} {len(tallies):,} minutes of topics are not checked for loss.", err=True)
+            cluster_id, now = "", None
+        return [
+            judge(seen, tally, now if seen.cluster_id in ("", cluster_id) else None, self._slow_ms)
+            for seen, tally in tallies.items()
+        ]
+
+    def totals(self) -> dict[str, tuple[str, int]]:
+        """Of the job itself, for exposition.TextFile."""
+        return {
+            "judged_timestamp_seconds": (
+                "End of the last minute that was judged, since 1970.",
+                (self.last_us + MINUTE_US) // 1_000_000,
+            ),
+            "late_rows_total": ("Rows that came after their minutes had been judged.", self.late.count),
+        }

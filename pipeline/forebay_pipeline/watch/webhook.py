@@ -1,0 +1,72 @@
+"""Findings as a POST of JSON to a URL: `{"findings": [minute, …], "left_out": 0}`, one for each batch that has any.
+
+At most a hundred minutes are told, and `left_out` says how many more there were. Tried three times, for five seconds
+each: what cannot be delivered is told to whoever runs the job, and counted, and nothing waits for it any longer. A
+batch that is done again after a crash is told again.
+"""
+
+from __future__ import annotations
+
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from http.client import HTTPException
+from typing import Final
+from urllib.parse import urlsplit
+
+import click
+import msgspec
+
+from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.watch.verdict import Minute
+
+MOST: Final = 100
+_PAUSES_S: Final = (1, 2)
+"""Between tries."""
+_ANSWER_S: Final = 5
+
+
+class Webhook:
+    """Posts to `url`, which may hold a secret and is not shown. Raises CannotRun unless it is one of HTTP."""
+
+    def __init__(self, url: str, pause: Callable[[float], object] = time.sleep) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise CannotRun("The webhook must be a URL that begins with http:// or https://.")
+        self._host = parts.hostname
+        self._url = url
+        self._pause = pause
+        self.undelivered = 0
+        """Batches with findings that could not be delivered."""
+
+    def tell(self, batch: int, minutes: Sequence[Minute]) -> None:
+        """Post those of the minutes that have findings, if any. Raises nothing."""
+        found = [minute for minute in minutes if minute.findings]
+        if not found:
+            return
+        body = msgspec.json.encode({"findings": found[:MOST], "left_out": max(0, len(found) - MOST)})
+        why = self._post(body)
+        for pause_s in _PAUSES_S:
+            if why is None:
+                return
+            self._pause(pause_s)
+            why = self._post(body)
+        if why is not None:
+            self.undelivered += 1
+            click.echo(f"{len(found):,} findings could not be delivered to {self._host}: {why}", err=True)
+
+    def _post(self, body: bytes) -> str | None:
+        """Why it was not taken; None if it was."""
+        request = urllib.request.Request(self._url, body, {"Content-Type": "application/json"}, method="POST")
+        try:
+            with urllib.request.urlopen(request, timeout=_ANSWER_S):
+                return None
+        except urllib.error.HTTPError as error:
+            return f"HTTP status {error.code}"
+        except (OSError, HTTPException) as error:
+            return str(error) or type(error).__name__
+
+    def totals(self) -> dict[str, tuple[str, int]]:
+        """For exposition.TextFile."""
+        return {"webhook_undelivered_total": ("Batches with findings that the webhook did not take.", self.undelivered)}

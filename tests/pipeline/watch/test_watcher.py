@@ -1,0 +1,131 @@
+"""Batches: who is asked, what is told to whom, and what happens where somebody does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import Row as SparkRow
+from pyspark.sql.streaming.query import StreamingQuery
+
+from forebay_pipeline.audit.ledger import ACKNOWLEDGED
+from forebay_pipeline.audit.ranges import TopicNow
+from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.watch.tally import Tally
+from forebay_pipeline.watch.verdict import Finding, Minute
+from forebay_pipeline.watch.watcher import LateRows, Sentences, Watcher
+from tests.pipeline.watch.made_up import FIRST, MINUTE, Topics, minute, topic
+
+
+class Kept:
+    """What was told of each batch."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[Minute]] = {}
+
+    def tell(self, batch: int, minutes: Sequence[Minute]) -> None:
+        self.batches[batch] = list(minutes)
+
+
+class Fails:
+    def tell(self, batch: int, minutes: Sequence[Minute]) -> None:
+        raise CannotRun("The disk is full.")
+
+
+def row(of: str, records: int = 0, *, process: str = "p", cluster_id: str = "", minutes: int = 0) -> SparkRow:
+    tally = Tally(cluster_id)
+    if of:
+        tally.count(ACKNOWLEDGED, 0, 0, records, 2_000)
+    text = msgspec.json.encode(tally).decode()
+    return SparkRow(process=process, topic=of, topic_id="i", minute_us=FIRST + minutes * MINUTE, tally=text)
+
+
+def watched(now: Mapping[str, TopicNow]) -> tuple[Watcher, Topics, Kept]:
+    topics, kept = Topics(now), Kept()
+    watcher = Watcher(topics, None)
+    watcher.outputs.append(kept)
+    return watcher, topics, kept
+
+
+def test_what_is_lost_is_found_and_nothing_else_is() -> None:
+    watcher, _, kept = watched({"t": topic(10), "u": topic(5)})
+    watcher.told(3, [row("", cluster_id="c"), row("t", 10), row("u", 9)])
+    assert [(each.topic, each.lost, each.findings) for each in kept.batches[3]] == [
+        ("t", 0, []),
+        ("u", 4, [Finding.LOST]),
+    ]
+    assert (watcher.minutes, watcher.findings, watcher.unchecked) == (2, 1, 0)
+    totals = watcher.totals()
+    assert totals["judged_timestamp_seconds"][1] == (FIRST + MINUTE) // 1_000_000
+
+
+def test_topics_of_another_cluster_are_told_and_not_asked_for() -> None:
+    watcher, topics, kept = watched({"t": topic(10), "u": topic(9)})
+    clusters = [row("", process="p", cluster_id="c"), row("", process="q", cluster_id="d")]
+    watcher.told(0, [*clusters, row("t", 10, process="p"), row("t", 99, process="q"), row("u", 9, process="r")])
+    assert [(each.cluster_id, each.topic, each.lost) for each in kept.batches[0]] == [
+        ("", "u", 0),
+        ("c", "t", 0),
+        ("d", "t", None),
+    ]
+    assert topics.asked == [{"t", "u"}]
+    assert watcher.unchecked == 1
+
+
+def test_brokers_that_do_not_answer_cost_only_the_check(capsys: pytest.CaptureFixture[str]) -> None:
+    watcher, topics, kept = watched({"t": topic(10)})
+    topics.silent = True
+    watcher.told(0, [row("t", 10)])
+    topics.silent = False
+    watcher.told(1, [row("t", 10, minutes=1)])
+    assert [each.lost for batch in kept.batches.values() for each in batch] == [None, 0]
+    assert watcher.unchecked == 1
+    assert capsys.readouterr().err == (
+        "No broker answers at a:1: no answer in time. 1 minutes of topics are not checked for loss.\n"
+    )
+
+
+def test_without_rows_nobody_is_asked_and_nothing_is_told() -> None:
+    watcher, topics, kept = watched({})
+    watcher.told(0, [])
+    watcher.told(1, [row("", cluster_id="c")])
+    assert (topics.asked, kept.batches) == ([], {1: []})
+
+
+def test_an_output_that_fails_ends_the_batch_with_its_sentence() -> None:
+    class Tallies:
+        def collect(self) -> list[SparkRow]:
+            return [row("t", 10)]
+
+    watcher, _, _ = watched({"t": topic(10)})
+    watcher.outputs.append(Fails())
+    with pytest.raises(CannotRun):
+        watcher.batch(cast(DataFrame, Tallies()), 0)
+    assert str(watcher.failed) == "The disk is full."
+
+
+def test_late_rows_are_counted_once_however_often_one_asks() -> None:
+    class Query:
+        def __init__(self) -> None:
+            self.recentProgress: list[dict[str, Any]] = []
+
+    def progress(second: int, dropped: int) -> dict[str, Any]:
+        operators = [{"numRowsDroppedByWatermark": dropped}]
+        return {"timestamp": f"2026-11-18T11:08:{second:02}.000Z", "stateOperators": operators}
+
+    late, query = LateRows(), Query()
+    query.recentProgress = [progress(1, 3), progress(2, 0)]
+    for _ in range(2):
+        late.ask(cast(StreamingQuery, query))
+    assert late.count == 3
+    query.recentProgress = [progress(2, 0), progress(3, 4)]
+    late.ask(cast(StreamingQuery, query))
+    assert late.count == 7
+
+
+def test_sentences(capsys: pytest.CaptureFixture[str]) -> None:
+    Sentences().tell(0, [minute(), minute(topic="u")])
+    assert len(capsys.readouterr().out.splitlines()) == 2
