@@ -14,16 +14,16 @@ of them, all may be where the topic ends no more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from forebay_pipeline.audit.ranges import Ends, TopicNow
 from forebay_pipeline.jobs.time_text import instant
 from forebay_pipeline.replay.histogram import percentile
-from forebay_pipeline.watch.tally import Offsets, Tally
+from forebay_pipeline.watch.tally import Tally
 
 
 class Finding(StrEnum):
@@ -85,23 +85,11 @@ def together(tallies: Iterable[tuple[str, str, str, int, Tally]]) -> dict[Seen, 
 
 def judge(seen: Seen, tally: Tally, now: Mapping[str, TopicNow] | None, slow_ms: float | None) -> Minute:
     """`now` are the topics that exist in the minute's cluster; None if that is not known."""
-    topic = None if now is None else now.get(seen.topic, TopicNow({}))
-    lost = None if topic is None else sum(_lost(*each) for each in _with_ends(tally, topic))
-    expired = None if topic is None else sum(_expired(*each) for each in _with_ends(tally, topic))
+    topic = None if now is None else now.get(seen.topic, _NO_TOPIC)
     p50_ms, p99_ms = (
         round(percentile(tally.latencies, share) / 1000, 3) if tally.latencies else None for share in (0.5, 0.99)
     )
-    findings = []
-    if lost:
-        findings.append(Finding.LOST)
-    if now is not None and tally.acknowledged:
-        if seen.topic not in now:
-            findings.append(Finding.DELETED)
-        elif topic is not None and topic.topic_id and seen.topic_id and topic.topic_id != seen.topic_id:
-            findings.append(Finding.MADE_AGAIN)
-    if slow_ms is not None and p99_ms is not None and p99_ms > slow_ms:
-        findings.append(Finding.SLOW)
-    return Minute(
+    minute = Minute(
         minute=instant(seen.minute_us),
         cluster_id=seen.cluster_id,
         topic=seen.topic,
@@ -111,23 +99,42 @@ def judge(seen: Seen, tally: Tally, now: Mapping[str, TopicNow] | None, slow_ms:
         not_followed=tally.not_followed,
         p50_ms=p50_ms,
         p99_ms=p99_ms,
-        lost=lost,
-        expired=expired,
-        findings=findings,
+        lost=None if topic is None else _lost(tally, topic),
+        expired=None if topic is None else _expired(tally, topic),
+        findings=[],
+    )
+    return msgspec.structs.replace(minute, findings=list(_findings(minute, topic, slow_ms)))
+
+
+_NO_TOPIC: Final = TopicNow({})
+_NO_PARTITION: Final = Ends(0, 0)
+"""Of one that does not exist, all is lost."""
+
+
+def _lost(tally: Tally, topic: TopicNow) -> int:
+    return sum(
+        min(each.records, max(0, each.end - topic.ends.get(partition, _NO_PARTITION).latest))
+        for partition, each in tally.offsets.items()
     )
 
 
-def _with_ends(tally: Tally, topic: TopicNow) -> Iterable[tuple[Offsets, Ends]]:
-    """A partition that does not exist has lost everything."""
-    return [(offsets, topic.ends.get(partition, Ends(0, 0))) for partition, offsets in tally.offsets.items()]
+def _expired(tally: Tally, topic: TopicNow) -> int:
+    return sum(
+        min(each.records, max(0, topic.ends.get(partition, _NO_PARTITION).earliest - each.first))
+        for partition, each in tally.offsets.items()
+    )
 
 
-def _lost(offsets: Offsets, now: Ends) -> int:
-    return min(offsets.records, max(0, offsets.end - now.latest))
-
-
-def _expired(offsets: Offsets, now: Ends) -> int:
-    return min(offsets.records, max(0, now.earliest - offsets.first))
+def _findings(minute: Minute, topic: TopicNow | None, slow_ms: float | None) -> Iterator[Finding]:
+    if minute.lost:
+        yield Finding.LOST
+    if topic is not None and minute.acknowledged:
+        if not topic.ends:
+            yield Finding.DELETED
+        elif topic.topic_id and minute.topic_id and topic.topic_id != minute.topic_id:
+            yield Finding.MADE_AGAIN
+    if slow_ms is not None and minute.p99_ms is not None and minute.p99_ms > slow_ms:
+        yield Finding.SLOW
 
 
 def sentence(minute: Minute) -> str:
