@@ -28,28 +28,22 @@ SECRET = "canary-7f1"
 class Stage:
     tokens: Tokens
     cluster: KafkaCluster
-    folder: Path
 
-    def words(self, **more: str) -> list[str]:
+    def words(self, **settings: str) -> list[str]:
         """Where the journal is, and a file that says how it is reached; dots in names are underscores here."""
-        lines = self.tokens.client_settings("jobs", SECRET)
-        lines |= {name.replace("_", "."): value for name, value in more.items()}
-        path = self.folder / f"{len(more)}.properties"
-        path.touch(mode=0o600)
-        path.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        told = {name.replace("_", "."): value for name, value in settings.items()}
         where = ["--journal-topic", "journal", "--bootstrap-servers", self.cluster.bootstrap]
-        return [*where, "--command-config", str(path)]
+        return [*where, "--command-config", str(self.tokens.client_file("jobs", SECRET, told))]
 
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    folder = tmp_path_factory.mktemp("tokens")
-    with Tokens(folder) as tokens, tokens.cluster() as cluster:
+    with Tokens(tmp_path_factory.mktemp("tokens")) as tokens, tokens.cluster() as cluster:
         cluster.create_topic("journal", 2)
         with Producer({"bootstrap.servers": cluster.internal}) as producer:
             for number in range(COUNT):
                 producer.produce("journal", msgspec.json.encode(batch_row(partition=number)))
-        yield Stage(tokens, cluster, folder)
+        yield Stage(tokens, cluster)
 
 
 def test_compact_reads_a_topic_for_which_it_needs_tokens(stage: Stage, spark: SparkSession, tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
 """A standalone cluster of Spark: a master and two workers that have nothing in common with the driver but the network.
 
-    with SparkCluster(folder, pack) as cluster:
+    with packed_cluster(folder) as cluster:
         done = cluster.submit("compact", "--journal", "s3a://…", conf=store.of_command_line)
 
-Each worker, with the executors that it starts, sees folders as another machine would: its own home at /mnt/home, Spark
+Each worker, with the executors that it starts, has an address of its own, as hosts have: Spark reads the files of an
+executor at its own address from disk. It sees folders as another machine would: its own home at /mnt/home, Spark
 at /mnt/spark as its distribution has it (the jars and Python files of the PySpark that runs the tests), an empty /tmp,
 and nothing of the project, its environment, or whoever's home. Where the tests run as root, they are other users, too.
 Their Python is the machine's, without any package. Memory is bounded: two executors of 512 MiB, the driver of 768 MiB.
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -29,15 +30,15 @@ import py4j
 import pyspark
 
 from forebay_pipeline import cli
-from forebay_pipeline.pack import PYTHON
+from forebay_pipeline.pack import PYTHON, pack
 from tests.kit.paths import CACHE, ROOT
 from tests.kit.ports import LOOPBACK, free_port
 from tests.kit.server import Server
 
 _SPARK: Final = Path(pyspark.__file__).parent
 _SYSTEM: Final = "/usr/local/bin:/usr/bin:/bin"
-_USERS: Final = ("nobody", "daemon")
-"""Every Linux has them."""
+_WORKERS: Final = {"127.0.0.2": "nobody", "127.0.0.3": "daemon"}
+"""Address → user; every Linux has them."""
 _START_SECONDS: Final = 240
 _JOB_SECONDS: Final = 500
 _SMALL: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
@@ -72,6 +73,16 @@ exec {user} env -i {environ} {command}
 """
 
 
+@contextmanager
+def packed_cluster(folder: Path) -> Iterator[SparkCluster]:
+    """One whose executors are sent the environment that runs the tests."""
+    folder.chmod(0o755)
+    archive = folder / "forebay.tar.gz"
+    pack(archive)
+    with SparkCluster(folder, archive) as cluster:
+        yield cluster
+
+
 class SparkCluster:
     """`pack` is what `forebay-pipeline pack` wrote. In `folder` are the workers' homes and logs."""
 
@@ -79,7 +90,7 @@ class SparkCluster:
         self._folder = folder
         self._pack = pack
         self._port = free_port()
-        self._homes = [folder / f"home-{number}" for number in range(len(_USERS))]
+        self._homes = [folder / f"home-{number}" for number in range(len(_WORKERS))]
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -87,11 +98,12 @@ class SparkCluster:
             master = ["java", *_JVM, "-Dspark.master.rest.enabled=false", "-cp", f"{_SPARK}/jars/*"]
             master += ["org.apache.spark.deploy.master.Master", "--host", LOOPBACK, "--port", str(self._port)]
             self._start(stack, "master", [*master, "--webui-port", "0"], "New state: ALIVE")
-            for home, user in zip(self._homes, _USERS, strict=True):
+            for home, (address, user) in zip(self._homes, _WORKERS.items(), strict=True):
                 home.mkdir()
                 worker = ["java", *_JVM, "-cp", "/mnt/spark/jars/*", "org.apache.spark.deploy.worker.Worker"]
-                worker += ["--host", LOOPBACK, "--webui-port", "0", "--cores", "1", "--memory", "640m"]
-                command = _elsewhere(home, python, user, [*worker, "--work-dir", "/mnt/home/work", self.master])
+                worker += ["--host", address, "--webui-port", "0", "--cores", "1", "--memory", "640m"]
+                worker += ["--work-dir", "/mnt/home/work", self.master]
+                command = _elsewhere(home, python, address, user, worker)
                 self._start(stack, home.name, command, "Successfully registered with master")
             self._running = stack.pop_all()
         return self
@@ -151,7 +163,7 @@ def _as_distributed(python: Path) -> Path:
     return python
 
 
-def _elsewhere(home: Path, python: Path, user: str, command: list[str]) -> list[str]:
+def _elsewhere(home: Path, python: Path, address: str, user: str, command: list[str]) -> list[str]:
     """The command in a namespace of its own, where it sees what another machine has."""
     root = os.geteuid() == 0
     if root:
@@ -159,7 +171,7 @@ def _elsewhere(home: Path, python: Path, user: str, command: list[str]) -> list[
     kept = _kept()
     places = [f"/mnt/kept/{number}" for number in range(len(kept))]
     path = ":".join([_SYSTEM, *(f"{folder}/bin" for folder in kept)])
-    environ = {"PATH": path, "HOME": "/mnt/home", "SPARK_HOME": "/mnt/spark", "SPARK_LOCAL_IP": LOOPBACK}
+    environ = {"PATH": path, "HOME": "/mnt/home", "SPARK_HOME": "/mnt/spark", "SPARK_LOCAL_IP": address}
     environ |= {"SPARK_LOCAL_DIRS": "/mnt/home/local", "SPARK_SCALA_VERSION": _scala(), "LANG": "C.UTF-8"}
     pairs = [(shlex.quote(str(folder)), place) for folder, place in zip(kept, places, strict=True)]
     script = _LIKE_ANOTHER_MACHINE.format(

@@ -1,7 +1,7 @@
 """A Kafka that takes nobody without a token of an issuer, and without TLS: the issuer's endpoint speaks it, too.
 
     with Tokens(folder) as tokens, tokens.cluster() as cluster:
-        … cluster.bootstrap, tokens.client_settings("jobs") …
+        … cluster.bootstrap, tokens.client_file("jobs", "secret") …
 
 Brokers check tokens against the key that the issuer had at first, and know a user by the client's id.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +35,7 @@ class Tokens:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self._certificate)
         self.issuer = Issuer(context)
+        self._folder = folder
         self._keys = folder / "keys.json"
         self._keys.write_text(json.dumps({"keys": self.issuer.keys}))
 
@@ -70,8 +71,15 @@ class Tokens:
             f"{mine}oauthbearer.expected.audience": AUDIENCE,
         }
 
-    def client_settings(self, user: str, secret: str) -> dict[str, str]:
-        """Of Kafka's clients: they ask the issuer for tokens."""
+    def client_file(self, user: str, secret: str, settings: Mapping[str, str] | None = None) -> Path:
+        """For --command-config: Kafka's clients ask the issuer for tokens. `settings` are over those."""
+        path = self._folder / "client.properties"
+        path.touch(mode=0o600)
+        lines = {**self._client_settings(user, secret), **(settings or {})}
+        path.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        return path
+
+    def _client_settings(self, user: str, secret: str) -> dict[str, str]:
         login = f"clientId={quoted(user)} clientSecret={quoted(secret)}"
         trust = f"ssl.truststore.type=PEM ssl.truststore.location={quoted(str(self.authority.pem))}"
         return {

@@ -1,20 +1,27 @@
-"""A job on a cluster whose workers have no environment and no folder in common with the driver, by way of a pack.
+"""Jobs on a cluster whose workers have no environment and no folder in common with the driver, by way of a pack.
 
-All jobs, and a secured Kafka: tests/integration/test_cluster_jobs.py.
+The audit, and a secured Kafka: tests/integration/test_cluster_jobs.py.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 import pytest
+from pyspark.sql import SparkSession
 
-from forebay_pipeline.pack import pack
+from forebay_pipeline.storage import Storage
+from forebay_policies.journal_rows import Row
 from tests.kit.object_store import ObjectStore
-from tests.kit.spark_cluster import SparkCluster
-from tests.pipeline import rows as make
-from tests.pipeline.rows import START_US, write_journal
+from tests.kit.spark_cluster import SparkCluster, packed_cluster
+from tests.pipeline.command_line import run
+from tests.pipeline.partitions.windows import AWAY, EVEN, window
+from tests.pipeline.replay.simulated import Journaled, settings, steady, world
+from tests.pipeline.rows import START_US, Numbering, batch_row, gauge_row, write_journal
 
 pytestmark = [pytest.mark.whole, pytest.mark.timeout(900)]  # six JVMs: a minute of CPU, and on a busy machine long
 
@@ -23,37 +30,119 @@ HOUR_US = 3_600_000_000
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    folder = tmp_path_factory.mktemp("cluster")
-    folder.chmod(0o755)
-    archive = folder / "forebay.tar.gz"
-    pack(archive)
-    with SparkCluster(folder, archive) as cluster:
+    with packed_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
 
 
-def test_executors_without_an_environment_run_a_job(cluster: SparkCluster, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """Beside whatever a test puts there, `journal`: one in which each job finds something."""
+    folder = tmp_path_factory.mktemp("journal")
+    for number, rows in enumerate(found_by_all()):
+        write_journal(folder, rows, f"{number}")
+    with ObjectStore() as store:
+        for name, value in store.settings.items():
+            spark.conf.set(name, value)
+        store.put_all(folder, "journal")
+        yield store
+
+
+def found_by_all() -> Iterator[list[Row]]:
+    """KIP-794's scenario for 10 s, and beside it a partition that runs away, for longer; a file each."""
+    proxy = Journaled(settings(), world([0, 1, 2], 20.5, 0.6, 0.6, turn_ms=0.15), Random(7))
+    proxy.run(steady(1024, 10))
+    gauges: list[Row] = [gauge_row(time_us=START_US + second * 1_000_000) for second in range(60)]
+    numbering = Numbering()
+    yield numbering.of([*proxy.rows, *gauges])
+    for number in range(13):
+        yield numbering.of(window(number, AWAY if 2 < number < 8 else EVEN, topic="away"))
+
+
+@dataclass
+class Both:
+    """A job on the cluster, and in one process of this machine, over the same journal."""
+
+    cluster: SparkCluster
+    store: ObjectStore
+    spark: SparkSession
+
+    def __call__(self, job: str, *words: str) -> tuple[str, str]:
+        """Where the one and the other wrote what they found: --output."""
+        outputs = self.store.at(f"{job}/cluster"), self.store.at(f"{job}/local")
+        words = ("--journal", self.store.at("journal"), *words)
+        done = self.cluster.submit(job, *words, "--output", outputs[0], conf=self.store.of_command_line)
+        assert done.returncode == 0, done.stdout + done.stderr
+        here = run(job, *words, "--output", outputs[1])
+        assert (here.exit_code, here.stderr) == (0, "")
+        assert done.stdout.replace(*outputs) == here.stdout
+        return outputs
+
+    def read(self, job: str, *words: str) -> tuple[str, str]:
+        cluster, local = (Storage(self.spark).read(output) for output in self(job, *words))
+        assert cluster is not None
+        assert local is not None
+        return cluster.decode(), local.decode()
+
+
+@pytest.fixture
+def both(cluster: SparkCluster, store: ObjectStore, spark: SparkSession) -> Both:
+    cluster.clear()
+    return Both(cluster, store, spark)
+
+
+def test_executors_without_an_environment_run_a_job(cluster: SparkCluster, store: ObjectStore, tmp_path: Path) -> None:
     """Journal, output and checkpoint are in an object store; the pack is all that executors have."""
     for hour in range(4):
-        write_journal(tmp_path, [make.batch_row(topic="a", time_us=START_US + hour * HOUR_US)])
-    with ObjectStore() as store:
-        store.put_all(tmp_path, "journal")
-        where = store.at("journal"), store.at("parquet")
-        done = cluster.submit("compact", "--journal", where[0], "--output", where[1], conf=store.of_command_line)
-        assert done.stdout == f"4 rows written to {where[1]}\n", done.stderr
-        assert done.returncode == 0
+        write_journal(tmp_path, [batch_row(topic="a", time_us=START_US + hour * HOUR_US)])
+    store.put_all(tmp_path, "hours")
+    where = store.at("hours"), store.at("parquet")
+    done = cluster.submit("compact", "--journal", where[0], "--output", where[1], conf=store.of_command_line)
+    assert done.stdout == f"4 rows written to {where[1]}\n", done.stderr
+    assert done.returncode == 0
+    both_took_part(cluster)
+
+
+def both_took_part(cluster: SparkCluster) -> None:
     folders = [folder for folder, _ in cluster.executors()]
     assert len({folder.parents[2] for folder in folders}) == 2
     assert all((folder / "forebay" / "bin" / "python").exists() for folder in folders)
 
 
-def test_without_the_pack_it_cannot_run(cluster: SparkCluster, tmp_path: Path) -> None:
+def test_without_the_pack_it_cannot_run(cluster: SparkCluster, store: ObjectStore) -> None:
     """So nothing else is what executors import."""
-    write_journal(tmp_path, [make.batch_row(topic="a")])
-    with ObjectStore() as store:
-        store.put_all(tmp_path, "journal")
-        where = store.at("journal"), store.at("parquet")
-        done = cluster.submit(
-            "compact", "--journal", where[0], "--output", where[1], conf=store.of_command_line, packed=False
-        )
+    where = store.at("journal"), store.at("none")
+    done = cluster.submit(
+        "compact", "--journal", where[0], "--output", where[1], conf=store.of_command_line, packed=False
+    )
     assert done.returncode == 2
     assert "forebay-pipeline: Spark failed: " in done.stdout + done.stderr
+
+
+def test_partitions_measures_the_same(both: Both) -> None:
+    """A shuffle: each executor reads what the other one has sorted."""
+    cluster, local = both.read("partitions", "--by", "topic,partition,leader")
+    assert json.loads(cluster) == json.loads(local)
+    assert [each["partition"] for each in json.loads(local)["runaways"]] == [0]
+    both_took_part(both.cluster)
+
+
+def test_runaways_sees_the_same(both: Both) -> None:
+    """A stream with a state, of which each executor has a part in the checkpoint."""
+    cluster, local = (
+        sorted(row.value for row in both.spark.read.text(output).collect())
+        for output in both("runaways", "--once", "--late", "10")
+    )
+    assert cluster == local
+    assert {json.loads(line)["event"] for line in local} == {"runaway", "recovered"}
+
+
+def test_replay_simulates_the_same(both: Both) -> None:
+    cluster, local = both.read("replay", "--grid", "partitioner=adaptive,expected_wait", "--slice", "5")
+    assert json.loads(cluster) == json.loads(local)
+    assert json.loads(local)["recommended"] == 1
+
+
+def test_report_is_the_same_page(both: Both) -> None:
+    cluster, local = both.read("report")
+    assert cluster == local
+    assert "<!doctype html>" in local.lower()
