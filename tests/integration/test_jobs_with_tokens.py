@@ -18,7 +18,8 @@ from tests.kit.token_cluster import Tokens
 from tests.pipeline.command_line import run
 from tests.pipeline.rows import batch_row
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+# Logins by SCRAM go the same way in `make test` (test_secured_jobs.py).
+pytestmark = [pytest.mark.integration, pytest.mark.whole, pytest.mark.timeout(600)]
 
 COUNT = 20
 SECRET = "canary-7f1"
