@@ -5,6 +5,7 @@
 .cache/jars/spark-kafka/*.jar      Spark's connector to Kafka with what Spark does not bring itself
 .cache/jars/spark-kafka-3.5/*.jar  the same for Spark 3.5 (make test-all)
 .cache/spark-3.5/                  that Spark, beside the newest in the environment (make test-all)
+.cache/airflow/                   Airflow in an environment of its own (make test-all)
 .cache/jars/spark-s3/*.jar         Hadoop's file system for S3 with what it needs
 .cache/classes/                    the kit's own Java, compiled
 .cache/bin/                        toxiproxy-server, kubeconform, helm, sarama-produce, go-clients, kcat, haproxy, …
@@ -29,6 +30,7 @@ SEAWEEDFS = CACHE / "seaweedfs"
 STAMPS = CACHE / "stamps"
 AXE = CACHE / "axe"
 AXE_SCRIPT = AXE / "axe_playwright_python" / "axe.min.js"
+AIRFLOW = CACHE / "airflow"
 OLDEST_SPARK = CACHE / "spark-3.5"
 OLDEST_SPARK_KAFKA_JARS = JARS / "spark-kafka-3.5"
 OLD_KAFKA_PYTHON = CACHE / "kafka-python-2.0"

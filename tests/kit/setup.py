@@ -25,6 +25,7 @@ from typing import NamedTuple
 from forebay_pipeline.jobs.session import KAFKA_CONNECTORS
 from tests.kit import kafka
 from tests.kit.paths import (
+    AIRFLOW,
     ANCIENT_CLIENT_VERSIONS,
     AXE,
     BIN,
@@ -95,6 +96,7 @@ def main() -> int:
                 step.result()
         if os.environ.get("WHOLE"):
             fetch_oldest_spark()
+            fetch_airflow()
         compile_java()
         for version in BROKER_VERSIONS:
             prepare_broker(version)
@@ -257,6 +259,19 @@ def fetch_oldest_spark() -> None:
         _install(OLDEST_SPARK, *OLDEST_SPARK_VERSIONS)
 
     step("spark-3.5", repr((OLDEST_SPARK_VERSIONS, connector)), work)
+
+
+def fetch_airflow() -> None:
+    """In an environment of its own: it wants other versions of what is in ours. A quarter of a gigabyte."""
+    pins = Path(__file__).with_name("airflow.txt")
+
+    def work() -> None:
+        shutil.rmtree(AIRFLOW, ignore_errors=True)
+        run([sys.executable, "-m", "venv", str(AIRFLOW)])
+        pip = [str(AIRFLOW / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps"]
+        run([*pip, "--requirement", str(pins)])
+
+    step("airflow", pins.read_text(), work)
 
 
 def _install(folder: Path, *versions: str) -> None:
