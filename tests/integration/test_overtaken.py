@@ -33,8 +33,8 @@ pytestmark = pytest.mark.integration
 SECONDS = 60
 PROPS = {
     "metadata.max.age.ms": "200",  # it hears of the new leader although the old one has not answered
-    "request.timeout.ms": "14000",
-    "delivery.timeout.ms": "15000",
+    "request.timeout.ms": "19000",
+    "delivery.timeout.ms": "20000",  # of a busy machine an election takes some
 }
 PREFERRED = 0
 
