@@ -30,6 +30,9 @@ FRESH_PART: Final = 0.8
 KNOWN_S: Final = 10.0
 """By then every broker should have heard of a token."""
 PAUSE_S: Final = 1.0
+ASK_S: Final = 5.0
+"""For one to be given. Less than a connection may take to be set up: whoever waits for a token on one to another broker
+would otherwise take that one for silent."""
 END_S: Final = 2.0
 """A process that leaves waits so long at most for brokers to be told."""
 
@@ -140,13 +143,19 @@ class DelegationTokens:
             log.warning("a delegation token could not be ended: it is good until its time is up", error=why)
 
     async def _ask(self, build: Callable[[int], bytes]) -> bytes:
-        """A broker's answer. Raises OSError where none answers."""
+        """A broker's answer. Raises OSError where none answers, in time."""
         error: Exception = ConnectionError("no broker is known")
-        for host, port in self._addresses.of(None):
-            try:
-                return await (await self._opened(host, port)).call(build)
-            except (OSError, UnicodeError, Malformed) as failure:
-                error = failure
+        try:
+            async with asyncio.timeout(ASK_S):
+                for host, port in self._addresses.of(None):
+                    try:
+                        return await (await self._opened(host, port)).call(build)
+                    except (OSError, UnicodeError, Malformed) as failure:
+                        error = failure
+        except TimeoutError:
+            if self._connection is not None:  # the next one is to another broker, perhaps
+                self._connection.close()
+            error = TimeoutError(f"no broker answered within {ASK_S:g} s")
         raise ConnectionError(str(error))
 
     async def _opened(self, host: str, port: int) -> UpstreamConnection:

@@ -219,6 +219,26 @@ async def test_brokers_that_give_none_for_others_are_not_asked() -> None:
 
 
 @in_loop
+async def test_a_broker_that_is_silent_is_waited_for_less_long_than_another_brokers_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    setup_ms = settings((), 1).socket_connection_setup_timeout_ms
+    assert setup_ms > 1000 * delegation_tokens.ASK_S, "or that broker would be taken for silent"
+    monkeypatch.setattr(delegation_tokens, "ASK_S", 0.05)
+    async with asking() as it:
+        task = it.of("alice")
+        await it.asked()
+        with pytest.raises(ConnectionError, match=r"no delegation token for User:alice: no broker answered within"):
+            await soon(task)
+        monkeypatch.undo()
+        it.now += PAUSE_S
+        task = it.of("alice")
+        await it.given("first")
+        assert (await soon(task)).token_id == "first"
+        assert it.broker.accepted == 2, "not on the connection that was silent"
+
+
+@in_loop
 async def test_a_connection_that_is_lost_is_replaced() -> None:
     async with asking() as it:
         task = it.of("alice")
