@@ -10,22 +10,15 @@ import click
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.query import StreamingQuery
 
-from forebay_pipeline.errors import CLEAN, CannotRun
+from forebay_pipeline.errors import CLEAN
+from forebay_pipeline.jobs.live import STORES, dropped, live_options, live_rows, tell_dropped, wait_s
 from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options
 from forebay_pipeline.jobs.streams import await_end, triggered
 from forebay_pipeline.jobs.time_text import instant
-from forebay_pipeline.journal.source import JournalPlace, is_compacted, stream_rows
+from forebay_pipeline.journal.source import JournalPlace
 from forebay_pipeline.partitions.runaway_detector import Event, Thresholds
 from forebay_pipeline.partitions.runaway_options import runaway_options
 from forebay_pipeline.partitions.runaways_stream import Watching, stream_changes
-
-LATE_FILES_S = 360
-"""A file is read once it is closed, up to journal.roll.ms (300 s by default) after its first row."""
-LATE_TOPIC_S = 30
-FILES_A_TRIGGER = 16
-"""Bounds the open windows while there is a backlog to catch up with."""
-_STORES = "spark.sql.shuffle.partitions=8"
-"""Each is a state store and a task in every trigger, and topics are few."""
 
 
 def start(changes: DataFrame, output: str | None, checkpoint: str | None, every: int | None) -> StreamingQuery:
@@ -65,24 +58,12 @@ def sentence(change: Row) -> str:
 
 def too_late(query: StreamingQuery) -> int:
     """Rows dropped because their windows had been judged, in the triggers that the query still remembers."""
-    return sum(
-        operator["numRowsDroppedByWatermark"]
-        for progress in query.recentProgress
-        for operator in progress["stateOperators"]
-    )
+    return sum(dropped(progress) for progress in query.recentProgress)
 
 
 @click.command()
 @journal_options
-@click.option("--once", is_flag=True, help="Judge what is there now and exit; otherwise run until stopped.")
-@click.option(
-    "--every", type=click.IntRange(1), default=10, show_default=True, help="Seconds between checks for new rows."
-)
-@click.option(
-    "--late",
-    type=click.IntRange(1),
-    help=f"Seconds to wait for late rows; by default {LATE_FILES_S} for files, {LATE_TOPIC_S} for a topic.",
-)
+@live_options(every=10)
 @runaway_options
 @click.option("--output", metavar="FOLDER", help="Write JSON lines to this folder instead of printing sentences.")
 @click.option("--checkpoint", metavar="FOLDER", help="Folder that records progress; OUTPUT/_checkpoint with --output.")
@@ -101,15 +82,10 @@ def command(
     spark: OpenSpark,
 ) -> int:
     """Report runaway partitions as they happen."""
-    late_s = late or (LATE_TOPIC_S if place.in_kafka else LATE_FILES_S)
-    watching = Watching(window_s=window, late_s=late_s, thresholds=limits)
-    session = spark("runaways", kafka=place.in_kafka, settings=(_STORES,))
-    if is_compacted(session, place):
-        raise CannotRun(f"{place} was written by `compact`; runaways reads what the proxy writes (dt=…/hour=…).")
-    # Rows that expired unread are history; who runs away now can be told without them.
-    rows = stream_rows(session, place, FILES_A_TRIGGER, skip_expired=True)
+    watching = Watching(window_s=window, late_s=wait_s(place, late), thresholds=limits)
+    session = spark("runaways", kafka=place.in_kafka, settings=(STORES,))
+    rows = live_rows(session, place, "runaways")
     query = start(stream_changes(rows, watching), output, checkpoint, None if once else every)
     await_end(query)
-    if dropped := too_late(query):
-        click.echo(f"{dropped:,} rows came too late to be judged; a larger --late waits for them.", err=True)
+    tell_dropped(too_late(query))
     return CLEAN

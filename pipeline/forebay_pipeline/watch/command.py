@@ -9,18 +9,17 @@ all could be checked; 2 it could not run.
 
 from __future__ import annotations
 
-from typing import Final
-
 import click
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from forebay_pipeline.audit.topics import KafkaTopics
-from forebay_pipeline.errors import CLEAN, FINDINGS, INCOMPLETE, CannotRun
+from forebay_pipeline.errors import CLEAN, FINDINGS, INCOMPLETE
+from forebay_pipeline.jobs.live import STORES, live_options, live_rows, tell_dropped, wait_s
 from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options
 from forebay_pipeline.jobs.streams import await_end, triggered
-from forebay_pipeline.journal.source import JournalPlace, is_compacted, stream_rows
+from forebay_pipeline.journal.source import JournalPlace
 from forebay_pipeline.storage import Storage
 from forebay_pipeline.watch.exposition import TextFile, Totals
 from forebay_pipeline.watch.lines import JsonLines
@@ -28,14 +27,6 @@ from forebay_pipeline.watch.minutes import stream_tallies
 from forebay_pipeline.watch.to_topic import ToTopic
 from forebay_pipeline.watch.watcher import Sentences, Watcher
 from forebay_pipeline.watch.webhook import Webhook
-
-LATE_FILES_S: Final = 360
-"""A file is read once it is closed, up to journal.roll.ms (300 s by default) after its first row."""
-LATE_TOPIC_S: Final = 30
-FILES_A_TRIGGER: Final = 16
-"""Bounds the open minutes while there is a backlog to catch up with."""
-_STORES: Final = "spark.sql.shuffle.partitions=8"
-"""Each is a state store and a task in every trigger, and topics are few."""
 
 
 def start(tallies: DataFrame, watcher: Watcher, checkpoint: str | None, every: int | None) -> StreamingQuery:
@@ -63,15 +54,7 @@ def await_watched(query: StreamingQuery, watcher: Watcher) -> None:
 
 @click.command()
 @journal_options
-@click.option("--once", is_flag=True, help="Judge what is there now and exit; otherwise run until stopped.")
-@click.option(
-    "--every", type=click.IntRange(1), default=5, show_default=True, help="Seconds between checks for new rows."
-)
-@click.option(
-    "--late",
-    type=click.IntRange(1),
-    help=f"Seconds to wait for late rows; by default {LATE_FILES_S} for files, {LATE_TOPIC_S} for a topic.",
-)
+@live_options(every=5)
 @click.option(
     "--slow", type=click.FloatRange(0), metavar="MS", help="A minute whose p99 latency exceeds this is a finding."
 )
@@ -118,9 +101,8 @@ def command(
     def totals() -> Totals:
         return {**watcher.totals(), **(posts.totals() if posts is not None else {})}
 
-    session = spark("watch", kafka=place.in_kafka, settings=(_STORES,))
-    if is_compacted(session, place):
-        raise CannotRun(f"{place} was written by `compact`; watch reads what the proxy writes (dt=…/hour=…).")
+    session = spark("watch", kafka=place.in_kafka, settings=(STORES,))
+    rows = live_rows(session, place, "watch")
     if output is not None:
         watcher.outputs.append(JsonLines(Storage(session), output))
     if prometheus is not None:
@@ -130,13 +112,9 @@ def command(
     if posts is not None:
         watcher.outputs.append(posts)
     watcher.outputs = watcher.outputs or [Sentences()]
-    # Rows that expired unread are history; what is lost now can be told without them.
-    rows = stream_rows(session, place, FILES_A_TRIGGER, skip_expired=True)
-    late_s = late or (LATE_TOPIC_S if place.in_kafka else LATE_FILES_S)
-    query = start(stream_tallies(rows, late_s), watcher, checkpoint, None if once else every)
+    query = start(stream_tallies(rows, wait_s(place, late)), watcher, checkpoint, None if once else every)
     await_watched(query, watcher)
-    if watcher.late.count:
-        click.echo(f"{watcher.late.count:,} rows came too late to be judged; a larger --late waits for them.", err=True)
+    tell_dropped(watcher.late.count)
     if not once:
         return CLEAN
     if watcher.findings:

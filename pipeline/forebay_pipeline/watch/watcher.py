@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from forebay_pipeline.audit.ranges import TopicNow
 from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.jobs.live import dropped
 from forebay_pipeline.watch.minutes import MINUTE_US
 from forebay_pipeline.watch.tally import Tally
 from forebay_pipeline.watch.verdict import Minute, Seen, judge, sentence, together
@@ -64,7 +65,7 @@ class LateRows:
         for progress in query.recentProgress:
             if progress["timestamp"] > self._last:
                 self._last = progress["timestamp"]
-                self.count += sum(operator["numRowsDroppedByWatermark"] for operator in progress["stateOperators"])
+                self.count += dropped(progress)
 
 
 class Watcher:
