@@ -101,6 +101,22 @@ def test_those_who_watch_without_a_browser_ask_for_the_same(visit: Visit, many: 
     assert asked - {"stream"} - of_another_worker == set(watchers.ASKED)
 
 
+def test_what_the_stream_tells_is_not_asked_for(visit: Visit, many: SyntheticConsole) -> None:
+    """Each broker's numbers every second, and every five what needs attention."""
+    page = visit(many.url, 1400)
+    page.until(f"{READY} && {NUMBERS} && document.querySelectorAll('[aria-labelledby=brokers] tbody tr').length === 3")
+    row = "document.querySelector('[aria-labelledby=brokers] tbody tr').textContent"
+    page.ask(f"window.before = {row}")
+    page.until(f"{row} !== window.before")
+    assert len([url for url in page.requests if "/brokers?" in url]) == 1
+    many.unready = "nobody knows the way"
+    try:
+        page.until("document.querySelector('.problems')?.textContent.includes('nobody knows the way')")
+    finally:
+        many.unready = None
+    assert len([url for url in page.requests if url.endswith("/overview")]) <= 2  # until the stream is live, and then
+
+
 @pytest.mark.parametrize("view", VIEWS)
 def test_each_view_is_there_and_for_everybody(visit: Visit, many: SyntheticConsole, view: str) -> None:
     page = visit(f"{many.url}/#/{view}", 400 if view in ("clients", "broker/1") else 1400)

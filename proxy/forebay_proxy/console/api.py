@@ -81,7 +81,7 @@ class Api:
         self._unready = unready
         self._workers = workers
         self._time_of_day = time_of_day
-        self._watchers = Watchers(seen)
+        self._watchers = Watchers(seen, lambda: self._overview({}))
         self._files = page.read()
 
     @property

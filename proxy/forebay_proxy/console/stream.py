@@ -1,13 +1,15 @@
 """Each second's numbers as server-sent events, for as long as somebody watches; what was missed comes from history.
 
 In: a request, perhaps with the last second that its browser has (Last-Event-ID). Out: events with the second as their
-id. A watcher is sent what it can take and no queue is kept for it: one that is slow finds the next seconds in history.
-At most BYTES_S a second leave for one watcher, and at most WATCHERS are served.
+id, every OVERVIEW_S with the overview if it is not too long. A watcher is sent what it can take and no queue is kept
+for it: one that is slow finds the next seconds in history. At most BYTES_S a second leave for one watcher, and at most
+WATCHERS are served.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -15,15 +17,17 @@ from forebay_proxy.console.collector import Collector
 
 WATCHERS: Final = 32
 BYTES_S: Final = 16 * 1024
+OVERVIEW_S: Final = 5
 REPLAYED_S: Final = 600
 """Seconds that are sent again after a break; a page that has missed more reads the history."""
 
 
 class Watchers:
-    """`seen` tells them of each second."""
+    """`seen` tells them of each second; `overview` of everything, as the API does."""
 
-    def __init__(self, seen: Collector) -> None:
+    def __init__(self, seen: Collector, overview: Callable[[], dict[str, Any]]) -> None:
         self._seen = seen
+        self._overview = overview
         self._watching = 0
         self._message: tuple[int, bytes] = (0, b"")
 
@@ -70,7 +74,12 @@ class Watchers:
     def _event(self, second: int) -> bytes:
         """Made once for all watchers of the same second."""
         if self._message[0] != second:
-            self._message = second, self._seen.message(second)
+            message = self._seen.message(second)
+            if second == self._seen.second and second % OVERVIEW_S == 0:
+                with_overview = self._seen.message(second, {"overview": self._overview()})
+                if len(with_overview) <= BYTES_S // 2:  # else the page asks for it
+                    message = with_overview
+            self._message = second, message
         return b"id: %d\ndata: %b\n\n" % (second, self._message[1])
 
 

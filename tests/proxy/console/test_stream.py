@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import AsyncExitStack
+from typing import Any
 
 import aiohttp
 
 from forebay_proxy.console import stream as module
 from forebay_proxy.console.entry import PREFIX
-from forebay_proxy.console.stream import BYTES_S, REPLAYED_S, WATCHERS
+from forebay_proxy.console.stream import BYTES_S, OVERVIEW_S, REPLAYED_S, WATCHERS
 from tests.kit.event_loop import in_loop, soon, turns
 from tests.proxy.console.seen import Seen
 from tests.proxy.console.served import served
@@ -23,14 +24,20 @@ class Watcher:
         self._content = response.content
 
     async def second(self) -> int:
-        """The next event's id, which its data repeats."""
+        """The next event's."""
+        second: int = (await self.event())["second"]
+        return second
+
+    async def event(self) -> dict[str, Any]:
+        """The next event's data, which repeats its id."""
         number = -1
         while line := await soon(self._content.readline()):
             if line.startswith(b"id: "):
                 number = int(line[4:])
             elif line.startswith(b"data: "):
-                assert json.loads(line[6:])["second"] == number
-                return number
+                told: dict[str, Any] = json.loads(line[6:])
+                assert told["second"] == number
+                return told
         raise AssertionError("the stream has ended")
 
 
@@ -135,3 +142,41 @@ async def test_there_are_so_many_watchers_and_no_more_and_places_become_free() -
 
 def test_a_second_fits_into_what_may_be_sent() -> None:
     assert module.BYTES_S == 16 * 1024
+
+
+@in_loop
+async def test_the_overview_comes_with_every_fifth_second() -> None:
+    """As the API tells it, and not with a second that is past, which it is not of."""
+    seen = Seen()
+    for _ in range(6):
+        seen.step()
+    async with served(seen) as forebay, aiohttp.ClientSession() as session:
+        url = f"{forebay.url}{PREFIX}"
+        async with session.get(f"{url}stream", headers={"Last-Event-ID": "1000003"}) as response:
+            watcher = Watcher(response)
+            for second in range(1_000_004, 1_000_016):
+                told = await watcher.event()
+                assert told["second"] == second
+                if second >= 1_000_006 and second % OVERVIEW_S == 0:
+                    async with session.get(f"{url}overview") as answer:
+                        assert told["overview"] == await answer.json()
+                else:
+                    assert "overview" not in told
+                if second >= 1_000_006:
+                    seen.step()
+
+
+@in_loop
+async def test_an_overview_that_is_too_long_holds_up_no_second() -> None:
+    seen = Seen()
+    seen.step()
+    async with (
+        served(seen) as forebay,
+        aiohttp.ClientSession() as session,
+        session.get(f"{forebay.url}{PREFIX}stream") as response,
+    ):
+        forebay.unready = "x" * BYTES_S
+        watcher = Watcher(response)
+        for _ in range(OVERVIEW_S + 1):
+            assert (await watcher.event()).keys() == {"second", "totals", "brokers", "workers"}
+            seen.step()

@@ -55,8 +55,9 @@ function App() {
   const [at, go] = useState(place());
   const [denied, deny] = useState(false);
   const [tries, again] = useState(0);
-  const told = useAsked("overview", {}, denied ? 3600 : 5);
-  const { state } = useNow();
+  const { state, overview } = useNow();
+  const asked = useAsked("overview", {}, denied ? 3600 : state === "live" ? 60 : 5);
+  const told = overview && overview.second > (asked.data?.second ?? 0) ? { data: overview, error: null } : asked;
   useEffect(() => {
     const changed = () => go(place());
     const refused = () => deny(true);

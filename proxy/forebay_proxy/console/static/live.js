@@ -4,11 +4,12 @@ import { headers, token } from "./api.js";
 import { follow } from "./stream-reader.js";
 
 const listeners = new Set();
-export const now = { second: null, state: "lost" };
+export const now = { second: null, overview: null, state: "lost" };
 
 function hear({ second, state }) {
   if (state) now.state = state;
   if (second) now.second = second;
+  if (second?.overview) now.overview = second.overview;
   for (const listener of listeners) listener(now);
 }
 
@@ -16,6 +17,25 @@ function hear({ second, state }) {
 export function listen(listener) {
   listeners.add(listener);
   return () => listeners.delete(listener);
+}
+
+const SILENT_MS = 2000;
+
+/** Calls `then` once the next second is told, or SILENT_MS later: what is asked for together keeps Forebay from its
+ *  producers once a second, and not here and there. Returns what ends it. */
+export function withNextSecond(then) {
+  const over = () => {
+    clearTimeout(timer);
+    forget();
+  };
+  const once = () => {
+    over();
+    then();
+  };
+  const timer = setTimeout(once, SILENT_MS);
+  const before = now.second;
+  const forget = listen(({ second }) => second !== before && once());
+  return over;
 }
 
 let port = null;

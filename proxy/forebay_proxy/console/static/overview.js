@@ -36,6 +36,19 @@ export function sentence(told, totals) {
   return `${parts.filter(Boolean).join(", ")}${old}.${observed(totals)}`;
 }
 
+/** A broker's row with the newest second's numbers, and a share where the second tells of all brokers. */
+function asOf(second, told) {
+  if (!second) return (row) => row;
+  const all = second.brokers.length === told.brokers.known && second.brokers.reduce((sum, [, records]) => sum + records, 0);
+  const found = new Map(second.brokers.map(([node, ...numbers]) => [node, numbers]));
+  return (row) => {
+    const numbers = found.get(String(row.node));
+    if (!numbers) return row;
+    const newest = Object.fromEntries(told.columns.broker.map((name, at) => [name, numbers[at]]));
+    return { ...row, ...newest, share: all ? newest.records / all : row.share };
+  };
+}
+
 export function Overview({ told, error }) {
   const { second } = useNow();
   const [seconds, setSeconds] = useState(300);
@@ -52,7 +65,7 @@ export function Overview({ told, error }) {
     </div>
     <${Charts} columns=${told.columns} seconds=${seconds} memory=${told.memory} workers=${told.workers} />
     <${Card} title="Brokers" id="brokers" note="rates of the last second; latency of the last minute">
-      <${ServerTable} name="brokers" columns=${BROKERS} usual="node" caption="Brokers" what="broker" seconds=${2} keyOf=${(row) => row.node}
+      <${ServerTable} name="brokers" columns=${BROKERS} usual="node" caption="Brokers" what="broker" seconds=${10} fresh=${asOf(second, told)} keyOf=${(row) => row.node}
         empty="No broker has told of itself yet." />
     <//>
     <${Card} title="Where records go" id="heat" note="each partition's share of its topic, by the last ten seconds">

@@ -3,7 +3,7 @@
 import { html, useEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { ask } from "./api.js";
 import { count, many } from "./format.js";
-import { listen, now } from "./live.js";
+import { listen, now, withNextSecond } from "./live.js";
 
 /** The newest second's numbers; null before the first. */
 export function useNow() {
@@ -12,13 +12,16 @@ export function useNow() {
   return state;
 }
 
-/** {data, error} of what is asked now and every `seconds` while the page can be seen. */
+const BEFORE_MS = 500; // so that seconds of seconds are not one more
+
+/** {data, error} of what is asked now and every `seconds` while the page can be seen, as soon as a second is told. */
 export function useAsked(name, query, seconds) {
   const [state, set] = useState({ data: null, error: null });
   const key = JSON.stringify([name, query]);
   useEffect(() => {
     let over = false;
     let timer;
+    let end = () => {};
     async function look() {
       if (!document.hidden) {
         try {
@@ -29,12 +32,13 @@ export function useAsked(name, query, seconds) {
           if (error.status === 401) dispatchEvent(new Event("forebay-denied"));
         }
       }
-      if (!over) timer = setTimeout(look, seconds * 1000);
+      if (!over) timer = setTimeout(() => { end = withNextSecond(look); }, seconds * 1000 - BEFORE_MS);
     }
     look();
     return () => {
       over = true;
       clearTimeout(timer);
+      end();
     };
   }, [key, seconds]);
   return state;
@@ -97,8 +101,8 @@ function Heading({ column, sort, onSort }) {
   </th>`;
 }
 
-/** A table of the server's: it sorts, filters and pages. */
-export function ServerTable({ name, query = {}, columns, usual, caption, what, search, empty, size = 25, seconds = 5, keyOf, children }) {
+/** A table of the server's: it sorts, filters and pages. `fresh` makes what it told of a row what is known by now. */
+export function ServerTable({ name, query = {}, columns, usual, caption, what, search, empty, size = 25, seconds = 5, keyOf, fresh = (row) => row, children }) {
   const [sort, setSort] = useState(usual);
   const [page, setPage] = useState(1);
   const [typed, type, text] = useTyped("");
@@ -113,7 +117,7 @@ export function ServerTable({ name, query = {}, columns, usual, caption, what, s
       <span class="muted" aria-live="polite">${data ? many(total, what) : ""}</span>
     </div>`}
     <${Failure} error=${error} />
-    ${data && html`<${Rows} columns=${columns} rows=${data.rows} sort=${sort} onSort=${setSort} caption=${caption} keyOf=${keyOf}
+    ${data && html`<${Rows} columns=${columns} rows=${data.rows.map(fresh)} sort=${sort} onSort=${setSort} caption=${caption} keyOf=${keyOf}
       empty=${text ? `Nothing holds “${text}”.` : empty} />`}
     <${Pager} page=${page} pages=${Math.ceil(total / size)} onPage=${setPage} what=${caption} />`;
 }
