@@ -20,8 +20,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from forebay_pipeline.errors import CLEAN, CannotRun
 from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options
 from forebay_pipeline.jobs.streams import await_end, triggered
-from forebay_pipeline.journal.schema import KIND
-from forebay_pipeline.journal.source import TORN, JournalPlace, stream_rows
+from forebay_pipeline.journal.schema import DAY, KIND
+from forebay_pipeline.journal.source import TORN, JournalPlace, day_of, stream_rows
 
 _COUNTS = "compacted"
 _PROGRESS_KEPT = "100000"
@@ -54,9 +54,9 @@ def compact(
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", _PROGRESS_KEPT)
     writer = (
         _counted(stream_rows(spark, place, skip_expired=skip_expired, unknown=True))
-        .withColumn("dt", F.date_format(F.timestamp_micros("time_us"), "yyyy-MM-dd"))
+        .withColumn(DAY, day_of("time_us").cast("string"))
         .writeStream.format("parquet")
-        .partitionBy(KIND, "dt", "topic")
+        .partitionBy(KIND, DAY, "topic")
         .option("path", output)
         .option("checkpointLocation", checkpoint or f"{output.rstrip('/')}/_checkpoint")
     )

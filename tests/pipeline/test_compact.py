@@ -17,12 +17,14 @@ from forebay_pipeline.compact import Compacted, compact, compacted
 from forebay_pipeline.errors import COULD_NOT_RUN
 from forebay_pipeline.journal import source
 from forebay_pipeline.journal.schema import SPARK_SCHEMA
-from forebay_pipeline.journal.source import JournalPlace, read_rows, torn
+from forebay_pipeline.journal.source import JournalPlace, Span, read_rows, torn
 from tests.pipeline import command_line
 from tests.pipeline import rows as make
+from tests.pipeline.files_read import files_read
 from tests.pipeline.rows import START_US, json_lines, write_journal, write_lines
 
-DAY_US = 86_400_000_000
+HOUR_US = 3_600_000_000
+DAY_US = 24 * HOUR_US
 
 
 @pytest.fixture
@@ -123,6 +125,45 @@ def test_lines_that_could_not_be_read_are_counted_and_kept(spark: SparkSession, 
     output = tmp_path / "parquet"
     assert run(spark, journal, output) == (1, 1)
     assert torn(read_rows(spark, JournalPlace(str(output)))).count() == 1
+
+
+def test_an_hour_is_read_without_the_other_days(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+    """Of 90 days: of what is there, at most 2 % of the bytes."""
+    for day in range(90):
+        rows = [make.batch_row(time_us=START_US + day * DAY_US + hour * HOUR_US, partition=hour) for hour in (0, 3)]
+        write_journal(journal, rows, f"day{day}")
+    output = tmp_path / "parquet"
+    run(spark, journal, output)
+    place = JournalPlace(str(output))
+    hour = Span(START_US + 40 * DAY_US, START_US + 40 * DAY_US + HOUR_US)
+    everything, found = files_read(read_rows(spark, place)), files_read(read_rows(spark, place, hour))
+    assert (len(everything.rows), [row.partition for row in found.rows]) == (180, [0])
+    assert (everything.files, found.files) == (90, 1)
+    assert found.size <= 0.02 * everything.size
+
+
+def test_torn_lines_of_another_day_are_told(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+    """When they were written is not known."""
+    write_lines(journal, json_lines([make.batch_row()]) + b'{"kind":"ba')
+    write_journal(journal, [make.batch_row(time_us=START_US + 5 * DAY_US)], "b")
+    run(spark, journal, tmp_path / "parquet")
+    rows = read_rows(spark, JournalPlace(str(tmp_path / "parquet")), Span(START_US + 4 * DAY_US))
+    assert (rows.count(), torn(rows).count()) == (2, 1)
+
+
+def test_days_are_those_of_utc(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+    """Whatever time zone the session has: a span is looked for by them."""
+    midnight_us = START_US - START_US % DAY_US
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        write_journal(journal, [make.batch_row(time_us=midnight_us - 1), make.batch_row(time_us=midnight_us)])
+        run(spark, journal, tmp_path / "parquet")
+        for span in (Span(midnight_us - 1, midnight_us), Span(midnight_us)):
+            assert read_rows(spark, JournalPlace(str(tmp_path / "parquet")), span).count() == 1
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+    assert len(list((tmp_path / "parquet" / "kind=batch").glob("dt=2026-11-1[78]"))) == 2
 
 
 def test_a_file_that_retention_deleted_meanwhile_is_no_fault(

@@ -18,6 +18,8 @@ from pyspark.sql.types import StructType
 from forebay_policies.journal_rows import ROWS
 
 KIND: Final = "kind"
+DAY: Final = "dt"
+"""In what `compact` writes: the day of `time_us` in UTC; null in rows without a time."""
 
 _SCALARS: Final[dict[object, pa.DataType]] = {
     int: pa.int64(),

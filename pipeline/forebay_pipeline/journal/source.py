@@ -10,6 +10,7 @@ that this version does not know are ignored, but `compact` keeps them (UNKNOWN),
 
 from __future__ import annotations
 
+import datetime
 import io
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -28,13 +29,14 @@ from pyspark.sql.types import StringType, StructField, StructType
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.brokers import Asked, Brokers
 from forebay_pipeline.journal.folder import JournalFolder
-from forebay_pipeline.journal.schema import ARROW_SCHEMA, KIND, SPARK_SCHEMA, columns_of, kind_of
+from forebay_pipeline.journal.schema import ARROW_SCHEMA, DAY, KIND, SPARK_SCHEMA, columns_of, kind_of
 from forebay_pipeline.storage import Storage
 from forebay_policies.journal_rows import FILE_SUFFIX, ROWS, ObservedRow, RackRow
 
 TORN: Final = "_torn"
 UNKNOWN: Final = "_unknown"
 """In the output of `compact`: a JSON object of the fields that it did not know, null if there are none."""
+_DAY_US: Final = 86_400_000_000
 _FILE: Final = "path string, modificationTime timestamp, length long, content binary"
 _HOUR_US: Final = 3_600_000_000
 _BLOCK: Final = 4 << 20
@@ -77,9 +79,35 @@ class Span(NamedTuple):
             within &= F.col("time_us") < self.last
         return within
 
+    @property
+    def days(self) -> Column:
+        """Whether DAY is one that the span touches."""
+        within = F.expr("true")
+        if self.first is not None:
+            within &= F.col(DAY) >= _day(self.first)
+        if self.last is not None:
+            within &= F.col(DAY) <= _day(self.last - 1)
+        return within
+
     def of(self, rows: DataFrame) -> DataFrame:
         """The rows of the span, and all torn ones: those have no time."""
         return rows.where(self.holds | (F.col(KIND) == TORN))
+
+    def of_days(self, rows: DataFrame) -> DataFrame:
+        """The same of rows that have DAY, apart, so that either half is pruned by what its files and folders tell."""
+        if self == ALL_TIME:
+            return rows
+        is_torn = F.col(KIND) == TORN
+        return rows.where(~is_torn & self.days & self.holds).unionByName(rows.where(is_torn))
+
+
+def day_of(time_us: str) -> Column:
+    """The date in UTC, whatever time zone the session has, of a column of microseconds since 1970."""
+    return F.expr(f"date_add(DATE'1970-01-01', int({time_us} div {_DAY_US}))")
+
+
+def _day(time_us: int) -> str:
+    return f"{datetime.datetime.fromtimestamp(time_us // 1_000_000, datetime.UTC):%Y-%m-%d}"
 
 
 ALL_TIME: Final = Span()
@@ -114,7 +142,7 @@ def read_rows(spark: SparkSession, place: JournalPlace, span: Span = ALL_TIME) -
         return span.of(_decoded(records.select("value")))
     folder = _folder(spark, place)
     if folder.compacted:
-        return span.of(_parquet(spark, str(place)))
+        return _parquet(spark, str(place), span)
     hours = folder.hours(span)
     if not hours:
         return spark.createDataFrame([], SPARK_SCHEMA)
@@ -190,7 +218,7 @@ def _closed(files: DataFrame) -> DataFrame:
     return files.where(F.col("path").endswith(FILE_SUFFIX))
 
 
-def _parquet(spark: SparkSession, folder: str) -> DataFrame:
+def _parquet(spark: SparkSession, folder: str, span: Span) -> DataFrame:
     try:
         found = spark.read.parquet(folder)
     except AnalysisException as error:
@@ -199,7 +227,7 @@ def _parquet(spark: SparkSession, folder: str) -> DataFrame:
     if missing:
         raise CannotRun(f"{folder} was not written by `compact`: it lacks the columns {', '.join(missing)}.")
     # Not inferred: older files lack columns that were added later.
-    rows = spark.read.schema(_WITH_UNKNOWN).parquet(folder)
+    rows = span.of_days(spark.read.schema(_WITH_UNKNOWN).parquet(folder))
     # What was unknown to whoever compacted it may be known by now.
     known = F.from_json(UNKNOWN, _ADDED)
     return rows.select(
