@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import click
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.source import JournalPlace, is_compacted, stream_rows
@@ -59,12 +58,7 @@ def live_rows(session: SparkSession, place: JournalPlace, name: str) -> DataFram
     return stream_rows(session, place, FILES_A_TRIGGER, skip_expired=True)
 
 
-def dropped(progress: StreamingQueryProgress) -> int:
-    """Rows of one trigger that came after what they belong to had been judged."""
-    return sum(operator["numRowsDroppedByWatermark"] for operator in progress["stateOperators"])
-
-
-def tell_dropped(count: int) -> None:
-    """On stderr, if there were any."""
+def tell_late(count: int, what: str) -> None:
+    """On stderr, if there were any that came after what they belong to had been judged."""
     if count:
-        click.echo(f"{count:,} rows came too late to be judged; a larger --late waits for them.", err=True)
+        click.echo(f"{count:,} {what} came too late to be judged; a larger --late waits for them.", err=True)

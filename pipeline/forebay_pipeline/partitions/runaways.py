@@ -7,40 +7,35 @@ In: the journal's files or topic. Out: a sentence when a partition begins to run
 from __future__ import annotations
 
 import click
-from pyspark.sql import DataFrame, Row
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import Row
 
-from forebay_pipeline.errors import CLEAN
-from forebay_pipeline.jobs.live import STORES, dropped, live_options, live_rows, tell_dropped, wait_s
+from forebay_pipeline.errors import CLEAN, CannotRun
+from forebay_pipeline.jobs.batches import Batches
+from forebay_pipeline.jobs.json_lines import JsonLines
+from forebay_pipeline.jobs.live import STORES, live_options, live_rows, tell_late, wait_s
 from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options
-from forebay_pipeline.jobs.streams import await_end, triggered
 from forebay_pipeline.jobs.time_text import instant
 from forebay_pipeline.journal.source import JournalPlace
 from forebay_pipeline.partitions.runaway_detector import Event, Thresholds
 from forebay_pipeline.partitions.runaway_options import runaway_options
 from forebay_pipeline.partitions.runaways_stream import Watching, stream_changes
+from forebay_pipeline.storage import Storage
 
 
-def start(changes: DataFrame, output: str | None, checkpoint: str | None, every: int | None) -> StreamingQuery:
-    """Start a query that reports `changes` (in CHANGES) as JSON lines in the folder `output`, or as sentences.
+class Changes:
+    """Tells each batch of rows in CHANGES, in the order of time: as sentences, or to `output`."""
 
-    `checkpoint` defaults to `output`/_checkpoint. `every` is the number of seconds between checks for new rows; with
-    None the query ends when it has judged what is there now.
-    """
-    writer = changes.coalesce(1).writeStream.outputMode("append")
-    if output is not None:
-        checkpoint = checkpoint or f"{output.rstrip('/')}/_checkpoint"
-        writer = writer.format("json").option("path", output)
-    else:
-        writer = writer.foreachBatch(_tell)
-    if checkpoint is not None:
-        writer = writer.option("checkpointLocation", checkpoint)
-    return triggered(writer, every).start()
+    def __init__(self, output: JsonLines | None) -> None:
+        self._output = output
 
-
-def _tell(changes: DataFrame, _: int) -> None:
-    for row in changes.orderBy("window_us", "topic", "partition").collect():
-        click.echo(sentence(row))
+    def told(self, number: int, rows: list[Row]) -> None:
+        """Tell the rows of a batch. Raises CannotRun as `output` does."""
+        changes = sorted(rows, key=lambda row: (row.window_us, row.topic, row.partition))
+        if self._output is not None:
+            self._output.tell(number, [change.asDict() for change in changes])
+            return
+        for change in changes:
+            click.echo(sentence(change))
 
 
 def sentence(change: Row) -> str:
@@ -56,9 +51,13 @@ def sentence(change: Row) -> str:
     )
 
 
-def too_late(query: StreamingQuery) -> int:
-    """Rows dropped because their windows had been judged, in the triggers that the query still remembers."""
-    return sum(dropped(progress) for progress in query.recentProgress)
+def check_output(storage: Storage, output: str, checkpoint: str) -> None:
+    """Raises CannotRun if a former version of this job wrote there: Spark's readers would see nothing else."""
+    if storage.is_folder(f"{output}/_spark_metadata"):
+        raise CannotRun(
+            f"{output} has lines of an earlier version, which cannot be added to: name another --output, and "
+            f"--checkpoint {checkpoint} to go on from there."
+        )
 
 
 @click.command()
@@ -84,8 +83,15 @@ def command(
     """Report runaway partitions as they happen."""
     watching = Watching(window_s=window, late_s=wait_s(place, late), thresholds=limits)
     session = spark("runaways", kafka=place.in_kafka, settings=(STORES,))
+    storage = Storage(session)
     rows = live_rows(session, place, "runaways")
-    query = start(stream_changes(rows, watching), output, checkpoint, None if once else every)
-    await_end(query)
-    tell_dropped(too_late(query))
+    changes = Changes(None)
+    if output is not None:
+        checkpoint = checkpoint or f"{output.rstrip('/')}/_checkpoint"
+        check_output(storage, output, checkpoint)
+        changes = Changes(JsonLines(storage, output, "changes"))
+    batches = Batches(changes.told)
+    batches.start(stream_changes(rows, watching), checkpoint, None if once else every)
+    batches.await_end()
+    tell_late(batches.late, "portions of windows")
     return CLEAN

@@ -7,10 +7,11 @@ detector is the same as over a span, but here a window must be known to be compl
     watermark       the latest event time seen, less `late_s`: how much later than others a row may be read
     judged          windows that start at the watermark or before; Spark drops later rows of theirs
 
-The state of a topic is one string: its open windows and its TopicWatch. It is kept by topic because fair shares are.
-It is bounded: windows close as the watermark moves, and a topic that is quiet for `thresholds.quiet_us` is forgotten,
-by timeout if it has no more rows. Gauge rows, one a second, have no topic and no state, but they move the watermark:
-time passes while nothing is sent.
+What partitions got is added up where rows are decoded, before they go to the task of their topic: a row for each
+window and partition of a file, however many batches there were. The state of a topic is one string: its open windows
+and its TopicWatch. It is kept by topic because fair shares are. It is bounded: windows close as the watermark moves,
+and a topic that is quiet for `thresholds.quiet_us` is forgotten, by timeout if it has no more rows. Gauge rows, one a
+second, have no topic and no state, but they move the watermark: time passes while nothing is sent.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 import pandas as pd
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from forebay_pipeline.journal.schema import KIND, kind_of
@@ -29,6 +32,9 @@ from forebay_pipeline.partitions.runaway_detector import Change, Portion, Thresh
 from forebay_pipeline.partitions.runaway_windows import CHANGES, change_row, wait, window_start
 from forebay_policies.journal_rows import BatchRow, GaugeRow
 
+_ARROW: Final = pa.schema([("topic", pa.string()), *((name, pa.int64()) for name in ("window_us", *Portion._fields))])
+_PORTIONS: Final = from_arrow_schema(_ARROW)
+"""What a partition got in a window; of gauge rows, which have no topic, only the window counts."""
 _STATE: Final = "topic_state string"
 _Function = Callable[[Any, Iterable[pd.DataFrame], GroupState], Iterable[pd.DataFrame]]
 
@@ -43,18 +49,13 @@ class Watching(NamedTuple):
 
 def stream_changes(rows: DataFrame, watching: Watching) -> DataFrame:
     """The detector's changes in the columns of CHANGES, from the rows of journal.source.stream_rows."""
-    start = window_start(watching.window_s * 1_000_000)
-    kinds = [kind_of(BatchRow), kind_of(GaugeRow)]
+    width_us, kinds = watching.window_s * 1_000_000, [kind_of(BatchRow), kind_of(GaugeRow)]
+    sent = rows.where(F.col(KIND).isin(kinds)).select(
+        "topic", window_start(width_us).alias("window_us"), "partition", "bytes", wait().alias("wait_us")
+    )
     portions = (
-        rows.where(F.col(KIND).isin(kinds))
-        .select(
-            "topic",
-            "partition",
-            "bytes",
-            wait().alias("wait_us"),
-            start.alias("window_us"),
-            F.timestamp_micros(start).alias("window"),
-        )
+        sent.mapInArrow(add_up, _PORTIONS)
+        .withColumn("window", F.timestamp_micros("window_us"))
         .withWatermark("window", f"{watching.late_s} seconds")
     )
     return portions.groupBy("topic").applyInPandasWithState(
@@ -120,9 +121,15 @@ def _put_away(known: TopicState, state: GroupState, watermark_ms: int, threshold
     state.setTimeoutTimestamp(max(due_us // 1000 - 1, watermark_ms + 1))
 
 
+def add_up(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches (topic, window_us, partition, bytes, wait_us) as portions of windows."""
+    keys = ["topic", "window_us", "partition"]
+    for batch in batches:
+        sums = pa.table(batch).group_by(keys).aggregate([("bytes", "count"), ("bytes", "sum"), ("wait_us", "sum")])
+        columns = [*keys, "bytes_count", "bytes_sum", "wait_us_sum"]
+        yield from sums.select(columns).rename_columns(_ARROW.names).cast(_ARROW).to_batches()
+
+
 def _portions(frame: pd.DataFrame) -> Iterator[tuple[int, Portion]]:
-    sums = frame.groupby(["window_us", "partition"]).agg(
-        batches=("bytes", "size"), bytes=("bytes", "sum"), wait_us=("wait_us", "sum")
-    )
-    for (window_us, partition), batches, size, wait_us in sums.itertuples(name=None):
-        yield int(window_us), Portion(int(partition), int(batches), int(size), int(wait_us))
+    for window_us, *portion in frame[["window_us", *Portion._fields]].itertuples(index=False, name=None):
+        yield window_us, Portion(*portion)

@@ -10,46 +10,20 @@ all could be checked; 2 it could not run.
 from __future__ import annotations
 
 import click
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame
-from pyspark.sql.streaming.query import StreamingQuery
 
 from forebay_pipeline.audit.topics import KafkaTopics
 from forebay_pipeline.errors import CLEAN, FINDINGS, INCOMPLETE
-from forebay_pipeline.jobs.live import STORES, live_options, live_rows, tell_dropped, wait_s
+from forebay_pipeline.jobs.batches import Batches
+from forebay_pipeline.jobs.json_lines import JsonLines
+from forebay_pipeline.jobs.live import STORES, live_options, live_rows, tell_late, wait_s
 from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options
-from forebay_pipeline.jobs.streams import await_end, triggered
 from forebay_pipeline.journal.source import JournalPlace
 from forebay_pipeline.storage import Storage
 from forebay_pipeline.watch.exposition import TextFile, Totals
-from forebay_pipeline.watch.lines import JsonLines
 from forebay_pipeline.watch.minutes import stream_tallies
 from forebay_pipeline.watch.to_topic import ToTopic
 from forebay_pipeline.watch.watcher import Sentences, Watcher
 from forebay_pipeline.watch.webhook import Webhook
-
-
-def start(tallies: DataFrame, watcher: Watcher, checkpoint: str | None, every: int | None) -> StreamingQuery:
-    """Start a query that has `watcher` judge `tallies` (in TALLIES).
-
-    `every` is the number of seconds between checks for new rows; with None the query ends when it has judged what is
-    there now.
-    """
-    writer = tallies.writeStream.outputMode("append").foreachBatch(watcher.batch)
-    if checkpoint is not None:
-        writer = writer.option("checkpointLocation", checkpoint)
-    query = triggered(writer, every).start()
-    watcher.query = query
-    return query
-
-
-def await_watched(query: StreamingQuery, watcher: Watcher) -> None:
-    """Wait until the query ends or a signal stops it. Raises CannotRun if an output failed."""
-    try:
-        await_end(query)
-    except StreamingQueryException as error:
-        raise watcher.failed or error from error
-    watcher.late.ask(query)
 
 
 @click.command()
@@ -96,15 +70,17 @@ def command(
     elif checkpoint is None and (to_topic is not None or webhook is not None):
         raise click.UsageError("--to-topic and --webhook require --checkpoint: else all would be told again")
     watcher = Watcher(KafkaTopics(place.brokers), slow)
+    batches = Batches(watcher.told)
     posts = Webhook(webhook) if webhook is not None else None
 
     def totals() -> Totals:
-        return {**watcher.totals(), **(posts.totals() if posts is not None else {})}
+        late = {"late_rows_total": ("Rows that came after their minutes had been judged.", batches.late)}
+        return {**watcher.totals(), **late, **(posts.totals() if posts is not None else {})}
 
     session = spark("watch", kafka=place.in_kafka, settings=(STORES,))
     rows = live_rows(session, place, "watch")
     if output is not None:
-        watcher.outputs.append(JsonLines(Storage(session), output))
+        watcher.outputs.append(JsonLines(Storage(session), output, "minutes"))
     if prometheus is not None:
         watcher.outputs.append(TextFile(Storage(session), prometheus, totals))
     if to_topic is not None:
@@ -112,11 +88,11 @@ def command(
     if posts is not None:
         watcher.outputs.append(posts)
     watcher.outputs = watcher.outputs or [Sentences()]
-    query = start(stream_tallies(rows, wait_s(place, late)), watcher, checkpoint, None if once else every)
-    await_watched(query, watcher)
-    tell_dropped(watcher.late.count)
+    batches.start(stream_tallies(rows, wait_s(place, late)), checkpoint, None if once else every)
+    batches.await_end()
+    tell_late(batches.late, "rows")
     if not once:
         return CLEAN
     if watcher.findings:
         return FINDINGS
-    return INCOMPLETE if watcher.unchecked or watcher.late.count else CLEAN
+    return INCOMPLETE if watcher.unchecked or batches.late else CLEAN

@@ -11,12 +11,10 @@ from typing import Final, Protocol
 
 import click
 import msgspec
-from pyspark.sql import DataFrame, Row
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import Row
 
 from forebay_pipeline.audit.ranges import TopicNow
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.jobs.live import dropped
 from forebay_pipeline.watch.minutes import MINUTE_US
 from forebay_pipeline.watch.tally import Tally
 from forebay_pipeline.watch.verdict import Minute, Seen, judge, sentence, together
@@ -50,24 +48,6 @@ class Sentences:
             click.echo(sentence(minute))
 
 
-class LateRows:
-    """Counts rows that came after their minutes had been judged.
-
-    A query remembers its last hundred triggers, so it is to be asked after every batch.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._last = ""
-
-    def ask(self, query: StreamingQuery) -> None:
-        """Add what is new."""
-        for progress in query.recentProgress:
-            if progress["timestamp"] > self._last:
-                self._last = progress["timestamp"]
-                self.count += dropped(progress)
-
-
 class Watcher:
     """Judges batches and tells their minutes to `outputs`; `slow_ms` is the limit of the 99th percentile, if any."""
 
@@ -75,9 +55,6 @@ class Watcher:
         self._topics = topics
         self._slow_ms = slow_ms
         self.outputs: list[Output] = []
-        self.query: StreamingQuery | None = None
-        """To be set once it has been started."""
-        self.late = LateRows()
         self.minutes = 0
         """Minutes of topics that were told."""
         self.findings = 0
@@ -86,18 +63,6 @@ class Watcher:
         """Of them not checked for loss."""
         self.last_us = 0
         """When the last minute began that was judged, in microseconds since 1970."""
-        self.failed: CannotRun | None = None
-        """Why a batch ended the query: what Spark makes of an exception is no sentence."""
-
-    def batch(self, tallies: DataFrame, number: int) -> None:
-        """For foreachBatch."""
-        if self.query is not None:
-            self.late.ask(self.query)
-        try:
-            self.told(number, tallies.collect())
-        except CannotRun as error:
-            self.failed = error
-            raise
 
     def told(self, number: int, rows: Iterable[Row]) -> None:
         """Judge rows of TALLIES, and tell the minutes. Raises CannotRun as outputs do."""
@@ -136,5 +101,4 @@ class Watcher:
                 "End of the last minute that was judged, since 1970.",
                 (self.last_us + MINUTE_US) // 1_000_000,
             ),
-            "late_rows_total": ("Rows that came after their minutes had been judged.", self.late.count),
         }

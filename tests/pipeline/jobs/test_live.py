@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from forebay_pipeline.jobs.live import LATE_FILES_S, LATE_TOPIC_S, live_options, tell_dropped, wait_s
+from forebay_pipeline.jobs.live import LATE_FILES_S, LATE_TOPIC_S, live_options, tell_late, wait_s
 from forebay_pipeline.journal.source import JournalPlace
 
 
@@ -33,7 +33,7 @@ def test_rows_of_files_are_waited_for_longer_than_those_of_a_topic() -> None:
 
 
 def test_rows_that_came_too_late_are_told_where_there_are_any(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_dropped(0)
+    tell_late(0, "rows")
     assert capsys.readouterr().err == ""
-    tell_dropped(1234)
+    tell_late(1234, "rows")
     assert capsys.readouterr().err == "1,234 rows came too late to be judged; a larger --late waits for them.\n"

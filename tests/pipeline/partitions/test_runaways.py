@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from pathlib import Path
@@ -47,6 +48,32 @@ def test_the_command_tells_sentences(spark: SparkSession, tmp_path: Path) -> Non
         "2.25 × its fair share; waits 40.0 ms, the others 2.0 ms\n"
     )
     assert run("runaways", "--once", "--late", 20, "--journal", tmp_path / "journal", "--share", 2.3).stdout == ""
+
+
+def test_only_batches_with_changes_make_a_file(spark: SparkSession, tmp_path: Path) -> None:
+    words = ("runaways", "--once", "--late", 20, "--journal", tmp_path / "journal", "--output", tmp_path / "told")
+    write_journal(tmp_path / "journal", [row for number in range(3) for row in window(number, EVEN)], "a")
+    assert run(*words).exit_code == 0
+    write_journal(tmp_path / "journal", [row for number in range(3, 9) for row in window(number, AWAY)], "b")
+    assert run(*words).stdout == ""
+    (file,) = tmp_path.glob("told/[!_]*")
+    (line,) = file.read_text().splitlines()
+    assert (file.suffix, json.loads(line)["event"], json.loads(line)["since_us"]) == (
+        ".jsonl",
+        "runaway",
+        START_US + 3 * WIDTH,
+    )
+
+
+def test_what_an_earlier_version_wrote_is_not_added_to(spark: SparkSession, tmp_path: Path) -> None:
+    write_journal(tmp_path / "journal", window(0, EVEN))
+    (tmp_path / "told" / "_spark_metadata").mkdir(parents=True)
+    refused = run("runaways", "--once", "--journal", tmp_path / "journal", "--output", tmp_path / "told")
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        f"forebay-pipeline: {tmp_path}/told has lines of an earlier version, which cannot be added to: name another "
+        f"--output, and --checkpoint {tmp_path}/told/_checkpoint to go on from there.\n",
+    )
 
 
 @pytest.mark.whole  # test_runaways_stream.py has the stream, test_the_command_tells_sentences the words

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from forebay_pipeline.jobs.batches import Batches
+from forebay_pipeline.jobs.json_lines import JsonLines
 from forebay_pipeline.journal.source import JournalPlace, of_kind, read_rows, stream_rows
-from forebay_pipeline.partitions import runaways
 from forebay_pipeline.partitions.runaway_detector import Portion, Thresholds, TopicWatch
 from forebay_pipeline.partitions.runaway_windows import changes, topic_windows
-from forebay_pipeline.partitions.runaways_stream import TopicState, Watching, stream_changes
+from forebay_pipeline.partitions.runaways import Changes
+from forebay_pipeline.partitions.runaways_stream import TopicState, Watching, add_up, stream_changes
+from forebay_pipeline.storage import Storage
 from forebay_policies.journal_rows import BatchRow, Row
 from tests.pipeline.partitions.windows import AWAY, EVEN, WIDTH, window
 from tests.pipeline.rows import START_US, gauge_row, write_journal
@@ -29,9 +37,10 @@ class Stream:
         spark.conf.set("spark.sql.shuffle.partitions", "2")
         self._spark = spark
         self._watching = watching
-        self._journal, self.output = folder / "journal", folder / "output"
+        self._journal, self._checkpoint = folder / "journal", folder / "checkpoint"
+        self.output = folder / "output"
         self._files = 0
-        self.query: Any = None
+        self.batches = Batches(lambda number, rows: None)
 
     def write(self, *rows: Row) -> None:
         self._files += 1
@@ -40,9 +49,10 @@ class Stream:
     def run(self) -> list[dict[str, Any]]:
         """Everything told so far, after what is there was read."""
         rows = stream_rows(self._spark, JournalPlace(str(self._journal)), files_a_trigger=2)
-        self.query = runaways.start(stream_changes(rows, self._watching), str(self.output), None, None)
-        assert self.query.awaitTermination(240)
-        lines = b"".join(path.read_bytes() for path in self.output.glob("part-*.json")).splitlines()
+        self.batches = Batches(Changes(JsonLines(Storage(self._spark), str(self.output), "changes")).told)
+        self.batches.start(stream_changes(rows, self._watching), str(self._checkpoint), None)
+        self.batches.await_end()
+        lines = b"".join(path.read_bytes() for path in self.output.glob("*")).splitlines()
         return sorted(map(msgspec.json.decode, lines), key=lambda told: (told["window_us"], told["topic"]))
 
     def told(self) -> list[tuple[str, int, str, int]]:
@@ -53,8 +63,15 @@ class Stream:
         ]
 
     def states(self) -> int:
-        (operator,) = self.query.lastProgress["stateOperators"]
+        (operator,) = self.batches.progress["stateOperators"]
         return int(operator["numRowsTotal"])
+
+    def judging_tasks(self) -> set[int]:
+        """In how many tasks each of the last triggers judged its topics."""
+        tracker = self._spark.sparkContext.statusTracker()
+        jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(self.batches.progress["runId"])))
+        stages = filter(None, (tracker.getStageInfo(max(job.stageIds)) for job in jobs))
+        return {stage.numTasks for stage in stages}
 
     def over_the_span(self, thresholds: Thresholds) -> list[dict[str, Any]]:
         batches = of_kind(read_rows(self._spark, JournalPlace(str(self._journal))), BatchRow)
@@ -97,6 +114,7 @@ def test_files_out_of_order_are_put_in_order(stream: Stream) -> None:
     stream.write(*rows[::2])
     stream.write(*window(9, EVEN))
     assert stream.told() == [("t", 0, "runaway", 3)]
+    assert stream.judging_tasks() == {2}  # spark.sql.shuffle.partitions
 
 
 def test_rows_that_come_too_late_are_counted_and_change_nothing(stream: Stream) -> None:
@@ -104,7 +122,7 @@ def test_rows_that_come_too_late_are_counted_and_change_nothing(stream: Stream) 
     assert stream.told() == []
     stream.write(*window(1, AWAY), *window(2, AWAY), *window(3, AWAY))
     assert stream.told() == []
-    assert runaways.too_late(stream.query) == 90
+    assert stream.batches.late == 9
 
 
 def test_time_goes_on_while_nothing_is_sent_and_a_quiet_topic_is_forgotten(spark: SparkSession, tmp_path: Path) -> None:
@@ -135,3 +153,65 @@ def test_portions_of_a_window_add_up_over_triggers() -> None:
     assert again.due_us(Thresholds()) == 10
     again.judge(20, Thresholds())
     assert again.due_us(Thresholds()) is None
+
+
+def test_batches_are_added_up_before_they_go_to_their_topics_task() -> None:
+    names = ["topic", "window_us", "partition", "bytes", "wait_us"]
+    rows = [
+        ("t", 10, 0, 5, 1),
+        ("u", 10, 0, 7, 1),
+        ("t", 10, 0, 6, 2),
+        ("t", 20, 0, 1, 1),
+        (None, 10, None, None, None),
+    ]
+    batch = pa.RecordBatch.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
+    (added,) = add_up([batch])
+    assert sorted(map(str, added.to_pylist())) == sorted(
+        str(dict(zip(["topic", "window_us", *Portion._fields], row, strict=True)))
+        for row in [
+            ("t", 10, 0, 2, 11, 3),
+            ("t", 20, 0, 1, 1, 1),
+            ("u", 10, 0, 1, 7, 1),
+            (None, 10, None, 0, None, None),
+        ]
+    )
+
+
+AWAY_TOO = {0: (1000, 1500), 1: (1000, 1500), 2: (8000, 60_000)}
+SLOW = {0: (1000, 39_500), 1: (1000, 1500), 2: (1000, 1500)}
+Course = list[tuple[dict[int, tuple[int, int]], int]]
+"""Traffic, and for how many windows."""
+
+courses = st.lists(
+    st.tuples(st.sampled_from([EVEN, AWAY, AWAY_TOO, SLOW, {}]), st.integers(1, 5)), min_size=3, max_size=6
+)
+
+
+@pytest.mark.whole  # a minute; the tests above have each thing by itself
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(courses, min_size=1, max_size=3), st.randoms(use_true_random=False))
+def test_the_stream_tells_what_the_span_tells(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, topics: list[Course], rng: Random
+) -> None:
+    """Of topics whose traffic changes again and again, in files that are read out of order."""
+    stream = Stream(spark, tmp_path_factory.mktemp("runaways"))
+    windows: dict[int, list[Row]] = defaultdict(list)
+    for topic, course in enumerate(topics):
+        traffic = [each for each, count in course for _ in range(count)]
+        for number, each in enumerate(traffic):
+            windows[number] += window(number, each, f"t{topic}")
+    for rows in windows.values():
+        rows.append(gauge_row(time_us=rows[0].time_us if rows else START_US))
+    for number in range(0, len(windows), 2):
+        pair = [windows[each] for each in (number, number + 1) if each in windows]
+        for rows in rng.sample(pair, len(pair)):
+            stream.write(*rows)
+        if rng.random() < 0.3:
+            stream.run()
+    stream.write(gauge_row(time_us=START_US + (len(windows) + 3) * WIDTH))
+    assert by_place(stream.run()) == by_place(stream.over_the_span(WATCHING.thresholds))
+    assert stream.batches.late == 0
+
+
+def by_place(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(told, key=lambda each: (each["window_us"], each["topic"], each["partition"]))

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
 
 import msgspec
 import pytest
-from pyspark.sql import DataFrame
 from pyspark.sql import Row as SparkRow
-from pyspark.sql.streaming.query import StreamingQuery
 
 from forebay_pipeline.audit.ledger import ACKNOWLEDGED
 from forebay_pipeline.audit.ranges import TopicNow
-from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.watch.tally import Tally
 from forebay_pipeline.watch.verdict import Finding, Minute
-from forebay_pipeline.watch.watcher import LateRows, Sentences, Watcher
+from forebay_pipeline.watch.watcher import Sentences, Watcher
 from tests.pipeline.watch.made_up import FIRST, MINUTE, Topics, minute, topic
 
 
@@ -28,11 +24,6 @@ class Kept:
 
     def tell(self, batch: int, minutes: Sequence[Minute]) -> None:
         self.batches[batch] = list(minutes)
-
-
-class Fails:
-    def tell(self, batch: int, minutes: Sequence[Minute]) -> None:
-        raise CannotRun("The disk is full.")
 
 
 def row(of: str, records: int = 0, *, process: str = "p", cluster_id: str = "", minutes: int = 0) -> SparkRow:
@@ -93,37 +84,6 @@ def test_without_rows_nobody_is_asked_and_nothing_is_told() -> None:
     watcher.told(0, [])
     watcher.told(1, [row("", cluster_id="c")])
     assert (topics.asked, kept.batches) == ([], {1: []})
-
-
-def test_an_output_that_fails_ends_the_batch_with_its_sentence() -> None:
-    class Tallies:
-        def collect(self) -> list[SparkRow]:
-            return [row("t", 10)]
-
-    watcher, _, _ = watched({"t": topic(10)})
-    watcher.outputs.append(Fails())
-    with pytest.raises(CannotRun):
-        watcher.batch(cast(DataFrame, Tallies()), 0)
-    assert str(watcher.failed) == "The disk is full."
-
-
-def test_late_rows_are_counted_once_however_often_one_asks() -> None:
-    class Query:
-        def __init__(self) -> None:
-            self.recentProgress: list[dict[str, Any]] = []
-
-    def progress(second: int, dropped: int) -> dict[str, Any]:
-        operators = [{"numRowsDroppedByWatermark": dropped}]
-        return {"timestamp": f"2026-11-18T11:08:{second:02}.000Z", "stateOperators": operators}
-
-    late, query = LateRows(), Query()
-    query.recentProgress = [progress(1, 3), progress(2, 0)]
-    for _ in range(2):
-        late.ask(cast(StreamingQuery, query))
-    assert late.count == 3
-    query.recentProgress = [progress(2, 0), progress(3, 4)]
-    late.ask(cast(StreamingQuery, query))
-    assert late.count == 7
 
 
 def test_sentences(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,28 @@
+"""Results of a stream as JSON lines, a file for each batch that has any: `minutes-000000012.jsonl`.
+
+A batch that is done again after a crash has the same number and the same results, and its file replaces the one that
+may be there. So each result is in the folder exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from forebay_pipeline.storage import Storage
+
+
+class JsonLines:
+    """Writes files that begin with `name` to `folder`, wherever Spark reaches it. Raises CannotRun."""
+
+    def __init__(self, storage: Storage, folder: str, name: str) -> None:
+        self._storage = storage
+        self._files = f"{folder.rstrip('/')}/{name}"
+
+    def tell(self, batch: int, results: Sequence[object]) -> None:
+        """Write the results of a batch."""
+        if not results:
+            return
+        lines = b"".join(msgspec.json.encode(result) + b"\n" for result in results)
+        self._storage.write(f"{self._files}-{batch:09}.jsonl", lines)
