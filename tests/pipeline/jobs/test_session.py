@@ -6,8 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from statistics import median
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.jobs.session import check_arrow, connector, defaults, first_line, open_session, over, submitted
@@ -136,3 +139,12 @@ def test_another_spark_is_refused() -> None:
 )
 def test_of_an_error_its_first_line(error: Exception, line: str) -> None:
     assert first_line(error) == line
+
+
+def test_a_large_file_does_not_make_a_task_many_times_as_long_as_others(spark: SparkSession, tmp_path: Path) -> None:
+    """Half of the rows are in one file, as those of a large topic are, the others in a hundred."""
+    spark.range(100_000, numPartitions=1).write.parquet(str(tmp_path / "topic=large"))
+    spark.range(100_000, numPartitions=100).write.parquet(str(tmp_path / "topic=small"))
+    rows = spark.read.parquet(str(tmp_path)).groupBy(F.spark_partition_id()).count().collect()
+    counts = sorted(row["count"] for row in rows)
+    assert counts[-1] <= 5 * median(counts)
