@@ -1,29 +1,34 @@
 """What an audit that carries on from an earlier one has to read of the journal again.
 
-In: the journal's place, what is wanted, and the closed files there. Out: the span to read.
+In: the journal's place, what is wanted, and the closed files there. Out: the span to read, and the files to leave out.
 
-Rows of the last minutes are read again, because they tell of their neighbours. Older rows only turn up in files that
-appear late, after a crash, say: while every older file was there for the last audit, nothing older is read. If one was
-not, everything is, of the last day, since its neighbours are needed too. The records of a topic come in the order of
-their sending, so nothing turns up late there.
+Rows of the last minutes are read again, because they tell of their neighbours, but no file that was over before them:
+the folder of an hour has an hour's files, and an audit may be due every ten minutes. Older rows only turn up in files
+that appear late, after a crash, say: while every older file was there for the last audit, nothing older is read. If one
+was not, everything is, of the last day, since its neighbours are needed too. The records of a topic come in the order
+of their sending, so nothing turns up late there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.audit.ledger import AROUND_US, Wanted
+from forebay_pipeline.journal.folder import over_at
 from forebay_pipeline.journal.source import JournalPlace, Span, closed_files
 
 
 class Reading(NamedTuple):
-    """What to read, and the closed files of the last day, for the next audit to know."""
+    """What to read."""
 
     span: Span
     files: list[str]
+    """The closed files of the last day, for the next audit to know."""
+    but: Collection[str] = ()
+    """Those that need not be read."""
 
 
 def reading(spark: SparkSession, place: JournalPlace, wanted: Wanted) -> Reading:
@@ -32,10 +37,14 @@ def reading(spark: SparkSession, place: JournalPlace, wanted: Wanted) -> Reading
     names = closed_files(spark, place, around) if wanted.state is not None else []
     if before is None or before.newest_us is None:
         return Reading(around, names)
-    recent = Span(before.newest_us - AROUND_US, around.last)
-    if place.in_kafka or _all_known(names, set(closed_files(spark, place, recent)), before.files):
+    first_us = before.newest_us - AROUND_US
+    recent = Span(first_us, around.last)
+    if place.in_kafka:
         return Reading(recent, names)
-    return Reading(around, names)
+    around_them = closed_files(spark, place, recent)
+    if not _all_known(names, set(around_them), before.files):
+        return Reading(around, names)
+    return Reading(recent, names, over_at(around_them, first_us).intersection(before.files))
 
 
 def _all_known(names: list[str], recent: set[str], before: Iterable[str]) -> bool:

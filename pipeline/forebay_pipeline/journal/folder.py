@@ -9,13 +9,18 @@ Raises CannotRun if there is no journal.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Final
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.schema import KIND
 from forebay_pipeline.storage import Storage
+from forebay_policies.journal_rows import FILE_SUFFIX
 
+_FILE: Final = re.compile(r"(?P<writer>.+-\d+-\d+)-(?P<start>[0-9a-f]{12,})" + re.escape(FILE_SUFFIX))
 _HOUR_US: Final = 3_600_000_000
 _DAY_US: Final = 24 * _HOUR_US
 
@@ -70,3 +75,16 @@ def _may_hold(began: str, length_us: int, times: _Times) -> bool:
         return False
     first, last = times
     return (last is None or began_us < last + _HOUR_US) and (first is None or began_us + length_us >= first - _HOUR_US)
+
+
+def over_at(names: Iterable[str], time_us: int) -> set[str]:
+    """Those of the proxy's files without rows of that time or later: their writer had begun another one by then.
+
+    A foreign name is not among them, nor is the last file of a writer.
+    """
+    writers: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for name in names:
+        if (file := _FILE.fullmatch(name)) is not None:
+            writers[file["writer"]].append((int(file["start"], 16), name))
+    following = (pair for files in writers.values() for pair in pairwise(sorted(files)))
+    return {name for (_, name), (next_us, _) in following if next_us <= time_us}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import datetime
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -132,10 +132,10 @@ class JournalPlace(NamedTuple):
         return self.folder or f"topic {self.topic} at {self.brokers}"
 
 
-def read_rows(spark: SparkSession, place: JournalPlace, span: Span = ALL_TIME) -> DataFrame:
+def read_rows(spark: SparkSession, place: JournalPlace, span: Span = ALL_TIME, but: Collection[str] = ()) -> DataFrame:
     """Every row of the span exactly once, and torn rows of the files around it, in SPARK_SCHEMA.
 
-    Raises CannotRun if there is no journal at `place`.
+    The proxy's files whose names are in `but` are not read. Raises CannotRun if there is no journal at `place`.
     """
     if place.in_kafka:
         records = spark.read.format("kafka").options(**_kafka(place), **_beginning(span)).load()
@@ -146,7 +146,10 @@ def read_rows(spark: SparkSession, place: JournalPlace, span: Span = ALL_TIME) -
     hours = folder.hours(span)
     if not hours:
         return spark.createDataFrame([], SPARK_SCHEMA)
-    return span.of(_decoded(_closed(spark.read.format("binaryFile").load(hours)).select("path", "content")))
+    files = _closed(spark.read.format("binaryFile").load(hours))
+    if but:
+        files = files.where(~F.col("_metadata.file_name").isin(*but))
+    return span.of(_decoded(files.select("path", "content")))
 
 
 def closed_files(spark: SparkSession, place: JournalPlace, span: Span) -> list[str]:

@@ -34,6 +34,23 @@ def test_what_was_there_is_not_read_again(spark: SparkSession, tmp_path: Path) -
     assert (found.span, sorted(found.files)) == (recent, sorted([old, older, new]))
 
 
+def test_of_an_hour_only_the_files_that_were_not_over(spark: SparkSession, tmp_path: Path) -> None:
+    """Of a writer with a file each five minutes, one was over when the last quarter of an hour began."""
+
+    def writes(minutes: int) -> str:
+        time_us = START_US + minutes * 60_000_000
+        return write_journal(tmp_path, [batch_row(time_us=time_us)], f"here-1-0-{time_us:x}").name
+
+    place, old = JournalPlace(str(tmp_path)), write(tmp_path, -8, "old")
+    before = [writes(minutes) for minutes in (-25, -20, -15, -10, -5, 0)]
+    new = writes(5)
+    found = reading(spark, place, Wanted(state=state(old, *before)))
+    assert found.but == set(before[:2])
+    assert sorted(found.files) == sorted([old, *before, new])
+    unknown = reading(spark, place, Wanted(state=state(old, *before[1:])))
+    assert unknown.but == {before[1]}
+
+
 def test_everything_is_where_an_old_file_has_turned_up(spark: SparkSession, tmp_path: Path) -> None:
     place = JournalPlace(str(tmp_path))
     old, _, _ = write(tmp_path, -8, "old"), write(tmp_path, -20, "late"), write(tmp_path, 0, "new")

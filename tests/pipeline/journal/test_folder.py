@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal.folder import JournalFolder
+from forebay_pipeline.journal.folder import JournalFolder, over_at
 from forebay_pipeline.storage import Storage
 from tests.pipeline.rows import START_US
 
@@ -53,3 +53,15 @@ def test_without_a_journal(spark: SparkSession, tmp_path: Path) -> None:
         folder(spark, tmp_path / "none")
     with pytest.raises(CannotRun, match="no such folder"):
         folder(spark, tmp_path / "notes.txt")
+
+
+def test_files_are_over_when_their_writer_begins_the_next_one() -> None:
+    def name(writer: str, minutes: int) -> str:
+        return f"{writer}-{START_US + minutes * 60_000_000:x}.jsonl.zst"
+
+    one, other = [name("host-1-0", minutes) for minutes in (0, 5, 9)], [name("host-1-1", minutes) for minutes in (1, 7)]
+    foreign = ["rows-0.jsonl.zst", "rows-1.jsonl.zst", f"a-0-{START_US:x}.jsonl.zst", f"a-0-{START_US + 1:x}.jsonl.zst"]
+    names = [*one[::-1], *other, *foreign]
+    assert over_at(names, START_US + 5 * 60_000_000 - 1) == set()
+    assert over_at(names, START_US + 5 * 60_000_000) == {one[0]}
+    assert over_at(names, START_US + 3_600_000_000) == {one[0], one[1], other[0]}

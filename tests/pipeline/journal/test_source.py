@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import zstandard
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.errors import CannotRun
@@ -200,3 +201,17 @@ def test_several_frames_are_one_file(spark: SparkSession, tmp_path: Path) -> Non
     path = write_journal(tmp_path, [make.batch_row()])
     path.write_bytes(path.read_bytes() + zstandard.compress(json_lines([make.batch_row()])))
     assert of_kind(read_rows(spark, JournalPlace(str(tmp_path))), BatchRow).count() == 2
+
+
+def test_files_that_are_left_out_are_not_even_opened(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    kept = write_journal(tmp_path, [make.batch_row(partition=1)], "kept")
+    out = write_journal(tmp_path, [make.batch_row(partition=number) for number in range(1000)], "out")
+    limit = "spark.sql.sources.binaryFile.maxLength"  # Spark fails where it opens a longer one
+    request.addfinalizer(lambda: spark.conf.unset(limit))
+    spark.conf.set(limit, kept.stat().st_size)
+    found = read_rows(spark, JournalPlace(str(tmp_path)), but=[out.name])
+    assert [row.partition for row in found.collect()] == [1]
+    with pytest.raises(Py4JJavaError, match="exceeds the max length"):
+        read_rows(spark, JournalPlace(str(tmp_path))).collect()
