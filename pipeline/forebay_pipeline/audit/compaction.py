@@ -42,9 +42,12 @@ def lost(claims: DataFrame, matched: DataFrame) -> DataFrame:
 
 
 def _keyed(claims: DataFrame) -> DataFrame:
-    """A row for each record of compacted topics that is claimed with its key, and within the log by its offset."""
+    """A row for each record of compacted topics that is claimed with its key, and within the log by its offset.
+
+    Claims behind the range count, too: what is not checked yet may be why an earlier record of its key is gone.
+    """
     known = claims.where(F.col("compacted") & F.col("keys").isNotNull() & ~F.col("former"))
-    opened = known.select(*PART, "checked", "tombstones", "inside_first", "inside_end", F.posexplode("keys"))
+    opened = known.select(*PART, "checked", "tombstones", "read_first", "latest", F.posexplode("keys"))
     offset = F.col("base_offset") + F.col("pos")
     return opened.select(
         *PART,
@@ -52,4 +55,4 @@ def _keyed(claims: DataFrame) -> DataFrame:
         offset.alias("offset"),
         F.col("col").alias("key"),
         F.coalesce(F.array_contains("tombstones", F.col("pos").cast("bigint")), F.expr("false")).alias("tombstone"),
-    ).where((offset >= F.col("inside_first")) & (offset < F.col("inside_end")))
+    ).where((offset >= F.col("read_first")) & (offset < F.col("latest")))

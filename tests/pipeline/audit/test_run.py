@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,11 @@ from pyspark.sql import SparkSession
 
 from forebay_pipeline.audit.ledger import AROUND_US, Wanted
 from forebay_pipeline.audit.ranges import Ends, TopicNow
-from forebay_pipeline.audit.result import Kind
+from forebay_pipeline.audit.result import AuditResult, Finding, Kind
 from forebay_pipeline.audit.state import AuditState, ProcessMark
 from forebay_pipeline.errors import CLEAN, INCOMPLETE, CannotRun
 from forebay_pipeline.journal.source import Span
+from tests.pipeline.audit.scenes import SCENES
 from tests.pipeline.audit.world import STEP_US, World, counted
 from tests.pipeline.rows import START_US, gauge_row, ledger_part, write_lines
 
@@ -191,3 +193,38 @@ def test_a_span_that_is_asked_for_wins_over_the_state(world: World) -> None:
     assert [finding.kind for finding in result.findings] == [Kind.MISSING]
     # It moves forward only.
     assert (moved.offsets, moved.processes) == (state.offsets, state.processes)
+
+
+def test_a_key_that_was_sent_again_is_not_missed_before_that_is_audited(world: World) -> None:
+    """Both records are gone, and only the last one should be there: the next audit is to tell."""
+    world.compacted.add(world.topic)
+    first = world.answer([world.keyed([(b"k", b"then")])])
+    world.answer([world.keyed([(b"k", b"now")])])
+    world.log().records.clear()
+    result = world.audit(Wanted(Span(last=first.time_us + 1)))
+    assert counted(result.totals) == {"acknowledged": 1, "compacted": 1}
+
+
+@pytest.fixture(scope="module")
+def scenes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[World, AuditResult]:
+    """All scenes, at the same time, so that an audit may end in the middle of each; and what one audit finds."""
+    world = World(spark, tmp_path_factory.mktemp("journal"))
+    for name, scene in SCENES.items():
+        world.topic, world.now_us = name, START_US
+        scene.happens(world)
+    return world, world.audit()
+
+
+@WHOLE
+@pytest.mark.parametrize("ends", [(1,), (2,), (3,), (1, 2, 4), (2, 3)])
+def test_audits_one_after_the_other_find_what_a_single_one_finds(
+    scenes: tuple[World, AuditResult], ends: tuple[int, ...]
+) -> None:
+    world, single = scenes
+    state, totals, found = AuditState(), Counter[str](), list[Finding]()
+    for last in (*(START_US + answers * STEP_US + 1 for answers in ends), None):
+        result, state = world.audit_on(Wanted(Span(last=last), state=state))
+        totals.update(counted(result.totals))
+        found += result.findings
+    assert totals == counted(single.totals)
+    assert sorted(map(repr, found)) == sorted(map(repr, single.findings))
