@@ -105,6 +105,8 @@ class KafkaTopics:
             "endingOffsets": _by_topic(wanted, lambda topic: {str(each.partition): each.last_end for each in topic}),
             # Records that expire meanwhile are noticed afterwards (run.audit).
             "failOnDataLoss": "false",
+            # All is there already. A task is over once its consumer's next request, at the end of the log, is answered.
+            "kafka.fetch.max.wait.ms": "10",
             "minPartitions": str(max(len(wanted), sum(each.last_end - each.first for each in wanted) // _A_TASK)),
         }
         records = spark.read.format("kafka").options(**options).load()
