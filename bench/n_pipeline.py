@@ -1,4 +1,6 @@
-"""n. The pipeline at scale: 1 M and 10 M journal rows and records through compact, partitions, audit and replay."""
+"""n. The pipeline at scale: 1 M and 10 M journal rows and records through compact, partitions, audit and replay; then
+1 M whose topics are of very different sizes. BENCH_ROWS=1000000 leaves the ten million out.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +15,31 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from random import Random
 from typing import Final, NamedTuple
 
+from bench import stages
+from bench.pipeline_journal import EVEN, SKEWED, Shape, produce_parts, write_journal
 from bench.producer_performance import Load, fetch, produce
 from bench.report import Section, Table
 from bench.rig import KAFKA, NODES, shown
-from forebay_policies.journal_rows import LedgerPart, Row
 from tests.kit.forebay import ForebayProcess
 from tests.kit.kafka import KafkaCluster
 from tests.kit.paths import JARS
-from tests.pipeline.rows import START_US, batch_row, choice_row, gauge_row, json_lines, ledger_row, write_lines
 
 MASTERS: Final = ("local[1]", "local[2]")
 CLIENT: Final = "2.8.2"
-TOPICS: Final = 20
 PARTITIONS: Final = 6
-_FILE_ROWS: Final = 200_000
-_STEP_US: Final = 200
-"""5,000 rows a second."""
 _SAMPLE_S: Final = 0.2
+_LONG_S: Final = 1.0
+"""Where the median task is shorter, the longest is one in which Python starts, or the machine was busy."""
+_MUCH: Final = 0.1
+"""Stages that read fewer records for each row take no time."""
+_SKEWED_CONF: Final = {
+    "spark.driver.memory": "2g",
+    # So that tasks are as many as with more rows: small ones would be put together.
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "1m",
+    **stages.LOGGED,
+}
 
 
 class Cost(NamedTuple):
@@ -44,13 +51,14 @@ class Cost(NamedTuple):
 def run(short: bool) -> Section:
     fetch()
     sizes = (20_000, 60_000) if short else tuple(map(int, os.environ.get("BENCH_ROWS", "1000000,10000000").split(",")))
+    shape = SKEWED._replace(partitions=2) if short else SKEWED
     rows: list[list[object]] = []
     found: dict[tuple[str, str, int], Cost] = {}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         cluster = stack.enter_context(KafkaCluster(KAFKA, NODES))
         for size in sizes:
             place = Path(folder, str(size))
-            _write_journal(place / "journal", size)
+            write_journal(place / "journal", size, EVEN)
             ledger = _produce(cluster, size, place / "ledger")
             for master in MASTERS:
                 for name, words in _jobs(place, ledger, cluster.internal):
@@ -66,10 +74,51 @@ def run(short: bool) -> Section:
                         ]
                     )
                 shutil.rmtree(place / "parquet")
+        skewed = _skewed(cluster, sizes[0], shape, Path(folder, "skewed"))
     head = ["job", "rows or records", "wall, s", "CPU, s", "a second", "peak memory, MB"]
     return Section(
-        "n", "The pipeline at scale", [_words(sizes), Table(head, rows), _growth_words(), _growth(found, sizes)]
+        "n",
+        "The pipeline at scale",
+        [
+            _words(sizes),
+            Table(head, rows),
+            "How the time grows:",
+            _growth(found, sizes),
+            _skewed_words(sizes[0], shape),
+            skewed,
+        ],
     )
+
+
+def _skewed(cluster: KafkaCluster, size: int, shape: Shape, place: Path) -> Table:
+    """How evenly tasks share the work where topics do not."""
+    write_journal(place / "journal", size, shape)
+    produce_parts(cluster, place / "ledger", size, shape)
+    rows: list[list[object]] = []
+    for name, words in _jobs(place, place / "ledger", cluster.internal):
+        logs = place / f"{name}.log"
+        logs.mkdir()
+        conf = [f"{key}={value}" for key, value in {**_SKEWED_CONF, "spark.eventLog.dir": str(logs)}.items()]
+        cost = _run([*words, "--master", MASTERS[-1], *(word for pair in conf for word in ("--conf", pair))])
+        found = stages.stages(logs)
+        in_time = [stage.skew_in_time for stage in found if stage.median_s >= _LONG_S]
+        in_records = [stage.skew_in_records for stage in found if stage.records >= size * _MUCH]
+        rows.append(
+            [
+                name,
+                shown(cost.cpu),
+                f"{sum(len(stage.tasks) for stage in found):,}",
+                _largest(in_time),
+                _largest(in_records),
+                shown(cost.peak_bytes / 1e6),
+            ]
+        )
+    return Table(["job", "CPU, s", "tasks", "longest / median", "most records / average", "peak memory, MB"], rows)
+
+
+def _largest(ratios: Sequence[float]) -> str:
+    """Of how many stages, and the largest ratio."""
+    return f"{max(ratios):.1f} (of {len(ratios)} stages)" if ratios else "no such stage"
 
 
 def _jobs(place: Path, ledger: Path, bootstrap_servers: str) -> list[tuple[str, list[str]]]:
@@ -145,55 +194,6 @@ def _produce(cluster: KafkaCluster, records: int, folder: Path) -> Path:
     return folder
 
 
-def _write_journal(folder: Path, count: int) -> None:
-    """As a busy proxy writes it: two ledger rows and two batches to a choice, a gauge row a second."""
-    rng = Random(7)
-    for first in range(0, count, _FILE_ROWS):
-        numbers = range(first, min(count, first + _FILE_ROWS))
-        lines = json_lines(_row(number, rng) for number in numbers)
-        write_lines(folder, lines, START_US + first * _STEP_US, f"bench-{first:010}")
-
-
-def _row(number: int, rng: Random) -> Row:
-    time_us = START_US + number * _STEP_US
-    topic = f"topic-{number % TOPICS}"
-    partition = int(rng.random() * PARTITIONS)
-    wait = int(rng.random() * (20_000 if partition % NODES == 0 else 3_000))
-    if number % 5_000 == 0:
-        return gauge_row(time_us=time_us, queued_bytes=100_000, queued_batches=12, metadata_hits_total=number // 50)
-    kind = number % 5
-    if kind < 2:
-        records = 1 + number % 9
-        part = LedgerPart(partition, number, records, 120 * records, True, number & 0xFFFFFFFF, number & 0xFFFFFFFF)
-        return ledger_row(
-            [part],
-            time_us=time_us + wait,
-            received_us=time_us,
-            number=number,
-            connection=number % 100,
-            client_id=f"producer-{number % 40}",
-            topic=topic,
-        )
-    if kind < 4:
-        records = 1 + number % 60
-        return batch_row(
-            time_us=time_us,
-            topic=topic,
-            partition=partition,
-            leader=partition % NODES,
-            records=records,
-            bytes=120 * records,
-            runs=1 + number % 7,
-            linger_us=wait // 2,
-            upstream_us=wait,
-            load=120 * records,
-            base_offset=number,
-        )
-    return choice_row(
-        time_us=time_us, topic=topic, partition=partition, loaded=1, loaded_partitions=[partition], loads=[4_000]
-    )
-
-
 # Words
 
 
@@ -211,13 +211,20 @@ def _growth(found: dict[tuple[str, str, int], Cost], sizes: Sequence[int]) -> Ta
 def _words(sizes: Sequence[int]) -> str:
     numbers = " and ".join(f"{size:,}" for size in sizes)
     return (
-        f"{numbers} rows of a journal as a proxy with 5,000 of them a second writes it ({TOPICS} topics with"
-        f" {PARTITIONS} partitions, two in five rows a ledger's, made up but for their form) for compact, and what"
+        f"{numbers} rows of a journal as a proxy with 5,000 of them a second writes it ({EVEN.topics} topics with"
+        f" {EVEN.partitions} partitions, two in five rows a ledger's, made up but for their form) for compact, and what"
         " it made of them for partitions and replay (one setting); as many records of 100 bytes, which kafka-clients"
         f" {CLIENT} really produced through Forebay to Kafka {KAFKA}, for audit, with their own journal. Each job is a"
         " process of its own, start of Spark included; memory is that of its JVM and Python workers together."
     )
 
 
-def _growth_words() -> str:
-    return "How the time grows:"
+def _skewed_words(size: int, shape: Shape) -> str:
+    return (
+        f"Skew: {size:,} rows of the like in which every batch and part is one record, one of {shape.topics} topics"
+        f" has half of them, and there are {shape.topics * shape.partitions:,} partitions; as many such records,"
+        " straight in Kafka, with a ledger made up of where they are. A heap of 2 GB, two cores, and shuffles divided"
+        " as those of far more rows would be. Longest / median: of a stage's tasks, where it is the largest, of the"
+        f" stages whose median task takes {_LONG_S:g} s. Most records / average: what tasks read, of the stages that"
+        " read a tenth as many records as there are rows. The target is 5 for both."
+    )
