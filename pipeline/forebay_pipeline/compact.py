@@ -2,7 +2,7 @@
 
 In: the journal's files or topic. Out: Parquet that all other jobs but `runaways` accept in place of the journal. Each
 row is written exactly once, across restarts too: the checkpoint records what was read, the output's `_spark_metadata`
-what was written. Fields that this version does not know are kept as JSON in a column of their own (source.UNKNOWN), for
+what was written. Fields that this version does not know are kept as JSON in a column of their own (schema.UNKNOWN), for
 readers that know them. Rows without a topic (gauges, metadata requests) go to `topic=__HIVE_DEFAULT_PARTITION__`,
 unreadable lines to `kind=_torn`.
 """
@@ -20,8 +20,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from forebay_pipeline.errors import CLEAN, CannotRun
 from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options
 from forebay_pipeline.jobs.streams import await_end, triggered
-from forebay_pipeline.journal.schema import DAY, KIND
-from forebay_pipeline.journal.source import TORN, JournalPlace, day_of, stream_rows
+from forebay_pipeline.journal.schema import DAY, KIND, TORN
+from forebay_pipeline.journal.source import JournalPlace, day_of, stream_rows
 
 _COUNTS = "compacted"
 _PROGRESS_KEPT = "100000"

@@ -15,8 +15,7 @@ from pyspark.testing import assertDataFrameEqual
 
 from forebay_pipeline.compact import Compacted, compact, compacted
 from forebay_pipeline.errors import COULD_NOT_RUN
-from forebay_pipeline.journal import source
-from forebay_pipeline.journal.schema import SPARK_SCHEMA
+from forebay_pipeline.journal.schema import SPARK_SCHEMA, UNKNOWN
 from forebay_pipeline.journal.source import JournalPlace, Span, read_rows, torn
 from tests.pipeline import command_line
 from tests.pipeline import rows as make
@@ -62,7 +61,7 @@ def test_fields_of_a_later_version_are_kept_for_those_who_know_them(
     write_lines(journal, lines + b'{"kind":"moonphase","time_us":1,"phase":{"full":true}}\n{"kind":"ba')
     output = tmp_path / "parquet"
     assert run(spark, journal, output) == (3, 1)
-    kept = {row.kind: row[source.UNKNOWN] for row in spark.read.parquet(str(output)).collect()}
+    kept = {row.kind: row[UNKNOWN] for row in spark.read.parquet(str(output)).collect()}
     assert (kept["batch"], kept["moonphase"]) == (None, '{"phase":{"full":true}}')
     assert msgspec.json.decode(kept["ledger"]).keys() == {"later", "parts"}
     assert '"mood":"fair"' in kept["ledger"]

@@ -81,7 +81,7 @@ def command(
     wanted = Wanted(span, topics, state, due_us if span.last is None else min(due_us, span.last))
     topics_now = KafkaTopics(place.brokers)
     again = reading(session, place, wanted)
-    result, state = audit(session, read_rows(session, place, again.span, again.but), topics_now, wanted)
+    result, state = audit(session, read_rows(session, place, again.span, but=again.but), topics_now, wanted)
     click.echo(as_text(result, terminal_width()))
     if output is not None:
         storage.write(output, msgspec.json.encode(result))

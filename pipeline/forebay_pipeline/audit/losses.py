@@ -25,9 +25,8 @@ from pyspark.sql import functions as F
 from forebay_pipeline.audit.ledger import Wanted
 from forebay_pipeline.audit.state import Followed
 from forebay_pipeline.journal import sequence
-from forebay_pipeline.journal.schema import KIND, kind_of
+from forebay_pipeline.journal.schema import KIND, TORN, kind_of
 from forebay_pipeline.journal.sequence import Numbers
-from forebay_pipeline.journal.source import TORN
 from forebay_policies.journal_rows import ROWS, GaugeRow, LedgerRow
 
 _GAUGE: Final = kind_of(GaugeRow)

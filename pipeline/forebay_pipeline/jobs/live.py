@@ -9,7 +9,7 @@ import click
 from pyspark.sql import DataFrame, SparkSession
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal.source import JournalPlace, is_compacted, stream_rows
+from forebay_pipeline.journal.source import JournalPlace, Kinds, is_compacted, stream_rows
 
 LATE_FILES_S: Final = 360
 """A file is read once it is closed, up to journal.roll.ms (300 s by default) after its first row."""
@@ -50,12 +50,12 @@ def wait_s(place: JournalPlace, late: int | None) -> int:
     return late or (LATE_TOPIC_S if place.in_kafka else LATE_FILES_S)
 
 
-def live_rows(session: SparkSession, place: JournalPlace, name: str) -> DataFrame:
-    """The journal's rows as a stream, for the job `name`. Raises CannotRun where no proxy writes."""
+def live_rows(session: SparkSession, place: JournalPlace, kinds: Kinds, name: str) -> DataFrame:
+    """The journal's rows of these kinds as a stream, for the job `name`. Raises CannotRun where no proxy writes."""
     if is_compacted(session, place):
         raise CannotRun(f"{place} was written by `compact`; {name} reads what the proxy writes (dt=…/hour=…).")
     # Rows that expired unread are history; what is going on now can be told without them.
-    return stream_rows(session, place, FILES_A_TRIGGER, skip_expired=True)
+    return stream_rows(session, place, FILES_A_TRIGGER, kinds=kinds, skip_expired=True)
 
 
 def tell_late(count: int, what: str) -> None:

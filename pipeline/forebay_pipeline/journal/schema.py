@@ -20,6 +20,10 @@ from forebay_policies.journal_rows import ROWS
 KIND: Final = "kind"
 DAY: Final = "dt"
 """In what `compact` writes: the day of `time_us` in UTC; null in rows without a time."""
+TORN: Final = "_torn"
+"""The kind of what could not be read."""
+UNKNOWN: Final = "_unknown"
+"""In the output of `compact`: a JSON object of the fields that it did not know, null if there are none."""
 
 _SCALARS: Final[dict[object, pa.DataType]] = {
     int: pa.int64(),
@@ -56,9 +60,15 @@ def _fields(struct: type[msgspec.Struct]) -> list[pa.Field[Any]]:
     return [pa.field(field.encode_name, _arrow_type(field.type)) for field in msgspec.structs.fields(struct)]
 
 
-def columns_of(row: type[msgspec.Struct]) -> list[str]:
-    """The columns of one kind of row, KIND first, then in the order of its fields."""
-    return [KIND, *(field.encode_name for field in msgspec.structs.fields(row))]
+def columns_of(*rows: type[msgspec.Struct]) -> list[str]:
+    """The columns of these kinds of rows, KIND first, then in the order of their fields."""
+    fields = (field.encode_name for row in rows for field in msgspec.structs.fields(row))
+    return list(dict.fromkeys([KIND, *fields]))
+
+
+def required_of(row: type[msgspec.Struct]) -> list[str]:
+    """The columns without which it is no row of its kind."""
+    return [field.encode_name for field in msgspec.structs.fields(row) if field.required]
 
 
 def _union() -> pa.Schema:

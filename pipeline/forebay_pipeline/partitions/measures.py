@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.jobs.time_text import within
 from forebay_pipeline.journal.schema import KIND, columns_of, kind_of
-from forebay_pipeline.journal.source import TORN, JournalPlace, Span, of_kind, read_rows, torn
+from forebay_pipeline.journal.source import JournalPlace, Span, of_kind, read_rows, torn
 from forebay_pipeline.partitions import batches as partitions_batches
 from forebay_pipeline.partitions import workers as partitions_workers
 from forebay_pipeline.partitions.runaway_detector import Thresholds
@@ -69,13 +69,11 @@ def kept_rows(
     `others`: further kinds of rows, with the columns that are wanted of each: name → SQL. Raises CannotRun if there is
     no journal.
     """
-    columns = {column: column for kind in _KINDS for column in columns_of(kind)}
+    columns = {column: column for column in columns_of(*_KINDS)}
     for wanted in others.values():
         columns |= wanted
-    of_rows: list[type[msgspec.Struct]] = [*_KINDS, *others]
-    kinds = [TORN, *map(kind_of, of_rows)]
-    narrow = read_rows(spark, place, span).where(F.col(KIND).isin(kinds))
-    narrow = narrow.selectExpr(*(f"{sql} AS {name}" for name, sql in columns.items())).persist()
+    rows = read_rows(spark, place, span, [*_KINDS, *others])
+    narrow = rows.selectExpr(*(f"{sql} AS {name}" for name, sql in columns.items())).persist()
     try:
         unread = torn(narrow).count()
         yield Rows(

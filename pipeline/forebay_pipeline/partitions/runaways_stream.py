@@ -28,10 +28,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from forebay_pipeline.journal.schema import KIND, kind_of
+from forebay_pipeline.journal.source import Kinds
 from forebay_pipeline.partitions.runaway_detector import Change, Portion, Thresholds, TopicWatch
 from forebay_pipeline.partitions.runaway_windows import CHANGES, change_row, wait, window_start
 from forebay_policies.journal_rows import BatchRow, GaugeRow
 
+KINDS: Final[Kinds] = (BatchRow, GaugeRow)
+"""The kinds of rows that it needs."""
 _ARROW: Final = pa.schema([("topic", pa.string()), *((name, pa.int64()) for name in ("window_us", *Portion._fields))])
 _PORTIONS: Final = from_arrow_schema(_ARROW)
 """What a partition got in a window; of gauge rows, which have no topic, only the window counts."""
@@ -49,8 +52,8 @@ class Watching(NamedTuple):
 
 def stream_changes(rows: DataFrame, watching: Watching) -> DataFrame:
     """The detector's changes in the columns of CHANGES, from the rows of journal.source.stream_rows."""
-    width_us, kinds = watching.window_s * 1_000_000, [kind_of(BatchRow), kind_of(GaugeRow)]
-    sent = rows.where(F.col(KIND).isin(kinds)).select(
+    width_us = watching.window_s * 1_000_000
+    sent = rows.where(F.col(KIND).isin(*map(kind_of, KINDS))).select(
         "topic", window_start(width_us).alias("window_us"), "partition", "bytes", wait().alias("wait_us")
     )
     portions = (

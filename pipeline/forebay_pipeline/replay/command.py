@@ -55,6 +55,8 @@ from forebay_policies.journal_rows import BatchRow, ChoiceRow, LedgerRow, Observ
 
 T = TypeVar("T")
 
+KINDS: Final = (BatchRow, LedgerRow, ObservedRow, ChoiceRow)
+"""The kinds of rows that it needs."""
 SLICE_S: Final = 60.0
 WITH_INTERVALS: Final = 20
 """Settings with intervals: the present and the recommended ones, and others with the best averages."""
@@ -125,7 +127,7 @@ class _Extent(NamedTuple):
 
 
 def replay_journal(rows: DataFrame, plan: Plan) -> ReplayReport:
-    """Replay the traffic of `rows` (all kinds, SPARK_SCHEMA).
+    """Replay the traffic of `rows`, which has those of KINDS.
 
     Raises NoArrivals without arrivals, CannotRun without answered batches.
     """
@@ -358,6 +360,6 @@ def _place(given: dict[str, Any]) -> JournalPlace:
 
 def _of_journal(session: SparkSession, place: JournalPlace, span: Span, plan: Plan) -> ReplayReport:
     try:
-        return replay_journal(read_rows(session, place, span), plan)
+        return replay_journal(read_rows(session, place, span, KINDS), plan)
     except NoArrivals as error:
         raise CannotRun(f"There are no arrivals{within(span)} in {place}.") from error

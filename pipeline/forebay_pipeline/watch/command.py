@@ -20,7 +20,7 @@ from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, sessi
 from forebay_pipeline.journal.source import JournalPlace
 from forebay_pipeline.storage import Storage
 from forebay_pipeline.watch.exposition import TextFile, Totals
-from forebay_pipeline.watch.minutes import stream_tallies
+from forebay_pipeline.watch.minutes import KINDS, stream_tallies
 from forebay_pipeline.watch.to_topic import ToTopic
 from forebay_pipeline.watch.watcher import Sentences, Watcher
 from forebay_pipeline.watch.webhook import Webhook
@@ -78,7 +78,7 @@ def command(
         return {**watcher.totals(), **late, **(posts.totals() if posts is not None else {})}
 
     session = spark("watch", kafka=place.in_kafka, settings=(STORES,))
-    rows = live_rows(session, place, "watch")
+    rows = live_rows(session, place, KINDS, "watch")
     if output is not None:
         watcher.outputs.append(JsonLines(Storage(session), output, "minutes"))
     if prometheus is not None:

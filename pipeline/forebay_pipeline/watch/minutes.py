@@ -26,9 +26,12 @@ from pyspark.sql.types import LongType, StringType, StructType
 
 from forebay_pipeline.audit.ledger import fate
 from forebay_pipeline.journal.schema import KIND, kind_of
+from forebay_pipeline.journal.source import Kinds
 from forebay_pipeline.watch.tally import Tally
 from forebay_policies.journal_rows import GaugeRow, LedgerRow
 
+KINDS: Final[Kinds] = (LedgerRow, GaugeRow)
+"""The kinds of rows that it needs."""
 MINUTE_US: Final = 60_000_000
 
 TALLIES: Final = (
@@ -56,9 +59,7 @@ def stream_tallies(rows: DataFrame, late_s: int) -> DataFrame:
 
 def _counted(rows: DataFrame) -> DataFrame:
     """A row for each part of a ledger row, and for each gauge row."""
-    opened = rows.where(F.col(KIND).isin(kind_of(LedgerRow), kind_of(GaugeRow))).select(
-        "*", F.explode_outer("parts").alias("sent")
-    )
+    opened = rows.where(F.col(KIND).isin(*map(kind_of, KINDS))).select("*", F.explode_outer("parts").alias("sent"))
     first = F.coalesce("sent.base_offset", "base_offset")
     return opened.select(
         "process",

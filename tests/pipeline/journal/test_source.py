@@ -9,6 +9,7 @@ import pytest
 import zstandard
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
+from pyspark.testing import assertDataFrameEqual
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.schema import columns_of
@@ -19,6 +20,7 @@ from forebay_policies.journal_rows import (
     BatchRow,
     LedgerRow,
     ObservedRow,
+    RackRow,
     Row,
 )
 from tests.pipeline import rows as make
@@ -119,6 +121,18 @@ def test_columns_with_a_default_may_be_missing(spark: SparkSession, tmp_path: Pa
     (row,) = of_kind(read_rows(spark, JournalPlace(str(tmp_path))), LedgerRow).collect()
     assert row.error_code is None
     assert row.parts == []
+
+
+def test_rows_of_some_kinds_have_their_columns(spark: SparkSession, tmp_path: Path) -> None:
+    journal, parquet = JournalPlace(str(tmp_path / "journal")), JournalPlace(str(tmp_path / "parquet"))
+    write_lines(Path(str(journal)), json_lines(ONE_OF_EACH) + b'{"kind":"ledger","time_us":1')
+    read_rows(spark, journal).write.partitionBy("kind", "topic").parquet(str(parquet))
+    for place in (journal, parquet):
+        found = read_rows(spark, place, kinds=(RackRow, BatchRow))
+        assert set(found.columns) == {*columns_of(RackRow), *columns_of(BatchRow), "error"}
+        assert sorted(row.kind for row in found.collect()) == ["_torn", "batch", "rack"]
+        assertDataFrameEqual(of_kind(found, BatchRow), of_kind(read_rows(spark, place), BatchRow))
+        assert found.columns == read_rows(spark, journal, Span(START_US * 2), kinds=(RackRow, BatchRow)).columns
 
 
 def test_a_span_takes_its_first_and_not_its_last_moment(spark: SparkSession, tmp_path: Path) -> None:

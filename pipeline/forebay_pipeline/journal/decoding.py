@@ -1,0 +1,115 @@
+"""What Spark read of a journal, files or records of a topic, as rows: decompressed, cut into lines, decoded.
+
+An unreadable line or file costs only itself, and is reported: it becomes a row of kind TORN whose `error` says where it
+is. A row without a field that its kind requires is torn as well. Columns added later are null in older rows. Fields
+that this version does not know are ignored, or kept (UNKNOWN).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import zstandard
+
+from forebay_pipeline.journal.odd_lines import odd_rows, torn_rows
+from forebay_pipeline.journal.plain_lines import are_whole, by_kind, completed, plain_rows
+from forebay_pipeline.journal.schema import ARROW_SCHEMA, KIND, TORN, UNKNOWN, columns_of, kind_of
+from forebay_policies.journal_rows import ROWS
+
+_BLOCK: Final = 4 << 20
+"""Bytes of lines decoded at once: some 15,000 rows."""
+
+
+class Wanted(NamedTuple):
+    """What is wanted of the lines: rows of these kinds, all if there are none; and with `unknown` the column UNKNOWN.
+
+    Torn rows are always wanted. Lines of kinds that are not are only checked for being whole.
+    """
+
+    kinds: tuple[str, ...] = ()
+    unknown: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows: those of the kinds, and `error`; in the order of ARROW_SCHEMA."""
+        fields = list(ARROW_SCHEMA)
+        if self.kinds:
+            names = {"error", *columns_of(*(row for row in ROWS if kind_of(row) in self.kinds))}
+            fields = [field for field in fields if field.name in names]
+        if self.unknown:
+            fields.append(pa.field(UNKNOWN, pa.string()))
+        return pa.schema(fields)
+
+
+def decode(wanted: Wanted, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows in `wanted.schema`, from the columns `path` and `content` of files, or `value` of records."""
+    lines = Lines(wanted)
+    for batch in batches:
+        yield from (_of_files if "content" in batch.schema.names else _of_records)(lines, batch)
+
+
+class Lines:
+    """Makes rows of lines."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._schema = wanted.schema
+
+    def rows(self, lines: bytes, where: str) -> Iterator[pa.RecordBatch]:
+        """The rows of whole lines; `where` goes into the `error` of torn ones."""
+        kinds, odd = by_kind(lines)
+        for kind, of_kind in kinds.items():
+            if self._wanted.kinds and kind not in self._wanted.kinds:
+                if not are_whole(of_kind):
+                    odd += of_kind
+            elif (table := plain_rows(kind, of_kind)) is not None:
+                yield from completed(table, self._schema).to_batches()
+            else:
+                odd += of_kind
+        if odd:
+            yield from map(self._fitting, odd_rows(odd, where, unknown=self._wanted.unknown))
+
+    def torn(self, error: str) -> pa.RecordBatch:
+        """One torn row."""
+        return self._fitting(torn_rows(error))
+
+    def _fitting(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Of rows in ARROW_SCHEMA those that are wanted, and the columns."""
+        if self._wanted.kinds:
+            batch = batch.filter(pc.is_in(batch[KIND], pa.array([TORN, *self._wanted.kinds])))
+        if self._wanted.unknown and UNKNOWN not in batch.schema.names:
+            batch = batch.append_column(UNKNOWN, pa.nulls(batch.num_rows, pa.string()))
+        return batch.select(self._schema.names)
+
+
+def _of_files(lines: Lines, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    for path, content in zip(batch["path"].to_pylist(), batch["content"], strict=True):
+        try:
+            for block in _blocks(content.as_buffer()):
+                yield from lines.rows(block, path)
+        except zstandard.ZstdError as error:
+            yield lines.torn(f"{path}: {error}")
+
+
+def _blocks(compressed: pa.Buffer) -> Iterator[bytes]:
+    """Blocks of whole lines; the last line may be torn."""
+    rest = b""
+    reader = zstandard.ZstdDecompressor().stream_reader(compressed, read_across_frames=True)
+    while piece := reader.read(_BLOCK):
+        whole, newline, rest_of_piece = piece.rpartition(b"\n")
+        if newline:
+            yield rest + whole + newline
+            rest = rest_of_piece
+        else:
+            rest += piece
+    if rest:
+        yield rest
+
+
+def _of_records(lines: Lines, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    values = [value for value in batch["value"].to_pylist() if value]
+    if values:
+        yield from lines.rows(b"\n".join(values), "a record of the journal's topic")

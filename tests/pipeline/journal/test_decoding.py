@@ -1,0 +1,90 @@
+"""Bytes of a journal as rows: what of them is wanted, and that no line changes what is made of others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+import pyarrow as pa
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forebay_pipeline.journal.decoding import Lines, Wanted, decode
+from forebay_pipeline.journal.odd_lines import odd_rows
+from forebay_pipeline.journal.schema import ARROW_SCHEMA, KIND, TORN, UNKNOWN, columns_of, kind_of
+from forebay_policies.journal_rows import ROWS, BatchRow, GaugeRow, RackRow
+from tests.pipeline import rows as make
+from tests.pipeline.journal.made_up_lines import CUT, DAMAGED, WHOLE
+from tests.pipeline.rows import json_lines
+
+
+def rows(batches: Iterable[pa.RecordBatch]) -> Counter[str]:
+    """Rows as JSON, however they were cut into batches; without fields that are null."""
+    return Counter(
+        msgspec.json.encode({name: value for name, value in row.items() if value is not None}, order="sorted").decode()
+        for batch in batches
+        for row in batch.to_pylist()
+    )
+
+
+@settings(deadline=None)
+@given(st.lists(WHOLE | DAMAGED, max_size=6), st.booleans())
+def test_each_line_makes_what_arrow_makes_of_it_alone(lines: list[bytes], unknown: bool) -> None:
+    wanted = Wanted(unknown=unknown)
+    found = list(Lines(wanted).rows(b"\n".join(lines), "here"))
+    assert all(batch.schema == wanted.schema for batch in found)
+    alone = (odd_rows([line], "here", unknown=unknown) for line in lines if line)
+    assert rows(found) == sum(map(rows, alone), Counter())
+
+
+@settings(deadline=None)
+@given(st.lists(WHOLE | CUT, max_size=6), st.sets(st.sampled_from(ROWS), min_size=1))
+def test_of_wanted_kinds_the_same_is_made_and_torn_lines_of_all_are_told(
+    lines: list[bytes], kinds: set[type[msgspec.Struct]]
+) -> None:
+    wanted = Wanted(tuple(map(kind_of, kinds)))
+    block = b"\n".join(lines)
+    found = list(Lines(wanted).rows(block, "here"))
+    assert all(batch.schema == wanted.schema for batch in found)
+    everything = pa.Table.from_batches(Lines(Wanted()).rows(block, "here"), ARROW_SCHEMA)
+    of_kinds = [row for row in everything.to_pylist() if row[KIND] in (TORN, *wanted.kinds)]
+    assert rows(found) == rows([pa.RecordBatch.from_pylist(of_kinds, ARROW_SCHEMA)])
+
+
+def test_rows_have_the_columns_of_the_wanted_kinds_and_errors() -> None:
+    names = Wanted((kind_of(RackRow), kind_of(GaugeRow))).schema.names
+    assert set(names) == {*columns_of(GaugeRow), *columns_of(RackRow), "error"}
+    assert names == [name for name in ARROW_SCHEMA.names if name in names]
+    assert Wanted().schema == ARROW_SCHEMA
+    assert Wanted(unknown=True).schema.names == [*ARROW_SCHEMA.names, UNKNOWN]
+
+
+def test_a_kind_that_is_not_known_is_a_row_unless_others_are_wanted() -> None:
+    line = b'{"kind":"moonphase","time_us":1}'
+    (batch,) = Lines(Wanted()).rows(line, "here")
+    assert batch.to_pylist()[0][KIND] == "moonphase"
+    assert not rows(Lines(Wanted((kind_of(BatchRow),))).rows(line, "here"))
+
+
+def test_files_are_told_by_their_paths() -> None:
+    lines = json_lines([make.batch_row(), make.gauge_row()])
+    files = pa.RecordBatch.from_pydict(
+        {
+            "path": ["whole", "torn", "foreign"],
+            "content": [zstandard.compress(lines), zstandard.compress(lines[:-9]), b"x"],
+        }
+    )
+    found = pa.Table.from_batches(decode(Wanted((kind_of(GaugeRow),)), [files])).to_pylist()
+    assert [row[KIND] for row in found] == ["gauge", TORN, TORN]
+    assert found[1]["error"] == "torn: a torn line"
+    assert found[2]["error"].startswith("foreign: ")
+
+
+def test_records_are_lines_and_tombstones_are_nothing() -> None:
+    records = pa.RecordBatch.from_pydict(
+        {"value": [json_lines([make.batch_row()]).strip(), None, b"", json_lines([make.batch_row()] * 2).strip()]}
+    )
+    (batch,) = decode(Wanted(), [records])
+    assert batch.num_rows == 3
