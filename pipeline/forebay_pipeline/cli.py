@@ -12,6 +12,7 @@ import click
 
 JOBS: Final = {
     "compact": "compact",
+    "maintain": "maintain",
     "partitions": "partitions.command",
     "audit": "audit.command",
     "replay": "replay.command",

@@ -1,10 +1,10 @@
-"""Job `compact`: copies new rows of the journal to Parquet, partitioned as `kind=…/dt=…/topic=…`.
+"""Job `compact`: copies new rows of the journal to Parquet, partitioned as `kind=…/dt=…/topic=…`, or to tables.
 
-In: the journal's files or topic. Out: Parquet that all other jobs but `runaways` accept in place of the journal. Each
-row is written exactly once, across restarts too: the checkpoint records what was read, the output's `_spark_metadata`
-what was written. Fields that this version does not know are kept as JSON in a column of their own (schema.UNKNOWN), for
-readers that know them. Rows without a topic (gauges, metadata requests) go to `topic=__HIVE_DEFAULT_PARTITION__`,
-unreadable lines to `kind=_torn`.
+In: the journal's files or topic. Out: what all other jobs but `runaways` and `watch` accept in place of the journal.
+Each row is written exactly once, across restarts too: the checkpoint records what was read, the output's
+`_spark_metadata`, or each table's own log, what was written. Fields that this version does not know are kept as JSON in
+a column of their own (schema.UNKNOWN), for readers that know them. In Parquet, rows without a topic (gauges, metadata
+requests) go to `topic=__HIVE_DEFAULT_PARTITION__`, unreadable lines to `kind=_torn`; tables are as tables.py says.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from forebay_pipeline.errors import CLEAN, CannotRun
 from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options
 from forebay_pipeline.jobs.streams import await_end, triggered
 from forebay_pipeline.journal.schema import DAY, KIND, TORN
-from forebay_pipeline.journal.source import JournalPlace, day_of, stream_rows
+from forebay_pipeline.journal.source import OFFSETS_A_TRIGGER, JournalPlace, day_of, stream_rows
+from forebay_pipeline.journal.table_writer import TableWriter
+from forebay_pipeline.journal.tables import FORMATS, PARQUET, Format, check_format, tables_in
+from forebay_pipeline.storage import Storage
 
 _COUNTS = "compacted"
 _PROGRESS_KEPT = "100000"
@@ -43,24 +46,30 @@ def compact(
     checkpoint: str | None = None,
     every: int | None = None,
     *,
+    output_format: Format = PARQUET,
+    offsets_a_trigger: int = OFFSETS_A_TRIGGER,
     skip_expired: bool = False,
 ) -> StreamingQuery:
     """Start a query that appends new rows of the journal at `place` to the folder `output`.
 
     `checkpoint` defaults to `output`/_checkpoint. `every` is the number of seconds between checks for new rows; with
     None the query ends when it has written what is there now. With `skip_expired`, rows of the journal's topic that
-    expired unread do not fail the query. Raises CannotRun if there is no journal.
+    expired unread do not fail the query. Raises CannotRun if there is no journal, or `output` has another format.
     """
+    storage = Storage(spark)
+    check_format(storage, output, output_format)
+    checkpoint = checkpoint or f"{output.rstrip('/')}/_checkpoint"
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", _PROGRESS_KEPT)
-    writer = (
-        _counted(stream_rows(spark, place, skip_expired=skip_expired, unknown=True))
-        .withColumn(DAY, day_of("time_us").cast("string"))
-        .writeStream.format("parquet")
-        .partitionBy(KIND, DAY, "topic")
-        .option("path", output)
-        .option("checkpointLocation", checkpoint or f"{output.rstrip('/')}/_checkpoint")
+    rows = _counted(
+        stream_rows(spark, place, skip_expired=skip_expired, unknown=True, offsets_a_trigger=offsets_a_trigger)
     )
-    return triggered(writer, every).start()
+    if output_format == PARQUET:
+        by_day = rows.withColumn(DAY, day_of("time_us").cast("string"))
+        writer = by_day.writeStream.format("parquet").partitionBy(KIND, DAY, "topic").option("path", output)
+    else:
+        tables = TableWriter(tables_in(spark, output, output_format), storage, output, checkpoint)
+        writer = rows.writeStream.foreachBatch(tables.batch)
+    return triggered(writer.option("checkpointLocation", checkpoint), every).start()
 
 
 def await_compacted(query: StreamingQuery) -> None:
@@ -93,10 +102,27 @@ def _counted(rows: DataFrame) -> DataFrame:
 
 @click.command("compact")
 @journal_options
-@click.option("--output", required=True, metavar="FOLDER", help="Folder to write the Parquet to.")
+@click.option("--output", required=True, metavar="FOLDER", help="Folder to write to.")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(FORMATS),
+    default=PARQUET,
+    show_default=True,
+    help="Plain Parquet, or tables of Apache Iceberg or Delta Lake.",
+)
 @click.option("--checkpoint", metavar="FOLDER", help="Folder that records progress; OUTPUT/_checkpoint by default.")
 @click.option(
     "--every", type=click.IntRange(1), metavar="SECONDS", help="Keep running, checking for new rows this often."
+)
+@click.option(
+    "--max-offsets-per-trigger",
+    "offsets_a_trigger",
+    type=click.IntRange(1),
+    default=OFFSETS_A_TRIGGER,
+    show_default=True,
+    metavar="RECORDS",
+    help="Take at most this many records of the topic at once.",
 )
 @click.option("--skip-expired", is_flag=True, help="Continue if rows of the topic expired before they were read.")
 @session_options
@@ -107,14 +133,26 @@ def command(
     output: str,
     checkpoint: str | None,
     every: int | None,
+    output_format: Format,
+    offsets_a_trigger: int,
     skip_expired: bool,
     spark: OpenSpark,
 ) -> int:
-    """Copy new journal rows to Parquet.
+    """Copy new journal rows to Parquet, or to tables of Iceberg or Delta.
 
     Each row is written exactly once. The other jobs read the result faster than the journal.
     """
-    query = compact(spark("compact", kafka=place.in_kafka), place, output, checkpoint, every, skip_expired=skip_expired)
+    session = spark("compact", kafka=place.in_kafka, table_format=output_format)
+    query = compact(
+        session,
+        place,
+        output,
+        checkpoint,
+        every,
+        output_format=output_format,
+        offsets_a_trigger=offsets_a_trigger,
+        skip_expired=skip_expired,
+    )
     await_compacted(query)
     rows, torn = compacted(query)
     click.echo(f"{rows:,} rows written to {output}" + (f"; {torn:,} lines or files could not be read" if torn else ""))

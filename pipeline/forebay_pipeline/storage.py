@@ -10,9 +10,11 @@ beside its place, under a hidden name, and renamed.
 
 from __future__ import annotations
 
+import fcntl
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from py4j.java_gateway import is_instance_of
@@ -51,6 +53,39 @@ class Storage:
         with _or_cannot_run("read", folder):
             place, files = self._at(folder)
             return sorted(str(each.getPath().getName()) for each in files.listStatus(place))
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The bytes of each file in the folder. Raises CannotRun if there is no folder."""
+        with _or_cannot_run("read", folder):
+            place, files = self._at(folder)
+            return {str(each.getPath().getName()): int(each.getLen()) for each in files.listStatus(place)}
+
+    def split(self, folder: str) -> tuple[str, str]:
+        """The folder above it, with its scheme, and its last name. Raises CannotRun for the root of a file system."""
+        with _or_cannot_run("read", folder):
+            place, files = self._at(folder)
+            whole = files.makeQualified(place)
+        if whole.getParent() is None:
+            raise CannotRun(f"{folder} is all of a file system: name a folder in it.")
+        return str(whole.getParent()), str(whole.getName())
+
+    @contextmanager
+    def locked(self, path: str) -> Iterator[None]:
+        """While it lasts, no other process has a lock by that path; on a local disk, elsewhere nothing is locked.
+
+        For what relies on files that appear only where none is, which a local disk does not warrant.
+        """
+        with _or_cannot_run("write", path):
+            place, files = self._at(path)
+            local = is_instance_of(self._gateway, files, "org.apache.hadoop.fs.RawLocalFileSystem")
+            lock = Path(files.pathToFile(place).getPath()) if local else None
+        if lock is None:
+            yield
+            return
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with lock.open("ab") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            yield
 
     def read(self, path: str) -> bytes | None:
         """The file; None if there is none. Raises CannotRun if it is a folder."""

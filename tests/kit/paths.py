@@ -4,6 +4,7 @@
 .cache/jars/clients-2.8.2/*.jar    kafka-clients of that version with its runtime dependencies
 .cache/jars/spark-kafka/*.jar      Spark's connector to Kafka with what Spark does not bring itself
 .cache/jars/spark-kafka-3.5/*.jar  the same for Spark 3.5 (make test-all)
+.cache/jars/spark-iceberg/*.jar    what Spark needs for tables of Iceberg; spark-delta, of Delta; both also for 3.5
 .cache/spark-3.5/                  that Spark, beside the newest in the environment (make test-all)
 .cache/airflow/                   Airflow in an environment of its own (make test-all)
 .cache/jars/spark-s3/*.jar         Hadoop's file system for S3 with what it needs

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from forebay_pipeline.jobs.session import KAFKA_CONNECTORS
+from forebay_pipeline.jobs.session import KAFKA_CONNECTORS, TABLES
 from tests.kit import kafka
 from tests.kit.paths import (
     AIRFLOW,
@@ -166,6 +166,8 @@ def jar_sets() -> dict[str, list[str]]:
             "org.slf4j:slf4j-simple:1.7.36",
         ]
     sets["spark-kafka"] = [KAFKA_CONNECTORS["4.0"]]
+    for table_format, artifacts in TABLES.items():
+        sets[f"spark-{table_format}"] = [artifacts["4.0"]]
     sets["spark-s3"] = [
         "org.apache.hadoop:hadoop-aws:3.4.1",
         f"software.amazon.awssdk:s3-transfer-manager:{AWS_SDK_VERSION}",
@@ -252,13 +254,14 @@ def fetch_from_pypi() -> None:
 
 def fetch_oldest_spark() -> None:
     """In a folder that comes first on the path of the tests that run on it."""
-    connector = KAFKA_CONNECTORS["3.5"]
+    sets = {OLDEST_SPARK_KAFKA_JARS.name: [KAFKA_CONNECTORS["3.5"]]}
+    sets |= {f"spark-{table_format}-3.5": [artifacts["3.5"]] for table_format, artifacts in TABLES.items()}
 
     def work() -> None:
-        copy_jars({OLDEST_SPARK_KAFKA_JARS.name: [connector]})
+        copy_jars(sets)
         _install(OLDEST_SPARK, *OLDEST_SPARK_VERSIONS)
 
-    step("spark-3.5", repr((OLDEST_SPARK_VERSIONS, connector)), work)
+    step("spark-3.5", repr((OLDEST_SPARK_VERSIONS, sorted(sets.items()))), work)
 
 
 def fetch_airflow() -> None:

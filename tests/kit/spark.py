@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 import numpy
@@ -11,7 +12,8 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from forebay_pipeline.jobs.session import open_session
+from forebay_pipeline.jobs.session import OF_TABLES, open_session
+from forebay_pipeline.journal.tables import Format
 from tests.kit.object_store import s3_jars
 from tests.kit.paths import JARS, OLDEST_SPARK_KAFKA_JARS
 
@@ -20,6 +22,14 @@ vars(numpy).setdefault("NaN", numpy.nan)
 
 OLDEST: Final = pyspark.__version__.startswith("3.5.")
 """Whether `make oldest-spark-test` put that one before the environment's."""
+
+TABLE_FORMATS: Final[tuple[Format, ...]] = ("iceberg", "delta")
+
+
+def table_jar_folder(table_format: Format) -> Path:
+    """What this Spark needs to know such tables."""
+    return JARS / f"spark-{table_format}{'-3.5' if OLDEST else ''}"
+
 
 KAFKA_JARS: Final = OLDEST_SPARK_KAFKA_JARS if OLDEST else JARS / "spark-kafka"
 JVM_FLAGS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
@@ -38,6 +48,20 @@ _QUICK: Final[Mapping[str, str]] = (
 `make test-all` (WHOLE=1) has them as users have."""
 
 
+_EXTENSIONS: Final = {
+    "spark.sql.extensions": ",".join(OF_TABLES[each]["spark.sql.extensions"] for each in TABLE_FORMATS),
+    "spark.sql.catalog.spark_catalog": OF_TABLES["delta"]["spark.sql.catalog.spark_catalog"],
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+}
+
+
+def _table_jars() -> list[Path]:
+    """Without Scala, which Spark has itself."""
+    found = [jar for each in TABLE_FORMATS for jar in sorted(table_jar_folder(each).glob("*.jar"))]
+    return [jar for jar in found if not jar.name.startswith("scala-library")]
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     session = open_session(
@@ -49,7 +73,8 @@ def spark() -> Iterator[SparkSession]:
             "spark.sql.shuffle.partitions": "2",
             "spark.default.parallelism": "2",
             "spark.driver.memory": "1g",
-            "spark.jars": "" if OLDEST else ",".join(map(str, s3_jars())),
+            "spark.jars": ",".join(map(str, [*([] if OLDEST else s3_jars()), *_table_jars()])),
+            **_EXTENSIONS,
             **_QUICK,
             "spark.driver.extraJavaOptions": JVM_FLAGS,
         },

@@ -20,7 +20,9 @@ def files_read(query: DataFrame) -> Read:
     leaves = query._jdf.queryExecution().executedPlan().collectLeaves()
     counted = [leaves.apply(number).metrics() for number in range(leaves.size())]
 
-    def total(metric: str) -> int:
-        return sum(int(each.apply(metric).value()) for each in counted if each.contains(metric))
+    def total(*names: str) -> int:
+        """Whatever it is called, by Spark and by Iceberg."""
+        there = [each.apply(name) for each in counted for name in names if each.contains(name)]
+        return sum(int(metric.value()) for metric in there)
 
-    return Read(rows, total("numFiles"), total("filesSize"))
+    return Read(rows, total("numFiles", "resultDataFiles"), total("filesSize", "totalDataFileSize"))

@@ -14,9 +14,11 @@ from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
 from forebay_pipeline.compact import Compacted, compact, compacted
-from forebay_pipeline.errors import COULD_NOT_RUN
+from forebay_pipeline.errors import COULD_NOT_RUN, CannotRun
 from forebay_pipeline.journal.schema import SPARK_SCHEMA, UNKNOWN
 from forebay_pipeline.journal.source import JournalPlace, Span, read_rows, torn
+from forebay_pipeline.journal.tables import Format
+from tests.kit.spark import TABLE_FORMATS
 from tests.pipeline import command_line
 from tests.pipeline import rows as make
 from tests.pipeline.files_read import files_read
@@ -24,6 +26,7 @@ from tests.pipeline.rows import START_US, json_lines, write_journal, write_lines
 
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
+EITHER_TABLE = pytest.mark.parametrize("table_format", TABLE_FORMATS)
 
 
 @pytest.fixture
@@ -33,10 +36,17 @@ def journal(tmp_path: Path) -> Path:
     return folder
 
 
-def run(spark: SparkSession, journal: Path, output: Path) -> Compacted:
-    query = compact(spark, JournalPlace(str(journal)), str(output))
+def run(spark: SparkSession, journal: Path, output: Path, output_format: Format = "parquet") -> Compacted:
+    query = compact(spark, JournalPlace(str(journal)), str(output), output_format=output_format)
     query.awaitTermination()
     return compacted(query)
+
+
+def forget_commit(output: Path) -> None:
+    """The checkpoint as it is before the last batch is done."""
+    last = max((output / "_checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    last.unlink()
+    (output / "_checkpoint" / "commits" / f".{last.name}.crc").unlink(missing_ok=True)
 
 
 def test_rows_are_the_same_before_and_after(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
@@ -92,6 +102,38 @@ def test_what_was_unknown_when_it_was_compacted_is_a_column_now(
     assert {row.time_us: row.seq for row in found} == {1: 7, 2: None}
 
 
+@EITHER_TABLE
+def test_tables_have_the_same_rows(spark: SparkSession, journal: Path, tmp_path: Path, table_format: Format) -> None:
+    """Of all kinds, of one that nobody knows yet, and torn lines; in a further run only what is new."""
+    ledger = make.ledger_row([make.ledger_part([(b"k", b"x")])], topic="007")
+    lines = json_lines([make.batch_row(), make.gauge_row(), ledger])
+    write_lines(journal, lines + b'{"kind":"moonphase","time_us":1,"phase":{"full":true}}\n{"kind":"ba')
+    output = tmp_path / "lake"
+    assert run(spark, journal, output, table_format) == (4, 1)
+    write_journal(journal, [make.batch_row(time_us=START_US + DAY_US, topic="a.b-c_d")], "b")
+    assert run(spark, journal, output, table_format) == (1, 0)
+    place = JournalPlace(str(output), format=table_format)
+    assertDataFrameEqual(read_rows(spark, place), read_rows(spark, JournalPlace(str(journal))))
+    found = read_rows(spark, place, Span(START_US + DAY_US))
+    assert sorted(row.kind for row in found.select("kind").collect()) == ["_torn", "batch"]
+    with pytest.raises(CannotRun, match=f"^{output} was written by `compact --format {table_format}`: give --format"):
+        read_rows(spark, JournalPlace(str(output)))
+
+
+@EITHER_TABLE
+def test_a_batch_that_was_written_but_not_committed_is_not_written_again(
+    spark: SparkSession, journal: Path, tmp_path: Path, table_format: Format
+) -> None:
+    """A run that ended after the table's commit, and before the checkpoint's."""
+    output = tmp_path / "lake"
+    write_journal(journal, [make.batch_row(partition=1), make.batch_row(partition=2)])
+    run(spark, journal, output, table_format)
+    forget_commit(output)
+    run(spark, journal, output, table_format)
+    found = read_rows(spark, JournalPlace(str(output), format=table_format)).collect()
+    assert sorted(row.partition for row in found) == [1, 2]
+
+
 def test_a_further_run_takes_only_what_is_new(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
     output = tmp_path / "parquet"
     write_journal(journal, [make.batch_row(), make.batch_row()])
@@ -111,9 +153,7 @@ def test_what_a_crash_left_half_written_is_neither_lost_nor_doubled(
     run(spark, journal, output)
     write_journal(journal, [make.batch_row(partition=1), make.batch_row(partition=2)], "b")
     run(spark, journal, output)
-    last = max((output / "_checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
-    last.unlink()
-    (output / "_checkpoint" / "commits" / f".{last.name}.crc").unlink(missing_ok=True)
+    forget_commit(output)
     run(spark, journal, output)
     partitions = [row.partition for row in read_rows(spark, JournalPlace(str(output))).collect()]
     assert sorted(partitions) == [0, 1, 2]

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,32 @@ def test_what_was_there_is_replaced(storage: Storage, tmp_path: Path) -> None:
     assert path.read_bytes() == b"\x00second\xff"
     assert storage.read(str(path)) == storage.read(path.as_uri()) == b"\x00second\xff"
     assert os.listdir(tmp_path) == ["result.json"]
+
+
+def test_a_folder_is_split_and_its_files_have_sizes(storage: Storage, tmp_path: Path) -> None:
+    (tmp_path / "a file").write_bytes(b"seven b")
+    assert storage.sizes(str(tmp_path)) == {"a file": 7}
+    assert storage.split(f"{tmp_path}/lake/") == (f"file:{tmp_path}", "lake")
+    with pytest.raises(CannotRun, match=r"^/ is all of a file system: name a folder in it\.$"):
+        storage.split("/")
+
+
+HOLD = """\
+import fcntl, sys
+with open(sys.argv[1], "ab") as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+"""
+
+
+def test_a_lock_keeps_other_processes_out_while_it_lasts(storage: Storage, tmp_path: Path) -> None:
+    path = tmp_path / "lake" / ".batch.lock"
+
+    def taken() -> bool:
+        return subprocess.run([sys.executable, "-c", HOLD, str(path)], stderr=subprocess.PIPE).returncode != 0
+
+    with storage.locked(path.as_uri()):
+        assert taken()
+    assert not taken()
 
 
 def test_what_is_not_there(storage: Storage, tmp_path: Path) -> None:

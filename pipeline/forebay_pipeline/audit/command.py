@@ -21,8 +21,8 @@ from forebay_pipeline.audit.topics import KafkaTopics
 from forebay_pipeline.jobs.options import (
     OpenSpark,
     checked_span,
+    compacted_options,
     job,
-    journal_options,
     output_option,
     session_options,
     span_options,
@@ -33,7 +33,7 @@ from forebay_pipeline.storage import Storage
 
 
 @click.command()
-@journal_options
+@compacted_options
 @span_options
 @click.option(
     "--topic", "topics", multiple=True, metavar="TOPIC", help="Audit only this topic; may be repeated. Default: all."
@@ -75,7 +75,7 @@ def command(
     due_us = int((time.time() - settle) * 1_000_000)
     if state_path is not None and span.last is None:
         span = checked_span(span.first, due_us)
-    session = spark("audit", kafka=True)
+    session = spark("audit", kafka=True, table_format=place.format)
     storage = Storage(session)
     state = read_state(storage, state_path, list(topics)) if state_path is not None else None
     wanted = Wanted(span, topics, state, due_us if span.last is None else min(due_us, span.last))

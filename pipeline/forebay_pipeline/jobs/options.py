@@ -22,6 +22,7 @@ from forebay_pipeline.jobs.session import first_line, open_session
 from forebay_pipeline.journal.brokers import Brokers
 from forebay_pipeline.journal.security import read_security
 from forebay_pipeline.journal.source import JournalPlace, Span
+from forebay_pipeline.journal.tables import FORMATS, PARQUET, Format
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -30,11 +31,13 @@ T = TypeVar("T")
 class OpenSpark(Protocol):
     """Opens the Spark session that the command line asks for; a job calls it once its other options are checked.
 
-    `job` names the Spark application, `kafka` adds the Kafka connector. `settings` are KEY=VALUE pairs; those of the
-    user override them. Raises CannotRun as open_session does.
+    `job` names the Spark application, `kafka` adds the Kafka connector, `table_format` what knows such tables.
+    `settings` are KEY=VALUE pairs; those of the user override them. Raises CannotRun as open_session does.
     """
 
-    def __call__(self, job: str, *, kafka: bool = False, settings: tuple[str, ...] = ()) -> SparkSession: ...
+    def __call__(
+        self, job: str, *, kafka: bool = False, table_format: Format = PARQUET, settings: tuple[str, ...] = ()
+    ) -> SparkSession: ...
 
 
 class _Instant(click.ParamType[int]):
@@ -105,6 +108,35 @@ def journal_place(
     return JournalPlace(journal, journal_topic, Brokers(bootstrap_servers, security))
 
 
+def format_option(command: F) -> F:
+    """Adds --format, unchecked: `in_format` checks it."""
+    return click.option(
+        "--format",
+        "table_format",
+        type=click.Choice(FORMATS),
+        default=PARQUET,
+        show_default=True,
+        help="In which `compact` wrote the folder, if it did.",
+    )(command)
+
+
+def in_format(place: JournalPlace, table_format: Format) -> JournalPlace:
+    """The place in that format. Raises click.UsageError if it is a topic and the format another than the default."""
+    if place.in_kafka and table_format != PARQUET:
+        raise click.UsageError("--format goes with --journal")
+    return place._replace(format=table_format)
+
+
+def compacted_options(command: Callable[..., T]) -> Callable[..., T]:
+    """As journal_options, and --format: for jobs that read tables, too."""
+
+    @functools.wraps(command)
+    def gathered(place: JournalPlace, table_format: Format, **others: Any) -> T:
+        return command(place=in_format(place, table_format), **others)
+
+    return journal_options(format_option(gathered))
+
+
 def span_options(command: Callable[..., T]) -> Callable[..., T]:
     """Adds --from and --to, passed to the job as one argument: `span`, a Span."""
 
@@ -135,8 +167,18 @@ def session_options(command: Callable[..., T]) -> Callable[..., T]:
 
     @functools.wraps(command)
     def gathered(master: str | None, jars: str | None, conf: tuple[str, ...], **others: Any) -> T:
-        def spark(job: str, *, kafka: bool = False, settings: tuple[str, ...] = ()) -> SparkSession:
-            session = open_session(job, master, kafka=kafka, jars=jars, settings=_pairs(settings), conf=_pairs(conf))
+        def spark(
+            job: str, *, kafka: bool = False, table_format: Format = PARQUET, settings: tuple[str, ...] = ()
+        ) -> SparkSession:
+            session = open_session(
+                job,
+                master,
+                kafka=kafka,
+                table_format=table_format,
+                jars=jars,
+                settings=_pairs(settings),
+                conf=_pairs(conf),
+            )
             # Spark's own handler calls into the JVM in the middle of another call, which ends in tracebacks.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             return session
@@ -148,7 +190,7 @@ def session_options(command: Callable[..., T]) -> Callable[..., T]:
         click.option(
             "--jars",
             metavar="FOLDER",
-            help="Folder with Spark's Kafka connector and its dependencies; else Maven Central.",
+            help="Folder with the jars that Spark needs for Kafka, Iceberg or Delta; else Maven Central.",
         ),
         click.option("--master", metavar="URL", help="Spark master; local[*] unless under spark-submit."),
     ):

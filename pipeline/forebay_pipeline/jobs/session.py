@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal.tables import PARQUET, Format
 
 KAFKA_CONNECTORS: Final[Mapping[str, str]] = {
     "3.5": "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7",
@@ -24,10 +25,34 @@ KAFKA_CONNECTORS: Final[Mapping[str, str]] = {
 }
 """Of each Spark the newest version whose dependencies can all be resolved."""
 
+TABLES: Final[Mapping[Format, Mapping[str, str]]] = {
+    "iceberg": {
+        "3.5": "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.10.0",
+        "4.0": "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",
+    },
+    "delta": {
+        "3.5": "io.delta:delta-spark_2.12:3.3.2",
+        "4.0": "io.delta:delta-spark_2.13:4.0.1",
+    },
+}
+
+OF_TABLES: Final[Mapping[Format, Mapping[str, str]]] = {
+    "iceberg": {"spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"},
+    "delta": {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # Each is a task, whenever a table's log is read, and when folders are looked through for what may be deleted;
+        # the defaults of 50 and 10,000 suit tables of millions of files.
+        "spark.databricks.delta.snapshotPartitions": "4",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
+    },
+}
+"""What Spark has to be told to know the format."""
+
 # Spark ships these; excluding them halves the time to resolve the connector.
 _HAS: Final = "org.slf4j:slf4j-api,org.xerial.snappy:snappy-java,org.lz4:lz4-java,org.apache.hadoop:hadoop-client-api"
 
-_LISTS: Final = ("spark.jars", "spark.jars.packages", "spark.jars.excludes")
+_LISTS: Final = ("spark.jars", "spark.jars.packages", "spark.jars.excludes", "spark.sql.extensions")
 """Settings to which others add, instead of replacing what is there."""
 
 _LOCAL: Final = "local[*]"
@@ -62,13 +87,15 @@ def open_session(
     master: str | None = None,
     *,
     kafka: bool = False,
+    table_format: Format = PARQUET,
     jars: str | None = None,
     settings: Mapping[str, str] | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Open, or reuse, this process's Spark session.
 
-    With `kafka` it has the Kafka connector, from Maven Central unless the folder `jars` holds it. `settings` are the
+    With `kafka` it has the Kafka connector, and with another `table_format` than Parquet what knows that, from Maven
+    Central unless the folder `jars` holds them. `settings` are the
     job's, over the ones above; spark-submit's and those of Spark's spark-defaults.conf are over both, and `conf` over
     all. Raises CannotRun without Java, with a PyArrow that this Spark does not know, without jars in `jars`, or if
     Spark does not start.
@@ -86,7 +113,8 @@ def open_session(
         master = given.get("spark.master", _LOCAL)
     if master is not None:
         builder = builder.master(master)
-    own = {**_SETTINGS, **_where(master), **(settings or {}), **_brought(jars, kafka=kafka)}
+    brought = _brought(jars, kafka=kafka, table_format=table_format)
+    own = {**_SETTINGS, **_where(master), **OF_TABLES.get(table_format, {}), **(settings or {}), **brought}
     for key, value in over(own, given, conf).items():
         builder = builder.config(key, value)
     try:
@@ -141,20 +169,22 @@ def _where(master: str | None) -> dict[str, str]:
     return {"spark.sql.shuffle.partitions": _LOCAL_SHUFFLES} if local else {}
 
 
-def _brought(jars: str | None, *, kafka: bool) -> dict[str, str]:
+def _brought(jars: str | None, *, kafka: bool, table_format: Format) -> dict[str, str]:
     if jars is not None:
         return {"spark.jars": ",".join(map(str, _jars(jars)))}
-    if not kafka or submitted():
+    packages = packages_of(pyspark.__version__, kafka=kafka, table_format=table_format)
+    if not packages or submitted():
         return {}
-    return {"spark.jars.packages": connector(pyspark.__version__), "spark.jars.excludes": _HAS}
+    return {"spark.jars.packages": ",".join(packages), "spark.jars.excludes": _HAS}
 
 
-def connector(spark: str) -> str:
-    """Where Maven has the Kafka connector of that version of Spark. Raises CannotRun for one that is not known."""
+def packages_of(spark: str, *, kafka: bool = False, table_format: Format = PARQUET) -> list[str]:
+    """Where Maven has what is needed on that version of Spark. Raises CannotRun for one that is not known."""
     version = ".".join(spark.split(".")[:2])
     if version not in KAFKA_CONNECTORS:
         raise CannotRun(f"This is Spark {spark}; the jobs run on {' and '.join(KAFKA_CONNECTORS)}.")
-    return KAFKA_CONNECTORS[version]
+    needed = ([KAFKA_CONNECTORS] if kafka else []) + ([TABLES[table_format]] if table_format in TABLES else [])
+    return [artifacts[version] for artifacts in needed]
 
 
 def check_arrow(spark: str, arrow: str) -> None:

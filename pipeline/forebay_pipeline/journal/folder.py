@@ -2,6 +2,7 @@
 
     dt=2026-11-21/hour=09/<host>-<pid>-<worker>-<start>.jsonl.zst     what the proxy writes
     kind=batch/dt=2026-11-21/topic=orders/part-….parquet              what `compact` writes
+    batch/…                                                           its tables
 
 Raises CannotRun if there is no journal.
 """
@@ -16,7 +17,7 @@ from itertools import pairwise
 from typing import Final
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal.schema import KIND
+from forebay_pipeline.journal.tables import format_of
 from forebay_pipeline.storage import Storage
 from forebay_policies.journal_rows import FILE_SUFFIX
 
@@ -37,13 +38,10 @@ class JournalFolder:
         self._storage = storage
         self._folder = folder.rstrip("/") or "/"
         self._names = storage.names(folder)
-        if not self._days() and not self._kinds():
+        self.format: Final = format_of(storage, folder, self._names)
+        """In which `compact` wrote it; None if a proxy did."""
+        if not self._days() and self.format is None:
             raise CannotRun(f"There is no journal in {folder}: it has no closed files yet (dt=…/hour=…).")
-
-    @property
-    def compacted(self) -> bool:
-        """Whether `compact` wrote it."""
-        return "_spark_metadata" in self._names or bool(self._kinds())
 
     def hours(self, times: _Times) -> list[str]:
         """The folders whose files may have rows of that time, in order."""
@@ -51,9 +49,6 @@ class JournalFolder:
 
     def _days(self) -> list[str]:
         return [name for name in self._names if name.startswith("dt=")]
-
-    def _kinds(self) -> list[str]:
-        return [name for name in self._names if name.startswith(f"{KIND}=")]
 
     def _hours(self, times: _Times) -> Iterator[str]:
         for day in self._days():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Final, NamedTuple
 
 import msgspec
@@ -24,6 +24,7 @@ from forebay_pipeline.journal.brokers import Asked, Brokers
 from forebay_pipeline.journal.decoding import Wanted, decode
 from forebay_pipeline.journal.folder import JournalFolder
 from forebay_pipeline.journal.schema import DAY, KIND, SPARK_SCHEMA, TORN, UNKNOWN, columns_of, kind_of, required_of
+from forebay_pipeline.journal.tables import NAMES, OTHER, PARQUET, Format, check_format, tables_in
 from forebay_pipeline.storage import Storage
 from forebay_policies.journal_rows import FILE_SUFFIX, ROWS, ObservedRow, RackRow
 
@@ -35,9 +36,11 @@ _LATER: Final = (ObservedRow, RackRow)
 """Kinds that the first versions of `compact` did not know: what those wrote need not have their columns."""
 _FIRST: Final = {name for row in ROWS if row not in _LATER for name in required_of(row)}
 _NAMES: Final = SPARK_SCHEMA.names
-_ADDED: Final = StructType([each for each in SPARK_SCHEMA if each.name == "parts" or each.name not in _FIRST])
+_ADDED: Final = StructType([each for each in SPARK_SCHEMA if each.name == "parts" or each.name not in {*_FIRST, KIND}])
 """What a later version may have been the first to have, or have added to."""
 _WITH_UNKNOWN: Final = StructType([*SPARK_SCHEMA, StructField(UNKNOWN, StringType())])
+
+OFFSETS_A_TRIGGER: Final = 1_000_000
 
 Kinds = Sequence[type[msgspec.Struct]]
 """Kinds of rows (journal_rows); none: all of them."""
@@ -96,12 +99,14 @@ ALL_TIME: Final = Span()
 class JournalPlace(NamedTuple):
     """Where a journal is: either `folder` (the proxy's journal.dir, or the output of `compact`), or `topic`.
 
-    `brokers`: those of the topic; with a folder, those that the audit asks.
+    `brokers`: those of the topic; with a folder, those that the audit asks. `format`: in which `compact` wrote the
+    folder, if it did.
     """
 
     folder: str | None = None
     topic: str | None = None
     brokers: Brokers | None = None
+    format: Format = PARQUET
 
     @property
     def in_kafka(self) -> bool:
@@ -129,10 +134,12 @@ def read_rows(
     if place.in_kafka:
         records = spark.read.format("kafka").options(**_kafka(place), **_beginning(span)).load()
         return span.of(_decoded(records.select("value"), wanted))
+    if place.format != PARQUET:
+        return _of_kinds(_of_tables(spark, str(place), place.format, span, wanted), wanted)
     folder = _folder(spark, place)
-    if folder.compacted:
-        rows = _parquet(spark, str(place), span)
-        return rows.where(F.col(KIND).isin(TORN, *wanted.kinds)).select(wanted.schema.names) if kinds else rows
+    if folder.format is not None:
+        check_format(Storage(spark), str(place), PARQUET)
+        return _of_kinds(_parquet(spark, str(place), span), wanted)
     hours = folder.hours(span)
     if not hours:
         return spark.createDataFrame([], from_arrow_schema(wanted.schema))
@@ -147,7 +154,7 @@ def closed_files(spark: SparkSession, place: JournalPlace, span: Span) -> list[s
 
     Raises CannotRun if there is no journal at `place`.
     """
-    hours = [] if place.in_kafka else _folder(spark, place).hours(span)
+    hours = [] if place.in_kafka or place.format != PARQUET else _folder(spark, place).hours(span)
     if not hours:
         return []
     # By Spark, which lists many folders at once, and leaves hidden files out.
@@ -157,7 +164,7 @@ def closed_files(spark: SparkSession, place: JournalPlace, span: Span) -> list[s
 
 def is_compacted(spark: SparkSession, place: JournalPlace) -> bool:
     """Whether `compact` wrote it. Raises CannotRun if there is no journal at `place`."""
-    return not place.in_kafka and _folder(spark, place).compacted
+    return not place.in_kafka and _folder(spark, place).format is not None
 
 
 def stream_rows(
@@ -168,18 +175,20 @@ def stream_rows(
     kinds: Kinds = (),
     skip_expired: bool = False,
     unknown: bool = False,
+    offsets_a_trigger: int = OFFSETS_A_TRIGGER,
 ) -> DataFrame:
     """New rows as a stream, in SPARK_SCHEMA, and with `unknown` in UNKNOWN as well; not of what `compact` wrote.
 
-    `kinds` are as in read_rows. At most `files_a_trigger` files are read at once. Rows that a topic lost before they
-    were read fail the query unless `skip_expired`. Raises CannotRun if there is no journal at `place`.
+    `kinds` are as in read_rows. At most `files_a_trigger` files, or `offsets_a_trigger` records of a topic, are read at
+    once. Rows that a topic lost before they were read fail the query unless `skip_expired`. Raises CannotRun if there
+    is no journal at `place`.
     """
     wanted = _wanted(kinds, unknown=unknown)
     if place.in_kafka:
         options = {
             **_kafka(place),
             "startingOffsets": "earliest",
-            "maxOffsetsPerTrigger": "1000000",
+            "maxOffsetsPerTrigger": str(offsets_a_trigger),
             "failOnDataLoss": str(not skip_expired),
         }
         return _decoded(spark.readStream.format("kafka").options(**options).load().select("value"), wanted)
@@ -225,8 +234,45 @@ def _parquet(spark: SparkSession, folder: str, span: Span) -> DataFrame:
     if missing:
         raise CannotRun(f"{folder} was not written by `compact`: it lacks the columns {', '.join(missing)}.")
     # Not inferred: older files lack columns that were added later.
-    rows = span.of_days(spark.read.schema(_WITH_UNKNOWN).parquet(folder))
-    # What was unknown to whoever compacted it may be known by now.
+    return _known(span.of_days(spark.read.schema(_WITH_UNKNOWN).parquet(folder)))
+
+
+def _of_kinds(rows: DataFrame, wanted: Wanted) -> DataFrame:
+    """The wanted ones of rows in SPARK_SCHEMA, in `wanted.schema`."""
+    if not wanted.kinds:
+        return rows
+    return rows.where(F.col(KIND).isin(TORN, *wanted.kinds)).select(wanted.schema.names)
+
+
+def _of_tables(spark: SparkSession, folder: str, table_format: Format, span: Span, wanted: Wanted) -> DataFrame:
+    """In SPARK_SCHEMA; tables of kinds that are not wanted are not read."""
+    tables = tables_in(spark, folder, table_format)
+    found = {name: rows for name in NAMES if (rows := tables.read(name)) is not None}
+    if not found:
+        raise CannotRun(f"There is no journal in {folder}: it has no tables of {table_format}.")
+    if wanted.kinds:
+        found = {name: rows for name, rows in found.items() if name in (OTHER, *wanted.kinds)}
+    # The kind is said of a whole table, so that those of other kinds need not be read.
+    each = (rows if name == OTHER else rows.withColumn(KIND, F.lit(name)) for name, rows in found.items())
+    all_of_them = [_known(_with_all_columns(span.of_days(rows))) for rows in each]
+    return reduce(DataFrame.unionByName, all_of_them or [spark.createDataFrame([], SPARK_SCHEMA)])
+
+
+def _with_all_columns(rows: DataFrame) -> DataFrame:
+    """In _WITH_UNKNOWN, whatever columns, and fields in them, a table had when it was made."""
+    types = {field.name: field.dataType.simpleString() for field in rows.schema}
+
+    def column(field: StructField) -> Column:
+        wanted = field.dataType.simpleString()
+        if types.get(field.name, wanted) != wanted:
+            return F.from_json(F.to_json(field.name), wanted)
+        return F.col(field.name) if field.name in types else F.lit(None).cast(field.dataType)
+
+    return rows.select(*(column(field).alias(field.name) for field in _WITH_UNKNOWN))
+
+
+def _known(rows: DataFrame) -> DataFrame:
+    """In SPARK_SCHEMA: what was unknown to whoever compacted the rows may be known by now."""
     known = F.from_json(UNKNOWN, _ADDED)
     return rows.select(
         *(F.coalesce(known[name], F.col(name)).alias(name) if name in _ADDED.names else name for name in _NAMES)

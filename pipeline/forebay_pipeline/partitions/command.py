@@ -9,7 +9,14 @@ import click
 import msgspec
 
 from forebay_pipeline.errors import CLEAN
-from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, output_option, session_options, span_options
+from forebay_pipeline.jobs.options import (
+    OpenSpark,
+    compacted_options,
+    job,
+    output_option,
+    session_options,
+    span_options,
+)
 from forebay_pipeline.jobs.text_table import terminal_width
 from forebay_pipeline.journal.source import JournalPlace, Span
 from forebay_pipeline.partitions.batches import KEYS
@@ -30,7 +37,7 @@ def grouping(by: str) -> list[str]:
 
 
 @click.command()
-@journal_options
+@compacted_options
 @span_options
 @click.option(
     "--by", default="topic,partition", show_default=True, metavar="KEY,…", help=f"Group by any of {', '.join(KEYS)}."
@@ -62,7 +69,7 @@ def command(
     Also why batches were sent and what became of them, partitions that ran away, metadata lookups and memory pressure.
     """
     questions = Questions(grouping(by), max_rows, window_us=window * 1_000_000, thresholds=limits)
-    session = spark("partitions", kafka=place.in_kafka)
+    session = spark("partitions", kafka=place.in_kafka, table_format=place.format)
     with kept_rows(session, place, span) as rows:
         summary = summarize(rows, place, span, questions)
     click.echo(as_text(summary, terminal_width()))

@@ -19,6 +19,8 @@ from pyspark.sql import functions as F
 
 from forebay_pipeline.errors import CLEAN, CannotRun
 from forebay_pipeline.jobs.options import (
+    format_option,
+    in_format,
     job,
     journal_flags,
     journal_place,
@@ -285,6 +287,7 @@ def _synthetic_options(command: Callable[..., T]) -> Callable[..., T]:
 
 @click.command()
 @journal_flags
+@format_option
 @span_options
 @_synthetic_options
 @click.option("--config", metavar="FILE.toml", help="The proxy's present settings; without it, its defaults.")
@@ -337,7 +340,7 @@ def command(**given: Any) -> int:
         report = replay_load(session, load, plan)
     else:
         place = _place(given)
-        session = given["spark"]("replay", kafka=place.in_kafka)
+        session = given["spark"]("replay", kafka=place.in_kafka, table_format=place.format)
         report = _of_journal(session, place, given["span"], plan)
     click.echo(as_text(report))
     storage = Storage(session)
@@ -355,7 +358,8 @@ def _load(given: dict[str, Any]) -> Load:
 
 
 def _place(given: dict[str, Any]) -> JournalPlace:
-    return journal_place(given["journal"], given["journal_topic"], given["bootstrap_servers"], given["command_config"])
+    place = journal_place(given["journal"], given["journal_topic"], given["bootstrap_servers"], given["command_config"])
+    return in_format(place, given["table_format"])
 
 
 def _of_journal(session: SparkSession, place: JournalPlace, span: Span, plan: Plan) -> ReplayReport:

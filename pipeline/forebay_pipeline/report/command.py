@@ -15,7 +15,7 @@ from forebay_pipeline.advice.gather import KEPT, gather
 from forebay_pipeline.advice.present import Present, read
 from forebay_pipeline.audit.result import AuditResult
 from forebay_pipeline.errors import CLEAN, CannotRun
-from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options, span_options
+from forebay_pipeline.jobs.options import OpenSpark, compacted_options, job, session_options, span_options
 from forebay_pipeline.journal.source import JournalPlace, Span
 from forebay_pipeline.partitions.measures import Questions, Rows, kept_rows, summarize
 from forebay_pipeline.replay.results import ReplayReport
@@ -65,7 +65,7 @@ def read_result(storage: Storage, path: str | None, kind: type[T], made_by: str)
 
 
 @click.command()
-@journal_options
+@compacted_options
 @span_options
 @click.option("--audit", metavar="FILE.json", help="Include this output of `audit`.")
 @click.option("--replay", metavar="FILE.json", help="Include this output of `replay`.")
@@ -104,7 +104,7 @@ def command(
 ) -> int:
     """Put advice and all results on one HTML page with plots."""
     present = read(config)
-    session = spark("report", kafka=place.in_kafka)
+    session = spark("report", kafka=place.in_kafka, table_format=place.format)
     storage = Storage(session)
     audited = read_result(storage, audit, AuditResult, "audit --output")
     replayed = read_result(storage, replay, ReplayReport, "replay --output")

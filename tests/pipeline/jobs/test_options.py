@@ -12,7 +12,13 @@ from py4j.protocol import Py4JError
 
 from forebay_pipeline.errors import CLEAN, COULD_NOT_RUN, CannotRun
 from forebay_pipeline.jobs import options
-from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options, span_options
+from forebay_pipeline.jobs.options import (
+    OpenSpark,
+    compacted_options,
+    job,
+    session_options,
+    span_options,
+)
 from forebay_pipeline.journal.brokers import Brokers
 from forebay_pipeline.journal.source import JournalPlace, Span
 
@@ -22,7 +28,7 @@ def given(*words: str) -> tuple[JournalPlace, Span] | Result:
     found: list[tuple[JournalPlace, Span]] = []
 
     @click.command()
-    @journal_options
+    @compacted_options
     @span_options
     def command(place: JournalPlace, span: Span) -> None:
         found.append((place, span))
@@ -36,6 +42,7 @@ def test_a_journal_is_in_a_folder_or_a_topic() -> None:
     at, brokers = ("--bootstrap-servers", "a:1"), Brokers("a:1")
     assert given("--journal", "here", *at) == (JournalPlace("here", None, brokers), Span())
     assert given("--journal-topic", "j", *at) == (JournalPlace(None, "j", brokers), Span())
+    assert given("--journal", "here", "--format", "delta") == (JournalPlace("here", format="delta"), Span())
 
 
 @pytest.mark.parametrize(
@@ -57,6 +64,8 @@ def test_times_are_utc_unless_they_say_otherwise(text: str, seconds: float) -> N
         ([], "give either --journal or --journal-topic"),
         (["--journal", "here", "--journal-topic", "j"], "give either --journal or --journal-topic"),
         (["--journal-topic", "j"], "--journal-topic requires --bootstrap-servers"),
+        (["--journal-topic", "j", "--bootstrap-servers", "a:1", "--format", "delta"], "--format goes with --journal"),
+        (["--journal", "here", "--format", "orc"], "'orc' is not one of 'parquet', 'iceberg', 'delta'"),
         (["--journal", "here", "--command-config", "c"], "--command-config requires --bootstrap-servers"),
         (["--journal", "here", "--bootstrap-servers", "a:1", "--command-config", "/no"], "/no: cannot be read: No"),
         (["--journal", "here", "--from", "soon"], "'soon' is not a time like 2026-11-21T14:00"),
@@ -78,7 +87,7 @@ def test_a_session_is_opened_as_the_command_line_says(monkeypatch: pytest.Monkey
     @click.command()
     @session_options
     def command(spark: OpenSpark) -> None:
-        spark("j", kafka=True, settings=("a=job", "b=job"))
+        spark("j", kafka=True, table_format="iceberg", settings=("a=job", "b=job"))
 
     before = signal.getsignal(signal.SIGINT)
     try:
@@ -88,7 +97,8 @@ def test_a_session_is_opened_as_the_command_line_says(monkeypatch: pytest.Monkey
     finally:
         signal.signal(signal.SIGINT, before)
     settings, conf = {"a": "job", "b": "job"}, {"b": "user", "c": "x=y"}
-    assert opened == [(("j", "local[1]"), {"kafka": True, "jars": "there", "settings": settings, "conf": conf})]
+    named = {"kafka": True, "table_format": "iceberg", "jars": "there", "settings": settings, "conf": conf}
+    assert opened == [(("j", "local[1]"), named)]
 
 
 @pytest.mark.parametrize(

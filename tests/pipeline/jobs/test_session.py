@@ -13,7 +13,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.jobs.session import check_arrow, connector, defaults, first_line, open_session, over, submitted
+from forebay_pipeline.jobs.session import (
+    check_arrow,
+    defaults,
+    first_line,
+    open_session,
+    over,
+    packages_of,
+    submitted,
+)
 
 
 def test_without_java_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,9 +120,24 @@ def test_the_python_of_executors_may_be_another(tmp_path: Path, monkeypatch: pyt
         assert os.environ["PYSPARK_PYTHON"] == (python or conf["spark.pyspark.python"])
 
 
-def test_each_spark_has_its_connector() -> None:
-    assert "_2.13:4.0." in connector("4.0.5")
-    assert "_2.12:3.5." in connector("3.5.9")
+def test_each_spark_has_its_packages() -> None:
+    """Only those that a job needs."""
+    assert packages_of("4.0.5") == []
+    (newest,) = packages_of("4.0.5", kafka=True)
+    (oldest,) = packages_of("3.5.9", kafka=True)
+    assert ("_2.13:4.0." in newest, "_2.12:3.5." in oldest) == (True, True)
+    iceberg, delta = (
+        packages_of("3.5.9", table_format="iceberg"),
+        packages_of("4.0.5", kafka=True, table_format="delta"),
+    )
+    assert [each.rpartition(":")[0] for each in iceberg] == ["org.apache.iceberg:iceberg-spark-runtime-3.5_2.12"]
+    assert [each.rpartition(":")[0] for each in delta[1:]] == ["io.delta:delta-spark_2.13"]
+
+
+def test_extensions_are_added_up() -> None:
+    """A user's do not take away what knows a table."""
+    extensions = "spark.sql.extensions"
+    assert over({extensions: "of.Delta"}, {}, {extensions: "of.Sedona"}) == {extensions: "of.Delta,of.Sedona"}
 
 
 def test_the_oldest_spark_needs_an_older_arrow() -> None:
@@ -126,7 +149,7 @@ def test_the_oldest_spark_needs_an_older_arrow() -> None:
 
 def test_another_spark_is_refused() -> None:
     with pytest.raises(CannotRun, match=r"^This is Spark 4.3.0; the jobs run on 3.5 and 4.0.$"):
-        connector("4.3.0")
+        packages_of("4.3.0")
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_the_hours_around(spark: SparkSession, tmp_path: Path) -> None:
     others = [f"{DAY}/what/a.jsonl.zst", f"{DAY}/hour=x/a.jsonl.zst", "dt=x/hour=01/a.jsonl.zst", "notes.txt"]
     days = ["dt=2026-11-17/hour=23/a.jsonl.zst", "dt=2026-11-19/hour=00/a.jsonl.zst"]
     journal = folder(spark, tmp_path, *files, *others, *days)
-    assert not journal.compacted
+    assert journal.format is None
     assert journal.hours((START_US, START_US + 1)) == [f"{tmp_path}/{DAY}/hour={hour}" for hour in (10, 11, 12)]
     assert journal.hours((None, START_US - 11 * HOUR_US)) == [
         f"{tmp_path}/dt=2026-11-17/hour=23",
@@ -42,7 +42,7 @@ def test_the_hours_around(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_what_compact_wrote(spark: SparkSession, tmp_path: Path) -> None:
     journal = folder(spark, tmp_path, f"kind=batch/{DAY}/topic=t/part-0.parquet")
-    assert journal.compacted
+    assert journal.format == "parquet"
     assert journal.hours((None, None)) == []
 
 

@@ -9,11 +9,22 @@ import pytest
 import zstandard
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.schema import columns_of
-from forebay_pipeline.journal.source import ALL_TIME, JournalPlace, Span, closed_files, of_kind, read_rows, torn
+from forebay_pipeline.journal.source import (
+    ALL_TIME,
+    JournalPlace,
+    Span,
+    closed_files,
+    day_of,
+    of_kind,
+    read_rows,
+    torn,
+)
+from forebay_pipeline.journal.tables import Format, tables_in
 from forebay_policies.journal_rows import (
     ROWS,
     VERSION,
@@ -23,7 +34,9 @@ from forebay_policies.journal_rows import (
     RackRow,
     Row,
 )
+from tests.kit.spark import TABLE_FORMATS
 from tests.pipeline import rows as make
+from tests.pipeline.files_read import files_read
 from tests.pipeline.rows import START_US, json_lines, write_journal, write_lines
 
 ONE_OF_EACH: list[Row] = [
@@ -201,6 +214,36 @@ def test_what_an_earlier_version_compacted_lacks_the_columns_of_later_kinds(
     found = read_rows(spark, JournalPlace(str(tmp_path / "parquet")))
     assert of_kind(found, BatchRow).count() == 1
     assert of_kind(found, ObservedRow).count() == 0
+
+
+@pytest.mark.parametrize("table_format", TABLE_FORMATS)
+def test_an_hour_of_tables_is_read_without_their_other_days(
+    spark: SparkSession, tmp_path: Path, table_format: Format
+) -> None:
+    """Of 90 days: of what is there, at most 2 % of the bytes; nor are tables of other kinds."""
+    day_us = 86_400_000_000
+    times = spark.range(180).select((F.col("id") * (day_us // 2) + (START_US - START_US % day_us)).alias("time_us"))
+    rows = times.select(day_of("time_us").alias("dt"), F.lit("t").alias("topic"), "time_us").repartition(1, "dt")
+    tables = tables_in(spark, str(tmp_path), table_format)
+    tables.append("batch", rows, "q", 0)
+    tables.append("rack", rows, "q", 0)
+    place = JournalPlace(str(tmp_path), format=table_format)
+    noon_us = START_US - START_US % day_us + 40 * day_us + day_us // 2
+    everything = files_read(read_rows(spark, place))
+    of_hour = files_read(of_kind(read_rows(spark, place, Span(noon_us, noon_us + 3_600_000_000)), BatchRow))
+    assert (everything.files, [row.time_us for row in of_hour.rows]) == (180, [noon_us])
+    assert of_hour.files == 1
+    assert of_hour.size <= 0.02 * everything.size
+
+
+def test_what_a_table_was_made_without_is_null(spark: SparkSession, tmp_path: Path) -> None:
+    """Columns, and fields in them: as of tables of an earlier version."""
+    parts = F.expr("array(named_struct('partition', 3L, 'records', 5L))").alias("parts")
+    day = F.lit("2026-11-18").cast("date").alias("dt")
+    rows = spark.range(1).select(day, F.lit(1).cast("long").alias("time_us"), parts)
+    tables_in(spark, str(tmp_path), "delta").append("ledger", rows, "q", 0)
+    (found,) = of_kind(read_rows(spark, JournalPlace(str(tmp_path), format="delta")), LedgerRow).collect()
+    assert (found.time_us, found.topic, found.parts[0].records, found.parts[0].crc) == (1, None, 5, None)
 
 
 def test_a_file_larger_than_a_block(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,82 @@
+"""Few files afterwards, the same rows, and nothing lost of what is appended meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from forebay_pipeline.errors import COULD_NOT_RUN
+from forebay_pipeline.journal.table_writer import lock
+from forebay_pipeline.journal.tables import Format, tables_in
+from forebay_pipeline.maintain import Maintained, maintain
+from forebay_pipeline.storage import Storage
+from tests.kit.spark import TABLE_FORMATS
+from tests.pipeline import command_line
+
+EITHER = pytest.mark.parametrize("table_format", TABLE_FORMATS)
+
+
+def row(spark: SparkSession, number: int) -> DataFrame:
+    rows = spark.range(number, number + 1).selectExpr("id AS time_us", f"'t{number % 7}' AS topic")
+    return rows.withColumn("dt", F.lit("2026-11-18").cast("date")).coalesce(1)
+
+
+@EITHER
+def test_the_command(spark: SparkSession, tmp_path: Path, table_format: Format) -> None:
+    tables = tables_in(spark, str(tmp_path), table_format)
+    for number in range(3):
+        tables.append("batch", row(spark, number), "q", number)
+    tables.append("gauge", row(spark, 0).drop("topic"), "q", 0)
+    done = command_line.run("maintain", "--journal", tmp_path, "--format", table_format)
+    assert (done.exit_code, done.stdout) == (0, "batch: 3 files, 1 now\ngauge: 1 files, 1 now\n")
+    found = tables.read("batch")
+    assert found is not None
+    assert sorted(each.time_us for each in found.collect()) == [0, 1, 2]
+
+
+@pytest.mark.whole
+@EITHER
+def test_what_is_appended_meanwhile_stays(spark: SparkSession, tmp_path: Path, table_format: Format) -> None:
+    """A hundred batches beside maintenance that goes on and on; locked as compact does, as the disk is a local one."""
+    folder, storage = str(tmp_path), Storage(spark)
+    done = threading.Event()
+    rounds: list[list[Maintained]] = []
+
+    def keep() -> None:
+        while not done.is_set() or not rounds:
+            rounds.append(maintain(spark, folder, table_format, keep_days=1))
+
+    tables = tables_in(spark, folder, table_format)
+    tables.append("batch", row(spark, 0), "q", 0)
+    keeping = threading.Thread(target=keep)
+    keeping.start()
+    try:
+        for number in range(1, 100):
+            with storage.locked(lock(folder, "batch")):
+                tables.append("batch", row(spark, number), "q", number)
+    finally:
+        done.set()
+        keeping.join()
+    found = tables.read("batch")
+    assert found is not None
+    assert sorted(each.time_us for each in found.collect()) == list(range(100))
+    assert tables.files("batch") < 100
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--format", "delta"], "There is no journal in {folder}: it has no tables of delta."),
+        (["--format", "parquet"], "'parquet' is not one of 'iceberg', 'delta'."),
+        ([], "Missing option '--format'."),
+        (["--format", "iceberg", "--keep-days", "0"], "0 is not in the range x>=1."),
+    ],
+)
+def test_what_it_cannot_do_is_one_sentence(spark: SparkSession, tmp_path: Path, words: list[str], said: str) -> None:
+    done = command_line.run("maintain", "--journal", tmp_path, *words)
+    assert done.exit_code == COULD_NOT_RUN
+    assert said.format(folder=tmp_path) in done.stderr.replace("\n", " ")
