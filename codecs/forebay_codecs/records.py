@@ -88,11 +88,18 @@ class Cursor:
         """A zigzag varint within int32, of at most 5 bytes."""
         data = self.data
         pos: i64 = self.pos
-        if pos < self.end:  # as in varlong, which costs a call
+        end: i64 = self.end
+        if pos < end:  # as in varlong, which costs a call
             low: i64 = data[pos]
             if low < 0x80:
                 self.pos = pos + 1
                 return (low >> 1) ^ -(low & 1)
+            if pos + 1 < end:
+                high: i64 = data[pos + 1]
+                if high < 0x80:
+                    self.pos = pos + 2
+                    both: i64 = (low & 0x7F) | (high << 7)
+                    return (both >> 1) ^ -(both & 1)
         value: i64 = self.varlong(_VARINT_LIMIT)
         if value > 0x7FFFFFFF or value < -0x80000000:
             raise Malformed("varint out of range")
@@ -109,6 +116,10 @@ def _write_varlong(out: BytesWriter, value: i64) -> None:
     if 0 <= value < 64:
         out.append(u8(value << 1))
         return
+    if 0 <= value < 8192:
+        out.append(u8(((value << 1) & 0x7F) | 0x80))
+        out.append(u8(value >> 6))
+        return
     bits: i64 = (value << 1) ^ (value >> 63)
     while bits < 0 or bits > 0x7F:
         out.append(u8((bits & 0x7F) | 0x80))
@@ -117,6 +128,8 @@ def _write_varlong(out: BytesWriter, value: i64) -> None:
 
 
 def _varlong_size(value: i64) -> i64:
+    if 0 <= value < 8192:
+        return 1 if value < 64 else 2
     bits: i64 = (value << 1) ^ (value >> 63)
     size: i64 = 1
     while bits < 0 or bits > 0x7F:
@@ -158,50 +171,73 @@ def scan(data: bytes, start: int, end: int, count: int) -> tuple[int, int]:
 
     Raises Malformed if lengths do not add up, offsets are not 0..count-1, or bytes are left over.
     """
+    # Numbers of one byte are read here: a call takes longer than all else that is done with them.
     cursor = Cursor(data, start, end)
     section_end: i64 = end
     wanted: i64 = count
     null_keys: i64 = 0
     max_delta: i64 = 0
     number: i64 = 0
+    low: i64
     while number < wanted:
         size: i64 = cursor.varint()
-        cursor.end = section_end
-        if size < 0 or size > section_end - cursor.pos:
+        pos: i64 = cursor.pos
+        if size < 1 or size > section_end - pos:
             raise Malformed("a record runs past its batch")
-        record_end: i64 = cursor.pos + size
+        record_end: i64 = pos + size
         cursor.end = record_end
-        cursor.jump(1)
-        delta: i64 = cursor.varlong(_VARLONG_LIMIT)
-        if delta > _DELTA_LIMIT or delta < -_DELTA_LIMIT:
-            raise Malformed("a timestamp out of range")
+        pos += 1
+        delta: i64
+        if pos < record_end and data[pos] < 0x80:
+            low = data[pos]
+            delta = (low >> 1) ^ -(low & 1)
+            pos += 1
+        else:
+            cursor.pos = pos
+            delta = cursor.varlong(_VARLONG_LIMIT)
+            pos = cursor.pos
+            if delta > _DELTA_LIMIT or delta < -_DELTA_LIMIT:
+                raise Malformed("a timestamp out of range")
         if number == 0 or delta > max_delta:
             max_delta = delta
-        if cursor.varint() != number:
+        offset: i64
+        if pos < record_end and data[pos] < 0x80:
+            low = data[pos]
+            offset = (low >> 1) ^ -(low & 1)
+            pos += 1
+        else:
+            cursor.pos = pos
+            offset = cursor.varint()
+            pos = cursor.pos
+        if offset != number:
             raise Malformed("offsets are not 0..n-1")
-        size = cursor.varint()
+        if pos < record_end and data[pos] < 0x80:
+            low = data[pos]
+            size = (low >> 1) ^ -(low & 1)
+            pos += 1
+        else:
+            cursor.pos = pos
+            size = cursor.varint()
+            pos = cursor.pos
         if size < 0:
             if size != -1:
                 raise Malformed("a key of negative length")
             null_keys += 1
+        elif size > record_end - pos:
+            raise Malformed("a length runs past the end of its record")
         else:
-            cursor.jump(size)
+            pos += size
+        cursor.pos = pos
         size = cursor.varint()
         if size >= 0:
             cursor.jump(size)
         elif size != -1:
             raise Malformed("a value of negative length")
-        headers: i64 = cursor.varint()
-        if headers < 0:
-            raise Malformed("a negative number of headers")
-        while headers > 0:
-            cursor.jump(cursor.varint())
-            size = cursor.varint()
-            if size >= 0:
-                cursor.jump(size)
-            elif size != -1:
-                raise Malformed("a header value of negative length")
-            headers -= 1
+        pos = cursor.pos
+        if pos < record_end and data[pos] == 0:
+            cursor.pos = pos + 1
+        else:
+            _scan_headers(cursor)
         if cursor.pos != record_end:
             raise Malformed("a record is longer than its fields")
         cursor.end = section_end
@@ -209,6 +245,21 @@ def scan(data: bytes, start: int, end: int, count: int) -> tuple[int, int]:
     if cursor.pos != section_end:
         raise Malformed("bytes behind the last record")
     return null_keys, max_delta
+
+
+def _scan_headers(cursor: Cursor) -> None:
+    """Past a record's headers."""
+    headers: i64 = cursor.varint()
+    if headers < 0:
+        raise Malformed("a negative number of headers")
+    while headers > 0:
+        cursor.jump(cursor.varint())
+        size: i64 = cursor.varint()
+        if size >= 0:
+            cursor.jump(size)
+        elif size != -1:
+            raise Malformed("a header value of negative length")
+        headers -= 1
 
 
 def renumber(data: bytes, start: int, end: int, first_offset: int, timestamp_shift: int) -> bytes:
@@ -221,14 +272,25 @@ def renumber(data: bytes, start: int, end: int, first_offset: int, timestamp_shi
     shift: i64 = timestamp_shift
     offset: i64 = first_offset
     stop: i64 = end
+    low: i64
     while cursor.pos < stop:
         size: i64 = cursor.varint()
         head: i64 = cursor.pos
         record_end: i64 = head + size
-        cursor.pos = head + 1
-        delta: i64 = cursor.varlong(_VARLONG_LIMIT) + shift
-        cursor.varint()
-        rest: i64 = cursor.pos
+        rest: i64 = head + 1
+        delta: i64
+        low = data[rest]
+        if low < 0x80:  # as in `scan`
+            delta = (low >> 1) ^ -(low & 1)
+            rest += 1
+        else:
+            cursor.pos = rest
+            delta = cursor.varlong(_VARLONG_LIMIT)
+            rest = cursor.pos
+        while data[rest] >= 0x80:
+            rest += 1
+        rest += 1
+        delta += shift
         _write_varlong(out, 1 + _varlong_size(delta) + _varlong_size(offset) + (record_end - rest))
         out.append(u8(data[head]))
         _write_varlong(out, delta)
