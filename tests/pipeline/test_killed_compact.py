@@ -20,8 +20,8 @@ from tests.pipeline import duck
 from tests.pipeline import rows as make
 from tests.pipeline.rows import json_lines, write_lines
 
-FILES_OF_A_RUN = 120
-"""Somewhat more than a run makes in tables and checkpoint: before it has made as many of its own, it is killed."""
+FILES_OF_A_RUN = 25
+"""As many, and more, a run makes in tables and checkpoint: before it has made as many of its own, it is killed."""
 
 
 def compact(journal: Path, output: Path, table_format: Format) -> subprocess.Popen[bytes]:
@@ -33,12 +33,13 @@ def compact(journal: Path, output: Path, table_format: Format) -> subprocess.Pop
 
 
 def kill_after(process: subprocess.Popen[bytes], output: Path, files: int) -> bool:
-    """Kill it, JVM and all, once so many files are there; false if it had ended before."""
+    """Kill it, JVM and all, once so many files are there; false if it had done all before."""
     while sum(1 for path in output.rglob("*") if path.is_file()) < files:
         try:
             process.wait(0.1)
         except subprocess.TimeoutExpired:
             continue
+        assert process.returncode == 0
         return False
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
