@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from forebay_pipeline.cli import main
 from forebay_pipeline.compact import await_compacted, compact
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.brokers import Brokers
-from forebay_pipeline.journal.source import JournalPlace, of_kind, read_rows, torn
+from forebay_pipeline.journal.source import JournalPlace, Span, of_kind, read_rows, torn
 from forebay_pipeline.partitions.summary import Summary
 from forebay_policies.journal_rows import BatchRow, GaugeRow, LedgerRow, MetadataRow
 from tests.integration.route import Route
@@ -32,6 +33,7 @@ from tests.pipeline import rows as make
 pytestmark = pytest.mark.integration
 
 COUNT = 5_000
+MINUTE_US = 60_000_000
 
 
 def produce(bootstrap: str, topic: str) -> None:
@@ -167,6 +169,32 @@ def test_rows_that_expired_before_they_were_read(spark: SparkSession, route: Rou
     await_compacted(compact(spark, place, output, skip_expired=True))
     partitions = [row.partition for row in of_kind(read_rows(spark, JournalPlace(output)), BatchRow).collect()]
     assert sorted(partitions) == [*range(10), *range(15, 20)]
+
+
+def test_a_span_of_a_topic_is_read_from_its_beginning_on(spark: SparkSession, route: Route) -> None:
+    """With an hour's margin: what is older is not even looked at, and so is not torn."""
+    journal = "journal-of-hours"
+    route.cluster.create_topic(journal, 1)
+    place = JournalPlace(topic=journal, brokers=Brokers(route.cluster.internal))
+    now_us = time.time_ns() // 1_000
+
+    def row(minutes: int) -> bytes:
+        """As old as that."""
+        return make.json_lines([make.batch_row(time_us=now_us - minutes * MINUTE_US, partition=minutes)]).strip()
+
+    with Producer({"bootstrap.servers": route.cluster.internal}) as producer:
+        for minutes, line in ((180, b"no row"), (90, row(90)), (5, row(5))):
+            producer.produce(journal, line, timestamp=(now_us - minutes * MINUTE_US) // 1_000)
+        assert producer.flush(20) == 0
+
+    def partitions(minutes: int) -> list[int]:
+        """-1 for a torn row."""
+        found = read_rows(spark, place, Span(now_us - minutes * MINUTE_US)).collect()
+        return sorted(-1 if row.partition is None else row.partition for row in found)
+
+    assert partitions(60) == [5]
+    assert partitions(100) == [5, 90]
+    assert partitions(200) == [-1, 5, 90]
 
 
 def test_a_topic_or_brokers_that_are_not_there(spark: SparkSession, route: Route) -> None:

@@ -7,9 +7,12 @@ import zlib
 from collections.abc import Sequence
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from forebay_pipeline.audit import copies as audit_copies
 from forebay_pipeline.audit.copies import Copy, Run, Variants
+from forebay_pipeline.audit.ledger import ACKNOWLEDGED
 
 
 def crc_of(crcs: Sequence[int]) -> int:
@@ -95,3 +98,44 @@ def test_refused_parts_are_the_likelier_ones() -> None:
     run = Run(0, 0)
     told = run.add(1, [(2, whole, False, 0), (1, one, True, 0)]) + run.add(2, [(1, two, True, 0)])
     assert told + run.close() == [Copy(0, 1, one, refused=True), Copy(1, 1, two, refused=True)]
+
+
+# At scale
+
+
+def contents(spark: SparkSession, of: str, count: int) -> DataFrame:
+    """So many records like no other: id, first_crc and first_xxh64 of each."""
+    content = F.concat(F.lit(of), F.col("id").cast("string"))
+    return spark.range(count).select(
+        "id", F.crc32(content).alias("first_crc"), F.xxhash64(content).alias("first_xxh64")
+    )
+
+
+@pytest.mark.parametrize("count", [1_000, pytest.param(10_000_000, marks=pytest.mark.whole)])
+def test_records_of_others_are_no_copies_of_parts_of_one_record(spark: SparkSession, count: int) -> None:
+    """Those that are copies are found; without XXH64, as in older ledgers, some of the others would be, by chance."""
+    one = F.unhex(F.lpad(F.hex("first_crc"), 8, "0"))
+    parts = contents(spark, "ours ", count).select(
+        "first_crc",
+        "first_xxh64",
+        F.lit("t").alias("topic"),
+        F.lit(1).alias("records"),
+        F.crc32(one).alias("crc"),
+        F.lit(ACKNOWLEDGED).alias("fate"),
+        F.lit(True).alias("checked"),
+        *(F.lit(0).alias(name) for name in ("partition", "base_offset", "time_us", "connection", "number")),
+        *(F.lit("p").alias(name) for name in ("process", "client_id", "principal")),
+    )
+    others = contents(spark, "theirs ", count).union(contents(spark, "ours ", 10).withColumn("id", F.col("id") + count))
+    unclaimed = others.select(
+        F.lit("t").alias("topic"),
+        (F.col("id") % 8).cast("int").alias("place"),
+        F.col("id").alias("offset"),
+        F.col("first_crc").alias("crc"),
+        F.col("first_xxh64").alias("xxh64"),
+    )
+    assert audit_copies.find(unclaimed, parts).count() == 10
+    if count > 1_000_000:
+        old = parts.withColumn("first_xxh64", F.lit(None).cast("long"))
+        by_chance = count * count / 2**32
+        assert 0.9 * by_chance < audit_copies.find(unclaimed, old).count() - 10 < 1.1 * by_chance
