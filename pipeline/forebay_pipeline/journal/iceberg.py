@@ -130,4 +130,4 @@ def _quoted(name: str) -> str:
 
 def _timestamp(days_ago: int) -> str:
     at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=days_ago)
-    return f"TIMESTAMP '{at:%Y-%m-%d %H:%M:%S}Z'"
+    return f"TIMESTAMP '{at:%Y-%m-%d %H:%M:%S.%f}Z'"
