@@ -33,8 +33,8 @@ pytestmark = pytest.mark.integration
 SECONDS = 60
 PROPS = {
     "metadata.max.age.ms": "200",  # it hears of the new leader although the old one has not answered
-    "request.timeout.ms": "19000",
-    "delivery.timeout.ms": "20000",  # of a busy machine an election takes some
+    "request.timeout.ms": "29000",
+    "delivery.timeout.ms": "30000",  # of a busy machine an election takes many
 }
 PREFERRED = 0
 
