@@ -271,8 +271,10 @@ def test_faults_that_are_planted_together_are_all_found(stage: Stage, spark: Spa
     assert (result.exit_code, result.rows_missing) == (FINDINGS, 1)
     assert [each.records for each in of_kind(result, Kind.MISSING)] == [lost.records]
     assert [(each.number, each.records) for each in of_kind(result, Kind.ALTERED)] == [(row.number, part.records)]
-    unexplained = [each for each in of_kind(result, Kind.DUPLICATED) if each.note.endswith("unexplained")]
-    assert (once_more.number, again.records) in [(each.number, each.records) for each in unexplained]
+    assert result.totals.duplicated >= again.records
+    if stage.exactly_once:  # else it is among hundreds, of which the result names some
+        unexplained = [each for each in of_kind(result, Kind.DUPLICATED) if each.note.endswith("unexplained")]
+        assert (once_more.number, again.records) in [(each.number, each.records) for each in unexplained]
 
 
 def a_part(stage: Stage) -> tuple[LedgerRow, LedgerPart]:
