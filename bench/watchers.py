@@ -15,13 +15,14 @@ import aiohttp
 
 API: Final = "/api/v1/"
 ASKED: Final = {
-    "overview": 60,
+    "overview": 3600,
     "brokers?sort=node&page=1&size=25": 10,
     "topics?cells=1&size=50&page=1": 10,
     "history?of=totals&seconds=300&points=600": 300,
     "history?of=worker&key=0&seconds=300&points=600": 300,
 }
-"""What is asked for, every so many seconds, where there is one worker (proxy/forebay_proxy/console/static)."""
+"""What is asked for, every so many seconds, where there is one worker (proxy/forebay_proxy/console/static); the
+overview once, for the stream tells of it from then on."""
 APART_S: Final = 0.37
 BEFORE_S: Final = 0.5
 """What is due is asked for together with the next second that is told, from so long before on."""

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from bench import watchers
+from forebay_proxy.console.stream import BYTES_S
 from forebay_proxy.demo.mock_cluster import MockCluster
 from tests.kit import paths, picture
 from tests.kit.browser import Browser, Page
@@ -114,7 +115,17 @@ def test_what_the_stream_tells_is_not_asked_for(visit: Visit, many: SyntheticCon
         page.until("document.querySelector('.problems')?.textContent.includes('nobody knows the way')")
     finally:
         many.unready = None
-    assert len([url for url in page.requests if url.endswith("/overview")]) <= 2  # until the stream is live, and then
+    assert len([url for url in page.requests if url.endswith("/overview")]) <= 2  # before the stream has told of it
+
+
+def test_what_is_too_much_for_the_stream_is_asked_for_as_often(visit: Visit, many: SyntheticConsole) -> None:
+    page = visit(many.url, 1400)
+    page.until(f"{READY} && {NUMBERS}")
+    many.unready = "nobody knows the way" + " on" * BYTES_S
+    try:
+        page.until("document.querySelector('.problems')?.textContent.includes('nobody knows the way')", 20)
+    finally:
+        many.unready = None
 
 
 @pytest.mark.parametrize("view", VIEWS)

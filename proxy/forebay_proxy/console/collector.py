@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -194,15 +194,14 @@ class Collector:
                 await asyncio.sleep(0)
         self.clients = found
 
-    def message(self, second: int, more: Mapping[str, Any] | None = None) -> bytes:
-        """That second's rows, and `more`, as JSON; of a broker or worker that had none, nothing."""
+    def message(self, second: int) -> bytes:
+        """That second's rows as JSON; of a broker or worker that had none, nothing."""
         return msgspec.json.encode(
             {
                 "second": second,
                 "totals": _numbers(self.history.row("totals", ALL, second)),
                 "brokers": self._rows("broker", second)[:BROKERS_IN_STREAM],
                 "workers": self._rows("worker", second),
-                **(more or {}),
             }
         )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
 from aiohttp import web
 
 from forebay_proxy.console.collector import Collector
@@ -76,9 +77,9 @@ class Watchers:
         if self._message[0] != second:
             message = self._seen.message(second)
             if second == self._seen.second and second % OVERVIEW_S == 0:
-                with_overview = self._seen.message(second, {"overview": self._overview()})
-                if len(with_overview) <= BYTES_S // 2:  # else the page asks for it
-                    message = with_overview
+                overview = msgspec.json.encode(self._overview())
+                if len(message) + len(overview) <= BYTES_S // 2:  # else the page asks for it
+                    message = b'%b,"overview":%b}' % (message[:-1], overview)
             self._message = second, message
         return b"id: %d\ndata: %b\n\n" % (second, self._message[1])
 

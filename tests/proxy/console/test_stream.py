@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -14,7 +15,7 @@ from forebay_proxy.console.entry import PREFIX
 from forebay_proxy.console.stream import BYTES_S, OVERVIEW_S, REPLAYED_S, WATCHERS
 from tests.kit.event_loop import in_loop, soon, turns
 from tests.proxy.console.seen import Seen
-from tests.proxy.console.served import served
+from tests.proxy.console.served import Served, served
 
 
 class Watcher:
@@ -41,17 +42,23 @@ class Watcher:
         raise AssertionError("the stream has ended")
 
 
+@asynccontextmanager
+async def watched(seen: Seen, query: str = "") -> AsyncIterator[tuple[Served, Watcher]]:
+    """What is served, and somebody who watches it."""
+    async with (
+        served(seen) as forebay,
+        aiohttp.ClientSession() as session,
+        session.get(f"{forebay.url}{PREFIX}stream{query}") as response,
+    ):
+        assert response.content_type == "text/event-stream"
+        yield forebay, Watcher(response)
+
+
 @in_loop
 async def test_each_second_is_told_once() -> None:
     seen = Seen()
     seen.step()
-    async with (
-        served(seen) as forebay,
-        aiohttp.ClientSession() as session,
-        session.get(f"{forebay.url}{PREFIX}stream") as response,
-    ):
-        assert response.content_type == "text/event-stream"
-        watcher = Watcher(response)
+    async with watched(seen) as (_, watcher):
         assert await watcher.second() == 1_000_001
         for expected in (1_000_002, 1_000_003):
             seen.step()
@@ -86,12 +93,7 @@ async def test_what_was_missed_comes_no_faster_than_it_may() -> None:
         seen.step()
     size = len(seen.collector.message(seen.collector.second))
     assert size > BYTES_S / 60
-    async with (
-        served(seen) as forebay,
-        aiohttp.ClientSession() as session,
-        session.get(f"{forebay.url}{PREFIX}stream?after=1000000") as response,
-    ):
-        watcher = Watcher(response)
+    async with watched(seen, "?after=1000000") as (_, watcher):
         at_once = BYTES_S // (size + 20)
         for second in range(at_once - 1):
             assert await watcher.second() == 1_000_001 + second
@@ -109,12 +111,8 @@ async def test_a_long_absence_is_not_told_of() -> None:
     seen = Seen()
     seen.step()
     seen.step(REPLAYED_S * 3)
-    async with (
-        served(seen) as forebay,
-        aiohttp.ClientSession() as session,
-        session.get(f"{forebay.url}{PREFIX}stream?after=1000001") as response,
-    ):
-        assert await Watcher(response).second() == 1_000_002 + REPLAYED_S * 2
+    async with watched(seen, "?after=1000001") as (_, watcher):
+        assert await watcher.second() == 1_000_002 + REPLAYED_S * 2
 
 
 @in_loop
@@ -170,13 +168,8 @@ async def test_the_overview_comes_with_every_fifth_second() -> None:
 async def test_an_overview_that_is_too_long_holds_up_no_second() -> None:
     seen = Seen()
     seen.step()
-    async with (
-        served(seen) as forebay,
-        aiohttp.ClientSession() as session,
-        session.get(f"{forebay.url}{PREFIX}stream") as response,
-    ):
+    async with watched(seen) as (forebay, watcher):
         forebay.unready = "x" * BYTES_S
-        watcher = Watcher(response)
         for _ in range(OVERVIEW_S + 1):
             assert (await watcher.event()).keys() == {"second", "totals", "brokers", "workers"}
             seen.step()

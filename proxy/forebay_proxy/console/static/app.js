@@ -4,7 +4,7 @@ import { html, render, useEffect, useState } from "./vendor/htm-preact.js";
 import { setToken } from "./api.js";
 import { Broker, Client, Topic } from "./drill.js";
 import { Clients, Events, Settings, Topics } from "./lists.js";
-import { start } from "./live.js";
+import { now, start } from "./live.js";
 import { Overview } from "./overview.js";
 import { Title, useAsked, useNow } from "./parts.js";
 
@@ -51,12 +51,19 @@ function Login({ onDone }) {
 
 const STATES = { live: "live", lost: "no connection", denied: "no access" };
 
+const TOLD_S = 10; // seconds within which the stream has told of everything again, if it does
+
+/** The stream tells of everything, too, unless that is too much for it. */
+function overviewIsTold() {
+  return now.state === "live" && now.overview !== null && now.second.second - now.overview.second < TOLD_S;
+}
+
 function App() {
   const [at, go] = useState(place());
   const [denied, deny] = useState(false);
   const [tries, again] = useState(0);
   const { state, overview } = useNow();
-  const asked = useAsked("overview", {}, denied ? 3600 : state === "live" ? 60 : 5);
+  const asked = useAsked("overview", {}, denied ? 3600 : 5, overviewIsTold);
   const told = overview && overview.second > (asked.data?.second ?? 0) ? { data: overview, error: null } : asked;
   useEffect(() => {
     const changed = () => go(place());

@@ -14,18 +14,21 @@ export function useNow() {
 
 const BEFORE_MS = 500; // so that seconds of seconds are not one more
 
-/** {data, error} of what is asked now and every `seconds` while the page can be seen, as soon as a second is told. */
-export function useAsked(name, query, seconds) {
+/** {data, error} of what is asked now and every `seconds` while the page can be seen, as soon as a second is told; not
+ *  again while it is `told` anyway. */
+export function useAsked(name, query, seconds, told = () => false) {
   const [state, set] = useState({ data: null, error: null });
   const key = JSON.stringify([name, query]);
   useEffect(() => {
     let over = false;
     let timer;
     let end = () => {};
+    let known = false;
     async function look() {
-      if (!document.hidden) {
+      if (!document.hidden && !(known && told())) {
         try {
           const data = await ask(name, query);
+          known = true;
           if (!over) set({ data, error: null });
         } catch (error) {
           if (!over) set((before) => ({ ...before, error }));
