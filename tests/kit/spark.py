@@ -49,7 +49,8 @@ _QUICK: Final[Mapping[str, str]] = (
 
 
 _EXTENSIONS: Final = {
-    "spark.sql.extensions": ",".join(OF_TABLES[each]["spark.sql.extensions"] for each in TABLE_FORMATS),
+    # Iceberg's last: on Spark 3.5 its parser has to be the outer one.
+    "spark.sql.extensions": ",".join(OF_TABLES[each]["spark.sql.extensions"] for each in reversed(TABLE_FORMATS)),
     "spark.sql.catalog.spark_catalog": OF_TABLES["delta"]["spark.sql.catalog.spark_catalog"],
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
