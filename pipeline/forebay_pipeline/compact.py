@@ -18,12 +18,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from forebay_pipeline.errors import CLEAN, CannotRun
-from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options
+from forebay_pipeline.jobs.options import OpenSpark, format_option, job, journal_options, session_options
 from forebay_pipeline.jobs.streams import await_end, triggered
 from forebay_pipeline.journal.schema import DAY, KIND, TORN
 from forebay_pipeline.journal.source import OFFSETS_A_TRIGGER, JournalPlace, day_of, stream_rows
 from forebay_pipeline.journal.table_writer import TableWriter
-from forebay_pipeline.journal.tables import FORMATS, PARQUET, Format, check_format, tables_in
+from forebay_pipeline.journal.tables import PARQUET, Format, check_format, tables_in
 from forebay_pipeline.storage import Storage
 
 _COUNTS = "compacted"
@@ -57,13 +57,13 @@ def compact(
     expired unread do not fail the query. Raises CannotRun if there is no journal, or `output` has another format.
     """
     storage = Storage(spark)
-    check_format(storage, output, output_format)
     checkpoint = checkpoint or f"{output.rstrip('/')}/_checkpoint"
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", _PROGRESS_KEPT)
     rows = _counted(
         stream_rows(spark, place, skip_expired=skip_expired, unknown=True, offsets_a_trigger=offsets_a_trigger)
     )
     if output_format == PARQUET:
+        check_format(storage, output, PARQUET)
         by_day = rows.withColumn(DAY, day_of("time_us").cast("string"))
         writer = by_day.writeStream.format("parquet").partitionBy(KIND, DAY, "topic").option("path", output)
     else:
@@ -103,14 +103,7 @@ def _counted(rows: DataFrame) -> DataFrame:
 @click.command("compact")
 @journal_options
 @click.option("--output", required=True, metavar="FOLDER", help="Folder to write to.")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(FORMATS),
-    default=PARQUET,
-    show_default=True,
-    help="Plain Parquet, or tables of Apache Iceberg or Delta Lake.",
-)
+@format_option("Plain Parquet, or tables of Apache Iceberg or Delta Lake.")
 @click.option("--checkpoint", metavar="FOLDER", help="Folder that records progress; OUTPUT/_checkpoint by default.")
 @click.option(
     "--every", type=click.IntRange(1), metavar="SECONDS", help="Keep running, checking for new rows this often."
@@ -133,7 +126,7 @@ def command(
     output: str,
     checkpoint: str | None,
     every: int | None,
-    output_format: Format,
+    table_format: Format,
     offsets_a_trigger: int,
     skip_expired: bool,
     spark: OpenSpark,
@@ -142,14 +135,14 @@ def command(
 
     Each row is written exactly once. The other jobs read the result faster than the journal.
     """
-    session = spark("compact", kafka=place.in_kafka, table_format=output_format)
+    session = spark("compact", kafka=place.in_kafka, table_format=table_format)
     query = compact(
         session,
         place,
         output,
         checkpoint,
         every,
-        output_format=output_format,
+        output_format=table_format,
         offsets_a_trigger=offsets_a_trigger,
         skip_expired=skip_expired,
     )

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import click
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -73,7 +74,8 @@ class Storage:
     def locked(self, path: str) -> Iterator[None]:
         """While it lasts, no other process has a lock by that path; on a local disk, elsewhere nothing is locked.
 
-        For what relies on files that appear only where none is, which a local disk does not warrant.
+        For what relies on files that appear only where none is, which a local disk does not warrant. Says on stderr
+        where it has to wait.
         """
         with _or_cannot_run("write", path):
             place, files = self._at(path)
@@ -84,7 +86,11 @@ class Storage:
             return
         lock.parent.mkdir(parents=True, exist_ok=True)
         with lock.open("ab") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                click.echo(f"Waiting for another process, which has locked {lock}.", err=True)
+                fcntl.flock(held, fcntl.LOCK_EX)
             yield
 
     def read(self, path: str) -> bytes | None:

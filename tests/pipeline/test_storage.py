@@ -3,10 +3,12 @@ test_object_store.py."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from pyspark.sql import SparkSession
 from forebay_pipeline import storage as module
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.storage import Storage
+from tests.kit.waiting import wait_until
 
 
 @pytest.fixture
@@ -57,6 +60,30 @@ def test_a_lock_keeps_other_processes_out_while_it_lasts(storage: Storage, tmp_p
     with storage.locked(path.as_uri()):
         assert taken()
     assert not taken()
+
+
+def test_who_has_to_wait_for_a_lock_says_so(
+    storage: Storage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / ".batch.lock"
+    said = ""
+
+    def locked() -> None:
+        with storage.locked(str(path)):
+            pass
+
+    def waits() -> bool:
+        nonlocal said
+        said += capsys.readouterr().err
+        return said == f"Waiting for another process, which has locked {path}.\n"
+
+    with ThreadPoolExecutor(1) as pool:
+        with path.open("ab") as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            waiting = pool.submit(locked)
+            wait_until(waits, 20, "it does not say that it waits")
+            assert not waiting.done()
+        waiting.result(20)
 
 
 def test_what_is_not_there(storage: Storage, tmp_path: Path) -> None:

@@ -108,16 +108,11 @@ def journal_place(
     return JournalPlace(journal, journal_topic, Brokers(bootstrap_servers, security))
 
 
-def format_option(command: F) -> F:
-    """Adds --format, unchecked: `in_format` checks it."""
+def format_option(text: str = "In which `compact` wrote the folder, if it did.") -> Callable[[F], F]:
+    """Adds --format, which `text` explains; of a journal's place, unchecked: `in_format` checks it."""
     return click.option(
-        "--format",
-        "table_format",
-        type=click.Choice(FORMATS),
-        default=PARQUET,
-        show_default=True,
-        help="In which `compact` wrote the folder, if it did.",
-    )(command)
+        "--format", "table_format", type=click.Choice(FORMATS), default=PARQUET, show_default=True, help=text
+    )
 
 
 def in_format(place: JournalPlace, table_format: Format) -> JournalPlace:
@@ -134,7 +129,7 @@ def compacted_options(command: Callable[..., T]) -> Callable[..., T]:
     def gathered(place: JournalPlace, table_format: Format, **others: Any) -> T:
         return command(place=in_format(place, table_format), **others)
 
-    return journal_options(format_option(gathered))
+    return journal_options(format_option()(gathered))
 
 
 def span_options(command: Callable[..., T]) -> Callable[..., T]:

@@ -16,10 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from forebay_pipeline.journal.schema import ARROW_SCHEMA, KIND, TORN, UNKNOWN, kind_of, required_of
-from forebay_policies.journal_rows import ROWS
+from forebay_pipeline.journal.schema import ARROW_SCHEMA, KIND, REQUIRED, TORN, UNKNOWN
 
-_REQUIRED: Final = {kind_of(row): required_of(row) for row in ROWS}
 _NAMES: Final = frozenset(ARROW_SCHEMA.names)
 _OF_STRUCTS: Final = {
     field.name: {each.name for each in field.type.value_type}
@@ -112,7 +110,7 @@ def _whole(table: pa.Table) -> Any:
     """A mask of the rows that have a kind and all its required fields. Kinds that this version does not know pass."""
     kinds = table[KIND]
     whole = pc.is_valid(kinds)
-    for kind, required in _REQUIRED.items():
+    for kind, required in REQUIRED.items():
         of_it = pc.fill_null(pc.equal(kinds, kind), fill_value=False)
         if pc.any(of_it).as_py():
             for column in required:

@@ -15,12 +15,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.json
 
-from forebay_pipeline.journal.schema import ARROW_SCHEMA, columns_of, kind_of, required_of
+from forebay_pipeline.journal.schema import ARROW_SCHEMA, REQUIRED, columns_of, kind_of
 from forebay_policies.journal_rows import ROWS
 
 _KINDS: Final = {b'{"kind":"%b"' % kind_of(row).encode(): kind_of(row) for row in ROWS}
 """How a line begins → its kind."""
-_REQUIRED: Final = {kind_of(row): required_of(row) for row in ROWS}
 _PARSE: Final = {
     kind_of(row): pyarrow.json.ParseOptions(
         explicit_schema=pa.schema([ARROW_SCHEMA.field(name) for name in columns_of(row)]),
@@ -54,7 +53,7 @@ def plain_rows(kind: str, lines: Sequence[bytes]) -> pa.Table | None:
         table = pyarrow.json.read_json(io.BytesIO(block), read_options=options, parse_options=_PARSE[kind])
     except pa.ArrowInvalid:
         return None
-    return None if any(table[name].null_count for name in _REQUIRED[kind]) else table
+    return None if any(table[name].null_count for name in REQUIRED[kind]) else table
 
 
 def are_whole(lines: Sequence[bytes]) -> bool:

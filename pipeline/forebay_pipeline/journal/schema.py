@@ -66,11 +66,6 @@ def columns_of(*rows: type[msgspec.Struct]) -> list[str]:
     return list(dict.fromkeys([KIND, *fields]))
 
 
-def required_of(row: type[msgspec.Struct]) -> list[str]:
-    """The columns without which it is no row of its kind."""
-    return [field.encode_name for field in msgspec.structs.fields(row) if field.required]
-
-
 def _union() -> pa.Schema:
     columns: dict[str, pa.Field[Any]] = {KIND: pa.field(KIND, pa.string())}
     for row in ROWS:
@@ -82,4 +77,8 @@ def _union() -> pa.Schema:
 
 
 ARROW_SCHEMA: Final = _union()
+REQUIRED: Final = {
+    kind_of(row): [field.encode_name for field in msgspec.structs.fields(row) if field.required] for row in ROWS
+}
+"""The columns without which it is no row of its kind."""
 SPARK_SCHEMA: Final[StructType] = from_arrow_schema(ARROW_SCHEMA)

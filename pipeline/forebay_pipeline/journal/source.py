@@ -23,18 +23,18 @@ from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.brokers import Asked, Brokers
 from forebay_pipeline.journal.decoding import Wanted, decode
 from forebay_pipeline.journal.folder import JournalFolder
-from forebay_pipeline.journal.schema import DAY, KIND, SPARK_SCHEMA, TORN, UNKNOWN, columns_of, kind_of, required_of
-from forebay_pipeline.journal.tables import NAMES, OTHER, PARQUET, Format, check_format, tables_in
+from forebay_pipeline.journal.schema import DAY, KIND, REQUIRED, SPARK_SCHEMA, TORN, UNKNOWN, columns_of, kind_of
+from forebay_pipeline.journal.tables import NAMES, OTHER, PARQUET, Format, expect, tables_in
 from forebay_pipeline.storage import Storage
-from forebay_policies.journal_rows import FILE_SUFFIX, ROWS, ObservedRow, RackRow
+from forebay_policies.journal_rows import FILE_SUFFIX, ObservedRow, RackRow
 
 _DAY_US: Final = 86_400_000_000
 _FILE: Final = "path string, modificationTime timestamp, length long, content binary"
 _HOUR_US: Final = 3_600_000_000
 
-_LATER: Final = (ObservedRow, RackRow)
+_LATER: Final = {kind_of(ObservedRow), kind_of(RackRow)}
 """Kinds that the first versions of `compact` did not know: what those wrote need not have their columns."""
-_FIRST: Final = {name for row in ROWS if row not in _LATER for name in required_of(row)}
+_FIRST: Final = {name for kind, required in REQUIRED.items() if kind not in _LATER for name in required}
 _NAMES: Final = SPARK_SCHEMA.names
 _ADDED: Final = StructType([each for each in SPARK_SCHEMA if each.name == "parts" or each.name not in {*_FIRST, KIND}])
 """What a later version may have been the first to have, or have added to."""
@@ -138,7 +138,7 @@ def read_rows(
         return _of_kinds(_of_tables(spark, str(place), place.format, span, wanted), wanted)
     folder = _folder(spark, place)
     if folder.format is not None:
-        check_format(Storage(spark), str(place), PARQUET)
+        expect(str(place), folder.format, PARQUET)
         return _of_kinds(_parquet(spark, str(place), span), wanted)
     hours = folder.hours(span)
     if not hours:

@@ -63,7 +63,12 @@ def tables_in(spark: SparkSession, folder: str, table_format: Format) -> Tables:
 
 def check_format(storage: Storage, folder: str, expected: Format) -> None:
     """Raises CannotRun if `compact` wrote the folder in another format; nothing may be there."""
-    found = format_of(storage, folder, storage.names(folder)) if storage.is_folder(folder) else None
+    if storage.is_folder(folder):
+        expect(folder, format_of(storage, folder, storage.names(folder)), expected)
+
+
+def expect(folder: str, found: Format | None, expected: Format) -> None:
+    """Raises CannotRun if the folder was found to be in another format."""
     if found not in (None, expected):
         raise CannotRun(f"{folder} was written by `compact --format {found}`: give --format {found}.")
 

@@ -287,7 +287,7 @@ def _synthetic_options(command: Callable[..., T]) -> Callable[..., T]:
 
 @click.command()
 @journal_flags
-@format_option
+@format_option()
 @span_options
 @_synthetic_options
 @click.option("--config", metavar="FILE.toml", help="The proxy's present settings; without it, its defaults.")
