@@ -54,6 +54,8 @@ class Way:
     size: int
     settings: Mapping[str, str] = field(default_factory=dict)
     by_relay: bool = False
+    journals: bool = False
+    """It writes a journal, into a folder of its own."""
 
 
 RELAY: Final = Way("a bare relay, 16 KB", "opaque", LARGE, by_relay=True)
@@ -63,6 +65,8 @@ WAYS: Final = (
     Way("untouched idempotent batch, 16 KB", "idempotent", LARGE),
     Way("opened and merged, 16 KB", "produce", LARGE),
     Way("the same, without enable.idempotence", "produce", LARGE, {"enable_idempotence": "false"}),
+    Way("the same, with a journal", "produce", LARGE, journals=True),
+    Way("the same, with its ledger, too", "produce", LARGE, {"journal_ledger": "true"}, journals=True),
     Way("one record, merged", "produce", ONE_RECORD),
     Way("the same, without enable.idempotence", "produce", ONE_RECORD, {"enable_idempotence": "false"}),
     Way("a Fetch response, 16 KB", "fetch", LARGE),
@@ -105,13 +109,14 @@ class Counter:
 
 
 @contextmanager
-def _started(way: Way, broker: int, counter: Counter) -> Iterator[int]:
+def _started(way: Way, broker: int, counter: Counter, journal: Path) -> Iterator[int]:
     """The port to send to."""
     if way.by_relay:
         with relay(broker, *counter.command) as (port, counter.pid):
             yield port
     else:
-        proxy = forebay(broker, *counter.command, **way.settings)
+        settings = {**way.settings, **({"journal_dir": str(journal)} if way.journals else {})}
+        proxy = forebay(broker, *counter.command, **settings)
         with ExitStack() as stack:
             stack.callback(proxy.kill)
             proxy.start(START_SECONDS)
@@ -142,7 +147,7 @@ def count(way: Way, rounds: int) -> float:
     """Instructions a request."""
     with tempfile.TemporaryDirectory(prefix="instructions-") as name, sink() as broker, ExitStack() as stack:
         counter = Counter(Path(name))
-        port = stack.enter_context(_started(way, broker, counter))
+        port = stack.enter_context(_started(way, broker, counter, Path(name, "journal")))
         connections = []
         for _ in range(TOGETHER):
             connection = stack.enter_context(socket.create_connection((LOOPBACK, port), PATIENCE))

@@ -46,7 +46,7 @@ class Block(NamedTuple):
 
 
 def run(short: bool) -> Section:
-    turns, seconds = (2, 2) if short else (20, 15)
+    turns, seconds = (2, 2) if short else (40, 15)
     with ExitStack() as stack:
         broker = stack.enter_context(sink())
         both = [stack.enter_context(forebay(broker)) for _ in range(2)]

@@ -32,7 +32,7 @@ def test_the_command(spark: SparkSession, tmp_path: Path, table_format: Format) 
         tables.append("batch", row(spark, number), "q", number)
     tables.append("gauge", row(spark, 0).drop("topic"), "q", 0)
     done = command_line.run("maintain", "--journal", tmp_path, "--format", table_format)
-    assert (done.exit_code, done.stdout) == (0, "batch: 3 files, 1 now\ngauge: 1 files, 1 now\n")
+    assert (done.exit_code, done.stdout) == (0, "batch: 3 files, 1 now\ngauge: 1 file, 1 now\n")
     found = tables.read("batch")
     assert found is not None
     assert sorted(each.time_us for each in found.collect()) == [0, 1, 2]
