@@ -111,7 +111,9 @@ def contents(spark: SparkSession, of: str, count: int) -> DataFrame:
     )
 
 
-@pytest.mark.parametrize("count", [1_000, pytest.param(10_000_000, marks=pytest.mark.whole)])
+@pytest.mark.parametrize(
+    "count", [1_000, pytest.param(10_000_000, marks=[pytest.mark.whole, pytest.mark.timeout(1800)])]
+)
 def test_records_of_others_are_no_copies_of_parts_of_one_record(spark: SparkSession, count: int) -> None:
     """Those that are copies are found; without XXH64, as in older ledgers, some of the others would be, by chance."""
     one = F.unhex(F.lpad(F.hex("first_crc"), 8, "0"))
