@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forebay_pipeline.replay.histogram import start_of
+from forebay_pipeline.jobs.histogram import start_of
 
 RESAMPLES: Final = 400
 MOST_BLOCKS: Final = 60

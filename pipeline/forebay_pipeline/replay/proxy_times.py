@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from forebay_pipeline.replay.histogram import bucket_column
+from forebay_pipeline.jobs.histogram import bucket_column
 from forebay_pipeline.replay.service_times import FEW, Constant, Empirical, Times
 from forebay_policies.accumulator import ALL_REPLICAS
 

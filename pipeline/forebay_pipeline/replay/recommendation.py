@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
-from forebay_pipeline.replay.histogram import GROWTH
+from forebay_pipeline.jobs.histogram import GROWTH
 from forebay_pipeline.replay.results import ReplayReport, Result
 from forebay_pipeline.replay.settings import Variant, toml_value
 from forebay_pipeline.replay.trust import trusted

@@ -13,7 +13,7 @@ import msgspec
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from forebay_pipeline.replay.histogram import bucket_column, percentile
+from forebay_pipeline.jobs.histogram import bucket_column, percentile
 from forebay_pipeline.replay.intervals import MOST_BLOCKS, Block, Intervals
 from forebay_pipeline.replay.settings import Variant
 

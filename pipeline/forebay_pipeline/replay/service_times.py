@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.replay.histogram import bucket_column, start_of
+from forebay_pipeline.jobs.histogram import bucket_column, start_of
 from forebay_policies.accumulator import ALL_REPLICAS
 
 SIZES: Final = (16_384, 65_536, 262_144)

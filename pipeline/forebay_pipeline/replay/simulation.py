@@ -22,8 +22,8 @@ from random import Random
 from typing import NamedTuple
 
 from forebay_codecs import compression
+from forebay_pipeline.jobs.histogram import bucket_of
 from forebay_pipeline.replay.broker import Broker
-from forebay_pipeline.replay.histogram import bucket_of
 from forebay_pipeline.replay.records import records_of
 from forebay_pipeline.replay.service_times import BrokerTimes, Times
 from forebay_pipeline.replay.settings import Simulated

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from forebay_pipeline.audit.ledger import ACKNOWLEDGED, UNACKNOWLEDGED
-from forebay_pipeline.replay.histogram import bucket_of
+from forebay_pipeline.jobs.histogram import bucket_of
 
 
 class Offsets(msgspec.Struct):
@@ -37,7 +37,7 @@ class Tally(msgspec.Struct):
     not_followed: int = 0
     """What their clients were told, or where they are, is not known: most were passed on as they came."""
     latencies: dict[int, int] = msgspec.field(default_factory=dict)
-    """Bucket (replay.histogram) → records; from a request's arrival to its answer."""
+    """Bucket (jobs.histogram) → records; from a request's arrival to its answer."""
     offsets: dict[int, Offsets] = msgspec.field(default_factory=dict)
     """By partition."""
 

@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from forebay_pipeline.audit.ranges import Ends, TopicNow
+from forebay_pipeline.jobs.histogram import percentile
 from forebay_pipeline.jobs.time_text import instant
-from forebay_pipeline.replay.histogram import percentile
 from forebay_pipeline.watch.tally import Tally
 
 

@@ -8,7 +8,7 @@ from statistics import mean
 
 import pytest
 
-from forebay_pipeline.replay.histogram import bucket_of
+from forebay_pipeline.jobs.histogram import bucket_of
 from forebay_pipeline.replay.intervals import LEAST_BLOCKS, RESAMPLES, Block, Draw, certainty, draws, intervals
 
 

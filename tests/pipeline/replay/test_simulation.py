@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from forebay_pipeline.replay.histogram import percentile
+from forebay_pipeline.jobs.histogram import percentile
 from forebay_pipeline.replay.service_times import AcksTimes, Constant
 from forebay_pipeline.replay.settings import Simulated
 from forebay_pipeline.replay.simulation import Outcome, Request, Simulation, World

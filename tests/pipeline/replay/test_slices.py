@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from forebay_pipeline.jobs.histogram import percentile
 from forebay_pipeline.replay.arrivals import SYNTHETIC, Load, of_load
 from forebay_pipeline.replay.command import Plan, replay_load
-from forebay_pipeline.replay.histogram import percentile
 from forebay_pipeline.replay.intervals import Block, Draw
 from forebay_pipeline.replay.proxy_times import NO_WAY, TURN
 from forebay_pipeline.replay.recommendation import choose

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from forebay_pipeline.audit.ledger import ACKNOWLEDGED, NOT_FOLLOWED, UNACKNOWLEDGED
-from forebay_pipeline.replay.histogram import bucket_of
+from forebay_pipeline.jobs.histogram import bucket_of
 from forebay_pipeline.watch.tally import Offsets, Tally
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from forebay_pipeline.replay.histogram import bucket_column, bucket_of, percentile, start_of
+from forebay_pipeline.jobs.histogram import bucket_column, bucket_of, percentile, start_of
 
 TIMES = [0, 1, 2, 3, 10, 999, 1000, 1003, 1004, 20_500, 123_456_789]
 
