@@ -1,7 +1,7 @@
 """What each client sent, how it was treated, and whether it seems to pick partitions itself.
 
 In: ledger rows and rows of what was only observed (KEPT has the columns), and batch rows. Out: Clients: those with the
-most batches, MOST_CLIENTS whatever the journal's size.
+most batches, MOST_CLIENTS whatever the journal's size; and ClientTables, from which they are made.
 
 Both kinds of rows are one for each batch of a client. The ledger has a row for what was only observed, too, which says
 less than the other one: it does not count. A client is its id and whom it was served as; which partitions it uses is
@@ -11,10 +11,10 @@ judged by address as well, since instances of one application may have one parti
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from forebay_pipeline.advice.facts import FIRST_OF_KAFKA_4, OBSERVED, Clients, ClientUse, Picked, TopicReason
@@ -46,7 +46,8 @@ KEPT: Final[Mapping[type[msgspec.Struct], Mapping[str, str]]] = {
 }
 """Kind of rows → what is needed of it: the names of columns, and what they are in SQL."""
 
-_CLIENT: Final = ("client_id", "principal")
+CLIENT: Final = ["client_id", "principal"]
+_INSTANCE: Final = [*CLIENT, "host", "topic"]
 _SECOND_US: Final = 1_000_000
 
 
@@ -76,33 +77,91 @@ def client_batches(ledger: DataFrame, observed: DataFrame) -> DataFrame:
     ).withColumn("principal", F.coalesce("principal", F.lit("")))
 
 
-def clients(batches: DataFrame, sent_on: DataFrame) -> Clients:
-    """The Clients of `batches`, the rows of client_batches. How many partitions topics have is told by `sent_on`, batch
-    rows, too: all up to the highest that got a batch."""
+class ClientTables(NamedTuple):
+    """What is counted of clients' batches. Those of several times can be added up."""
+
+    treated: DataFrame
+    """client_id, principal, topic, reason, version: batches, records, errors, opens; at most, `partitions`."""
+    served: DataFrame
+    """client_id, principal: requests, about, and `took_us`, an array of percentiles."""
+    choices: DataFrame
+    """client_id, principal, host, topic: the partitions `used` for records without a key, and for how many `turns`."""
+
+
+def client_tables(batches: DataFrame) -> ClientTables:
+    """Of the rows of client_batches."""
+    took = batches.groupBy(*CLIENT).agg(requests(), percentiles("took_us").alias("took_us"))
+    return ClientTables(treated(batches), took, choices(batches))
+
+
+def treated(batches: DataFrame) -> DataFrame:
+    """See ClientTables."""
+    return batches.groupBy(*CLIENT, "topic", "reason", "version").agg(
+        F.count("*").alias("batches"),
+        F.sum("records").alias("records"),
+        F.count_if(F.coalesce(F.col("error_code"), F.lit(0)) != 0).alias("errors"),
+        F.sum("opens").alias("opens"),
+        F.max("partitions").alias("partitions"),
+    )
+
+
+def requests() -> Column:
+    """An aggregate of the rows of client_batches: the requests that brought them, about."""
+    request = F.struct("process", "number", F.col("reason") == OBSERVED)
+    return F.approx_count_distinct(request, 0.02).alias("requests")
+
+
+def choices(batches: DataFrame) -> DataFrame:
+    """See ClientTables.
+
+    Turns are windows of the clock in which enough was sent, so there may be fewer than the proxy counts.
+    """
+    old = F.col("version") < FIRST_OF_KAFKA_4
+    turn_us = F.when(old, own_choices.OLD_TURN_S * _SECOND_US).otherwise(own_choices.TURN_S * _SECOND_US)
+    turns = (
+        batches.groupBy(*_INSTANCE, F.floor(F.col("time_us") / turn_us))
+        .agg(F.sum("movable_bytes").alias("bytes"))
+        .groupBy(*_INSTANCE)
+        .agg(F.count_if(F.col("bytes") >= own_choices.TURN_BYTES).alias("turns"))
+    )
+    chosen = F.when(F.col("movable_bytes") > 0, F.col("partition"))
+    used = batches.groupBy(*_INSTANCE).agg(F.sort_array(F.collect_set(chosen)).alias("used"))
+    return used.join(turns, _INSTANCE)
+
+
+def clients(tables: ClientTables, sent_on: DataFrame) -> Clients:
+    """The Clients that `tables` tell of. How many partitions topics have is told by `sent_on`, batch rows or such that
+    stand for several of them, too: all up to the highest that got a batch."""
+    kept = tables._replace(treated=tables.treated.persist(), choices=tables.choices.persist())
+    try:
+        return _clients(kept, sent_on)
+    finally:
+        kept.treated.unpersist()
+        kept.choices.unpersist()
+
+
+def _clients(tables: ClientTables, sent_on: DataFrame) -> Clients:
     reasons = (
-        batches.groupBy("topic", "reason")
-        .agg(F.count("*").alias("batches"), F.sum("opens").alias("opens"))
+        tables.treated.groupBy("topic", "reason")
+        .agg(F.sum("batches").alias("batches"), F.sum("opens").alias("opens"))
         .orderBy(F.desc("batches"), "topic", "reason")
         .limit(MOST_TOPICS)
         .collect()
     )
     if not reasons:
         return Clients()
-    counted = batches.groupBy(*_CLIENT).agg(
-        F.count("*").alias("batches"),
-        F.approx_count_distinct("host").alias("hosts"),
-        F.approx_count_distinct(F.struct("process", "number", F.col("reason") == OBSERVED), 0.02).alias("requests"),
-        F.sum("records").alias("records"),
-        F.count_if(F.coalesce(F.col("error_code"), F.lit(0)) != 0).alias("errors"),
-        percentiles("took_us").alias("took_us"),
+    counted = tables.treated.groupBy(*CLIENT).agg(
+        *(F.sum(name).alias(name) for name in ("batches", "records", "errors")),
         F.sort_array(F.collect_set("version")).alias("versions"),
     )
-    found = counted.orderBy(F.desc("batches"), *_CLIENT).limit(MOST_CLIENTS).collect()
+    most = counted.orderBy(F.desc("batches"), *CLIENT).limit(MOST_CLIENTS)
+    hosts = tables.choices.groupBy(*CLIENT).agg(F.approx_count_distinct("host").alias("hosts"))
+    found = most.join(tables.served, CLIENT).join(hosts, CLIENT).orderBy(F.desc("batches"), *CLIENT).collect()
     left_out = max(0, counted.count() - MOST_CLIENTS) if len(found) == MOST_CLIENTS else 0
-    treated: dict[tuple[str, str], dict[str, int]] = {}
-    for row in batches.groupBy(*_CLIENT, "reason").agg(F.count("*").alias("batches")).collect():
-        treated.setdefault((row["client_id"], row["principal"]), {})[row["reason"]] = row["batches"]
-    picked = _picked(batches, sent_on)
+    treatment: dict[tuple[str, str], dict[str, int]] = {}
+    for row in tables.treated.groupBy(*CLIENT, "reason").agg(F.sum("batches").alias("batches")).collect():
+        treatment.setdefault((row["client_id"], row["principal"]), {})[row["reason"]] = row["batches"]
+    picked = _picked(tables, sent_on)
     return Clients(
         [
             ClientUse(
@@ -115,7 +174,7 @@ def clients(batches: DataFrame, sent_on: DataFrame) -> Clients:
                 errors=row["errors"],
                 took_us=as_percentiles(row["took_us"]) if row["took_us"] else None,
                 versions=row["versions"],
-                reasons=treated[row["client_id"], row["principal"]],
+                reasons=treatment[row["client_id"], row["principal"]],
                 picked=picked.get((row["client_id"], row["principal"]), ()),
             )
             for row in found
@@ -125,35 +184,23 @@ def clients(batches: DataFrame, sent_on: DataFrame) -> Clients:
     )
 
 
-def _picked(batches: DataFrame, sent_on: DataFrame) -> dict[tuple[str, str], list[Picked]]:
-    """Client → topics whose partitions it seems to pick itself (policies.own_choices).
-
-    Turns are windows of the clock in which enough was sent, so there may be fewer than the proxy counts.
-    """
+def _picked(tables: ClientTables, sent_on: DataFrame) -> dict[tuple[str, str], list[Picked]]:
+    """Client → topics whose partitions it seems to pick itself (policies.own_choices)."""
     told = sent_on.groupBy("topic").agg((F.max("partition") + 1).alias("told"))
-    sizes = batches.groupBy("topic").agg(F.max("partitions").alias("seen")).join(told, "topic", "left")
-    old = F.col("version") < FIRST_OF_KAFKA_4
-    turn_us = F.when(old, own_choices.OLD_TURN_S * _SECOND_US).otherwise(own_choices.TURN_S * _SECOND_US)
-    sent = (
-        batches.where(F.col("movable_bytes") > 0)
-        .join(F.broadcast(sizes.select("topic", F.greatest("seen", "told").alias("of"))), "topic")
-        .where(F.col("of").isNotNull())
+    sizes = tables.treated.groupBy("topic").agg(F.max("partitions").alias("seen")).join(told, "topic", "left")
+    sized = tables.choices.join(F.broadcast(sizes.select("topic", F.greatest("seen", "told").alias("of"))), "topic")
+    places = F.expr(f"transform(used, each -> floor(each * least(of, {own_choices.PLACES}) / of))")
+    used = (
+        sized.where(F.col("of").isNotNull())
+        .groupBy(*_INSTANCE, "of")
+        .agg(
+            F.size(F.array_distinct(F.flatten(F.collect_list(F.array_distinct(places))))).alias("used"),
+            F.sum("turns").alias("turns"),
+        )
     )
-    who = ("client_id", "principal", "host", "topic")
-    places = F.least("of", F.lit(own_choices.PLACES))
-    used = sent.groupBy(*who, "of").agg(
-        F.countDistinct(F.floor(F.col("partition") * places / F.col("of"))).alias("used")
-    )
-    turns = (
-        sent.groupBy(*who, F.floor(F.col("time_us") / turn_us).alias("turn"))
-        .agg(F.sum("movable_bytes").alias("bytes"))
-        .where(F.col("bytes") >= own_choices.TURN_BYTES)
-        .groupBy(*who)
-        .agg(F.count("*").alias("turns"))
-    )
-    few = used.where(2 * F.col("used") <= F.least("of", F.lit(own_choices.PLACES)))
+    few = (F.col("used") > 0) & (2 * F.col("used") <= F.least("of", F.lit(own_choices.PLACES)))
     found: dict[tuple[str, str], dict[str, Picked]] = {}
-    for row in few.join(turns, list(who)).collect():
+    for row in used.where(few & (F.col("turns") > 0)).collect():
         choices = own_choices.TopicChoices(row["of"], row["turns"], list(range(row["used"])))
         if choices.picked:
             one = Picked(row["topic"], row["used"], row["of"])

@@ -1,7 +1,7 @@
 """Counts what advice is made of: batches, brokers, topics, what crossed racks.
 
-In: batch rows (the columns of journal_rows.BatchRow), rack rows. Out: the tuples of facts.py. Spark does the counting;
-what reaches the driver is a row for each broker and topic.
+In: batch rows (the columns of journal_rows.BatchRow), rack rows, or rows that stand for several of them. Out: the
+tuples of facts.py. Spark does the counting; what reaches the driver is a row for each broker and topic.
 """
 
 from __future__ import annotations
@@ -9,46 +9,69 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from forebay_pipeline.advice.facts import LINGERS_MS, BatchUse, BrokerUse, TopicRacks, TopicUse
+from forebay_pipeline.partitions.batches import tallied
 from forebay_policies.accumulator import ALL_REPLICAS
 
 _SENT_US: Final = 200
 """Batches of one request are noted as sent within so much of each other; so its requests are counted to about 1 %."""
+LINGERED: Final = tuple(f"after_{each}_ms" for each in LINGERS_MS)
+"""The columns of `lingering`."""
 _QUEUE: Final = ("process", "topic", "partition", "codec", "movable")
 """With whether acks is all: batches that could have been one. (Those of different users could not.)"""
 
 
 def batch_use(batches: DataFrame, seconds: float) -> BatchUse:
     """All batches together; zeros without any. `seconds` is the length of the span."""
-    movable = F.col("movable")
-    waited = F.col("linger_us") + F.col("upstream_us")
-    full = F.col("reason") == "full"
+    (lingered,) = lingering(batches, seconds).collect()
+    return sums(batches, requests())._replace(lingering=lingered_as(lingered))
+
+
+def sums(batches: DataFrame, *further: Column) -> BatchUse:
+    """What can be added up of tallied rows (batches.tallied), and the results of further aggregates."""
+    names = ("batches", "runs", "records", "bytes", "latency_us")
+    movable, full = F.col("movable"), F.col("reason") == "full"
+    (row,) = (
+        tallied(batches)
+        .agg(
+            *(_sum(F.col(name)).alias(name) for name in names),
+            *(_sum(F.when(movable, F.col(name))).alias(f"movable_{name}") for name in ("records", "bytes")),
+            _sum(F.when(full, F.col("batches"))).alias("full"),
+            _sum(F.when(full, F.col("linger_us"))).alias("full_linger_us"),
+            *further,
+        )
+        .collect()
+    )
+    return BatchUse(**row.asDict())
+
+
+def requests() -> Column:
+    """An aggregate of batch rows: the requests that carried them."""
     sent = F.floor((F.col("time_us") - F.col("upstream_us")) / _SENT_US)
-    (row,) = batches.agg(
-        F.count("*").alias("batches"),
-        F.countDistinct("process", "leader", _waits(), sent).alias("requests"),
-        _sum(F.col("runs")).alias("runs"),
-        _sum(F.col("records")).alias("records"),
-        _sum(F.col("bytes")).alias("bytes"),
-        _sum(F.when(movable, F.col("records"))).alias("movable_records"),
-        _sum(F.when(movable, F.col("bytes"))).alias("movable_bytes"),
-        F.count_if(full).alias("full"),
-        _sum(F.when(full, F.col("linger_us"))).alias("full_linger_us"),
-        _sum(F.col("records") * waited).alias("latency_us"),
-    ).collect()
-    return BatchUse(**row.asDict(), lingering=_lingering(batches, seconds))
+    return F.countDistinct("process", "leader", _waits(), sent).alias("requests")
 
 
-def _lingering(batches: DataFrame, seconds: float) -> Mapping[int, float]:
-    """n batches of a queue in S seconds, each followed by n · L / S others while it waits L: n / (1 + n · L / S)."""
+def lingering(batches: DataFrame, seconds: float) -> DataFrame:
+    """One row of batch rows: for each of LINGERS_MS the batches, had each waited for so long.
+
+    n batches of a queue in S seconds, each followed by n · L / S others while it waits L: n / (1 + n · L / S).
+    """
     queues = batches.groupBy(*_QUEUE, _waits()).agg(F.count("*").alias("n"))
     n = F.col("n")
-    sums = [F.sum(n / (1 + n * (each / 1000 / seconds))).alias(str(each)) for each in LINGERS_MS]
-    (row,) = queues.agg(*sums).collect()
-    return {each: row[str(each)] or 0.0 for each in LINGERS_MS}
+    return queues.agg(
+        *(
+            F.sum(n / (1 + n * (each / 1000 / seconds))).alias(name)
+            for each, name in zip(LINGERS_MS, LINGERED, strict=True)
+        )
+    )
+
+
+def lingered_as(row: Row) -> Mapping[int, float]:
+    """BatchUse's `lingering`, of LINGERED."""
+    return {each: row[name] or 0.0 for each, name in zip(LINGERS_MS, LINGERED, strict=True)}
 
 
 def _waits() -> Column:
@@ -61,13 +84,22 @@ def _sum(column: Column) -> Column:
 
 def brokers(batches: DataFrame) -> list[BrokerUse]:
     """Each broker that got batches, in the order of their ids."""
-    counted = batches.groupBy("leader").agg(
-        F.count("*").alias("batches"),
+    median = F.percentile_approx("upstream_us", 0.5).alias("upstream_us")
+    return as_brokers(tallied(batches).groupBy("leader").agg(*broker_sums(), median))
+
+
+def broker_sums() -> list[Column]:
+    """Aggregates of tallied rows: what a BrokerUse has, but for the median."""
+    return [
+        F.sum("batches").alias("batches"),
         F.sum("records").alias("records"),
         _sum(F.when(F.col("movable"), F.col("records"))).alias("movable_records"),
-        F.sum(F.col("records") * (F.col("linger_us") + F.col("upstream_us"))).alias("latency_us"),
-        F.percentile_approx("upstream_us", 0.5).alias("upstream_us"),
-    )
+        F.sum("latency_us").alias("latency_us"),
+    ]
+
+
+def as_brokers(counted: DataFrame) -> list[BrokerUse]:
+    """From a row for each broker."""
     return [BrokerUse(**row.asDict()) for row in counted.orderBy("leader").collect()]
 
 

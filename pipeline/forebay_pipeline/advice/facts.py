@@ -27,6 +27,11 @@ FIRST_OF_KAFKA_4: Final = 3
 """The oldest version of Produce that it takes (KIP-896)."""
 
 
+def length_s(first_us: int, last_us: int) -> float:
+    """From the first batch to the last, in seconds; one at least."""
+    return max(1.0, (last_us - first_us) / 1e6)
+
+
 class BatchUse(NamedTuple):
     """Batches that were sent to brokers."""
 
@@ -167,7 +172,7 @@ class Facts(NamedTuple):
     @property
     def seconds(self) -> float:
         """From the first batch to the last; a second at least."""
-        return max(1.0, (self.summary.last_us - self.summary.first_us) / 1e6)
+        return length_s(self.summary.first_us, self.summary.last_us)
 
     @property
     def requests_a_second(self) -> float:

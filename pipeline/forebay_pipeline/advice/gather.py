@@ -43,5 +43,5 @@ def gather(
         brokers=counts.brokers(rows.batches),
         topics=counts.topics(rows.batches, MOST_TOPICS),
         topic_racks=counts.racks(rows.others[RackRow], MOST_TOPICS),
-        clients=of_clients.clients(sent, rows.batches),
+        clients=of_clients.clients(of_clients.client_tables(sent), rows.batches),
     )

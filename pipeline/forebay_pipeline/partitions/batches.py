@@ -1,30 +1,43 @@
 """KIP-794's table, skew, reasons and fates.
 
-In: batch rows (the columns of journal_rows.BatchRow). Out: the structs of summary.py. Spark does the counting; only
-rows to be shown reach the driver.
+In: batch rows (the columns of journal_rows.BatchRow), or, where there is nothing to be said of percentiles, rows that
+stand for several of them (`tallied`). Out: the structs of summary.py. Spark does the counting; only rows to be shown
+reach the driver.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
+from forebay_pipeline.partitions.runaway_windows import wait
 from forebay_pipeline.partitions.summary import ACCURACY, Fate, Group, Percentiles, Reason, TopicSkew
 
-_LEVELS: Final = [0.5, 0.99, 0.999]
-_TIMES: Final = {"minute": "yyyy-MM-dd'T'HH:mm", "hour": "yyyy-MM-dd'T'HH", "date": "yyyy-MM-dd"}
-KEYS: Final = ("topic", "partition", "leader", "worker", "reason", *_TIMES)
+LEVELS: Final = [0.5, 0.99, 0.999]
+"""What Percentiles has."""
+TIMES: Final = ("linger_us", "upstream_us")
+"""Of which a Group has percentiles."""
+_CLOCK: Final = {"minute": "yyyy-MM-dd'T'HH:mm", "hour": "yyyy-MM-dd'T'HH", "date": "yyyy-MM-dd"}
+KEYS: Final = ("topic", "partition", "leader", "worker", "reason", *_CLOCK)
 """Keys that batches can be grouped by."""
-_WHOLES: Final = ("topic", *_TIMES)
+_WHOLES: Final = ("topic", *_CLOCK)
 """Keys that divide the whole: shares are of the topic's bytes in that time."""
+
+
+def tallied(batches: DataFrame) -> DataFrame:
+    """Rows that each stand for `batches` batches which have the other columns in common, or add these up; a batch row
+    stands for one. Added up are records, bytes, runs, linger_us and latency_us: over records, how long they waited."""
+    if "batches" in batches.columns:
+        return batches
+    return batches.withColumns({"batches": F.lit(1), "latency_us": F.col("records") * wait()})
 
 
 def percentiles(column: str) -> Column:
     """An aggregate: an array of p50, p99 and p999, null over no rows."""
-    return F.percentile_approx(column, _LEVELS, ACCURACY)
+    return F.percentile_approx(column, LEVELS, ACCURACY)
 
 
 def as_percentiles(values: Sequence[int]) -> Percentiles:
@@ -35,7 +48,7 @@ def as_percentiles(values: Sequence[int]) -> Percentiles:
 def total(batches: DataFrame) -> Group | None:
     """All batches as one group; None if there are none."""
     (row,) = _measured(batches, []).collect()
-    return _group(row, [], 1.0) if row["batches"] else None
+    return as_group(row.asDict(), [], 1.0) if row["batches"] else None
 
 
 def groups(batches: DataFrame, by: Sequence[str], whole_bytes: int, max_groups: int) -> tuple[list[Group], int]:
@@ -45,16 +58,22 @@ def groups(batches: DataFrame, by: Sequence[str], whole_bytes: int, max_groups: 
     """
     keyed = batches
     for name in by:
-        if name in _TIMES:
-            keyed = keyed.withColumn(name, F.date_format(F.timestamp_micros("time_us"), _TIMES[name]))
-    measured = _measured(keyed, by).withColumn("share", F.col("bytes") / _whole(by, whole_bytes)).persist()
+        if name in _CLOCK:
+            keyed = keyed.withColumn(name, F.date_format(F.timestamp_micros("time_us"), _CLOCK[name]))
+    found, left_out = largest(_measured(keyed, by), by, whole_bytes, max_groups)
+    return [as_group(row.asDict(), by, row["share"]) for row in found], left_out
+
+
+def largest(measured: DataFrame, by: Sequence[str], whole_bytes: int, max_groups: int) -> tuple[list[Row], int]:
+    """Of a row for each group those with the most bytes, with their `share`, in the order of their keys; and how many
+    others there are."""
+    shared = measured.withColumn("share", F.col("bytes") / _whole(by, whole_bytes)).persist()
     try:
-        found = measured.orderBy(F.desc("bytes"), *by).limit(max_groups).collect()
-        left_out = measured.count() - len(found)
+        found = shared.orderBy(F.desc("bytes"), *by).limit(max_groups).collect()
+        left_out = shared.count() - len(found)
     finally:
-        measured.unpersist()
-    found.sort(key=lambda row: [row[name] for name in by])
-    return [_group(row, by, row["share"]) for row in found], left_out
+        shared.unpersist()
+    return sorted(found, key=lambda row: [row[name] for name in by]), left_out
 
 
 def _whole(by: Sequence[str], whole_bytes: int) -> Column:
@@ -65,18 +84,19 @@ def _whole(by: Sequence[str], whole_bytes: int) -> Column:
 
 
 def _measured(batches: DataFrame, by: Sequence[str]) -> DataFrame:
-    acknowledged = F.col("fate") == "acknowledged"
-    return batches.groupBy(*by).agg(
-        F.count("*").alias("batches"),
-        F.sum("bytes").alias("bytes"),
-        F.sum("records").alias("records"),
-        F.count_if(~acknowledged).alias("failed"),
-        percentiles("linger_us").alias("linger_us"),
-        percentiles("upstream_us").alias("upstream_us"),
-    )
+    times = (percentiles(name).alias(name) for name in TIMES)
+    return tallied(batches).groupBy(*by).agg(*counts(), *times)
 
 
-def _group(row: Row, by: Sequence[str], share: float) -> Group:
+def counts() -> list[Column]:
+    """Aggregates of tallied rows: batches, bytes, records, and failed, those that were not acknowledged."""
+    failed = F.when(F.col("fate") != "acknowledged", F.col("batches")).otherwise(0)
+    sums = [F.sum(name).alias(name) for name in ("batches", "bytes", "records")]
+    return [*sums, F.sum(failed).alias("failed")]
+
+
+def as_group(row: Mapping[str, Any], by: Sequence[str], share: float) -> Group:
+    """From the keys `by`, what `counts` counts, and arrays of percentiles of TIMES."""
     return Group(
         key={name: row[name] for name in by},
         batches=row["batches"],
@@ -93,7 +113,8 @@ def _group(row: Row, by: Sequence[str], share: float) -> Group:
 
 def partition_bytes(batches: DataFrame) -> DataFrame:
     """A row for each partition: topic, partition, batches, bytes."""
-    return batches.groupBy("topic", "partition").agg(F.count("*").alias("batches"), F.sum("bytes").alias("bytes"))
+    sums = (F.sum(name).alias(name) for name in ("batches", "bytes"))
+    return tallied(batches).groupBy("topic", "partition").agg(*sums)
 
 
 def skew(partitions: DataFrame) -> DataFrame:
@@ -137,19 +158,14 @@ def topics(batches: DataFrame, max_topics: int) -> tuple[list[TopicSkew], int]:
 
 def reasons(batches: DataFrame) -> list[Reason]:
     """Why batches were sent, the most frequent reason first."""
-    counted = batches.groupBy("reason").agg(
-        F.count("*").alias("batches"), F.sum("bytes").alias("bytes"), F.sum("records").alias("records")
-    )
-    return [Reason(**row.asDict()) for row in _largest_first(counted, "reason")]
+    return [Reason(**row.asDict()) for row in _largest_first(batches, ["reason"], "batches", "bytes", "records")]
 
 
 def fates(batches: DataFrame) -> list[Fate]:
     """What became of batches, the most frequent outcome first."""
-    counted = batches.groupBy("fate", "error_code").agg(
-        F.count("*").alias("batches"), F.sum("records").alias("records")
-    )
-    return [Fate(**row.asDict()) for row in _largest_first(counted, "fate", "error_code")]
+    return [Fate(**row.asDict()) for row in _largest_first(batches, ["fate", "error_code"], "batches", "records")]
 
 
-def _largest_first(counted: DataFrame, *keys: str) -> list[Any]:
+def _largest_first(batches: DataFrame, keys: Sequence[str], *summed: str) -> list[Row]:
+    counted = tallied(batches).groupBy(*keys).agg(*(F.sum(name).alias(name) for name in summed))
     return counted.orderBy(F.desc("batches"), *keys).collect()

@@ -5,7 +5,7 @@ In: a span of a journal, and Questions. Out: a Summary. Raises CannotRun if the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -20,8 +20,8 @@ from forebay_pipeline.journal.schema import KIND, columns_of, kind_of
 from forebay_pipeline.journal.source import JournalPlace, Span, of_kind, read_rows, torn
 from forebay_pipeline.partitions import batches as partitions_batches
 from forebay_pipeline.partitions import workers as partitions_workers
-from forebay_pipeline.partitions.runaway_detector import Thresholds
-from forebay_pipeline.partitions.runaway_windows import Episode, changes, episodes, topic_windows
+from forebay_pipeline.partitions.runaway_detector import Change, Thresholds
+from forebay_pipeline.partitions.runaway_windows import Episode, change_row, changes, episodes, topic_windows
 from forebay_pipeline.partitions.summary import Summary
 from forebay_policies.journal_rows import BatchRow, GaugeRow, MetadataRow
 
@@ -53,6 +53,8 @@ class Rows(NamedTuple):
     """MetadataRow."""
     torn: int
     """Unreadable lines and files."""
+    errors: DataFrame
+    """A row for each of these, with one column: `error`."""
     others: Mapping[type[msgspec.Struct], DataFrame]
     """Further kinds, where they were asked for."""
 
@@ -75,12 +77,13 @@ def kept_rows(
     rows = read_rows(spark, place, span, [*_KINDS, *others])
     narrow = rows.selectExpr(*(f"{sql} AS {name}" for name, sql in columns.items())).persist()
     try:
-        unread = torn(narrow).count()
+        errors = torn(narrow)
         yield Rows(
             of_kind(narrow, BatchRow),
             of_kind(narrow, GaugeRow),
             of_kind(narrow, MetadataRow),
-            unread,
+            errors.count(),
+            errors,
             {kind: narrow.where(F.col(KIND) == kind_of(kind)).select(*wanted) for kind, wanted in others.items()},
         )
     finally:
@@ -97,7 +100,8 @@ def summarize(rows: Rows, place: JournalPlace, span: Span, questions: Questions)
     (times,) = batches.agg(F.min("time_us"), F.max("time_us")).collect()
     groups, groups_left_out = partitions_batches.groups(batches, questions.by, total.bytes, questions.max_rows)
     topics, topics_left_out = partitions_batches.topics(batches, questions.max_rows)
-    runaways, changes_left_out = _runaways(batches, questions)
+    found = changes(topic_windows(batches, questions.window_us), questions.thresholds)
+    runaways, changes_left_out = runaways_of(found)
     return Summary(
         journal=str(place),
         first_us=times[0],
@@ -119,10 +123,15 @@ def summarize(rows: Rows, place: JournalPlace, span: Span, questions: Questions)
     )
 
 
-def _runaways(batches: DataFrame, questions: Questions) -> tuple[list[Episode], int]:
-    found = changes(topic_windows(batches, questions.window_us), questions.thresholds).persist()
+def runaways_of(found: DataFrame, earlier: Iterable[tuple[str, Change]] = ()) -> tuple[list[Episode], int]:
+    """The episodes that rows of CHANGES tell, and how many changes were left out, the latest ones.
+
+    `earlier`: topics and changes before these, of runaways that lasted.
+    """
+    found = found.persist()
     try:
         first = found.orderBy("window_us", "topic", "partition", "event").limit(MAX_CHANGES).collect()
-        return episodes(row.asDict() for row in first), found.count() - len(first)
+        told = [*(change_row(topic, change) for topic, change in earlier), *(row.asDict() for row in first)]
+        return episodes(told), found.count() - len(first)
     finally:
         found.unpersist()

@@ -2,7 +2,8 @@
 
 In: batch rows. Out: `topic_windows`, what each partition got in each window; `changes`, the detector's, with their
 topics; `episodes`, each from when a partition ran away until it recovered. A topic's windows pass through one task in
-order, a row at a time, so neither a span nor a topic has to fit into memory.
+order, a row at a time, so neither a span nor a topic has to fit into memory. A span may be judged where another one
+ended: `watched` takes and gives what the detector remembers.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from forebay_pipeline.partitions.runaway_detector import Change, Event, Portion, Thresholds, TopicWatch
 
-_ARROW: Final = pa.schema(
+_CHANGES: Final = pa.schema(
     [
         ("topic", pa.string()),
         ("partition", pa.int64()),
@@ -34,8 +35,19 @@ _ARROW: Final = pa.schema(
         ("others_wait_us", pa.float64()),
     ]
 )
-CHANGES: Final[StructType] = from_arrow_schema(_ARROW)
+CHANGES: Final[StructType] = from_arrow_schema(_CHANGES)
 """The topic, and the fields of a Change."""
+_WATCHED: Final = _CHANGES.append(pa.field("watch", pa.string()))
+WATCHED: Final[StructType] = from_arrow_schema(_WATCHED)
+"""The same, and in rows without a Change `watch`: a Watch as JSON."""
+
+
+class Watch(msgspec.Struct):
+    """What is to be known of a topic to go on watching it."""
+
+    state: TopicWatch
+    open: dict[int, Change] = {}
+    """Partition → the beginning of its runaway, which lasts."""
 
 
 class Episode(msgspec.Struct, frozen=True):
@@ -71,14 +83,26 @@ def topic_windows(batches: DataFrame, width_us: int) -> DataFrame:
 
 def changes(windows: DataFrame, thresholds: Thresholds) -> DataFrame:
     """The detector's changes in the columns of CHANGES, from the rows of topic_windows."""
+    return watched(windows, thresholds).where(F.col("watch").isNull()).select(CHANGES.names)
+
+
+def watched(windows: DataFrame, thresholds: Thresholds, before: DataFrame | None = None, end_us: int = 0) -> DataFrame:
+    """The changes, and what is to be known of topics afterwards, in WATCHED.
+
+    `before`: topic and watch, of what was before the windows. A topic of which nothing can come any more, since it is
+    quiet at `end_us`, is left out.
+    """
 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         for topic, rows in groupby(_rows(batches), key=itemgetter(0)):
-            yield pa.RecordBatch.from_pylist(list(_changes_of(topic, rows, thresholds)), schema=_ARROW)
+            yield pa.RecordBatch.from_pylist(list(_judged(topic, rows, thresholds, end_us)), schema=_WATCHED)
 
     columns = ["topic", "window_us", *Portion._fields]
-    ordered = windows.select(columns).repartition("topic").sortWithinPartitions("topic", "window_us", "partition")
-    return ordered.mapInArrow(judge, CHANGES)
+    rows = windows.select(*columns, F.lit(None).cast("string").alias("watch"))
+    if before is not None:
+        rows = rows.union(before.select("topic", *(F.lit(-1).cast("long") for _ in columns[1:]), "watch"))
+    ordered = rows.repartition("topic").sortWithinPartitions("topic", "window_us", "partition")
+    return ordered.mapInArrow(judge, WATCHED)
 
 
 def change_row(topic: str, change: Change) -> dict[str, Any]:
@@ -105,8 +129,18 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def _changes_of(topic: str, rows: Iterable[tuple[Any, ...]], thresholds: Thresholds) -> Iterator[dict[str, Any]]:
-    watch = TopicWatch()
+def _judged(
+    topic: str, rows: Iterable[tuple[Any, ...]], thresholds: Thresholds, end_us: int
+) -> Iterator[dict[str, Any]]:
+    known = Watch(TopicWatch())
     for start_us, window in groupby(rows, key=itemgetter(1)):
-        for change in watch.window(start_us, [Portion(*row[2:]) for row in window], thresholds):
+        if start_us < 0:
+            known = msgspec.json.decode(next(window)[-1], type=Watch)
+            continue
+        for change in known.state.window(start_us, [Portion(*row[2:-1]) for row in window], thresholds):
+            known.open.pop(change.partition, None)
+            if change.event is Event.RUNAWAY:
+                known.open[change.partition] = change
             yield change_row(topic, change)
+    if known.open or known.state.quiet_at(thresholds) > end_us:
+        yield {"topic": topic, "watch": msgspec.json.encode(known).decode()}

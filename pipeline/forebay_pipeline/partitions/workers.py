@@ -1,6 +1,7 @@
 """Metadata cache, memory pressure, dropped rows, and what crossed racks.
 
-In: gauge and metadata rows (the columns of journal_rows.GaugeRow and MetadataRow). Out: the structs of summary.py.
+In: gauge and metadata rows (the columns of journal_rows.GaugeRow and MetadataRow); of gauges also rows that stand for
+several of them (`standing`). Out: the structs of summary.py.
 
 Gauge rows carry totals that count from the start of their process. A span's part of them is, for each process, the last
 total less the first; or the last total, if the process began in the span:
@@ -12,9 +13,10 @@ total less the first; or the last total, if the process began in the span:
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from forebay_pipeline.partitions.batches import as_percentiles, percentiles
@@ -22,6 +24,8 @@ from forebay_pipeline.partitions.summary import MetadataUse, RackUse, WorkerUse
 
 FIRST_ROW_US: Final = 5_000_000
 """A process began in the span if its first row there came within this time of its start; it writes one a second."""
+
+PROCESS: Final = ("process", "worker", "started_us")
 
 TOTALS: Final = (
     "pool_waits_total",
@@ -35,10 +39,42 @@ TOTALS: Final = (
 )
 
 
+def standing(gauges: DataFrame) -> DataFrame:
+    """Rows that each stand for `seconds` gauge rows of one process, with their extremes; a gauge row stands for one.
+
+    `seconds_waited`: those in which a client waited for memory; `first_us`: the earliest time; `pool_used_bytes`: at
+    most; of TOTALS the last value, and by `first_…` the first one.
+    """
+    if "seconds" in gauges.columns:
+        return gauges
+    own = {
+        "seconds": F.lit(1),
+        "seconds_waited": F.when(F.col("pool_waiters") > 0, 1).otherwise(0),
+        "first_us": F.col("time_us"),
+        "pool_used_bytes": F.col("pool_bytes") - F.col("pool_available_bytes"),
+    }
+    return gauges.withColumns(own | {f"first_{name}": F.col(name) for name in TOTALS})
+
+
+def totals() -> list[Column]:
+    """Aggregates of standing rows: first_us, and the last and the first value of TOTALS."""
+    firsts = ("first_us", *(f"first_{name}" for name in TOTALS))
+    return [*(F.max(name).alias(name) for name in TOTALS), *(F.min(name).alias(name) for name in firsts)]
+
+
+def extremes() -> list[Column]:
+    """Aggregates of standing rows: seconds, and the most and the least that was seen in them."""
+    most = ("pool_bytes", "pool_used_bytes", "queued_bytes", "queued_batches", "in_flight_requests")
+    return [
+        *(F.sum(name).alias(name) for name in ("seconds", "seconds_waited")),
+        *(F.max(name).alias(name) for name in most),
+        F.min("pool_available_bytes").alias("pool_available_bytes"),
+    ]
+
+
 def counted(gauges: DataFrame) -> DataFrame:
     """A row for each process: worker, started_us, and the columns TOTALS with what it counted in the span."""
-    extremes = [F.max(name).alias(name) for name in TOTALS] + [F.min(name).alias(f"first_{name}") for name in TOTALS]
-    processes = gauges.groupBy("process", "worker", "started_us").agg(F.min("time_us").alias("first_us"), *extremes)
+    processes = standing(gauges).groupBy(*PROCESS).agg(*totals())
     began = F.col("first_us") - F.col("started_us") <= FIRST_ROW_US
     before = {name: F.when(began, 0).otherwise(F.col(f"first_{name}")) for name in TOTALS}
     return processes.select("worker", "started_us", *((F.col(name) - before[name]).alias(name) for name in TOTALS))
@@ -55,30 +91,36 @@ def workers(gauges: DataFrame) -> list[WorkerUse]:
             F.sum("rows_dropped_total").alias("rows_dropped"),
         )
     )
-    stood = gauges.groupBy("worker").agg(
-        F.count("*").alias("seconds"),
-        F.count_if(F.col("pool_waiters") > 0).alias("seconds_waited"),
-        F.max("pool_bytes").alias("pool_bytes"),
-        F.min("pool_available_bytes").alias("least_available_bytes"),
-        F.max("queued_bytes").alias("most_queued_bytes"),
-        F.max("queued_batches").alias("most_queued_batches"),
-        F.max("in_flight_requests").alias("most_in_flight"),
-    )
+    names = {
+        "pool_available_bytes": "least_available_bytes",
+        "queued_bytes": "most_queued_bytes",
+        "queued_batches": "most_queued_batches",
+        "in_flight_requests": "most_in_flight",
+    }
+    stood = standing(gauges).groupBy("worker").agg(*extremes()).withColumnsRenamed(names)
     rows = stood.join(counts, "worker").orderBy("worker").select(*WorkerUse.__struct_fields__).collect()
     return [WorkerUse(**row.asDict()) for row in rows]
 
 
 def metadata(gauges: DataFrame, requests: DataFrame) -> MetadataUse:
     """Use of the metadata cache; zeros without any rows."""
-    sums = {name: F.sum(f"metadata_{name}_total") for name in ("hits", "misses", "waits")}
-    (asked,) = counted(gauges).agg(*(F.coalesce(sums[name], F.lit(0)).alias(name) for name in sums)).collect()
-    (sent,) = requests.agg(
+    (sent,) = requests.agg(*request_sums(), percentiles("took_us").alias("took_us")).collect()
+    return metadata_use(gauges, sent.asDict())
+
+
+def request_sums() -> list[Column]:
+    """Aggregates of metadata rows: requests, failed, request_bytes, response_bytes."""
+    return [
         F.count("*").alias("requests"),
         F.count_if(F.col("error") != "").alias("failed"),
-        percentiles("took_us").alias("took_us"),
-        F.coalesce(F.sum("request_bytes"), F.lit(0)).alias("request_bytes"),
-        F.coalesce(F.sum("response_bytes"), F.lit(0)).alias("response_bytes"),
-    ).collect()
+        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in ("request_bytes", "response_bytes")),
+    ]
+
+
+def metadata_use(gauges: DataFrame, sent: Mapping[str, Any]) -> MetadataUse:
+    """Use of the metadata cache, where `sent` has what `request_sums` counts, and the percentiles `took_us`."""
+    sums = {name: F.sum(f"metadata_{name}_total") for name in ("hits", "misses", "waits")}
+    (asked,) = counted(gauges).agg(*(F.coalesce(sums[name], F.lit(0)).alias(name) for name in sums)).collect()
     topics = asked["hits"] + asked["misses"]
     return MetadataUse(
         hits=asked["hits"],

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from forebay_pipeline.partitions.batches import as_percentiles, partition_bytes, percentiles
 from forebay_pipeline.partitions.runaway_windows import wait, window_start
 from forebay_pipeline.partitions.summary import ACCURACY, Percentiles
+from forebay_pipeline.partitions.workers import standing
 
 MAX_POINTS: Final = 200
 MAX_PARTITIONS: Final = 7
@@ -105,23 +106,21 @@ def time_points(batches: DataFrame, width_us: int) -> list[TimePoint]:
         )
         .orderBy("at_us")
     )
-    return [_time_point(row) for row in counted.collect()]
+    return [time_point(row) for row in counted.collect()]
 
 
-def _time_point(row: Row) -> TimePoint:
+def time_point(row: Row) -> TimePoint:
+    """From at_us, average, batches, records and failed, and arrays of percentiles: linger_us, wait_us, sizes."""
     linger, waited = as_percentiles(row["linger_us"]), as_percentiles(row["wait_us"])
-    p50, p99 = row["sizes"]
+    p50, p99, *_ = row["sizes"]
     sent = row["batches"], row["records"], row["failed"]
     return TimePoint(row["at_us"], linger, waited, row["average"], p50, p99, *sent)
 
 
 def gauge_points(gauges: DataFrame, width_us: int) -> list[GaugePoint]:
     """Memory and queues."""
-    peaks = gauges.groupBy(window_start(width_us).alias("at_us"), "process").agg(
-        F.max("queued_bytes").alias("queued_bytes"),
-        F.max(F.col("pool_bytes") - F.col("pool_available_bytes")).alias("pool_used_bytes"),
-        F.max("pool_bytes").alias("pool_bytes"),
-    )
+    at = window_start(width_us).alias("at_us")
+    peaks = standing(gauges).groupBy(at, "process").agg(*(F.max(name).alias(name) for name in GaugePoint._fields[1:]))
     together = peaks.groupBy("at_us").agg(*(F.sum(name).alias(name) for name in GaugePoint._fields[1:]))
     return [GaugePoint(*row) for row in together.orderBy("at_us").collect()]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.advice import clients as of_clients
-from forebay_pipeline.advice.clients import KEPT, client_batches
+from forebay_pipeline.advice.clients import KEPT, client_batches, client_tables
 from forebay_pipeline.advice.facts import Clients, ClientUse, Picked, TopicReason
 from forebay_pipeline.journal.source import ALL_TIME, JournalPlace
 from forebay_pipeline.partitions.measures import kept_rows
@@ -22,7 +22,7 @@ def found(spark: SparkSession, folder: Path, rows: list[Row]) -> Clients:
     write_journal(folder, rows)
     with kept_rows(spark, JournalPlace(str(folder)), ALL_TIME, KEPT) as kept:
         sent = client_batches(kept.others[LedgerRow], kept.others[ObservedRow])
-        return of_clients.clients(sent, kept.batches)
+        return of_clients.clients(client_tables(sent), kept.batches)
 
 
 def test_each_client_and_how_it_is_treated(spark: SparkSession, tmp_path: Path) -> None:
