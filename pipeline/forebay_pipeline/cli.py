@@ -13,6 +13,7 @@ import click
 JOBS: Final = {
     "compact": "compact",
     "maintain": "maintain",
+    "rollup": "rollups.command",
     "partitions": "partitions.command",
     "audit": "audit.command",
     "replay": "replay.command",

@@ -84,8 +84,12 @@ class Storage:
         if lock is None:
             yield
             return
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        with lock.open("ab") as held:
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            held = lock.open("ab")
+        except OSError as error:
+            raise CannotRun(f"Cannot write {lock}: {error.strerror}.") from error
+        with held:
             try:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -28,6 +28,11 @@ def bucket_column(us: Column) -> Column:
     return F.floor(F.log(F.greatest(us.cast("double"), F.lit(1.0))) * F.lit(_SCALE)).cast("int")
 
 
+def middle_column(bucket: Column) -> Column:
+    """The time in the middle of a bucket, whole microseconds, in Spark."""
+    return F.round(F.pow(F.lit(GROWTH), bucket + 0.5)).cast("long")
+
+
 def start_of(bucket: int) -> float:
     """The shortest time in a bucket."""
     return GROWTH**bucket

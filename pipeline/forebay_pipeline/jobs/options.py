@@ -10,7 +10,7 @@ import functools
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import click
 from py4j.protocol import Py4JError
@@ -55,6 +55,10 @@ class _Instant(click.ParamType[int]):
         if read.tzinfo is None:
             read = read.replace(tzinfo=datetime.UTC)
         return (read - datetime.datetime.fromtimestamp(0, datetime.UTC)) // datetime.timedelta(microseconds=1)
+
+
+_PLACE: Final = ("journal", "journal_topic", "bootstrap_servers", "command_config")
+"""The arguments of `journal_place`."""
 
 
 def journal_flags(command: F) -> F:
@@ -130,6 +134,24 @@ def compacted_options(command: Callable[..., T]) -> Callable[..., T]:
         return command(place=in_format(place, table_format), **others)
 
     return journal_options(format_option()(gathered))
+
+
+def rollups_options(command: Callable[..., T]) -> Callable[..., T]:
+    """As compacted_options, and --rollups in place of all of them: `place` is None then, and `rollups` the folder."""
+
+    @functools.wraps(command)
+    def gathered(rollups: str | None, table_format: Format, **others: Any) -> T:
+        journal = {name: others.pop(name) for name in _PLACE}
+        if rollups is None and journal["journal"] is journal["journal_topic"] is None:
+            raise click.UsageError("give one of --journal, --journal-topic and --rollups")
+        if rollups is None:
+            return command(place=in_format(journal_place(**journal), table_format), rollups=None, **others)
+        if table_format != PARQUET or any(journal.values()):
+            raise click.UsageError("--rollups takes the place of a journal: give no options of one")
+        return command(place=None, rollups=rollups, **others)
+
+    option = click.option("--rollups", metavar="FOLDER", help="In place of a journal: what `rollup` made of one.")
+    return journal_flags(format_option()(option(gathered)))
 
 
 def span_options(command: Callable[..., T]) -> Callable[..., T]:

@@ -17,11 +17,13 @@ from itertools import pairwise
 from typing import Final
 
 from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal.schema import KIND
 from forebay_pipeline.journal.tables import format_of
 from forebay_pipeline.storage import Storage
 from forebay_policies.journal_rows import FILE_SUFFIX
 
 _FILE: Final = re.compile(r"(?P<writer>.+-\d+-\d+)-(?P<start>[0-9a-f]{12,})" + re.escape(FILE_SUFFIX))
+_DAY: Final = re.compile(r"dt=\d{4}-\d{2}-\d{2}")
 _HOUR_US: Final = 3_600_000_000
 _DAY_US: Final = 24 * _HOUR_US
 
@@ -46,6 +48,14 @@ class JournalFolder:
     def hours(self, times: _Times) -> list[str]:
         """The folders whose files may have rows of that time, in order."""
         return list(self._hours(times))
+
+    def days(self) -> list[str]:
+        """The days, as 2026-11-21, of which it may have rows, in order; not of tables, which say so themselves."""
+        found = self._days()
+        for kind in self._names:
+            if kind.startswith(f"{KIND}="):
+                found += self._storage.names(f"{self._folder}/{kind}")
+        return sorted({name[3:] for name in found if _DAY.fullmatch(name)})
 
     def _days(self) -> list[str]:
         return [name for name in self._names if name.startswith("dt=")]

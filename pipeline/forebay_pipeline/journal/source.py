@@ -26,7 +26,7 @@ from forebay_pipeline.journal.folder import JournalFolder
 from forebay_pipeline.journal.schema import DAY, KIND, REQUIRED, SPARK_SCHEMA, TORN, UNKNOWN, columns_of, kind_of
 from forebay_pipeline.journal.tables import NAMES, OTHER, PARQUET, Format, expect, tables_in
 from forebay_pipeline.storage import Storage
-from forebay_policies.journal_rows import FILE_SUFFIX, ObservedRow, RackRow
+from forebay_policies.journal_rows import FILE_SUFFIX, BatchRow, GaugeRow, ObservedRow, RackRow
 
 _DAY_US: Final = 86_400_000_000
 _FILE: Final = "path string, modificationTime timestamp, length long, content binary"
@@ -162,6 +162,27 @@ def closed_files(spark: SparkSession, place: JournalPlace, span: Span) -> list[s
     return [row.path.rpartition("/")[2] for row in paths]
 
 
+def days(spark: SparkSession, place: JournalPlace) -> list[str]:
+    """The days in UTC, as 2026-11-21, of which it may have rows, in order.
+
+    By what folders and tables say; of a topic's batches and gauges the times are read. Raises CannotRun if there is no
+    journal at `place`.
+    """
+    if place.in_kafka:
+        rows = read_rows(spark, place, kinds=[BatchRow, GaugeRow])
+        found = [rows.where(F.col(KIND) != TORN).select(day_of("time_us").alias(DAY))]
+    elif place.format != PARQUET:
+        tables = _tables(spark, str(place), place.format)
+        found = [rows.select(DAY).where(F.col(DAY).isNotNull()) for name, rows in tables.items() if name != OTHER]
+    else:
+        folder = _folder(spark, place)
+        if folder.format is not None:
+            expect(str(place), folder.format, PARQUET)
+        return folder.days()
+    names = (row[0] for rows in found for row in rows.select(F.col(DAY).cast("string")).distinct().collect())
+    return sorted(set(names))
+
+
 def is_compacted(spark: SparkSession, place: JournalPlace) -> bool:
     """Whether `compact` wrote it. Raises CannotRun if there is no journal at `place`."""
     return not place.in_kafka and _folder(spark, place).format is not None
@@ -246,16 +267,21 @@ def _of_kinds(rows: DataFrame, wanted: Wanted) -> DataFrame:
 
 def _of_tables(spark: SparkSession, folder: str, table_format: Format, span: Span, wanted: Wanted) -> DataFrame:
     """In SPARK_SCHEMA; tables of kinds that are not wanted are not read."""
-    tables = tables_in(spark, folder, table_format)
-    found = {name: rows for name in NAMES if (rows := tables.read(name)) is not None}
-    if not found:
-        raise CannotRun(f"There is no journal in {folder}: it has no tables of {table_format}.")
+    found = _tables(spark, folder, table_format)
     if wanted.kinds:
         found = {name: rows for name, rows in found.items() if name in (OTHER, *wanted.kinds)}
     # The kind is said of a whole table, so that those of other kinds need not be read.
     each = (rows if name == OTHER else rows.withColumn(KIND, F.lit(name)) for name, rows in found.items())
     all_of_them = [_known(_with_all_columns(span.of_days(rows))) for rows in each]
     return reduce(DataFrame.unionByName, all_of_them or [spark.createDataFrame([], SPARK_SCHEMA)])
+
+
+def _tables(spark: SparkSession, folder: str, table_format: Format) -> dict[str, DataFrame]:
+    tables = tables_in(spark, folder, table_format)
+    found = {name: rows for name in NAMES if (rows := tables.read(name)) is not None}
+    if not found:
+        raise CannotRun(f"There is no journal in {folder}: it has no tables of {table_format}.")
+    return found
 
 
 def _with_all_columns(rows: DataFrame) -> DataFrame:

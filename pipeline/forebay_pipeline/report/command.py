@@ -1,7 +1,7 @@
 """Job `report`: what to change, and the other jobs' results, on one HTML page with plots.
 
-In: the journal; optionally the files of `audit --output` and `replay --output`, and the proxy's settings. Out: a page
-to open in a browser, or to send to somebody.
+In: the journal, or what `rollup` made of it; optionally the files of `audit --output` and `replay --output`, and the
+proxy's settings. Out: a page to open in a browser, or to send to somebody.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from forebay_pipeline.advice.gather import KEPT, gather
 from forebay_pipeline.advice.present import Present, read
 from forebay_pipeline.audit.result import AuditResult
 from forebay_pipeline.errors import CLEAN, CannotRun
-from forebay_pipeline.jobs.options import OpenSpark, compacted_options, job, session_options, span_options
+from forebay_pipeline.jobs.options import OpenSpark, job, rollups_options, session_options, span_options
 from forebay_pipeline.journal.source import JournalPlace, Span
 from forebay_pipeline.partitions.measures import Questions, Rows, kept_rows, summarize
 from forebay_pipeline.replay.results import ReplayReport
 from forebay_pipeline.report.page import page
+from forebay_pipeline.report.rolled import known_of_days
 from forebay_pipeline.report.sections import MAX_ROWS, Known
 from forebay_pipeline.report.series import series
+from forebay_pipeline.rollups.store import FEW_LISTINGS
 from forebay_pipeline.storage import Storage
 
 T = TypeVar("T")
@@ -65,7 +67,7 @@ def read_result(storage: Storage, path: str | None, kind: type[T], made_by: str)
 
 
 @click.command()
-@compacted_options
+@rollups_options
 @span_options
 @click.option("--audit", metavar="FILE.json", help="Include this output of `audit`.")
 @click.option("--replay", metavar="FILE.json", help="Include this output of `replay`.")
@@ -92,7 +94,8 @@ def read_result(storage: Storage, path: str | None, kind: type[T], made_by: str)
 @session_options
 @job
 def command(
-    place: JournalPlace,
+    place: JournalPlace | None,
+    rollups: str | None,
     span: Span,
     audit: str | None,
     replay: str | None,
@@ -104,12 +107,23 @@ def command(
 ) -> int:
     """Put advice and all results on one HTML page with plots."""
     present = read(config)
-    session = spark("report", kafka=place.in_kafka, table_format=place.format)
+    if place is None:
+        session = spark("report", settings=(FEW_LISTINGS,))
+    else:
+        session = spark("report", kafka=place.in_kafka, table_format=place.format)
     storage = Storage(session)
     audited = read_result(storage, audit, AuditResult, "audit --output")
     replayed = read_result(storage, replay, ReplayReport, "replay --output")
-    with kept_rows(session, place, span, KEPT) as rows:
-        html = page(known(rows, place, span, topics, audited, replayed, price_per_gb, present)).encode()
+    others = (topics, audited, replayed, price_per_gb, present)
+    if place is not None:
+        with kept_rows(session, place, span, KEPT) as rows:
+            found = known(rows, place, span, *others)
+    else:
+        assert rollups is not None
+        found = known_of_days(session, rollups, span, *others)
+    html = page(found).encode()
     storage.write(output, html)
+    for sentence in found.missing:
+        click.echo(sentence, err=True)
     click.echo(f"{output}: {len(html) / 1000:,.0f} kB")
     return CLEAN

@@ -32,6 +32,6 @@ def page(known: Known) -> str:
         cards=[] if known.facts is None else cards(known.facts),
         notes=[] if known.facts is None else list(notes(known.facts)),
         headlines=list(headlines(known)),
-        warnings=list(tables.warnings(known.summary)),
+        warnings=[*known.missing, *tables.warnings(known.summary)],
         sections=list(sections(known)),
     )

@@ -40,6 +40,8 @@ class Known(NamedTuple):
     """Of what crosses racks, in whatever money."""
     facts: Facts | None = None
     """What advice is made of; None: there is none."""
+    missing: Sequence[str] = ()
+    """Sentences: what of the time is not in it."""
 
 
 class Headline(NamedTuple):

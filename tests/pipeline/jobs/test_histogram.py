@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from forebay_pipeline.jobs.histogram import bucket_column, bucket_of, percentile, start_of
+from forebay_pipeline.jobs.histogram import bucket_column, bucket_of, middle_column, percentile, start_of
 
 TIMES = [0, 1, 2, 3, 10, 999, 1000, 1003, 1004, 20_500, 123_456_789]
 
@@ -23,9 +23,10 @@ def test_a_time_is_in_its_bucket() -> None:
 
 def test_spark_counts_in_the_same_buckets(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(us,) for us in [-5, *TIMES]], "us long")
-    found = [row[0] for row in rows.select(bucket_column(F.col("us"))).collect()]
+    found = rows.select(bucket_column(F.col("us")), middle_column(bucket_column(F.col("us")))).collect()
 
-    assert found == [bucket_of(us) for us in [-5, *TIMES]]
+    assert [row[0] for row in found] == [bucket_of(us) for us in [-5, *TIMES]]
+    assert [row[1] for row in found] == pytest.approx([1, 1, *TIMES[1:]], rel=0.011)
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.99, 0.999])

@@ -16,6 +16,7 @@ from forebay_pipeline.jobs.options import (
     OpenSpark,
     compacted_options,
     job,
+    rollups_options,
     session_options,
     span_options,
 )
@@ -77,6 +78,30 @@ def test_mistakes_are_said(words: list[str], said: str) -> None:
     assert isinstance(result, Result)
     assert result.exit_code == COULD_NOT_RUN
     assert said in result.stderr
+
+
+def test_rollups_take_the_place_of_a_journal() -> None:
+    def places(*words: str) -> tuple[JournalPlace | None, str | None] | str:
+        found: list[tuple[JournalPlace | None, str | None]] = []
+
+        @click.command()
+        @rollups_options
+        def command(place: JournalPlace | None, rollups: str | None) -> None:
+            found.append((place, rollups))
+
+        result = CliRunner().invoke(command, words)
+        return found[0] if found else result.stderr
+
+    assert places("--rollups", "days") == (None, "days")
+    assert places("--journal", "here", "--format", "delta") == (JournalPlace("here", format="delta"), None)
+    for words, said in (
+        ((), "give one of --journal, --journal-topic and --rollups"),
+        (("--journal", "here", "--journal-topic", "j"), "give either --journal or --journal-topic"),
+        (("--rollups", "days", "--journal", "here"), "--rollups takes the place of a journal"),
+        (("--rollups", "days", "--format", "delta"), "--rollups takes the place of a journal"),
+        (("--rollups", "days", "--bootstrap-servers", "a:1"), "--rollups takes the place of a journal"),
+    ):
+        assert said in places(*words)
 
 
 def test_a_session_is_opened_as_the_command_line_says(monkeypatch: pytest.MonkeyPatch) -> None:

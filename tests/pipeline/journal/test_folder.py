@@ -38,11 +38,14 @@ def test_the_hours_around(spark: SparkSession, tmp_path: Path) -> None:
     ]
     assert journal.hours((START_US + 13 * HOUR_US, None))[-1] == f"{tmp_path}/dt=2026-11-19/hour=00"
     assert len(journal.hours((None, None))) == 26
+    assert journal.days() == ["2026-11-17", "2026-11-18", "2026-11-19"]
 
 
 def test_what_compact_wrote(spark: SparkSession, tmp_path: Path) -> None:
     journal = folder(spark, tmp_path, f"kind=batch/{DAY}/topic=t/part-0.parquet")
     assert journal.format == "parquet"
+    journal = folder(spark, tmp_path, "kind=gauge/dt=2026-11-17/topic=t/a.parquet", "kind=_torn/dt=__HIVE__/a.parquet")
+    assert journal.days() == ["2026-11-17", "2026-11-18"]
     assert journal.hours((None, None)) == []
 
 

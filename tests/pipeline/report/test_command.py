@@ -15,6 +15,7 @@ from tests.pipeline.report.known import known
 from tests.pipeline.rows import START_US, batch_row, gauge_row, ledger_row, sized_part, write_journal
 
 SECOND = 1_000_000
+DAY = 86_400 * SECOND
 
 
 @pytest.fixture
@@ -65,6 +66,20 @@ def test_a_page_of_a_journal(spark: SparkSession, journal: Path, tmp_path: Path)
         )
 
 
+def test_a_page_of_rollups(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+    """The same numbers; what is missing is said on the page and in the terminal."""
+    rollups, output = tmp_path / "rollups", tmp_path / "report.html"
+    write_journal(journal, [gauge_row(time_us=START_US + 2 * DAY)], "later")
+    assert run("rollup", "--journal", journal, "--output", rollups).exit_code == 0
+    span = ("--from", "2026-11-17", "--to", "2026-11-19")
+    result = run("report", "--rollups", rollups, *span, "--output", output)
+    missing = "Of 1 of 2 days there are no rollups: 2026-11-17."
+    assert (result.exit_code, result.stderr) == (0, f"{missing}\n")
+    html = output.read_text()
+    for part in (missing, "producer-1", "1,800", "480.0 kB", "rollups in"):
+        assert part in html
+
+
 def test_what_it_cannot_do_is_one_sentence(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
     output = tmp_path / "report.html"
 
@@ -82,6 +97,10 @@ def test_what_it_cannot_do_is_one_sentence(spark: SparkSession, journal: Path, t
         f"{foreign} was not written by `replay --output`: "
     )
     assert sentence("--journal", journal, "--config", missing).startswith(f"Cannot read {missing}: ")
+    assert sentence("--rollups", missing) == f"There are no rollups in {missing}."
+    assert sentence("--rollups", missing, "--from", "2026-11-18T11:00") == (
+        "--from must be the beginning of a day in UTC: rollups are of whole days."
+    )
     assert sentence("--journal", missing) == f"There is no journal in {missing}: no such folder."
     assert sentence("--journal", journal, "--to", "2026-11-18T11:00") == (
         f"There are no batches before 2026-11-18T11:00:00Z in {journal}."

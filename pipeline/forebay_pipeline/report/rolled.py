@@ -1,0 +1,83 @@
+"""All that the page shows, from rollups instead of a journal's rows.
+
+In: a RollupStore, and a span of whole days. Out: Known, with the same counts; points in time are an hour apart, or more
+where they would be too many. Raises CannotRun if there is nothing of the span.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from forebay_pipeline.advice.facts import Facts
+from forebay_pipeline.advice.present import Present
+from forebay_pipeline.audit.result import AuditResult
+from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.jobs.time_text import within
+from forebay_pipeline.journal.source import Span
+from forebay_pipeline.partitions.runaway_windows import window_start
+from forebay_pipeline.replay.results import ReplayReport
+from forebay_pipeline.report.sections import MAX_ROWS, Known
+from forebay_pipeline.report.series import Series, TimePoint, bucket_us, gauge_points, time_point, topic_shares
+from forebay_pipeline.rollups import tables
+from forebay_pipeline.rollups.days import Wanted, wanted
+from forebay_pipeline.rollups.roll import HOUR_US
+from forebay_pipeline.rollups.rolled import Rolled, rolled
+from forebay_pipeline.rollups.store import RollupStore
+from forebay_pipeline.rollups.times import percentiles_of
+
+_NAMED: Final = 5
+
+
+def known_of_days(
+    spark: SparkSession,
+    folder: str,
+    span: Span,
+    topics: int,
+    audit: AuditResult | None = None,
+    replay: ReplayReport | None = None,
+    price_per_gb: float | None = None,
+    present: Present | None = None,
+) -> Known:
+    """What the rollups in `folder` tell of the span; plots of the `topics` topics with the most bytes."""
+    store = RollupStore(spark, folder)
+    days = wanted(store.days(), span)
+    if not days.there:
+        raise CannotRun(f"There are no rollups{within(span)} in {folder}.")
+    with rolled(spark, store, days.there) as found:
+        summary = found.summary(MAX_ROWS)
+        names = [topic.topic for topic in summary.topics[:topics]]
+        drawn = series(found, summary.first_us, summary.last_us, names)
+        known = Facts(summary, present=present or Present(), replay=replay, price_per_gb=price_per_gb)
+        return Known(summary, drawn, audit, replay, price_per_gb, found.facts(known), list(_missing(days)))
+
+
+def series(found: Rolled, first_us: int, last_us: int, topics: Sequence[str]) -> Series:
+    """The series of the report, as series.series has them."""
+    width_us = max(HOUR_US, bucket_us(first_us, last_us))
+    gauges, hours = found.read(tables.GAUGES), found.read(tables.PARTITION_HOURS)
+    return Series(
+        width_us, _time_points(found, width_us), gauge_points(gauges, width_us), topic_shares(hours, topics, width_us)
+    )
+
+
+def _time_points(found: Rolled, width_us: int) -> list[TimePoint]:
+    def dated(rows: DataFrame) -> DataFrame:
+        return rows.withColumn("at_us", window_start(width_us))
+
+    sums = (F.sum(name).alias(name) for name in ("batches", "records", "failed", "bytes"))
+    counted = dated(found.read(tables.HOURS)).groupBy("at_us").agg(*sums)
+    levels = percentiles_of(dated(found.read(tables.HOUR_TIMES)), ["at_us"], ["linger_us", "wait_us", "bytes"])
+    points = counted.withColumn("average", F.col("bytes") / F.col("batches")).drop("bytes")
+    rows = points.join(levels.withColumnRenamed("bytes", "sizes"), "at_us").orderBy("at_us")
+    return [time_point(row) for row in rows.collect()]
+
+
+def _missing(days: Wanted) -> Iterator[str]:
+    if days.missing:
+        named = ", ".join(days.missing[:_NAMED]) + (", …" if len(days.missing) > _NAMED else "")
+        every = len(days.there) + len(days.missing)
+        yield f"Of {len(days.missing):,} of {every:,} days there are no rollups: {named}."

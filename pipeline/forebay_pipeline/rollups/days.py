@@ -1,0 +1,97 @@
+"""Days in UTC, as 2026-11-21: which of a journal are over, and which a report wants.
+
+A day is over once the journal has rows that are LATE_US later than its end: then what was written meanwhile has been
+closed, copied or compacted, in the order in which it was written. By the clock alone a day would be over while a
+`compact` that lags has half of it. But the clock has a say as well, so that a proxy whose clock is days ahead does not
+end the present day.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal.schema import KIND, TORN
+from forebay_pipeline.journal.source import JournalPlace, Span, days, read_rows
+from forebay_policies.journal_rows import BatchRow, GaugeRow
+
+DAY_US: Final = 86_400_000_000
+LATE_US: Final = 3_600_000_000
+"""No file of the proxy's is open for longer: journal.roll.ms allows no more."""
+
+
+def span_of(day: str) -> Span:
+    """All of the day."""
+    first = int(datetime.datetime.fromisoformat(f"{day}T00:00+00:00").timestamp()) * 1_000_000
+    return Span(first, first + DAY_US)
+
+
+def day_at(time_us: int) -> str:
+    """The day of a time in microseconds since 1970."""
+    return f"{datetime.datetime.fromtimestamp(time_us // 1_000_000, datetime.UTC):%Y-%m-%d}"
+
+
+def before(day: str) -> str:
+    """The day before."""
+    first, _ = span_of(day)
+    assert first is not None
+    return day_at(first - DAY_US)
+
+
+def over(spark: SparkSession, place: JournalPlace, span: Span, now_us: int) -> list[str]:
+    """The days that are over, and of which the span has all, in order. Raises CannotRun if there is no journal."""
+    found = [day for day in days(spark, place) if _within(span, span_of(day))]
+    while found and not _is_over(spark, place, found[-1], now_us):
+        found.pop()
+    return found
+
+
+def _within(span: Span, day: Span) -> bool:
+    assert day.first is not None
+    assert day.last is not None
+    return (span.first is None or span.first <= day.first) and (span.last is None or day.last <= span.last)
+
+
+def _is_over(spark: SparkSession, place: JournalPlace, day: str, now_us: int) -> bool:
+    _, end_us = span_of(day)
+    assert end_us is not None
+    if now_us < end_us + LATE_US:
+        return False
+    later = read_rows(spark, place, Span(end_us + LATE_US, None), [BatchRow, GaugeRow])
+    return _has_rows(later.where(F.col(KIND) != TORN))
+
+
+def _has_rows(rows: DataFrame) -> bool:
+    return bool(rows.take(1))
+
+
+class Wanted(NamedTuple):
+    """Days of a span."""
+
+    there: Sequence[str]
+    missing: Sequence[str]
+    """Between the first and the last."""
+
+
+def wanted(there: Collection[str], span: Span) -> Wanted:
+    """The days of the span, of those that are there; without ends, from the first of these to the last.
+
+    Raises CannotRun unless the span begins and ends with a day.
+    """
+    for option, time_us in (("--from", span.first), ("--to", span.last)):
+        if time_us is not None and time_us % DAY_US:
+            raise CannotRun(f"{option} must be the beginning of a day in UTC: rollups are of whole days.")
+    found = sorted(day for day in there if _within(span, span_of(day)))
+    if not found:
+        return Wanted([], [])
+    first = span.first if span.first is not None else span_of(found[0]).first
+    last = span.last if span.last is not None else span_of(found[-1]).last
+    assert first is not None
+    assert last is not None
+    every = [day_at(time_us) for time_us in range(first, last, DAY_US)]
+    return Wanted(found, [day for day in every if day not in set(found)])

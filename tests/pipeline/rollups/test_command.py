@@ -1,0 +1,90 @@
+"""The job `rollup` as a person runs it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from forebay_pipeline.journal.source import ALL_TIME, JournalPlace
+from forebay_pipeline.rollups.command import rollup
+from tests.kit.spark import JVM_FLAGS
+from tests.pipeline.command_line import run
+from tests.pipeline.rollups import made_up
+from tests.pipeline.rollups.made_up import DAY, FIRST, HOUR
+from tests.pipeline.rows import batch_row, gauge_row, write_journal
+
+
+def files(folder: Path) -> dict[Path, int]:
+    """With the time at which each was written."""
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def test_each_day_once(spark: SparkSession, tmp_path: Path) -> None:
+    journal, folder = tmp_path / "journal", tmp_path / "rollups"
+    write_journal(journal, [batch_row(time_us=FIRST + HOUR), batch_row(time_us=FIRST + HOUR + 1)])
+    write_journal(journal, [gauge_row(time_us=FIRST + DAY + 2 * HOUR)])
+    first = run("rollup", "--journal", journal, "--output", folder)
+    assert (first.exit_code, first.stdout, first.stderr) == (0, "2026-11-18: 2 batches\n", "")
+    there = files(folder)
+    again = run("rollup", "--journal", journal, "--output", folder)
+    assert (again.exit_code, again.stdout) == (0, "There is no day that is over and not there yet.\n")
+    assert files(folder) == there
+    # What has been rolled up is not read again: its rows may be gone.
+    for path in journal.glob("dt=2026-11-18/*/*"):
+        path.write_bytes(b"what is this?")
+    write_journal(journal, [gauge_row(time_us=FIRST + 2 * DAY + 2 * HOUR)])
+    next_day = run("rollup", "--journal", journal, "--output", folder)
+    assert (next_day.exit_code, next_day.stdout) == (0, "2026-11-19: 0 batches\n")
+    assert files(folder).items() >= there.items() - {(folder / ".rollup.lock", there[folder / ".rollup.lock"])}
+
+
+def test_what_it_cannot_do_is_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
+    nowhere = run("rollup", "--journal", tmp_path / "none", "--output", tmp_path / "rollups")
+    assert (nowhere.exit_code, nowhere.stderr) == (
+        2,
+        f"forebay-pipeline: There is no journal in {tmp_path}/none: no such folder.\n",
+    )
+    (tmp_path / "file").touch()
+    write_journal(tmp_path / "journal", [batch_row()])
+    wrong = run("rollup", "--journal", tmp_path / "journal", "--output", tmp_path / "file")
+    assert wrong.exit_code == 2
+    (line,) = wrong.stderr.splitlines()
+    assert line.startswith(f"forebay-pipeline: Cannot write {tmp_path}/file/.rollup.lock: ")
+
+
+@pytest.mark.whole
+@pytest.mark.timeout(1200)
+def test_killed_at_any_moment_it_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    """After each kill the days that are there have all that they have without one."""
+    journal, whole, folder = tmp_path / "journal", tmp_path / "whole", tmp_path / "rollups"
+    made_up.write(journal, made_up.rows(3))
+    assert list(rollup(spark, JournalPlace(str(journal)), ALL_TIME, str(whole), made_up.LATER))
+    folder.mkdir()
+    command = [sys.executable, "-m", "forebay_pipeline.cli", "rollup", "--master", "local[2]"]
+    command += ["--conf", "spark.ui.enabled=false", "--conf", f"spark.driver.extraJavaOptions={JVM_FLAGS}"]
+    command += ["--journal", str(journal), "--output", str(folder)]
+    for at in (1, 9, 20, 40, 70, None):
+        process = subprocess.Popen(
+            command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        while process.poll() is None and (at is None or len(list(folder.rglob("*.parquet"))) < at):
+            try:
+                process.wait(0.1)
+            except subprocess.TimeoutExpired:
+                continue
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for mark in folder.glob("v1/days/*.json"):
+            for table in (whole / "v1").glob(f"*/dt={mark.stem}"):
+                of_it = table.relative_to(whole)
+                expected, found = (spark.read.parquet(str(place / of_it)) for place in (whole, folder))
+                assert sorted(map(str, found.collect())) == sorted(map(str, expected.collect()))
+    assert process.returncode == 0
+    assert sorted(path.stem for path in folder.glob("v1/days/*.json")) == made_up.NAMES
