@@ -1,5 +1,6 @@
 """n. The pipeline at scale: 1 M and 10 M journal rows and records through compact, partitions, audit and replay; then
-1 M whose topics are of very different sizes. BENCH_ROWS=1000000 leaves the ten million out.
+1 M whose topics are of very different sizes; and a report of 90 days that are rolled up. BENCH_ROWS=1000000 leaves the
+ten million out.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from bench.pipeline_journal import EVEN, SKEWED, Shape, produce_parts, write_jou
 from bench.producer_performance import Load, fetch, produce
 from bench.report import Section, Table
 from bench.rig import KAFKA, NODES, shown
+from bench.rollup_days import Busy, write_days
+from forebay_pipeline.jobs.session import open_session
 from tests.kit.forebay import ForebayProcess
 from tests.kit.kafka import KafkaCluster
 from tests.kit.paths import JARS
@@ -34,6 +37,8 @@ _LONG_S: Final = 1.0
 """Where the median task is shorter, the longest is one in which Python starts, or the machine was busy."""
 _MUCH: Final = 0.1
 """Stages that read fewer records for each row take no time."""
+_DAYS: Final = 90
+_REPORT_S: Final = 60.0
 _SKEWED_CONF: Final = {
     "spark.driver.memory": "2g",
     # So that tasks are as many as with more rows: small ones would be put together.
@@ -75,6 +80,8 @@ def run(short: bool) -> Section:
                     )
                 shutil.rmtree(place / "parquet")
         skewed = _skewed(cluster, sizes[0], shape, Path(folder, "skewed"))
+        busy, days = (Busy(topics=4, partitions=5, clients=20), 3) if short else (Busy(), _DAYS)
+        months = _months(Path(folder, "months"), days, busy)
     head = ["job", "rows or records", "wall, s", "CPU, s", "a second", "peak memory, MB"]
     return Section(
         "n",
@@ -86,6 +93,8 @@ def run(short: bool) -> Section:
             _growth(found, sizes),
             _skewed_words(sizes[0], shape),
             skewed,
+            _months_words(days, busy),
+            months,
         ],
     )
 
@@ -114,6 +123,23 @@ def _skewed(cluster: KafkaCluster, size: int, shape: Shape, place: Path) -> Tabl
             ]
         )
     return Table(["job", "CPU, s", "tasks", "longest / median", "most records / average", "peak memory, MB"], rows)
+
+
+def _months(place: Path, days: int, busy: Busy) -> Table:
+    """A report of days that are rolled up."""
+    session = open_session("bench", MASTERS[-1], conf={"spark.ui.enabled": "false", "spark.driver.memory": "2g"})
+    try:
+        write_days(session, place / "rollups", days, busy)
+    finally:
+        session.stop()
+    words = ["report", "--rollups", str(place / "rollups"), "--output", str(place / "report.html")]
+    rows: list[list[object]] = []
+    for master in MASTERS:
+        cost = _run([*words, "--master", master])
+        verdict = "met" if cost.seconds <= _REPORT_S else "missed"
+        told = [shown(cost.seconds), shown(cost.cpu), shown(cost.peak_bytes / 1e6), f"≤ {_REPORT_S:g} s: {verdict}"]
+        rows.append([f"report --rollups, {master}", *told])
+    return Table(["job", "wall, s", "CPU, s", "peak memory, MB", "target"], rows)
 
 
 def _largest(ratios: Sequence[float]) -> str:
@@ -216,6 +242,14 @@ def _words(sizes: Sequence[int]) -> str:
         " it made of them for partitions and replay (one setting); as many records of 100 bytes, which kafka-clients"
         f" {CLIENT} really produced through Forebay to Kafka {KAFKA}, for audit, with their own journal. Each job is a"
         " process of its own, start of Spark included; memory is that of its JVM and Python workers together."
+    )
+
+
+def _months_words(days: int, busy: Busy) -> str:
+    return (
+        f"A report of {days} days that are rolled up: {busy.topics * busy.partitions:,} partitions of {busy.topics}"
+        f" topics, each with {2 * busy.buckets} buckets of times and a size for each hour,"
+        f" {busy.processes} processes and {busy.clients} clients; made up, and all days are alike."
     )
 
 
