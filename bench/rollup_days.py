@@ -81,7 +81,7 @@ def _first_day(spark: SparkSession, busy: Busy) -> dict[str, DataFrame]:
             "*", f"1 + abs(hash(*)) % ({last} - bucket) AS batches"
         )
 
-    sent = "20000 AS batches, 400000 AS records, 40000000 + place * 1000 AS bytes, 60000 AS runs"
+    sent = "20000 AS batches, 400000 AS records, 40000000 + abs(hash(place)) % 1000000 AS bytes, 60000 AS runs"
     clients = spark.range(busy.clients).selectExpr(
         "concat('producer-', id) AS client_id", "'' AS principal", "id AS client"
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -22,7 +23,7 @@ from forebay_pipeline.partitions import batches as partitions_batches
 from forebay_pipeline.partitions import workers as partitions_workers
 from forebay_pipeline.partitions.runaway_detector import Change, Thresholds
 from forebay_pipeline.partitions.runaway_windows import Episode, change_row, changes, episodes, topic_windows
-from forebay_pipeline.partitions.summary import Summary
+from forebay_pipeline.partitions.summary import NOTHING, Summary
 from forebay_policies.journal_rows import BatchRow, GaugeRow, MetadataRow
 
 _KINDS: Final = (BatchRow, GaugeRow, MetadataRow)
@@ -90,14 +91,20 @@ def kept_rows(
         narrow.unpersist()
 
 
-def summarize(rows: Rows, place: JournalPlace, span: Span, questions: Questions) -> Summary:
-    """The Summary of `rows`, which are those of `span` at `place`. Raises CannotRun if there are no batches."""
+def summarize(
+    rows: Rows, place: JournalPlace, span: Span, questions: Questions, passed_on: Sequence[DataFrame] = ()
+) -> Summary:
+    """The Summary of `rows`, which are those of `span` at `place`.
+
+    Where there are no batches, the time is that of rows `passed_on`, about what went on as it came. Raises CannotRun if
+    there are none of these either.
+    """
     batches = rows.batches
-    total = partitions_batches.total(batches)
-    if total is None:
+    total = partitions_batches.total(batches) or NOTHING
+    times = _covered(passed_on if total is NOTHING else [batches])
+    if times is None:
         unread = f" (unreadable lines or files: {rows.torn:,})" if rows.torn else ""
         raise CannotRun(f"There are no batches{within(span)} in {place}{unread}.")
-    (times,) = batches.agg(F.min("time_us"), F.max("time_us")).collect()
     groups, groups_left_out = partitions_batches.groups(batches, questions.by, total.bytes, questions.max_rows)
     topics, topics_left_out = partitions_batches.topics(batches, questions.max_rows)
     found = changes(topic_windows(batches, questions.window_us), questions.thresholds)
@@ -121,6 +128,15 @@ def summarize(rows: Rows, place: JournalPlace, span: Span, questions: Questions)
         racks=partitions_workers.racks(rows.gauges),
         torn=rows.torn,
     )
+
+
+def _covered(of: Sequence[DataFrame]) -> tuple[int, int] | None:
+    """The first and the last time of these rows; None without any."""
+    if not of:
+        return None
+    every = reduce(DataFrame.unionAll, (rows.select("time_us") for rows in of))
+    (row,) = every.agg(F.min("time_us"), F.max("time_us")).collect()
+    return None if row[0] is None else (row[0], row[1])
 
 
 def runaways_of(found: DataFrame, earlier: Iterable[tuple[str, Change]] = ()) -> tuple[list[Episode], int]:

@@ -44,6 +44,10 @@ class Group(msgspec.Struct, frozen=True):
     """From then until its fate was known."""
 
 
+NOTHING: Final = Group({}, 0, 0, 0, 0.0, 0.0, 1.0, 0, Percentiles(0, 0, 0), Percentiles(0, 0, 0))
+"""Of no batches."""
+
+
 class TopicSkew(msgspec.Struct, frozen=True):
     """How evenly a topic's bytes are spread over its partitions: all up to the highest that got a batch."""
 

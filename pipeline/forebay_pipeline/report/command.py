@@ -25,6 +25,7 @@ from forebay_pipeline.report.sections import MAX_ROWS, Known
 from forebay_pipeline.report.series import series
 from forebay_pipeline.rollups.store import FEW_LISTINGS
 from forebay_pipeline.storage import Storage
+from forebay_policies.journal_rows import LedgerRow, ObservedRow
 
 T = TypeVar("T")
 
@@ -44,9 +45,10 @@ def known(
 ) -> Known:
     """All that the page shows of the rows of `span` at `place`; plots of the `topics` topics with the most bytes.
 
-    Raises CannotRun if there are no batches.
+    Raises CannotRun if there are neither batches nor rows about clients.
     """
-    summary = summarize(rows, place, span, Questions(max_rows=MAX_ROWS))
+    of_clients = [rows.others[LedgerRow], rows.others[ObservedRow]]
+    summary = summarize(rows, place, span, Questions(max_rows=MAX_ROWS), of_clients)
     names = [topic.topic for topic in summary.topics[:topics]]
     found = series(rows.batches, rows.gauges, summary.first_us, summary.last_us, names)
     facts = gather(rows, summary, present or Present(), replay, price_per_gb)

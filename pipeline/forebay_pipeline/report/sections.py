@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from forebay_pipeline.advice.facts import Facts
+from forebay_pipeline.advice.facts import OBSERVED, Facts
 from forebay_pipeline.audit.result import AuditResult, ClientLine, Finding, Kind, has_users
 from forebay_pipeline.errors import CLEAN
 from forebay_pipeline.jobs.time_text import instant
@@ -66,18 +66,8 @@ class Section(NamedTuple):
 
 def headlines(known: Known) -> Iterator[Headline]:
     """The numbers at the top of the page, in their order."""
-    summary, total = known.summary, known.summary.total
-    seconds = (summary.last_us - summary.first_us) / 1e6
-    rate = f"{total.records / seconds:,.0f} a second" if seconds >= 1 else ""
-    yield Headline("Records", f"{total.records:,}", rate)
-    yield Headline("Bytes", size(total.bytes), f"{total.batches:,} batches of {size(total.bytes_per_batch)}")
-    yield Headline("Linger p99", f"{ms(total.linger_us.p99_us)} ms", _other_levels(total.linger_us))
-    yield Headline("Brokers' answers p99", f"{ms(total.upstream_us.p99_us)} ms", _other_levels(total.upstream_us))
-    yield Headline("Not acknowledged", f"{total.failed:,}", "batches", bad=bool(total.failed))
-    now = sum(one.until_us is None for one in summary.runaways)
-    yield Headline(
-        "Runaways", f"{len(summary.runaways):,}", f"{now:,} at the end" if now else "", bad=bool(summary.runaways)
-    )
+    summary = known.summary
+    yield from _of_batches(summary) if summary.total.batches else _of_none(known)
     if summary.seconds_waited is not None:
         waited = summary.seconds_waited
         yield Headline("Waits for memory", f"{percent(waited)} %", "of the workers' seconds", bad=waited > 0)
@@ -90,6 +80,26 @@ def headlines(known: Known) -> Iterator[Headline]:
         yield Headline(
             "Replay", "settings stay" if stays else "better settings", f"{len(known.replay.results):,} tried"
         )
+
+
+def _of_none(known: Known) -> Iterator[Headline]:
+    clients = [] if known.facts is None else known.facts.clients.clients
+    yield Headline("Records", f"{sum(one.records for one in clients):,}", "went on as they came")
+
+
+def _of_batches(summary: Summary) -> Iterator[Headline]:
+    total = summary.total
+    seconds = (summary.last_us - summary.first_us) / 1e6
+    rate = f"{total.records / seconds:,.0f} a second" if seconds >= 1 else ""
+    yield Headline("Records", f"{total.records:,}", rate)
+    yield Headline("Bytes", size(total.bytes), f"{total.batches:,} batches of {size(total.bytes_per_batch)}")
+    yield Headline("Linger p99", f"{ms(total.linger_us.p99_us)} ms", _other_levels(total.linger_us))
+    yield Headline("Brokers' answers p99", f"{ms(total.upstream_us.p99_us)} ms", _other_levels(total.upstream_us))
+    yield Headline("Not acknowledged", f"{total.failed:,}", "batches", bad=bool(total.failed))
+    now = sum(one.until_us is None for one in summary.runaways)
+    yield Headline(
+        "Runaways", f"{len(summary.runaways):,}", f"{now:,} at the end" if now else "", bad=bool(summary.runaways)
+    )
 
 
 def _other_levels(times: Percentiles) -> str:
@@ -111,10 +121,13 @@ def sections(known: Known) -> Iterator[Section]:
     if known.facts is not None and known.facts.clients.clients:
         cards = scorecards(known.facts.clients, known.facts.seconds, MAX_ROWS)
         yield Section("clients", "Clients", tables=_cut([cards]))
-    yield _trends(known.series)
-    yield _partitions(known.summary, known.series)
-    yield _times(known.summary, known.series)
-    yield _batches(known.summary, known.series)
+    if known.summary.total.batches:
+        yield _trends(known.series)
+        yield _partitions(known.summary, known.series)
+        yield _times(known.summary, known.series)
+        yield _batches(known.summary, known.series)
+    else:
+        yield _passed_on(known)
     yield _memory(known.summary, known.series)
     if racks := tables.racks(known.summary, known.price_per_gb):
         by_topic = [] if known.facts is None else _cut([_crossed(known.facts)])
@@ -123,6 +136,19 @@ def sections(known: Known) -> Iterator[Section]:
         yield _audit(known.audit)
     if known.replay is not None:
         yield _replay(known.replay)
+
+
+def _passed_on(known: Known) -> Section:
+    reasons = [] if known.facts is None else known.facts.clients.reasons
+    rows = [
+        (one.topic, one.reason.replace("_", " "), one.batches, one.opens if one.reason == OBSERVED else "")
+        for one in reasons
+    ]
+    made = table("Clients' batches, and why they were not merged", ["topic", "why", "batches", "would have been"], rows)
+    text = "Nothing was merged in this time: whatever clients sent went on as it came."
+    if any(one.reason == OBSERVED for one in reasons):
+        text += " Of what was only observed, the last column tells how many batches it would have become."
+    return Section("passed-on", "What went on as it came", [text], tables=_cut([made]))
 
 
 def _trends(series: Series) -> Section:

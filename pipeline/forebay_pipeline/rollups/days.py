@@ -31,6 +31,14 @@ def span_of(day: str) -> Span:
     return Span(first, first + DAY_US)
 
 
+def span_of_all(days: Sequence[str]) -> tuple[int, int]:
+    """The first microsecond of the first day, and the last one of the last; there is one at least."""
+    first_us, end_us = span_of(days[0]).first, span_of(days[-1]).last
+    assert first_us is not None
+    assert end_us is not None
+    return first_us, end_us - 1
+
+
 def day_at(time_us: int) -> str:
     """The day of a time in microseconds since 1970."""
     return f"{datetime.datetime.fromtimestamp(time_us // 1_000_000, datetime.UTC):%Y-%m-%d}"

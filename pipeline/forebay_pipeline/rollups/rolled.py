@@ -23,9 +23,9 @@ from forebay_pipeline.partitions import workers
 from forebay_pipeline.partitions.measures import runaways_of
 from forebay_pipeline.partitions.runaway_detector import Change
 from forebay_pipeline.partitions.runaway_windows import CHANGES, Watch
-from forebay_pipeline.partitions.summary import Group, MetadataUse, Summary
+from forebay_pipeline.partitions.summary import NOTHING, Group, MetadataUse, Summary
 from forebay_pipeline.rollups import tables
-from forebay_pipeline.rollups.days import before
+from forebay_pipeline.rollups.days import before, span_of_all
 from forebay_pipeline.rollups.store import RollupStore
 from forebay_pipeline.rollups.tables import Table
 from forebay_pipeline.rollups.times import percentiles_of
@@ -51,11 +51,18 @@ class Rolled:
         return self._found[table]
 
     def summary(self, max_rows: int) -> Summary:
-        """With so many groups, and topics, at most. Raises CannotRun if there are no batches."""
-        (covered,) = self.read(tables.HOURS).agg(F.min("first_us"), F.max("last_us")).collect()
-        if covered[0] is None:
-            raise CannotRun(f"There are no batches in the rollups in {self._store.folder}.")
-        total = self._total()
+        """With so many groups, and topics, at most.
+
+        Raises CannotRun if there are neither batches nor clients. Where there are no batches, the time is that of the
+        days.
+        """
+        (row,) = self.read(tables.HOURS).agg(F.min("first_us"), F.max("last_us")).collect()
+        covered = (row[0], row[1])
+        if row[0] is None:
+            if self.read(tables.CLIENTS).isEmpty():
+                raise CannotRun(f"There are no batches in the rollups in {self._store.folder}.")
+            covered = span_of_all(self._days)
+        total = NOTHING if row[0] is None else self._total()
         groups, groups_left_out = self._groups(total.bytes, max_rows)
         topics, topics_left_out = of_batches.topics(self.batches, max_rows)
         gauges = self.read(tables.GAUGES)

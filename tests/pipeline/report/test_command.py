@@ -12,10 +12,8 @@ from forebay_policies.journal_rows import Row
 from tests.kit.browser import Browser
 from tests.pipeline.command_line import run
 from tests.pipeline.report.known import known
-from tests.pipeline.rows import START_US, batch_row, gauge_row, ledger_row, sized_part, write_journal
-
-SECOND = 1_000_000
-DAY = 86_400 * SECOND
+from tests.pipeline.rollups.made_up import DAY, FIRST, HOUR, SECOND
+from tests.pipeline.rows import START_US, batch_row, gauge_row, ledger_row, observed_row, sized_part, write_journal
 
 
 @pytest.fixture
@@ -78,6 +76,38 @@ def test_a_page_of_rollups(spark: SparkSession, journal: Path, tmp_path: Path) -
     html = output.read_text()
     for part in (missing, "producer-1", "1,800", "480.0 kB", "rollups in"):
         assert part in html
+
+
+def test_a_page_of_a_time_in_which_nothing_was_merged(spark: SparkSession, tmp_path: Path) -> None:
+    """As of idempotent clients, and of what is only observed: of rows and of rollups alike."""
+    journal, rollups, output = tmp_path / "journal", tmp_path / "rollups", tmp_path / "report.html"
+    rows: list[Row] = [
+        ledger_row([], time_us=FIRST + number * SECOND, number=number, topic="orders", reason="idempotent", records=7)
+        for number in range(40)
+    ]
+    rows += [
+        observed_row(
+            received_us=FIRST + number * SECOND, number=number, topic="clicks", records=2, opens=int(number % 3 == 0)
+        )
+        for number in range(30)
+    ]
+    write_journal(journal, [*rows, gauge_row(time_us=FIRST)])
+    write_journal(journal, [gauge_row(time_us=FIRST + DAY + 2 * HOUR)], name="later")
+    assert run("rollup", "--journal", journal, "--output", rollups).stdout == "2026-11-18: 0 batches\n"
+    tables = []
+    with Browser() as browser:
+        for source in (("--journal", journal), ("--rollups", rollups)):
+            result = run("report", *source, "--output", output)
+            assert (result.exit_code, result.stderr) == (0, "")
+            view = browser.open(output, 1280)
+            assert view.complaints == []
+            told = view.ask("document.querySelector('.headlines div').innerText.split(/\\n+/)")
+            assert told == ["Records", "340", "went on as they came"]
+            names = "[...document.querySelectorAll('section')].map(one => one.getAttribute('aria-labelledby'))"
+            assert view.ask(names)[1:] == ["clients", "passed-on", "memory"]
+            cells = "[...document.querySelectorAll('section[aria-labelledby=passed-on] tbody tr')]"
+            tables.append(view.ask(f"{cells}.map(row => [...row.children].map(cell => cell.innerText))"))
+    assert tables == 2 * [[["orders", "idempotent", "40", ""], ["clicks", "observed", "30", "10"]]]
 
 
 def test_what_it_cannot_do_is_one_sentence(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
