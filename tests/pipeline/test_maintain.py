@@ -39,6 +39,7 @@ def test_the_command(spark: SparkSession, tmp_path: Path, table_format: Format) 
 
 
 @pytest.mark.whole
+@pytest.mark.timeout(1800)
 @EITHER
 def test_what_is_appended_meanwhile_stays(spark: SparkSession, tmp_path: Path, table_format: Format) -> None:
     """A hundred batches beside maintenance that goes on and on; locked as compact does, as the disk is a local one."""
