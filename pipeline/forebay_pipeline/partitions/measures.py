@@ -1,6 +1,6 @@
 """Computes the Summary of a span of the journal.
 
-In: a span of a journal, and Questions. Out: a Summary. Raises CannotRun if the span has no batches.
+In: a span of a journal, and Questions. Out: a Summary. Raises CannotRun if the span has nothing to tell of.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from forebay_pipeline.advice.facts import OBSERVED, Facts
+from forebay_pipeline.advice.facts import OBSERVED, TOUCHED, Clients, Facts
 from forebay_pipeline.audit.result import AuditResult, ClientLine, Finding, Kind, has_users
 from forebay_pipeline.errors import CLEAN
 from forebay_pipeline.jobs.time_text import instant
@@ -83,8 +83,9 @@ def headlines(known: Known) -> Iterator[Headline]:
 
 
 def _of_none(known: Known) -> Iterator[Headline]:
-    clients = [] if known.facts is None else known.facts.clients.clients
-    yield Headline("Records", f"{sum(one.records for one in clients):,}", "went on as they came")
+    clients = Clients() if known.facts is None else known.facts.clients
+    of = f", of the {len(clients.clients):,} largest clients" if clients.left_out else ""
+    yield Headline("Records", f"{sum(one.records for one in clients.clients):,}", f"went on as they came{of}")
 
 
 def _of_batches(summary: Summary) -> Iterator[Headline]:
@@ -139,13 +140,18 @@ def sections(known: Known) -> Iterator[Section]:
 
 
 def _passed_on(known: Known) -> Section:
-    reasons = [] if known.facts is None else known.facts.clients.reasons
+    clients = Clients() if known.facts is None else known.facts.clients
+    reasons = clients.reasons
     rows = [
         (one.topic, one.reason.replace("_", " "), one.batches, one.opens if one.reason == OBSERVED else "")
         for one in reasons
     ]
     made = table("Clients' batches, and why they were not merged", ["topic", "why", "batches", "would have been"], rows)
-    text = "Nothing was merged in this time: whatever clients sent went on as it came."
+    text = (
+        "The journal has none of the batches that clients' batches were merged in."
+        if clients.batches(*TOUCHED)
+        else "Nothing was merged in this time: whatever clients sent went on as it came."
+    )
     if any(one.reason == OBSERVED for one in reasons):
         text += " Of what was only observed, the last column tells how many batches it would have become."
     return Section("passed-on", "What went on as it came", [text], tables=_cut([made]))

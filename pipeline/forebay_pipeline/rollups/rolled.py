@@ -1,7 +1,8 @@
 """What some days that are rolled up tell: a Summary, and the Facts of advice, as their rows would.
 
 In: a RollupStore and the days. Out: counts are those of the rows, percentiles within 1 %. What is about in Facts (a
-client's addresses, requests) is, over days, about as much. Raises CannotRun if the days have no batches.
+client's addresses, requests) is, over days, about as much. Raises CannotRun if the days have neither batches nor
+clients.
 """
 
 from __future__ import annotations
@@ -56,13 +57,13 @@ class Rolled:
         Raises CannotRun if there are neither batches nor clients. Where there are no batches, the time is that of the
         days.
         """
-        (row,) = self.read(tables.HOURS).agg(F.min("first_us"), F.max("last_us")).collect()
-        covered = (row[0], row[1])
-        if row[0] is None:
-            if self.read(tables.CLIENTS).isEmpty():
-                raise CannotRun(f"There are no batches in the rollups in {self._store.folder}.")
-            covered = span_of_all(self._days)
-        total = NOTHING if row[0] is None else self._total()
+        ((first_us, last_us),) = self.read(tables.HOURS).agg(F.min("first_us"), F.max("last_us")).collect()
+        if first_us is not None:
+            total = self._total()
+        elif self.read(tables.CLIENTS).isEmpty():
+            raise CannotRun(f"There are no batches in the rollups in {self._store.folder}.")
+        else:
+            (first_us, last_us), total = span_of_all(self._days), NOTHING
         groups, groups_left_out = self._groups(total.bytes, max_rows)
         topics, topics_left_out = of_batches.topics(self.batches, max_rows)
         gauges = self.read(tables.GAUGES)
@@ -70,8 +71,8 @@ class Rolled:
         runaways, changes_left_out = runaways_of(changes, self._lasting())
         return Summary(
             journal=f"rollups in {self._store.folder}",
-            first_us=covered[0],
-            last_us=covered[1],
+            first_us=first_us,
+            last_us=last_us,
             by=_BY,
             total=total,
             groups=groups,

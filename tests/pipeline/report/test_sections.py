@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from forebay_pipeline.advice.facts import TopicReason
+from forebay_pipeline.partitions.summary import NOTHING
 from forebay_pipeline.report.sections import MAX_ROWS, Known, headlines, sections, size
 from tests.pipeline.report.known import known
 
@@ -36,6 +38,24 @@ def test_without_audit_and_replay_nothing_is_said_of_them() -> None:
         "Audit",
         "Replay",
     }
+
+
+def test_that_nothing_was_merged_is_said_only_where_it_is_so() -> None:
+    everything = known()
+    assert everything.facts is not None
+    summary = msgspec.structs.replace(everything.summary, total=NOTHING)
+
+    def told(reason: str, left_out: int) -> tuple[str, str]:
+        assert everything.facts is not None
+        clients = everything.facts.clients._replace(reasons=[TopicReason("t", reason, 9, 0)], left_out=left_out)
+        none = everything._replace(summary=summary, facts=everything.facts._replace(clients=clients))
+        (found,) = (section for section in sections(none) if section.name == "passed-on")
+        return found.text[0], next(iter(headlines(none))).note
+
+    passed_on = "Nothing was merged in this time: whatever clients sent went on as it came."
+    assert told("idempotent", 0) == (passed_on, "went on as they came")
+    assert told("idempotent", 1) == (passed_on, "went on as they came, of the 3 largest clients")
+    assert told("null_key", 0)[0] == "The journal has none of the batches that clients' batches were merged in."
 
 
 def test_what_crossed_racks_has_a_price_where_one_is_given() -> None:
