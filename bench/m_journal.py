@@ -137,6 +137,7 @@ class _Kept:
         self.lines: list[tuple[bytes, int]] = []
         self.dropped = 0
         self.at_once = 1 << 20
+        self.files_before = None
 
     def open(self) -> None:
         pass

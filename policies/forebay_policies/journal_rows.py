@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 import msgspec
 
-VERSION: Final = 5
+VERSION: Final = 6
 
 
 FlushReason = Literal["full", "linger", "adopted", "closed"]
@@ -112,6 +112,9 @@ class MetadataRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="
     seq: int | None = None
 
 
+MAX_FILES_BEFORE: Final = 64
+
+
 class GaugeRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="gauge"):
     """The state of one worker, once a second: current values, except `_total`, which count since its start."""
 
@@ -154,6 +157,9 @@ class GaugeRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="gau
     """The client's rack, or the leader's, is not known."""
     observed_rows_total: int | None = None
     rack_rows_total: int | None = None
+    files_before: list[str] | None = None
+    """In a process's first row, where its journal is files: the newest file of each process that had written to the
+    folder in its last hours, MAX_FILES_BEFORE at most, by its name without a suffix."""
 
 
 class LedgerPart(msgspec.Struct, frozen=True, gc=False):

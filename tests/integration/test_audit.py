@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from forebay_pipeline.audit import command as audit
 from forebay_pipeline.audit.result import AuditResult, Finding, Kind
 from forebay_pipeline.errors import CLEAN, FINDINGS, INCOMPLETE
-from forebay_policies.journal_rows import BatchRow, LedgerPart, LedgerRow, Row
+from forebay_policies.journal_rows import FILE_SUFFIX, BatchRow, LedgerPart, LedgerRow, Row
 from tests.kit.forebay import ForebayProcess
 from tests.kit.journal import closed_files, lines_of, of, rows_in
 from tests.kit.kafka import KafkaCluster
@@ -234,6 +234,27 @@ def test_an_audit_of_a_journal_of_which_a_file_is_gone(stage: Stage, spark: Spar
     result = run_audit(stage, spark, lacking)
     assert (result.rows_missing, result.exit_code) == (rows, FINDINGS if result.findings else INCOMPLETE)
     assert result.incomplete[0].startswith(f"Not there: {rows:,} journal rows, by their numbers: ")
+
+
+@pytest.mark.whole  # tests/pipeline/audit/test_vanished.py and tests/proxy/journal have a half each
+def test_an_audit_of_a_journal_of_which_a_process_is_gone(stage: Stage, spark: SparkSession) -> None:
+    """The one that came after it knows."""
+    for _ in range(2):
+        with stage.forebay() as forebay:
+            Load(stage, forebay.bootstrap).everywhere()
+    lacking = stage.folder / "process"
+    shutil.copytree(stage.journal, lacking)
+    written = sorted(
+        closed_files(lacking), key=lambda path: int(path.name.removesuffix(FILE_SUFFIX).rpartition("-")[2], 16)
+    )
+    writers = list(dict.fromkeys(path.name.rsplit("-", 2)[0] for path in written))
+    files = [path for path in written if path.name.startswith(f"{writers[-2]}-")]
+    for path in files:
+        path.unlink()
+    result = run_audit(stage, spark, lacking, "--settle", "0")
+    assert (result.rows_missing, result.exit_code) == (0, FINDINGS if result.findings else INCOMPLETE)
+    name = files[-1].name.removesuffix(FILE_SUFFIX)
+    assert f"Not there: all files of processes that others knew when they began: {name}." in result.incomplete
 
 
 @pytest.mark.whole  # tests/pipeline/audit has each finding, and the audit that has nothing new to look at

@@ -55,6 +55,8 @@ def _journal(losses: Losses) -> Iterator[str]:
             "Not there: the first rows of the time span of processes that had started before: "
             f"{_named(losses.beginnings)}."
         )
+    if losses.vanished:
+        yield f"Not there: all files of processes that others knew when they began: {_named(losses.vanished)}."
     if losses.ends:
         yield (
             f"Not there: the last rows of processes that are gone: {_named(losses.ends)}. They crashed, or their last "

@@ -9,7 +9,8 @@ were until then. So what must be there is known at both ends of the time that is
     gauge: 7 ledger rows so far     ledger rows 8 9 11 12     gauge: 14 so far, and it is the last row of all
     expected 8 … 14                 missing 10, 13, 14
 
-What was reported once is not reported again: the next audit expects what comes after.
+What was reported once is not reported again: the next audit expects what comes after. Of a process of which nothing at
+all is there, others tell that came after it (vanished.py).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from pyspark.sql import Row as SparkRow
 from pyspark.sql import functions as F
 
 from forebay_pipeline.audit.ledger import Wanted
-from forebay_pipeline.audit.state import Followed
+from forebay_pipeline.audit.state import AuditState, Followed
+from forebay_pipeline.audit.vanished import Life, vanished
 from forebay_pipeline.journal import sequence
 from forebay_pipeline.journal.schema import KIND, TORN, kind_of
 from forebay_pipeline.journal.sequence import Numbers
@@ -62,12 +64,16 @@ class Losses(NamedTuple):
     """Rows that were written and are not there, dropped and torn ones among them."""
     beginnings: list[str]
     """Processes that ran before what is audited begins, and of which there are only later rows."""
+    vanished: list[str]
+    """Files of processes of which there is nothing else; what was reported before is left out."""
     ends: list[str]
     """Processes that are gone without a last row: after a crash, or their last files are not there."""
     unnumbered: int
     """Ledger rows without a number, as older proxies wrote them: whether one is missing, nobody can tell."""
     others: Mapping[str, str]
     """Processes in front of another cluster than the audited one → its id. All else says nothing of them."""
+    elsewhere: Mapping[str, int]
+    """Those of `others` that there are rows of → the time of the newest, in microseconds since 1970."""
     followed: Mapping[str, Followed]
     """Process → how far it was followed by this audit and those before."""
 
@@ -98,7 +104,12 @@ def losses(rows: DataFrame, wanted: Wanted, cluster_id: Callable[[], str]) -> Lo
     known = wanted.before.followed if wanted.before is not None else {}
     for name in set(known) - set(followed) - set(others):
         followed[name] = _Process(name, [], wanted)
-    reported = wanted.before.torn if wanted.before is not None else {}
+    before = wanted.before or AuditState()
+    lives = {name: process.life for name, process in followed.items()}
+    # Whose rows are of no concern here may have lived at any time.
+    lives |= dict.fromkeys([*others, *before.elsewhere], Life(0, 0, ended=False))
+    reported = before.torn
+    named = {name for each in found for name in each.files_before or []}
     torn = {each.error: each.rows - reported.get(each.error, 0) for each in found if each[KIND] == TORN}
     return Losses(
         dropped=sum(process.dropped for process in followed.values()),
@@ -106,9 +117,11 @@ def losses(rows: DataFrame, wanted: Wanted, cluster_id: Callable[[], str]) -> Lo
         torn={error: count for error, count in torn.items() if count > 0},
         gaps=[gap for name in sorted(followed) for gap in followed[name].gaps()],
         beginnings=sorted(name for name, process in followed.items() if process.begins_late),
+        vanished=list(vanished(named.difference(before.vanished), lives, wanted)),
         ends=sorted(name for name, process in followed.items() if process.ended_untold),
         unnumbered=sum(process.unnumbered for process in followed.values()),
         others=others,
+        elsewhere={name: max(each.last_us for each in processes[name]) for name in others},
         followed={name: process.followed() for name, process in followed.items()},
     )
 
@@ -139,6 +152,7 @@ def _found(rows: DataFrame, wanted: Wanted) -> list[SparkRow]:
             F.min(F.when(gauge, F.col("started_us"))).alias("started_us"),
             F.coalesce(F.bool_or(F.when(gauge, F.col("last"))), F.expr("false")).alias("ended"),
             F.max("cluster_id").alias("cluster_id"),
+            F.flatten(F.collect_list("files_before")).alias("files_before"),
             F.min(dropped).alias("min_dropped"),
             F.max(dropped).alias("max_dropped"),
             *(F.min(total).alias(f"min_{name}") for name, total in totals.items()),
@@ -165,6 +179,12 @@ class _Process:
     @property
     def _first_us(self) -> int | None:
         return min((each.first_us for each in self._found), default=None)
+
+    @property
+    def life(self) -> Life:
+        """By its name, or by its rows where its clock was set back since."""
+        first_us = min(self._began_us, self._first_us) if self._first_us is not None else self._began_us
+        return Life(first_us, self._last_us, self._ended)
 
     @property
     def _last_us(self) -> int:

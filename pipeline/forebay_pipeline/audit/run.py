@@ -15,7 +15,7 @@ from forebay_pipeline.audit.ledger import AROUND_US, Wanted
 from forebay_pipeline.audit.losses import Losses, losses
 from forebay_pipeline.audit.ranges import Audited, Claimed, Range, begun_anew, expired_meanwhile, ranges
 from forebay_pipeline.audit.result import AuditResult, Counts
-from forebay_pipeline.audit.state import AuditState
+from forebay_pipeline.audit.state import AuditState, ProcessMark
 from forebay_pipeline.audit.topics import Topics
 from forebay_pipeline.errors import CannotRun
 
@@ -35,7 +35,7 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
     with keep(ledger.parts(ours, wanted)) as parts:
         survey = ledger.survey(parts)
         if survey is None:
-            return _nothing_new(lost, wanted), state.moved_on({}, state.offsets, lost.totals, lost.followed, lost.torn)
+            return _nothing_new(lost, wanted), _moved_on(state, {}, state.offsets, lost)
         audited = wanted.before.offsets if wanted.before is not None else {}
         around = parts.where(F.col("time_us") >= survey.first_us - AROUND_US)
         examined, read, anew = _examined(spark, around, survey.claimed, audited, topics)
@@ -60,7 +60,7 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
         incomplete=list(incomplete(examined.totals, lost)),
         notes=[*anew.values(), *_elsewhere(lost), *_notes(examined.totals)],
     )
-    return result, state.moved_on(marks, _offsets(state.offsets, anew, read), lost.totals, lost.followed, lost.torn)
+    return result, _moved_on(state, marks, _offsets(state.offsets, anew, read), lost)
 
 
 def _examined(
@@ -116,6 +116,12 @@ def _notes(totals: Counts) -> Iterator[str]:
             f"{totals.unconfirmed:,} records are in their topics although their clients were answered with an error: "
             "a client that gave up on them does not know."
         )
+
+
+def _moved_on(
+    state: AuditState, marks: Mapping[str, ProcessMark], offsets: dict[str, dict[int, int]], lost: Losses
+) -> AuditState:
+    return state.moved_on(marks, offsets, lost.totals, lost.followed, lost.torn, lost.vanished, lost.elsewhere)
 
 
 def _offsets(before: Audited, anew: Mapping[str, str], read: list[Range]) -> dict[str, dict[int, int]]:

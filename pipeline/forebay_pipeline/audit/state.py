@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -18,8 +18,8 @@ HORIZON_US: Final = 24 * 3600 * 1_000_000
 open file, which the next one on its machine closes. But the journal of a year need not be read."""
 
 
-MAX_TORN: Final = 1000
-"""Unreadable places that are remembered; what was forgotten may be reported again."""
+MAX_TOLD: Final = 1000
+"""Unreadable places, and files that are not there, that are remembered; what was forgotten may be reported again."""
 
 
 class ProcessMark(msgspec.Struct, frozen=True):
@@ -60,6 +60,10 @@ class AuditState(msgspec.Struct):
     """Process → journal rows that it had dropped."""
     torn: dict[str, int] = {}
     """What could not be read → how often that was reported."""
+    vanished: list[str] = []
+    """Files of which nothing was there, as reported."""
+    elsewhere: dict[str, int] = {}
+    """Process in front of another cluster → the time of its newest row."""
     v: int = VERSION
 
     @property
@@ -74,6 +78,8 @@ class AuditState(msgspec.Struct):
         dropped: Mapping[str, int],
         followed: Mapping[str, Followed],
         torn: Mapping[str, int],
+        vanished: Sequence[str] = (),
+        elsewhere: Mapping[str, int] | None = None,
     ) -> AuditState:
         """The state after an audit that came this far. Marks never move back."""
         processes = dict(self.processes)
@@ -88,6 +94,7 @@ class AuditState(msgspec.Struct):
         all_followed = {**self.followed, **followed}
         recent = {name: each for name, each in all_followed.items() if each.last_us >= newest - 2 * HORIZON_US}
         all_dropped = {**self.dropped, **dropped}
+        others = {**self.elsewhere, **(elsewhere or {})}
         told = {error: count + self.torn.get(error, 0) for error, count in torn.items()}
         return AuditState(
             only=self.only,
@@ -96,7 +103,9 @@ class AuditState(msgspec.Struct):
             followed=recent,
             offsets=offsets,
             dropped={name: rows for name, rows in all_dropped.items() if name in processes or name in recent},
-            torn=dict(list({**self.torn, **told}.items())[-MAX_TORN:]),
+            torn=dict(list({**self.torn, **told}.items())[-MAX_TOLD:]),
+            vanished=[*self.vanished, *vanished][-MAX_TOLD:],
+            elsewhere={name: last_us for name, last_us in others.items() if last_us >= newest - 2 * HORIZON_US},
         )
 
 

@@ -28,7 +28,7 @@ from typing import BinaryIO, Final
 
 import zstandard
 
-from forebay_policies.journal_rows import FILE_SUFFIX
+from forebay_policies.journal_rows import FILE_SUFFIX, MAX_FILES_BEFORE
 from forebay_proxy.errors import StartError
 from forebay_proxy.logs import RateLimited, get_logger
 
@@ -41,6 +41,11 @@ AT_ONCE: Final = 1 << 18
 """Bytes. Each time the thread wakes up costs the event loop two switches."""
 _COPY: Final = 1 << 20
 _OPEN_NAME: Final = re.compile(r"\.(?P<name>.+-(?P<began>[0-9a-f]+))" + re.escape(IN_PROGRESS))
+_NAME: Final = re.compile(r"(?P<process>.+-[0-9]+)-[0-9]+-(?P<began>[0-9a-f]+)")
+_HOURS_BEFORE: Final = 72
+"""Of a folder's hours in which anything was written, the last in which files of processes before are looked for."""
+_NAMES_BEFORE: Final = 20_000
+"""So many names, and what is left of their hour, are looked at."""
 
 
 class JournalFiles:
@@ -74,6 +79,7 @@ class JournalFiles:
         self._taken = 0
         self._dropped_by_loop = 0
         self._dropped_by_disk = 0
+        self.files_before: list[str] | None = None
         self._segment: _Segment | None = None
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
 
@@ -89,6 +95,7 @@ class JournalFiles:
         """Make the folder and the first file, and start the thread. Raises StartError if that fails."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            self.files_before = _newest_of_each_process(self._folder)
             self._segment = _Segment(self._folder, self._prefix, self._clock())
         except OSError as error:
             raise StartError(f"journal.dir = {self._folder}: {error.strerror or error}") from error
@@ -252,6 +259,30 @@ def _compress(source: BinaryIO, target: Path) -> None:
 
 def _closed_files(folder: Path) -> Iterator[Path]:
     return (path for path in folder.glob(f"dt=*/hour=*/*{FILE_SUFFIX}") if not path.name.startswith("."))
+
+
+def _newest_of_each_process(folder: Path) -> list[str]:
+    """The names without suffixes, newest first, of files that are open or of the last hours, as far as it may see."""
+    # In this order none is missed that is closed meanwhile: it is in its place before it is no more open.
+    names = [path.name[1:].removesuffix(IN_PROGRESS) for path in folder.glob(f".*{IN_PROGRESS}") if _has_lines(path)]
+    with suppress(OSError):
+        for hour in sorted(folder.glob("dt=*/hour=*"), reverse=True)[:_HOURS_BEFORE]:
+            names += [path.name.removesuffix(FILE_SUFFIX) for path in hour.glob(f"[!.]*{FILE_SUFFIX}")]
+            if len(names) >= _NAMES_BEFORE:
+                break
+    found = [match for name in names if (match := _NAME.fullmatch(name))]
+    newest = {match["process"]: match for match in sorted(found, key=_began)}
+    return [match[0] for match in sorted(newest.values(), key=_began, reverse=True)[:MAX_FILES_BEFORE]]
+
+
+def _has_lines(path: Path) -> bool:
+    with suppress(OSError):
+        return path.stat().st_size > 0
+    return False
+
+
+def _began(match: re.Match[str]) -> int:
+    return int(match["began"], 16)
 
 
 def _began_us(path: Path) -> int:

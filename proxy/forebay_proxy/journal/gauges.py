@@ -46,6 +46,7 @@ def gauge_row(journal: Journal, stats: MetricRegistry) -> GaugeRow:
         unknown_rack_bytes_total=_rack_bytes(stats, "unknown"),
         observed_rows_total=journal.observed_rows,
         rack_rows_total=journal.rack_rows,
+        files_before=journal.files_before if journal.gauge_rows == 1 else None,
     )
 
 

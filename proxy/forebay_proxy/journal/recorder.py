@@ -64,6 +64,10 @@ class Sink(Protocol):
     def dropped(self) -> int:
         """Rows lost so far."""
 
+    @property
+    def files_before(self) -> list[str] | None:
+        """What GaugeRow has of that name, once it is open."""
+
     async def close(self) -> None:
         """Within a bounded time everything put is where others find it, or counted as dropped."""
 
@@ -108,6 +112,11 @@ class Journal:
 
     def _dropped(self) -> int:
         return self._sink.dropped if self._sink is not None else 0
+
+    @property
+    def files_before(self) -> list[str] | None:
+        """As the sink says."""
+        return self._sink.files_before if self._sink is not None else None
 
     def start(self, sink: Sink, gauges: Callable[[], GaugeRow] | None = None) -> None:
         """Open `sink` and begin to hand over; `gauges` makes a row once a second, and a last one.

@@ -62,6 +62,7 @@ class JournalTopic:
         """Of rows whose fate is open."""
         self.dropped = 0
         self.at_once = AT_ONCE
+        self.files_before: list[str] | None = None
 
     def open(self) -> None:
         """Nothing to do: brokers may be away at the start."""

@@ -10,7 +10,17 @@ from forebay_pipeline.audit.losses import Gap, Losses
 from forebay_pipeline.audit.result import Counts
 
 NOTHING = Losses(
-    dropped=0, totals={}, torn={}, gaps=[], beginnings=[], ends=[], unnumbered=0, others={"there": "B"}, followed={}
+    dropped=0,
+    totals={},
+    torn={},
+    gaps=[],
+    beginnings=[],
+    vanished=[],
+    ends=[],
+    unnumbered=0,
+    others={"there": "B"},
+    elsewhere={"there": 1},
+    followed={},
 )
 
 
@@ -28,6 +38,7 @@ def test_where_all_was_there_and_followed_there_is_none() -> None:
             "Not there: 1,003 journal rows, by their numbers: p, ledger",
         ),
         ({"beginnings": ["p"]}, "Not there: the first rows"),
+        ({"vanished": ["p-7-0-a"]}, "Not there: all files of processes that others knew when they began: p-7-0-a."),
         ({"ends": list("abcdefg")}, "Not there: the last rows of processes that are gone: a; b; c; d; e and 2 more."),
         ({"unnumbered": 3}, "Not numbered: 3 ledger rows"),
     ],

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from forebay_pipeline.audit.ledger import Wanted
 from forebay_pipeline.audit.losses import Gap, losses
-from forebay_pipeline.audit.state import AuditState, Followed, ProcessMark
+from forebay_pipeline.audit.state import HORIZON_US, AuditState, Followed, ProcessMark
 from forebay_pipeline.journal.source import JournalPlace, Span, read_rows
 from forebay_policies.journal_rows import Row
 from tests.pipeline.journals import journal_of
@@ -77,6 +77,33 @@ def test_what_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
     assert found.others == {f"elsewhere-{START}": "there"}
     assert found.followed[f"middle-{START}"].audited == [(1, 1), (3, 3), (7, 7)]
     assert found.followed[f"crashed-{START}"].ended
+
+
+def test_a_process_of_which_nothing_is_there(spark: SparkSession, tmp_path: Path) -> None:
+    """Others know of it. Of one that is in front of another cluster nothing is wanted, be its rows there or not."""
+
+    def file(writer: str) -> str:
+        return f"{writer}-0-{BEGIN_US + 5 * SECOND_US:x}"
+
+    named = [file(writer) for writer in ("gone-7", "told-8", "elsewhere-4", "known-5", "here-1")]
+    rows = journal_of(
+        spark,
+        tmp_path,
+        [
+            *gauges(f"here-1-{START}", range(1, 3), cluster_id="here"),
+            *gauges(f"elsewhere-4-{START}", range(1, 2), cluster_id="there"),
+            *gauges(f"later-2-{START}", range(1, 2), files_before=named),
+            *gauges(f"later-3-{START}", range(1, 2), files_before=named[:1]),
+        ],
+    )
+    before = AuditState(
+        processes={"here-1": ProcessMark(BEGIN_US + HORIZON_US, [])},
+        vanished=[file("told-8")],
+        elsewhere={f"known-5-{START}": BEGIN_US},
+    )
+    found = losses(rows, Wanted(state=before, due_us=DUE_US), lambda: "here")
+    assert found.vanished == [file("gone-7")]
+    assert found.elsewhere == {f"elsewhere-4-{START}": BEGIN_US}
 
 
 def test_what_was_reported_is_not_reported_again(spark: SparkSession, tmp_path: Path) -> None:

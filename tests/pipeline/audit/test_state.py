@@ -66,7 +66,10 @@ def test_it_moves_forward_only() -> None:
 
 def test_processes_that_are_long_gone_are_forgotten() -> None:
     followed = {"here-1": Followed({"ledger": 7}, [(1, 7)], 5), "there-2": Followed(last_us=6 + 2 * HORIZON_US)}
-    moved = STATE.moved_on({"there-2": ProcessMark(6 + HORIZON_US, [])}, {}, {}, followed, {})
+    elsewhere = {"old-3": 5, "young-4": 6}
+    moved = STATE.moved_on({"there-2": ProcessMark(6 + HORIZON_US, [])}, {}, {}, followed, {}, ["a"], elsewhere)
     assert (set(moved.processes), set(moved.followed)) == ({"there-2"}, {"here-1", "there-2"})
-    moved = moved.moved_on({"there-2": ProcessMark(6 + 2 * HORIZON_US, [])}, {}, {}, {}, {})
-    assert set(moved.followed) == {"there-2"}
+    assert moved.elsewhere == elsewhere
+    moved = moved.moved_on({"there-2": ProcessMark(6 + 2 * HORIZON_US, [])}, {}, {}, {}, {}, ["b"])
+    assert (set(moved.followed), set(moved.elsewhere)) == ({"there-2"}, {"young-4"})
+    assert moved.vanished == ["a", "b"]

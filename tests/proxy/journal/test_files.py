@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from forebay_policies.journal_rows import MAX_FILES_BEFORE
 from forebay_proxy.errors import StartError
 from forebay_proxy.journal import files as journal_files
 from forebay_proxy.journal.files import JournalFiles
@@ -38,6 +39,44 @@ def files(folder: Path, clock: Clock | None = None, **changed: float) -> Journal
 
 def left(folder: Path) -> list[Path]:
     return list(folder.glob(".*.inprogress"))
+
+
+def closed(folder: Path, hour: int, *names: str) -> None:
+    place = folder / f"dt=2026-11-{10 + hour // 24}" / f"hour={hour % 24:02}"
+    place.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (place / f"{name}.jsonl.zst").touch()
+
+
+async def files_before(folder: Path) -> list[str] | None:
+    sink = files(folder)
+    sink.open()
+    await sink.close()
+    return sink.files_before
+
+
+@in_loop
+async def test_the_newest_file_of_each_process_that_was_there_before(tmp_path: Path) -> None:
+    """Open ones, too, and not its own; what is no journal's, empty, or half written is none."""
+    assert await files_before(tmp_path) == []
+    closed(tmp_path, 50, "a-1-0-10", "a-1-1-30", "b-c-2-0-20", "other", "a-1-0-xyz", ".h-8-0-70")
+    closed(tmp_path, 49, "a-1-0-40", "d-4-0-1")
+    (tmp_path / ".f-6-0-50.inprogress").write_bytes(b"{")
+    (tmp_path / ".g-7-0-60.inprogress").touch()
+    assert await files_before(tmp_path) == ["f-6-0-50", "a-1-0-40", "b-c-2-0-20", "d-4-0-1"]
+
+
+@in_loop
+async def test_of_many_processes_before_only_the_last_are_looked_for(tmp_path: Path) -> None:
+    for hour in range(100):
+        closed(tmp_path, hour, f"p-{hour}-0-{hour:x}")
+    assert await files_before(tmp_path) == [f"p-{hour}-0-{hour:x}" for hour in range(99, 99 - MAX_FILES_BEFORE, -1)]
+    for hour in range(29, 100):
+        closed(tmp_path, hour, "one-1-0-1")
+        (
+            tmp_path / f"dt=2026-11-{10 + hour // 24}" / f"hour={hour % 24:02}" / f"p-{hour}-0-{hour:x}.jsonl.zst"
+        ).unlink()
+    assert await files_before(tmp_path) == ["p-28-0-1c", "one-1-0-1"]
 
 
 class TestClosing:

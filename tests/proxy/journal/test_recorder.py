@@ -52,6 +52,7 @@ class _Lines:
 
     at_once = 1 << 20
     dropped = 0
+    files_before = None
 
     def __init__(self) -> None:
         self.lines = b""
@@ -319,6 +320,7 @@ class TestTheRest:
             gauges = of(GaugeRow, await ended(forebay, tmp_path))
         assert len([row for row in gauges if not row.last]) <= seconds + 2
         assert gauges[-2].client_connections == 1
+        assert [row.files_before for row in gauges] == [[], *[None] * (len(gauges) - 1)]
 
     @in_loop
     async def test_without_a_journal_nothing_is_written(self, tmp_path: Path) -> None:
@@ -531,6 +533,7 @@ class Gathered:
 
     at_once = 20_000
     dropped = 0
+    files_before = None
 
     def __init__(self) -> None:
         self.puts: list[tuple[int, int]] = []
