@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from forebay_pipeline.advice.gather import KEPT, gather
-from forebay_pipeline.advice.present import Present, read
+from forebay_pipeline.advice.present import read
 from forebay_pipeline.audit.result import AuditResult
 from forebay_pipeline.errors import CLEAN, CannotRun
 from forebay_pipeline.jobs.options import OpenSpark, job, rollups_options, session_options, span_options
@@ -21,7 +21,7 @@ from forebay_pipeline.partitions.measures import Questions, Rows, kept_rows, sum
 from forebay_pipeline.replay.results import ReplayReport
 from forebay_pipeline.report.page import page
 from forebay_pipeline.report.rolled import known_of_days
-from forebay_pipeline.report.sections import MAX_ROWS, Known
+from forebay_pipeline.report.sections import MAX_ROWS, Asked, Known
 from forebay_pipeline.report.series import series
 from forebay_pipeline.rollups.store import FEW_LISTINGS
 from forebay_pipeline.storage import Storage
@@ -33,26 +33,17 @@ MAX_TOPICS: Final = 5
 """Each takes up to a tenth of the page."""
 
 
-def known(
-    rows: Rows,
-    place: JournalPlace,
-    span: Span,
-    topics: int,
-    audit: AuditResult | None = None,
-    replay: ReplayReport | None = None,
-    price_per_gb: float | None = None,
-    present: Present | None = None,
-) -> Known:
-    """All that the page shows of the rows of `span` at `place`; plots of the `topics` topics with the most bytes.
+def known(rows: Rows, place: JournalPlace, span: Span, asked: Asked) -> Known:
+    """All that the page shows of the rows of `span` at `place`.
 
     Raises CannotRun if there are neither batches nor rows about clients.
     """
     of_clients = [rows.others[LedgerRow], rows.others[ObservedRow]]
     summary = summarize(rows, place, span, Questions(max_rows=MAX_ROWS), of_clients)
-    names = [topic.topic for topic in summary.topics[:topics]]
+    names = [topic.topic for topic in summary.topics[: asked.topics]]
     found = series(rows.batches, rows.gauges, summary.first_us, summary.last_us, names)
-    facts = gather(rows, summary, present or Present(), replay, price_per_gb)
-    return Known(summary, found, audit, replay, price_per_gb, facts)
+    facts = gather(rows, summary, asked.present, asked.replay, asked.price_per_gb)
+    return Known(summary, found, asked.audit, asked.replay, asked.price_per_gb, facts)
 
 
 def read_result(storage: Storage, path: str | None, kind: type[T], made_by: str) -> T | None:
@@ -116,13 +107,13 @@ def command(
     storage = Storage(session)
     audited = read_result(storage, audit, AuditResult, "audit --output")
     replayed = read_result(storage, replay, ReplayReport, "replay --output")
-    others = (topics, audited, replayed, price_per_gb, present)
+    asked = Asked(topics, audited, replayed, price_per_gb, present)
     if place is not None:
         with kept_rows(session, place, span, KEPT) as rows:
-            found = known(rows, place, span, *others)
+            found = known(rows, place, span, asked)
     else:
         assert rollups is not None
-        found = known_of_days(session, rollups, span, *others)
+        found = known_of_days(session, rollups, span, asked)
     html = page(found).encode()
     storage.write(output, html)
     for sentence in found.missing:

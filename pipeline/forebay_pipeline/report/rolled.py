@@ -13,14 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from forebay_pipeline.advice.facts import Facts
-from forebay_pipeline.advice.present import Present
-from forebay_pipeline.audit.result import AuditResult
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.jobs.time_text import within
 from forebay_pipeline.journal.source import Span
 from forebay_pipeline.partitions.runaway_windows import window_start
-from forebay_pipeline.replay.results import ReplayReport
-from forebay_pipeline.report.sections import MAX_ROWS, Known
+from forebay_pipeline.report.sections import MAX_ROWS, Asked, Known
 from forebay_pipeline.report.series import Series, TimePoint, bucket_us, gauge_points, time_point, topic_shares
 from forebay_pipeline.rollups import tables
 from forebay_pipeline.rollups.days import Wanted, wanted
@@ -32,27 +29,19 @@ from forebay_pipeline.rollups.times import percentiles_of
 _NAMED: Final = 5
 
 
-def known_of_days(
-    spark: SparkSession,
-    folder: str,
-    span: Span,
-    topics: int,
-    audit: AuditResult | None = None,
-    replay: ReplayReport | None = None,
-    price_per_gb: float | None = None,
-    present: Present | None = None,
-) -> Known:
-    """What the rollups in `folder` tell of the span; plots of the `topics` topics with the most bytes."""
+def known_of_days(spark: SparkSession, folder: str, span: Span, asked: Asked) -> Known:
+    """What the rollups in `folder` tell of the span."""
     store = RollupStore(spark, folder)
     days = wanted(store.days(), span)
     if not days.there:
         raise CannotRun(f"There are no rollups{within(span)} in {folder}.")
     with rolled(spark, store, days.there) as found:
         summary = found.summary(MAX_ROWS)
-        names = [topic.topic for topic in summary.topics[:topics]]
+        names = [topic.topic for topic in summary.topics[: asked.topics]]
         drawn = series(found, summary.first_us, summary.last_us, names)
-        known = Facts(summary, present=present or Present(), replay=replay, price_per_gb=price_per_gb)
-        return Known(summary, drawn, audit, replay, price_per_gb, found.facts(known), list(_missing(days)))
+        known = Facts(summary, present=asked.present, replay=asked.replay, price_per_gb=asked.price_per_gb)
+        facts = found.facts(known)
+        return Known(summary, drawn, asked.audit, asked.replay, asked.price_per_gb, facts, list(_missing(days)))
 
 
 def series(found: Rolled, first_us: int, last_us: int, topics: Sequence[str]) -> Series:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from forebay_pipeline.advice.facts import OBSERVED, TOUCHED, Clients, Facts
+from forebay_pipeline.advice.present import Present
 from forebay_pipeline.audit.result import AuditResult, ClientLine, Finding, Kind, has_users
 from forebay_pipeline.errors import CLEAN
 from forebay_pipeline.jobs.time_text import instant
@@ -27,6 +28,17 @@ from forebay_pipeline.report.trends import Trend, trends
 
 MAX_ROWS: Final = 50
 """Of any table; the jobs' own outputs have the rest."""
+
+
+class Asked(NamedTuple):
+    """What the page is to show beside what the journal tells: plots of `topics` topics, those with the most bytes."""
+
+    topics: int = 3
+    audit: AuditResult | None = None
+    replay: ReplayReport | None = None
+    price_per_gb: float | None = None
+    """As in Known."""
+    present: Present = Present()
 
 
 class Known(NamedTuple):

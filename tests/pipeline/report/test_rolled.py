@@ -20,7 +20,7 @@ from forebay_pipeline.partitions.measures import kept_rows
 from forebay_pipeline.partitions.summary import Percentiles
 from forebay_pipeline.report.command import known
 from forebay_pipeline.report.rolled import known_of_days
-from forebay_pipeline.report.sections import Known
+from forebay_pipeline.report.sections import Asked, Known
 from forebay_pipeline.report.series import Series, TimePoint, gauge_points, time_points, topic_shares
 from forebay_pipeline.rollups.command import rollup
 from forebay_pipeline.rollups.days import span_of
@@ -36,7 +36,7 @@ ABOUT = {"hosts", "requests"}
 def of_rows(spark: SparkSession, place: JournalPlace, span: Span) -> Known:
     """With points an hour apart."""
     with kept_rows(spark, place, span, KEPT) as rows:
-        found = known(rows, place, span, 3)
+        found = known(rows, place, span, Asked())
         topics = [one.topic for one in found.series.shares]
         series = Series(
             HOUR,
@@ -105,7 +105,7 @@ def test_the_same_as_from_the_rows(spark: SparkSession, tmp_path: Path, seed: in
     place = JournalPlace(str(journal))
     rolled = [day for day, _ in rollup(spark, place, ALL_TIME, str(folder), made_up.LATER)]
     assert rolled == made_up.NAMES
-    expected, found = of_rows(spark, place, SPAN), known_of_days(spark, str(folder), SPAN, 3)
+    expected, found = of_rows(spark, place, SPAN), known_of_days(spark, str(folder), SPAN, Asked())
     assert expected.facts is not None
     assert found.facts is not None
     assert len(expected.summary.runaways) == 2
@@ -122,11 +122,11 @@ def test_what_is_missing_is_said(spark: SparkSession, tmp_path: Path) -> None:
         write_journal(tmp_path / "journal", [batch_row(time_us=at_us)])
     folder = str(tmp_path / "rollups")
     assert len(list(rollup(spark, JournalPlace(str(tmp_path / "journal")), ALL_TIME, folder, FIRST + 20 * DAY))) == 2
-    assert known_of_days(spark, folder, Span(FIRST, FIRST + DAY), 3).missing == []
+    assert known_of_days(spark, folder, Span(FIRST, FIRST + DAY), Asked()).missing == []
     days = "2026-11-19, 2026-11-20, 2026-11-21, 2026-11-22, 2026-11-23, …"
-    found = known_of_days(spark, folder, Span(FIRST, None), 3)
+    found = known_of_days(spark, folder, Span(FIRST, None), Asked())
     assert found.missing == [f"Of 8 of 10 days there are no rollups: {days}."]
     assert found.summary.total.batches == 2
     sentence = "There are no rollups from 2026-11-28T00:00:00Z on in"
     with pytest.raises(CannotRun, match=f"^{sentence} {folder}.$"):
-        known_of_days(spark, folder, Span(FIRST + 10 * DAY, None), 3)
+        known_of_days(spark, folder, Span(FIRST + 10 * DAY, None), Asked())
