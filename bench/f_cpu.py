@@ -15,12 +15,14 @@ from bench.others import WARM_UP, installed
 from bench.report import Section, Table
 from bench.wire_frames import Kind, records_in
 from bench.wire_load import Load, Outcome, offer
-from bench.wired import codecs, forebay, relay, sink
+from bench.wired import codecs, forebay, forebay_of_workers, relay, sink
+from tests.kit.children import children
 
 SIZE: Final = 16_384
 VALUE: Final = 512
 DEPTH: Final = 5
 CONNECTIONS: Final = (1, 10, 100)
+WORKERS: Final = (2, 4)
 TARGETS: Final[dict[Kind, float]] = {"opaque": 1, "fetch": 1, "produce": 3}
 """ms of CPU a MB, compiled."""
 PATHS: Final[dict[Kind, str]] = {
@@ -47,9 +49,10 @@ def run(short: bool) -> Section:
         found = {name: _way(start, seconds) for name, start in _ways(broker).items()}
     what = (
         f"Each load {seconds:.0f} s on connections with {DEPTH} requests under way, the broker a sink that answers at "
-        "once, load and sink processes of their own; one worker thread each proxy. CPU is the proxy's, user and "
-        "system; a MB is 10⁶ bytes of batches. A bare relay passes bytes on and reads nothing in them "
-        f"(`bench/wire_relay.py`): it says how fast the machine is. Forebay's codecs: {codecs()}."
+        "once, load and sink processes of their own; one worker thread each proxy, where no more are named. CPU is "
+        "the proxy's, user and system; a MB is 10⁶ bytes of batches. A bare relay passes bytes on and reads nothing in "
+        "them (`bench/wire_relay.py`): it says how fast the machine is. Workers beyond the cores are judged by CPU "
+        f"alone. Forebay's codecs: {codecs()}."
     )
     speeds = [
         [name, *(f"{_records(outcome):,.0f}" for outcome in produced), _ms_a_mb(produced[1]), _ms_a_mb(fetched)]
@@ -97,7 +100,14 @@ def _ms_a_mb(outcome: Outcome) -> str:
 
 def _ways(broker: int) -> dict[str, AbstractContextManager[Way]]:
     others = {name: _other(name, broker) for name in installed()}
-    return {"directly": _directly(broker), "a bare relay": _relay(broker), "Forebay": _forebay(broker), **others}
+    ours = {f"Forebay, {count} workers": _workers(broker, count) for count in WORKERS}
+    return {
+        "directly": _directly(broker),
+        "a bare relay": _relay(broker),
+        "Forebay": _forebay(broker),
+        **ours,
+        **others,
+    }
 
 
 @contextmanager
@@ -115,6 +125,12 @@ def _relay(broker: int) -> Iterator[Way]:
 def _forebay(broker: int) -> Iterator[Way]:
     with forebay(broker) as proxy:
         yield Way(proxy.node_port(0), (proxy.pid,), 1.0)
+
+
+@contextmanager
+def _workers(broker: int, count: int) -> Iterator[Way]:
+    with forebay_of_workers(broker, count) as proxy:
+        yield Way(proxy.node_port(0), (proxy.pid, *children(proxy.pid)), 1.0)
 
 
 @contextmanager

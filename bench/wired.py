@@ -86,6 +86,11 @@ def forebay(broker: int, *under: str, **settings: str) -> ForebayProcess:
     return ForebayProcess(f"{LOOPBACK}:{broker}", [0], settings=named, under=under)
 
 
+def forebay_of_workers(broker: int, workers: int) -> ForebayProcess:
+    """The same, in so many worker processes behind the same ports."""
+    return ForebayProcess(f"{LOOPBACK}:{broker}", [0], options=["--workers", str(workers)])
+
+
 def forebay_with_tls(broker: int, tls: Tls, **settings: str) -> ForebayProcess:
     """The same with a second listener, that speaks TLS: broker 0 is on `tls_port` + 1."""
     return ForebayProcess(f"{LOOPBACK}:{broker}", [0], settings=settings, tls=tls.toward_clients)

@@ -7,11 +7,11 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple
-from pathlib import Path
 
 from tests.chaos.fault import FOREBAY, Fault, Place
 from tests.chaos.footprint import Footprint
 from tests.chaos.stage import RECOVERY_SECONDS, Stage
+from tests.kit.children import children
 from tests.kit.forebay import ForebayProcess
 from tests.kit.waiting import wait_until
 
@@ -37,14 +37,10 @@ def killed(stage: Stage, topic: str) -> Iterator[None]:
 def worker_killed(stage: Stage, topic: str) -> Iterator[None]:
     """One of two, which the supervisor replaces."""
     before = stage.forebay.metrics()[RESTARTS]
-    os.kill(_children(stage.forebay.pid)[0], signal.SIGKILL)
+    os.kill(children(stage.forebay.pid)[0], signal.SIGKILL)
     yield
     wait_until(lambda: stage.forebay.metrics()[RESTARTS] > before, RECOVERY_SECONDS, "the worker is replaced")
     wait_until(stage.forebay.ready, RECOVERY_SECONDS, "both workers serve")
-
-
-def _children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @contextmanager
