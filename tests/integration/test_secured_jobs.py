@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import Result
 from confluent_kafka import Producer
@@ -21,7 +23,9 @@ from tests.kit.paths import JARS
 from tests.kit.sasl import PASSWORD, Secured
 from tests.kit.server import Server
 from tests.kit.spark import JVM_FLAGS
+from tests.kit.topic_log import TopicLog
 from tests.pipeline.command_line import run
+from tests.pipeline.rows import gauge_row
 
 # Two Sparks on two cores, and more beside them where tests run two at once.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -87,6 +91,30 @@ def test_audit_and_runaways_of_a_secured_cluster(stage: Stage, spark: SparkSessi
     assert f"Clean: {COUNT} of {COUNT}" in audited.stdout
     watched = run("runaways", *stage.words("PLAIN"), "--once")
     assert (watched.exit_code, watched.stderr, watched.stdout) == (0, "", "")
+
+
+@pytest.mark.whole  # test_watch.py has a Kafka that takes everybody
+def test_watch_of_a_secured_cluster(stage: Stage, spark: SparkSession, tmp_path: Path) -> None:
+    """What it tells goes to a topic there, too."""
+    for topic in ("told", "again"):
+        stage.cluster.create_topic(topic, 1)
+    settings = {"journal.topic": "again", "journal.ledger": "true", **stage.secured.forebay_settings("PLAIN")}
+    forebay = ForebayProcess(stage.cluster.bootstrap, stage.cluster.nodes, settings=settings)
+    with forebay, Producer({"bootstrap.servers": forebay.bootstrap}) as producer:
+        producer.produce("records", "one more")
+    with Producer({"bootstrap.servers": stage.cluster.internal}) as producer:  # an hour later nothing has happened
+        later = gauge_row(time_us=int(time.time() * 1e6) + 3600 * 1_000_000)
+        producer.produce("again", msgspec.json.encode(later))
+    words = [*stage.words(), "--journal-topic", "again", "--once", "--output", tmp_path / "told", "--to-topic", "told"]
+    done = run("watch", *words)
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
+    (line,) = (path.read_bytes() for path in (tmp_path / "told").glob("minutes-*.jsonl"))
+    told = msgspec.json.decode(line)
+    assert (told["topic"], told["acknowledged"], told["lost"]) == ("records", 1, 0)
+    with TopicLog(stage.cluster.internal) as log:
+        (sent,) = log.read("told", {0: 0}, at_least=1)
+    assert sent.value is not None
+    assert msgspec.json.decode(sent.value) == told
 
 
 def test_compact_reads_a_secured_cluster_and_says_no_secret(stage: Stage, tmp_path: Path) -> None:

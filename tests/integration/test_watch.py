@@ -1,4 +1,4 @@
-"""The job `watch` over the journal's topic of a real Forebay, with a real Kafka that loses a topic, killed at work."""
+"""The job `watch` over the journal's topic of a real Forebay, with a real Kafka that loses a topic, or some of it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.kit.forebay import ForebayProcess
@@ -77,19 +78,22 @@ class Job:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
+def receiver() -> Iterator[Receiver]:
     receiver = Receiver()
-    try:
-        with KafkaCluster("4.3.1", brokers=1) as cluster:
-            for topic in ("kept", "lost", "journal", "told"):
-                cluster.create_topic(topic, 1)
-            yield Job(cluster, receiver, tmp_path)
-    finally:
-        receiver.close()
+    yield receiver
+    receiver.close()
 
 
-def produce(bootstrap: str, topic: str) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap})
+@pytest.fixture
+def job(tmp_path: Path, receiver: Receiver) -> Iterator[Job]:
+    with KafkaCluster("4.3.1", brokers=1) as cluster:
+        for topic in ("kept", "lost", "journal", "told"):
+            cluster.create_topic(topic, 1)
+        yield Job(cluster, receiver, tmp_path)
+
+
+def produce(bootstrap: str, topic: str, acks: str = "all") -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": acks})
     for number in range(COUNT):
         producer.produce(topic, str(number))
     assert producer.flush(60) == 0
@@ -163,3 +167,45 @@ def test_a_planted_loss_is_told_once_by_a_job_that_is_killed_twice(
     sent = [each for each, _ in in_topic(job.cluster, len(told))]
     assert sorted({json.dumps(each) for each in sent}) == sorted(json.dumps(each) for each in told)
     assert 'forebay_watch_lost_records_total{cluster_id="' in job.metrics.read_text()
+
+
+def test_what_an_unclean_election_lost_is_told(receiver: Receiver, tmp_path: Path) -> None:
+    """Of what is acknowledged by the leader alone its follower, who was away, knows nothing when it has to lead."""
+    with KafkaCluster("4.3.1") as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.internal})
+        config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+        cluster.create_topic("truncated", assignment=[[0, 1]], config=config)
+        for topic in ("kept", "journal", "told"):
+            cluster.create_topic(topic, assignment=[[2]])
+
+        def in_sync() -> list[int]:
+            """None is known while the broker that is asked goes."""
+            with suppress(KafkaException):
+                return admin.list_topics("truncated", 10).topics["truncated"].partitions[0].isrs
+            return []
+
+        job = Job(cluster, receiver, tmp_path)
+        settings = {"journal.topic": "journal", "journal.ledger": "true"}
+        with ForebayProcess(cluster.bootstrap, cluster.nodes, settings=settings) as forebay:
+            produce(forebay.bootstrap, "truncated")
+            produce(forebay.bootstrap, "kept")
+            cluster.kill(1)
+            wait_until(lambda: in_sync() == [0], SECONDS, "the follower is out")
+            produce(forebay.bootstrap, "truncated", acks="1")
+            cluster.kill(0)
+            cluster.start_node(1)
+            wait_until(lambda: in_sync() == [1], SECONDS, "who knows nothing leads")
+            watch = job.start()
+            try:
+                watch.wait_until(lambda: job.acknowledged("truncated") == 2 * COUNT, SECONDS)
+                watch.wait_until(lambda: bool(job.receiver.got), SECONDS)
+                assert watch.terminate() == 0, watch.tail()
+            finally:
+                watch.kill()
+    told = job.told()
+    assert {each["lost"] for each in told if each["topic"] == "kept"} == {0}
+    truncated = [each for each in told if each["topic"] == "truncated"]
+    assert sum(each["lost"] for each in truncated) == COUNT
+    assert {tuple(each["findings"]) for each in truncated if each["lost"]} == {("lost",)}
+    posted = [each for got in job.receiver.got for each in got["findings"]]
+    assert posted == [each for each in truncated if each["lost"]]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
@@ -16,11 +17,13 @@ from forebay_pipeline.audit import command as audit
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.source import JournalPlace, Span, closed_files, read_rows
 from forebay_pipeline.storage import Storage
+from forebay_pipeline.watch import command as watch
 from tests.kit.object_store import ObjectStore
 from tests.pipeline import rows as make
 from tests.pipeline.audit.world import World
 from tests.pipeline.command_line import run
 from tests.pipeline.rows import START_US, write_journal
+from tests.pipeline.watch.made_up import FIRST, SECOND, Topics, sent, topic
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +71,29 @@ def test_an_audit_carries_on_from_a_state_in_an_object_store(
         assert (done.exit_code, done.stderr) == (0, "")
         assert f"Clean: {there} of {there}" in done.stdout
     assert Storage(spark).names(store.at("state")) == ["audit.state"]
+
+
+@pytest.mark.whole  # tests/pipeline/watch has the same in files
+def test_watch_over_an_object_store(
+    store: ObjectStore, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Journal, output, checkpoint and metrics: a minute is told once, though the job runs twice."""
+    monkeypatch.setattr(watch, "KafkaTopics", lambda brokers: Topics({"t": topic(15, topic_id="i")}))
+    write_journal(tmp_path, [sent(5, 10, topic_id="i"), make.gauge_row(time_us=FIRST + 95 * SECOND, cluster_id="c")])
+    store.put_all(tmp_path, "watched")
+    words = ["--journal", store.at("watched"), "--bootstrap-servers", "a:1", "--once", "--late", 30]
+    words += ["--output", store.at("told"), "--prometheus", store.at("forebay.prom")]
+    for exit_code in (1, 0):
+        done = run("watch", *words)
+        assert (done.exit_code, done.stdout, done.stderr) == (exit_code, "", "")
+    storage = Storage(spark)
+    (name,) = (name for name in storage.names(store.at("told")) if name.endswith(".jsonl"))
+    line = storage.read(store.at(f"told/{name}"))
+    assert line is not None
+    assert msgspec.json.decode(line)["lost"] == 5
+    metrics = storage.read(store.at("forebay.prom"))
+    assert metrics is not None
+    assert b"forebay_watch_lost_records_total" in metrics
 
 
 def test_a_write_that_fails_leaves_what_was_there(
