@@ -216,9 +216,11 @@ NEIGHBOUR_FAULTS = (
 )
 LONG = frozenset(
     {
+        "a follower stopped under acks=all",  # first batches may wait two minutes: test_overtaken.py
         "a partition leaderless under a flood of large records",
         "10 clients ask without end and never read",
         "requests of 4,000 partitions",  # of 10,000, before a broker that costs nothing: test_many_partitions.py
+        "quotas, each client below its own",
         "quotas, one client far above its own",
         "one client throttled beside others",
     }

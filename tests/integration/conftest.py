@@ -63,6 +63,12 @@ def route(open_route: Callable[[str], Route]) -> Route:
 
 
 @pytest.fixture(scope="session")
+def cluster(route: Route) -> KafkaCluster:
+    """Kafka 4.3.1, for tests with a Forebay of their own that leave brokers as they are. Others have topics there."""
+    return route.cluster
+
+
+@pytest.fixture(scope="session")
 def get_client() -> Iterator[Callable[[str], Client]]:
     """Name → client, kept for the whole run: a JVM is expensive to start."""
     clients: dict[str, Client] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -36,12 +35,6 @@ PATTERNS = {
     "topics.observe": ("", "", "other", f"{TOPIC}*"),
     "client.ids.observe": ("", "", "rdkafka"),
 }
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[KafkaCluster]:
-    with KafkaCluster("4.3.1") as cluster:
-        yield cluster
 
 
 def written(path: Path, rng: Random) -> None:

@@ -176,6 +176,7 @@ def test_the_metrics_say_what_the_cache_does(cluster: KafkaCluster) -> None:
     assert 0 <= after["forebay_metadata_age_seconds_p50"] <= after["forebay_metadata_age_seconds_p99"] < 10
 
 
+@pytest.mark.whole  # latency of all brokers at once is among the faults of tests/chaos, too
 def test_late_metadata_is_not_noticed_by_who_produces() -> None:
     """Every broker's Metadata answers come five seconds late; whoever knows its topic goes on."""
     with ExitStack() as stack:

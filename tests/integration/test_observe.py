@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 
@@ -30,12 +29,6 @@ CLIENTS_SECONDS = 280.0
 SOME = 50
 """Acknowledgements of each client: it flows."""
 TOPIC = "observed"
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[KafkaCluster]:
-    with KafkaCluster("4.3.1") as cluster:
-        yield cluster
 
 
 def counted(metrics: dict[str, float], name: str, label: str, *values: str) -> list[float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -38,12 +37,6 @@ CHANGES: tuple[tuple[str, object], ...] = (
     ("partitioner.adaptive.partitioning.enable", False),
     ("metadata.max.age.ms", 0),
 )
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[KafkaCluster]:
-    with KafkaCluster("4.3.1") as cluster:
-        yield cluster
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from tests.kit.ports import free_ports
 from tests.kit.spec import ProduceSpec
 from tests.kit.topic_log import TopicLog
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.whole]
 
 SECONDS = 60
 PROPS = {
@@ -72,8 +72,7 @@ def _leader(cluster: KafkaCluster, topic: str) -> int:
     return known.topics[0].partitions[0].leader_id if known is not None else -1
 
 
-# Directly, it is Kafka that is tested.
-@pytest.mark.parametrize("way", [pytest.param("directly", marks=pytest.mark.whole), "through Forebay"])
+@pytest.mark.parametrize("way", ["directly", "through Forebay"])
 def test_its_first_batch_is_refused_when_its_time_is_up(
     way: str, held: tuple[KafkaCluster, HeldBroker], admin: KafkaAdminClient, newest_java: JavaClient, tmp_path: Path
 ) -> None:

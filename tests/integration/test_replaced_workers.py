@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 
@@ -25,12 +24,6 @@ SOON = 120.0
 SOME = 20
 """Acknowledgements of each client: it flows."""
 GENERATION, RESTARTS = "forebay_config_generation", "forebay_worker_restarts_total"
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[KafkaCluster]:
-    with KafkaCluster("4.3.1") as cluster:
-        yield cluster
 
 
 @pytest.mark.parametrize("reloads", [2, pytest.param(15, marks=pytest.mark.whole)])

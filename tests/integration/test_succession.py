@@ -8,7 +8,6 @@ import signal
 import socket
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 from typing import Self
@@ -32,12 +31,6 @@ SOON = 120.0
 SOME = 20
 """Acknowledgements of each client: it flows."""
 API_VERSIONS = 18
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[KafkaCluster]:
-    with KafkaCluster("4.3.1") as cluster:
-        yield cluster
 
 
 class Knocking:
@@ -108,8 +101,11 @@ class Reign:
         wait_until(lambda: gone(self.process), SOON, "the last one has drained")
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("times", [2, pytest.param(20, marks=[pytest.mark.whole, pytest.mark.timeout(1200)])])
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    ("workers", "times"),
+    [(1, 2), *(pytest.param(*each, marks=pytest.mark.whole) for each in ((1, 20), (2, 2), (2, 20)))],
+)
 def test_nobody_who_connects_is_refused_and_nothing_is_lost(cluster: KafkaCluster, workers: int, times: int) -> None:
     topic, beside = f"load-{workers}-{times}", f"beside-{workers}-{times}"
     cluster.create_topic(topic, PARTITIONS)

@@ -24,6 +24,10 @@ OLDEST: Final = pyspark.__version__.startswith("3.5.")
 """Whether `make oldest-spark-test` put that one before the environment's."""
 
 TABLE_FORMATS: Final[tuple[Format, ...]] = ("iceberg", "delta")
+EITHER_TABLE: Final = pytest.mark.parametrize(
+    "table_format", ["iceberg", pytest.param("delta", marks=pytest.mark.whole)]
+)
+"""For what both do by the same code of ours; test_compact.py and journal/test_tables.py have what is each one's own."""
 
 
 def table_jar_folder(table_format: Format) -> Path:

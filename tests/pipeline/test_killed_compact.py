@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from forebay_pipeline.journal.source import JournalPlace, read_rows
 from forebay_pipeline.journal.tables import Format
-from tests.kit.spark import JVM_FLAGS, TABLE_FORMATS, table_jar_folder
+from tests.kit.spark import EITHER_TABLE, JVM_FLAGS, table_jar_folder
 from tests.pipeline import duck
 from tests.pipeline import rows as make
 from tests.pipeline.rows import json_lines, write_lines
@@ -47,7 +47,7 @@ def kill_after(process: subprocess.Popen[bytes], output: Path, files: int) -> bo
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("table_format", TABLE_FORMATS)
+@EITHER_TABLE
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.whole)])
 def test_each_row_is_there_once(spark: SparkSession, tmp_path: Path, table_format: Format, kills: int) -> None:
     rng, journal, output = random.Random(kills), tmp_path / "journal", tmp_path / "lake"

@@ -14,10 +14,8 @@ from forebay_pipeline.journal.table_writer import lock
 from forebay_pipeline.journal.tables import Format, tables_in
 from forebay_pipeline.maintain import Maintained, maintain
 from forebay_pipeline.storage import Storage
-from tests.kit.spark import TABLE_FORMATS
+from tests.kit.spark import EITHER_TABLE
 from tests.pipeline import command_line
-
-EITHER = pytest.mark.parametrize("table_format", TABLE_FORMATS)
 
 
 def row(spark: SparkSession, number: int) -> DataFrame:
@@ -25,7 +23,7 @@ def row(spark: SparkSession, number: int) -> DataFrame:
     return rows.withColumn("dt", F.lit("2026-11-18").cast("date")).coalesce(1)
 
 
-@EITHER
+@EITHER_TABLE
 def test_the_command(spark: SparkSession, tmp_path: Path, table_format: Format) -> None:
     tables = tables_in(spark, str(tmp_path), table_format)
     for number in range(3):
@@ -40,7 +38,7 @@ def test_the_command(spark: SparkSession, tmp_path: Path, table_format: Format) 
 
 @pytest.mark.whole
 @pytest.mark.timeout(1800)
-@EITHER
+@EITHER_TABLE
 def test_what_is_appended_meanwhile_stays(spark: SparkSession, tmp_path: Path, table_format: Format) -> None:
     """A hundred batches beside maintenance that goes on and on; locked as compact does, as the disk is a local one."""
     folder, storage = str(tmp_path), Storage(spark)

@@ -92,7 +92,8 @@ def test_what_the_journal_lost_makes_the_audit_incomplete(world: World, tmp_path
     assert result.incomplete[1] == "Unreadable: 1 lines or files of the journal."
 
 
-@pytest.mark.parametrize("lost", [pytest.param(0, marks=WHOLE), 1, pytest.param(2, marks=WHOLE)])
+@WHOLE  # test_losses.py has all of it; an audit of what real faults left is in tests/integration/test_audit.py
+@pytest.mark.parametrize("lost", [0, 1, 2])
 def test_a_file_that_is_not_there_is_missed(world: World, lost: int) -> None:
     """The first, one in the middle, the last: of the latter the process's own last row tells."""
     for _ in range(3):

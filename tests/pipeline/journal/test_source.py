@@ -34,7 +34,7 @@ from forebay_policies.journal_rows import (
     RackRow,
     Row,
 )
-from tests.kit.spark import TABLE_FORMATS
+from tests.kit.spark import EITHER_TABLE
 from tests.pipeline import rows as make
 from tests.pipeline.files_read import files_read
 from tests.pipeline.rows import START_US, json_lines, write_journal, write_lines
@@ -216,7 +216,7 @@ def test_what_an_earlier_version_compacted_lacks_the_columns_of_later_kinds(
     assert of_kind(found, ObservedRow).count() == 0
 
 
-@pytest.mark.parametrize("table_format", TABLE_FORMATS)
+@EITHER_TABLE
 def test_an_hour_of_tables_is_read_without_their_other_days(
     spark: SparkSession, tmp_path: Path, table_format: Format
 ) -> None:

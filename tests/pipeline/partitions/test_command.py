@@ -83,6 +83,7 @@ def test_the_same_as_json(spark: SparkSession, journal: Path, tmp_path: Path) ->
     assert (summary.rows_dropped, summary.torn) == (4, 1)
 
 
+@pytest.mark.whole  # the detector's own tests have what is told
 def test_a_runaway_is_told(spark: SparkSession, tmp_path: Path) -> None:
     rows = [
         batch_row(time_us=START_US + second * SECOND, partition=partition, bytes=size, upstream_us=upstream_us)

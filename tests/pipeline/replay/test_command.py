@@ -55,6 +55,7 @@ def test_what_was_recorded_is_found_again(whole: ReplayReport) -> None:
     assert whole.source == "recorded"
 
 
+@pytest.mark.whole  # test_arrivals.py has the guess
 def test_without_a_ledger_arrivals_are_guessed_and_it_is_said(
     spark: SparkSession, recorded: Path, whole: ReplayReport
 ) -> None:

@@ -25,6 +25,7 @@ def store_of(spark: SparkSession, journal: Path, folder: Path) -> RollupStore:
     return RollupStore(spark, str(folder))
 
 
+@pytest.mark.whole  # report/test_rolled.py has one over midnight
 def test_a_runaway_that_began_before_the_first_day(spark: SparkSession, tmp_path: Path) -> None:
     rows: list[Row] = [
         batch_row(
