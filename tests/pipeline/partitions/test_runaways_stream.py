@@ -187,6 +187,7 @@ courses = st.lists(
 )
 
 
+@pytest.mark.timeout(1800)  # beside another Spark five minutes were not enough
 @pytest.mark.whole  # a minute; the tests above have each thing by itself
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(courses, min_size=1, max_size=3), st.randoms(use_true_random=False))
