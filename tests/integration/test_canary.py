@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Producer
 
 from forebay_proxy.security import pem
+from tests.kit.children import children
 from tests.kit.forebay import ForebayProcess
 from tests.kit.journal import closed_files, lines_of
 from tests.kit.kafka import KafkaCluster
@@ -97,9 +98,9 @@ def asked(forebay: ForebayProcess, page: str, token: str = "") -> str:
 
 
 def command_lines(forebay: ForebayProcess) -> str:
-    children = Path(f"/proc/{forebay.pid}/task/{forebay.pid}/children").read_text().split()
-    assert len(children) == WORKERS
-    return "".join(Path(f"/proc/{process}/cmdline").read_text() for process in (str(forebay.pid), *children))
+    workers = children(forebay.pid)
+    assert len(workers) == WORKERS
+    return "".join(Path(f"/proc/{process}/cmdline").read_text() for process in (forebay.pid, *workers))
 
 
 def produce(bootstrap: str, props: Mapping[str, str | bool]) -> None:

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from forebay_pipeline.journal import brokers
 from forebay_proxy.security import pem
+from tests.kit.children import children
 from tests.kit.forebay import ForebayProcess
 from tests.kit.kafka import KafkaCluster
 from tests.kit.paths import JARS
@@ -158,8 +159,7 @@ def test_compact_reads_a_secured_cluster_and_says_no_secret(stage: Stage, tmp_pa
 
 def command_lines(pid: int) -> str:
     """Of a process and all that it has started."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return Path(f"/proc/{pid}/cmdline").read_text() + "".join(command_lines(int(child)) for child in children)
+    return Path(f"/proc/{pid}/cmdline").read_text() + "".join(map(command_lines, children(pid)))
 
 
 def one_line(result: Result) -> str:

@@ -77,8 +77,7 @@ def faults(toxiproxy: ToxiproxyServer, hops: list[str], until: float) -> Iterato
 
 
 @pytest.mark.whole  # test_sasl_upstream.py renews tokens under load, test_identities.py has who writes as whom
-@pytest.mark.timeout(1000)
-@pytest.mark.parametrize("seconds", [3 * TOKEN_S, 600])
+@pytest.mark.parametrize("seconds", [3 * TOKEN_S, pytest.param(600, marks=pytest.mark.timeout(1000))])
 def test_nothing_is_lost_and_nobody_writes_as_another(tmp_path: Path, seconds: int) -> None:
     logins = Logins(tmp_path, "SASL_PLAINTEXT", token_s=TOKEN_S)
     settings = logins.broker_settings()

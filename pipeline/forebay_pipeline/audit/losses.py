@@ -101,16 +101,14 @@ def losses(rows: DataFrame, wanted: Wanted, cluster_id: Callable[[], str]) -> Lo
     ours = cluster_id() if any(clusters.values()) else ""
     others = {name: found for name, found in clusters.items() if ours and found not in ("", ours)}
     followed = {name: _Process(name, each, wanted) for name, each in processes.items() if name not in others}
-    known = wanted.before.followed if wanted.before is not None else {}
-    for name in set(known) - set(followed) - set(others):
-        followed[name] = _Process(name, [], wanted)
     before = wanted.before or AuditState()
+    for name in set(before.followed) - set(followed) - set(others):
+        followed[name] = _Process(name, [], wanted)
     lives = {name: process.life for name, process in followed.items()}
     # Whose rows are of no concern here may have lived at any time.
     lives |= dict.fromkeys([*others, *before.elsewhere], Life(0, 0, ended=False))
-    reported = before.torn
     named = {name for each in found for name in each.files_before or []}
-    torn = {each.error: each.rows - reported.get(each.error, 0) for each in found if each[KIND] == TORN}
+    torn = {each.error: each.rows - before.torn.get(each.error, 0) for each in found if each[KIND] == TORN}
     return Losses(
         dropped=sum(process.dropped for process in followed.values()),
         totals={name: process.dropped_total for name, process in followed.items() if process.has_gauges},
