@@ -117,7 +117,7 @@ class _Converter:
         self, data: bytes, timestamp: i64, key: i64, key_size: i64, value: i64, value_size: i64, *, stamped: bool
     ) -> None:
         if timestamp > _MAX_TIMESTAMP or timestamp < -_MAX_TIMESTAMP:
-            raise BadBatch(INVALID_TIMESTAMP, "a timestamp is out of range")
+            raise BadBatch(INVALID_TIMESTAMP, "a timestamp is out of range", opened=self.codec != 0)
         if self.count == 0:
             self.base_timestamp = timestamp
             self.max_timestamp = timestamp
@@ -135,11 +135,11 @@ class _Converter:
             raise Malformed(f"compression codec {codec} in a message of format {magic}")
         if codec == compression.LZ4 and magic == 0:
             value = compression.mend_lz4(value)
+        self.codec = codec  # before it is opened: what fails then may have taken as long
         inner = compression.decompress(codec, value, self.left)
         if not inner:
             raise Malformed("a wrapper of nothing")
         self.left -= len(inner)
-        self.codec = codec
         self.convert(inner, 0, len(inner), magic, stamps=stamps)
 
 

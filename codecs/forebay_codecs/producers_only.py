@@ -32,6 +32,8 @@ from forebay_codecs.primitives import FLEXIBLE, Reader, Writer
 MESSAGE: Final = "this port takes producers only"
 NOT_OFFERED: Final = frozenset({DESCRIBE_TOPIC_PARTITIONS})
 """Its answer names leaders that such a client knows nothing of; Metadata, which clients ask instead, does not."""
+MAX_KEYS: Final = 1_000
+"""Coordinators that one answer tells of, the first ones: a key may take one byte of the request, and takes 44 here."""
 _TRANSACTION: Final = 1
 """key_type in FindCoordinator; all others are groups of some kind."""
 _NONE: Final = -1
@@ -71,7 +73,7 @@ def _find_coordinator(reader: Reader, out: Writer, version: int, *, flexible: bo
             out.nullable_string(MESSAGE, flexible)
         _write_no_node(out, flexible=flexible)
         return True
-    keys = [reader.string(FLEXIBLE) for _ in range(reader.array(FLEXIBLE))]
+    keys = [reader.string(FLEXIBLE) for _ in range(min(reader.array(FLEXIBLE), MAX_KEYS))]
     out.array(len(keys), FLEXIBLE)
     for key in keys:
         out.string(key, FLEXIBLE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 
 import kafka.codec  # type: ignore[import-untyped]
@@ -194,6 +195,18 @@ class TestRefused:
     def test_a_bomb(self) -> None:
         data = wrapper(message(Record(None, bytes(1 << 20))), GZIP)
         assert refused(data, 1 << 19)[0] == MESSAGE_TOO_LARGE
+
+    @pytest.mark.parametrize("inner", [bytes(1000), message(Record(None, b"", (), 1 << 60))], ids=["torn", "times"])
+    def test_what_shows_only_once_it_was_opened_is_told_as_that(self, inner: bytes) -> None:
+        """It took as long as what is right: it counts toward a request's limit."""
+        data = wrapper(inner, GZIP)
+        for bad in (data, message(Record(None, gzip.compress(bytes(1000))[:-8] + bytes(8)), 1, GZIP)):
+            with pytest.raises(BadBatch) as refusal:
+                opened(bad)
+            assert refusal.value.opened
+        with pytest.raises(BadBatch) as refusal:
+            opened(message(SOME[0], magic=2))
+        assert not refusal.value.opened
 
     def test_wrappers_share_the_limit(self) -> None:
         data = wrapper(message(Record(None, bytes(1000))), GZIP)

@@ -14,7 +14,7 @@ from kio.static.primitive import i8
 from forebay_codecs.apis import FETCH, FIND_COORDINATOR, INIT_PRODUCER_ID, LIST_OFFSETS
 from forebay_codecs.errors import Malformed
 from forebay_codecs.primitives import Reader, Writer
-from forebay_codecs.producers_only import LOOKED_AT, MESSAGE, refusal
+from forebay_codecs.producers_only import LOOKED_AT, MAX_KEYS, MESSAGE, refusal
 from tests.codecs.hardening import damaged, survives
 from tests.codecs.kio_oracle import decode_response, encode_request, entities, example, message
 
@@ -74,6 +74,13 @@ def test_there_is_no_coordinator(version: int, key_type: int, code: int) -> None
         assert [it.error_message for it in found] == [MESSAGE]
     if version >= 4:
         assert [it.key for it in found] == list(request.coordinator_keys)
+
+
+def test_there_is_an_end_to_the_coordinators_that_one_may_ask_for() -> None:
+    request = example(message("find_coordinator", 4, "FindCoordinatorRequest"))
+    request = replace(request, coordinator_keys=tuple(str(number) for number in range(MAX_KEYS + 1)))
+    response = refused("find_coordinator", 4, request)
+    assert [it.key for it in response.coordinators] == [str(number) for number in range(MAX_KEYS)]
 
 
 @pytest.mark.parametrize("version", VERSIONS["init_producer_id"])
