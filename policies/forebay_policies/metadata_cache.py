@@ -39,6 +39,8 @@ MAX_ERRORS: Final = 10_000
 JITTER: Final = 0.2
 """A topic is refreshed earlier by up to this part of its soft age."""
 NEVER: Final = float("-inf")
+_TAKEN_AWAY: Final = (error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.TOPIC_AUTHORIZATION_FAILED)
+"""It is not there any more, or not for this user: what was known of it is not served any more."""
 _STEPS: Final = 1 << 20
 
 
@@ -182,14 +184,16 @@ class MetadataCache:
                 found[name] = known
         return found, others
 
-    def serve(self, topics: list[CachedTopic], version: int, now: float, *, one_broker: bool = False) -> Served:
+    def serve(
+        self, topics: list[CachedTopic], version: int, now: float, ids: frozenset[int], *, one_broker: bool = False
+    ) -> Served:
         """The sections of `topics` for a response of `version`; counts as a use of each. A response must have come.
 
-        `one_broker`: for a client that knows of one only (codecs.one_broker).
+        `ids`: of the brokers that the response names. `one_broker`: for a client that knows of one only
+        (codecs.one_broker).
         """
         brokers = self.brokers
         assert brokers is not None
-        ids = brokers.ids
         sections: list[bytes] = []
         oldest = brokers.updated_at
         bad = False
@@ -275,7 +279,7 @@ class MetadataCache:
     def _store_topic(self, name: str, topic: Topic, asked_at: float) -> CachedTopic:
         known = self._topics.get(name)
         if topic.error_code != error_codes.NONE and not topic.partitions:
-            if known is not None and topic.error_code != error_codes.UNKNOWN_TOPIC_OR_PARTITION:
+            if known is not None and topic.error_code not in _TAKEN_AWAY:
                 return known  # a passing error: what is known stays, and ages
             self._drop(name)
             error = self._errors[name] = CachedTopic(name, DescribedTopic(topic), asked_at, asked_at)

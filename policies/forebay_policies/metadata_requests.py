@@ -8,11 +8,13 @@ became of it.
     retry_later, ages                ▲             └────▶ failed
                                      └────────────────────────┘
 
-Three kinds of query take turns, so that none starves the others:
-1. topics by name and by id, with the brokers, which come with every answer and may be all that is wanted;
-2. topics that may be created, since the permission stands in the request; a name once in CREATE_AGAIN_S seconds,
+Four kinds of query take turns, so that none starves the others:
+1. topics by name, with the brokers, which come with every answer and may be all that is wanted;
+2. topics by id, by themselves: brokers that are asked for one do not look at names
+   (KafkaApis.handleTopicMetadataRequest), and what they leave out would be taken for topics that are not there;
+3. topics that may be created, since the permission stands in the request; a name once in CREATE_AGAIN_S seconds,
    however many clients ask for it;
-3. all topics.
+4. all topics.
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ Cause = Literal["new_topic", "error", "connection", "max_age", "client"]
 
 class MetadataQuery(NamedTuple):
     """One request. `names` None: all topics; no names, no ids: the brokers alone. `creates`: topics may be created.
+
+    Names or ids, never both.
 
     `elsewhere`: the broker that answered last is not to be asked, what it told has not helped.
     """
@@ -108,7 +112,7 @@ class MetadataRequests:
         self._in_flight: frozenset[str] = frozenset()
         self._doubted: set[str] = set()
         """Topics with which the last answer has not helped."""
-        self._kinds = (self._named, self._created, self._everything)
+        self._kinds = (self._named, self._identified, self._created, self._everything)
         self._turn = 0
 
     # Records
@@ -269,7 +273,7 @@ class MetadataRequests:
         self._turn = 0
         if query.creates:
             self._new.update(dict.fromkeys(name for name in query.names or () if name in self._clients.by_name))
-        elif query.names is not None:
+        elif query.names is not None and not query.ids:
             self._wanted.update(dict.fromkeys(query.names))
             self._brokers_due = True
 
@@ -290,11 +294,14 @@ class MetadataRequests:
         names: list[str] = []
         while self._wanted and not names:
             names = [name for name in _take(self._wanted) if self._matters(name)]
-        ids = list(islice(self._clients.by_id, MAX_TOPICS))
-        if not (names or ids or self._brokers_due or self._clients.for_brokers):
+        if not (names or self._brokers_due or self._clients.for_brokers):
             return None
         self._brokers_due = False
-        return MetadataQuery(names, ids, creates=False)
+        return MetadataQuery(names, [], creates=False)
+
+    def _identified(self) -> MetadataQuery | None:
+        ids = list(islice(self._clients.by_id, MAX_TOPICS))
+        return MetadataQuery([], ids, creates=False) if ids else None
 
     def _created(self) -> MetadataQuery | None:
         """Though whoever asked for it may have been told by now that there is no such topic."""

@@ -570,6 +570,8 @@ class FakeCluster:
     def _metadata(self, asked: Asked) -> bytes:
         request = parse_metadata_request(asked.frame)
         names = [name for name in self.topics if self.may(asked.user, name)] if request.all_topics else request.names
+        if request.ids:
+            names = []  # KafkaApis.handleTopicMetadataRequest looks at ids alone then
         ids = {topic_id: name for name, topic_id in self.topic_ids.items()}
         if self.creates and request.allow_auto_topic_creation:
             for name in request.names:

@@ -104,7 +104,8 @@ class Bench:
         """As brokers do, and as the updater hands it back. `asked_at` is `now` unless told."""
         asked_at = now if asked_at is None else asked_at
         ids = {topic_id(name): name for name in self.there}
-        names = self.there if query.names is None else [*query.names, *(ids[id_] for id_ in query.ids if id_ in ids)]
+        # As brokers do: where one id is asked for, names are not looked at.
+        names = [ids[id_] for id_ in query.ids if id_ in ids] or (self.there if query.names is None else query.names)
         topics = [topic(name, self.there.get(name, 0)) for name in dict.fromkeys(names)]
         unknown = [
             Topic(UNKNOWN_TOPIC_ID, None, id_, is_internal=False, partitions=()) for id_ in query.ids if id_ not in ids

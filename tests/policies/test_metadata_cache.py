@@ -84,10 +84,18 @@ def test_a_topic_that_turns_up_is_no_error_any_more_and_one_that_goes_is_one() -
     assert len(known) == 0
 
 
-@pytest.mark.parametrize("code", [LEADER_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED])
-def test_another_error_leaves_what_is_known_to_age_on(code: int) -> None:
+def test_a_topic_that_may_not_be_seen_any_more_is_told_as_that() -> None:
     known = holding(topic("a", 1))
-    known.store(told(topic("a", error=code)), ["a"], 50.0)
+    known.store(told(topic("a", error=TOPIC_AUTHORIZATION_FAILED)), ["a"], 50.0)
+    found = known.find("a", 50.1)
+    assert found is not None
+    assert found.topic.error_code == TOPIC_AUTHORIZATION_FAILED
+    assert not served(known, "a", 50.0 + ERROR_AGE_S)
+
+
+def test_another_error_leaves_what_is_known_to_age_on() -> None:
+    known = holding(topic("a", 1))
+    known.store(told(topic("a", error=LEADER_NOT_AVAILABLE)), ["a"], 50.0)
     assert known.find("a", 60.0).topic.partitions[0].leader_id == 1  # type: ignore[union-attr]
     assert not served(known, "a", MAX)
 
@@ -378,7 +386,7 @@ def test_a_client_that_knows_of_one_broker_is_told_of_one_and_the_others_as_befo
     for _ in range(2):
         known = filled.find("ponds", 1.0)
         assert known is not None
-        (alone,) = filled.serve([known], version, 1.0, one_broker=True).sections
-        (all_of_them,) = filled.serve([known], version, 1.0).sections
+        (alone,) = filled.serve([known], version, 1.0, frozenset((0, 1)), one_broker=True).sections
+        (all_of_them,) = filled.serve([known], version, 1.0, frozenset((0, 1))).sections
         assert alone == encode_topic(of_topic(ponds), version, (0,))
         assert all_of_them == encode_topic(ponds, version, (0, 1))

@@ -32,10 +32,13 @@ class TestNextRequest:
         bench.answer(first, 0.2)
         assert bench.ready == ["a"]
         second = bench.next(0.3)
-        assert second == MetadataQuery(["b", "c", "d"], [topic_id("e")], creates=False)
+        assert second == MetadataQuery([], [topic_id("e")], creates=False), "by itself: brokers would not look at names"
         bench.answer(second, 0.4)
+        third = bench.next(0.4)
+        assert third == MetadataQuery(["b", "c", "d"], [], creates=False)
+        bench.answer(third, 0.5)
         assert sorted(bench.ready) == ["a", "b", "b", "c"]
-        assert waiter.told == ["b", "d", (topic_id("e"), None)]
+        assert waiter.told == [(topic_id("e"), None), "b", "d"]
         assert bench.requests.next_request(0.5) is None
 
     def test_what_is_being_asked_for_is_not_asked_for_twice(self) -> None:
@@ -80,7 +83,7 @@ class TestNextRequest:
         while (query := bench.requests.next_request(0.1)) is not None:
             sizes.append((len(query.names or ()), len(query.ids)))
             bench.answer(query, 0.2)
-        assert sizes == [(3, 3), (3, 3), (1, 1)]
+        assert sizes == [(3, 0), (0, 3), (3, 0), (0, 3), (1, 0), (0, 1)]
         assert len(waiter.told) == 14
 
     def test_every_answer_tells_of_the_brokers(self) -> None:
@@ -124,8 +127,14 @@ class TestFailures:
         bench.requests.failed(bench.next(0.1))
         bench.ask("b", by=waiter)
         query = bench.next(0.2)
-        assert query == MetadataQuery(["a", "b"], [topic_id("a")], creates=False)
-        bench.answer(query, 0.3)
+        assert query == MetadataQuery(["a", "b"], [], creates=False)
+        bench.requests.failed(query)
+        bench.answer(bench.next(0.3), 0.3)
+        of_id = bench.next(0.3)
+        assert of_id == MetadataQuery([], [topic_id("a")], creates=False)
+        bench.requests.failed(of_id)
+        assert bench.next(0.4) == of_id, "and nothing else"
+        bench.answer(of_id, 0.4)
         assert waiter.told == ["a", "b", (topic_id("a"), "a")]
 
     def test_the_brokers_alone_too(self) -> None:

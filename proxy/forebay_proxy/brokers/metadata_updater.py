@@ -229,7 +229,12 @@ class MetadataUpdater:
             self._connection.close()
         self._connection, self._versions, self._address = found.connection, found.connection.versions, found.address
         self._bytes_received.value += len(found.response)
-        self._answered(query, parse_metadata_response(found.response, found.version), found.asked_at)
+        metadata = parse_metadata_response(found.response, found.version)
+        if metadata.error_code or not metadata.brokers:
+            # It is starting, or something has failed there. Kafka's own clients ignore such an answer, too.
+            self._leave()
+            raise ConnectionError(f"{found.address} does not know the brokers (error code {metadata.error_code})")
+        self._answered(query, metadata, found.asked_at)
 
     async def _try(self, query: MetadataQuery, attempt: _Attempt, avoid: tuple[HostPort | None, ...]) -> _Found:
         """One broker's answer. Its connection is closed if none comes, or is not waited for."""

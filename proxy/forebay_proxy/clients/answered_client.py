@@ -145,8 +145,8 @@ class AnsweredClient:
             self._throttled_until = 0.0
             self._release(HoldReason.THROTTLED)
 
-    def translate(self, node_id: int, host: str, port: int) -> tuple[str, int] | None:
-        return self._upstream.translate(node_id, host, port)
+    def translate(self, node_id: int, host: str, port: int, *, cached: bool = False) -> tuple[str, int] | None:
+        return self._upstream.translate(node_id, host, port, cached=cached)
 
     def produced(self, records: int, reasons: Iterable[str]) -> None:
         self._who.produced(records, reasons)

@@ -37,8 +37,10 @@ class Brokers(Protocol):
     own_logins: bool
     """Clients log in at brokers by themselves: nothing is asked for them by anybody else."""
 
-    def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int] | None:
-        """(host, port) where the client finds that broker; None: nowhere."""
+    def translate(
+        self, advertised_host: str, node_id: int, host: str, port: int, *, cached: bool = False
+    ) -> tuple[str, int] | None:
+        """(host, port) where the client finds that broker; None: nowhere. `cached`: its own address is no news."""
 
     async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> Session | None:
         """Connect `protocol` to a broker (None: to any), and the session that is to be renewed on it.
@@ -243,8 +245,8 @@ class ClientUpstream:
         transport = self._life.transport
         return transport.get_write_buffer_size() if transport is not None else 0
 
-    def translate(self, node_id: int, host: str, port: int, /) -> tuple[str, int] | None:
-        return self._gateway.translate(self.advertised_host, node_id, host, port)
+    def translate(self, node_id: int, host: str, port: int, /, *, cached: bool = False) -> tuple[str, int] | None:
+        return self._gateway.translate(self.advertised_host, node_id, host, port, cached=cached)
 
     def upstream_paused(self, *, paused: bool) -> None:
         if paused:

@@ -78,14 +78,18 @@ class Gateway:
         else:
             self._listener.open_node(node.id)
 
-    def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int] | None:
+    def translate(
+        self, advertised_host: str, node_id: int, host: str, port: int, *, cached: bool = False
+    ) -> tuple[str, int] | None:
         """(host, port) of the broker's listener, bound by now; None: it cannot be bound, so the broker is not named.
 
         `advertised_host` is the address that the client connected to; what the listener advertises comes before it.
+        `cached`: that the broker is at `host` and `port` is no news; other answers may have told of a move since.
         """
         if self.producers_only:
             return self._told.advertised(one_broker.NODE_ID, advertised_host, self._told.port)
-        self._cluster.learn(node_id, host, port, monotonic())
+        if not (cached and node_id in self._cluster.nodes):
+            self._cluster.learn(node_id, host, port, monotonic())
         node_port = self._listener.port(node_id)
         if node_port is None or not self._listener.open_node(node_id):
             return None

@@ -63,8 +63,8 @@ class MetadataClient(Client, Protocol):
     def topics_settle(self) -> bool:
         """Topics that it has changed by its broker may not be known to others yet."""
 
-    def translate(self, node_id: int, host: str, port: int) -> tuple[str, int] | None:
-        """Where the client finds that broker; None: nowhere."""
+    def translate(self, node_id: int, host: str, port: int, *, cached: bool = False) -> tuple[str, int] | None:
+        """Where the client finds that broker; None: nowhere. `cached`: its own address is no news."""
 
 
 class MetadataHandler:
@@ -252,7 +252,13 @@ class PendingMetadata:
         if self._everything is not None:
             topics += self._everything
         one = self._client.sees_one_broker
-        sections, oldest, bad = cache.serve(topics, version, now, one_broker=one)
+        controller_id = brokers.controller_id
+        if one:
+            reachable, controller_id = one_broker.only_broker(self._client.translate), one_broker.NODE_ID
+        else:
+            reachable = self._reachable(brokers, now)
+        ids = frozenset(reachable) if version == 0 else brokers.ids
+        sections, oldest, bad = cache.serve(topics, version, now, ids, one_broker=one)
         for topic_id, of_id in self._ids.items():
             if of_id is None:
                 unknown = Topic(error_codes.UNKNOWN_TOPIC_ID, None, topic_id, is_internal=False, partitions=())
@@ -260,11 +266,6 @@ class PendingMetadata:
                 bad = True
         handler.age.observe(now - oldest)
         self._client.told = LastAnswer(self._hash, now if self._told_at is None else self._told_at, bad=bad)
-        controller_id = brokers.controller_id
-        if one:
-            reachable, controller_id = one_broker.only_broker(self._client.translate), one_broker.NODE_ID
-        else:
-            reachable = self._reachable(brokers, now)
         cluster = encode_cluster(version, reachable, brokers.cluster_id, controller_id)
         self._end(assemble(version, request.correlation_id, cluster, sections))
 
@@ -272,7 +273,7 @@ class PendingMetadata:
         """Those that have an address for the client, by node id, with that address."""
         reachable: dict[int, Broker] = {}
         for node_id, broker in self._handler.departed.told_of(brokers.there, now).items():
-            address = self._client.translate(node_id, broker.host, broker.port)
+            address = self._client.translate(node_id, broker.host, broker.port, cached=True)
             if address is not None:
                 reachable[node_id] = Broker(*address, broker.rack)
         return reachable

@@ -13,6 +13,8 @@ import pytest
 
 from forebay_codecs.apis import METADATA
 from forebay_codecs.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from forebay_codecs.metadata import NO_TOPIC_ID, Topic
+from forebay_codecs.metadata_response import assemble, encode_cluster, encode_topic
 from forebay_policies import metadata_requests
 from forebay_policies.metadata_cache import NEVER, Ages, MetadataCache
 from forebay_policies.metadata_waiters import UNKNOWN_TOPIC_TRIES
@@ -123,6 +125,32 @@ async def test_a_broker_that_fails_is_followed_by_another() -> None:
             broker.releases(METADATA)
         await until(lambda: running.ready == ["a"])
         assert running.stats.take().counters["forebay_errors_total", ("upstream", "metadata")] >= 3
+
+
+@in_loop
+@pytest.mark.parametrize("error_code", [0, 48], ids=["it is starting", "something has failed there"])
+async def test_an_answer_without_brokers_is_not_believed(error_code: int) -> None:
+    """What it says of topics, that there are none, would refuse all records that wait for a leader."""
+    async with FakeCluster({"a": [0]}) as brokers, updating(brokers) as running:
+        running.want("a")
+        await until(lambda: running.ready == ["a"])
+        brokers[0].forget()
+        brokers[0].holds(METADATA)
+        running.updater.invalidate(["a"], "error")
+        asked = await brokers[0].receives(METADATA)
+        nothing = Topic(UNKNOWN_TOPIC_OR_PARTITION, "a", NO_TOPIC_ID, is_internal=False, partitions=())
+        cluster = encode_cluster(asked.version, {}, None, -1)
+        answer = assemble(asked.version, 0, cluster, [encode_topic(nothing, asked.version)])[8:]
+        if asked.version >= 13:
+            answer = answer[:-3] + error_code.to_bytes(2, "big") + b"\0"
+        brokers[0].releases(METADATA)
+        asked.respond(answer)
+        failed = ("forebay_errors_total", ("upstream", "metadata"))
+        await until(lambda: running.stats.take().counters[failed] == 1)
+        assert running.cluster.usable("a") is not None
+        assert running.cache.brokers is not None
+        assert running.cache.brokers.there
+        await until(lambda: running.cache.find("a", monotonic()) is not None)
 
 
 @in_loop

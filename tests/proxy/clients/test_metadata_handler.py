@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -93,6 +94,19 @@ class TestFromTheCache:
             assert {node: (broker.host, broker.port) for node, broker in brokers.items()} == {
                 node: ("127.0.0.1", forebay.node_port(node)) for node in (0, 1)
             }
+
+    @in_loop
+    async def test_an_answer_from_the_cache_does_not_undo_what_was_learned_of_a_broker_since(self) -> None:
+        """From a Fetch response, say: the broker has come back with another address."""
+        async with before(FakeCluster({"ponds": [0]})) as forebay:
+            client = await forebay.client()
+            client.send(asks(1, "ponds"))
+            await told(client, 1)
+            nodes = forebay.app._realm.view.cluster
+            nodes.learn(0, "elsewhere.example", 9, monotonic())
+            client.send(asks(2))
+            assert (await told(client, 2)).brokers.keys() == {0}
+            assert (nodes.nodes[0].host, nodes.nodes[0].port) == ("elsewhere.example", 9)
 
     @in_loop
     async def test_a_broker_that_has_left_is_told_of_while_its_clients_wait_for_answers(self) -> None:

@@ -68,7 +68,9 @@ class FakeGateway:
     def takes(self, api_key: int, version: int) -> bool:
         return self.taken
 
-    def translate(self, advertised_host: str, node_id: int, host: str, port: int) -> tuple[str, int]:
+    def translate(
+        self, advertised_host: str, node_id: int, host: str, port: int, *, cached: bool = False
+    ) -> tuple[str, int]:
         return advertised_host, 9000 + node_id
 
     def produce_answered(self, response: bytes, version: int) -> None: ...

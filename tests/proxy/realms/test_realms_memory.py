@@ -45,7 +45,7 @@ def told(realm: Realm, response: bytes) -> None:
     names = [topic.name for topic in metadata.topics if topic.name is not None]
     found = realm.view.cache.store(metadata, names, now)
     realm.view.cluster.apply(metadata, set(names), now, 300.0)
-    realm.view.cache.serve(list(found.values()), 9, now)
+    realm.view.cache.serve(list(found.values()), 9, now, frozenset())
 
 
 @in_loop
