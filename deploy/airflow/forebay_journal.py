@@ -11,7 +11,7 @@ Airflow's standard provider. Put this file into the folder of DAGs, and say in t
 
 Exit codes of `forebay-pipeline audit`: 0, clean. 1, findings, and 2, it could not run: the task fails, and with it the
 run. 3, nothing was found, but not all was there, or was followed: the task is skipped, which is told as a failure is,
-and the run succeeds. In all these cases there is a report of the day before.
+and the run succeeds. In all these cases there is a report of the day before; after 2, without an audit in it.
 """
 
 from __future__ import annotations
@@ -63,16 +63,17 @@ with DAG(
         retries=0,
         bash_command='forebay-pipeline audit --journal "$FOREBAY_RESULTS/parquet" '
         '--bootstrap-servers "${FOREBAY_BROKERS:?}" '
-        '--state "$FOREBAY_RESULTS/audit-state.json" --output "$FOREBAY_RESULTS/audit.json"',
+        '--state "$FOREBAY_RESULTS/audit-state.json" --output "$FOREBAY_RESULTS/audit-{{ ts_nodash }}.json"',
         skip_on_exit_code=INCOMPLETE,
         on_skipped_callback=incomplete,
     )
     report = BashOperator(
         task_id="report",
-        bash_command='forebay-pipeline report --journal "$FOREBAY_RESULTS/parquet" '
-        '--audit "$FOREBAY_RESULTS/audit.json" '
+        # An audit that could not run has left nothing: then without.
+        bash_command='report() { forebay-pipeline report "$@" --journal "$FOREBAY_RESULTS/parquet" '
         "--from {{ macros.ds_add(ds, -1) }} --to {{ ds }} "
-        '--output "$FOREBAY_RESULTS/{{ macros.ds_add(ds, -1) }}.html"',
+        '--output "$FOREBAY_RESULTS/{{ macros.ds_add(ds, -1) }}.html"; }; '
+        'report --audit "$FOREBAY_RESULTS/audit-{{ ts_nodash }}.json" || report',
         trigger_rule="all_done",
     )
     # A run succeeds where what comes last does: this does unless something has failed.

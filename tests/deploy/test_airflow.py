@@ -1,4 +1,4 @@
-"""The DAG run by Airflow over the journal of a real Forebay: one with gaps, then one with a loss."""
+"""The DAG run by Airflow over the journal of a real Forebay: one with gaps, one with a loss, one without brokers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.kit.paths import AIRFLOW, JARS, ROOT
 from tests.kit.spark import JVM_FLAGS
 from tests.kit.waiting import wait_until
 
-pytestmark = [pytest.mark.whole, pytest.mark.timeout(1_800)]  # six Sparks, one after the other
+pytestmark = [pytest.mark.whole, pytest.mark.timeout(1_800)]  # eight Sparks, one after the other
 
 COUNT = 100
 WRAPPER = """\
@@ -95,6 +95,10 @@ class Stage:
         wait_until(lambda: topic not in admin.list_topics(timeout=30).topics, 60, "the topic is gone")
         self.cluster.create_topic(topic, 1)
 
+    def without_brokers(self) -> None:
+        """From now on they cannot be reached."""
+        self._environ["FOREBAY_BROKERS"] = "127.0.0.1:1"
+
     def run(self, at: datetime) -> tuple[int, dict[str, str], str]:
         """Airflow's exit code, the state of each task, and what Airflow said, of the run of that time."""
         run = self.airflow("dags", "test", "forebay_journal", at.isoformat())
@@ -133,4 +137,11 @@ def test_what_is_incomplete_is_no_failure_and_what_is_lost_is_one(stage: Stage) 
     assert code != 0
     assert states == {"compact": "success", "audit": "failed", "report": "success", "done": "upstream_failed"}, said
     assert "audit needs a look (failed)" in said
-    assert report.is_file()
+    assert "was deleted" in report.read_text()
+    report.unlink()
+
+    stage.without_brokers()
+    code, states, said = stage.run(tomorrow + timedelta(hours=2))
+    assert code != 0
+    assert states == {"compact": "success", "audit": "failed", "report": "success", "done": "upstream_failed"}, said
+    assert "was deleted" not in report.read_text(), "the audit of another run"

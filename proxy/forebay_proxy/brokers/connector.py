@@ -81,6 +81,7 @@ class Connector:
             self._secured = Secured()
             self._prepare(settings)()
         self._refused = stats.counter("forebay_errors_total", side="upstream", kind="authentication")
+        self._refused_of_clients = stats.counter("forebay_errors_total", side="upstream", kind="client_authentication")
         self.lifetime = 0.0
         """Seconds for which a broker last took the login; 0: for ever."""
 
@@ -231,7 +232,7 @@ class Connector:
         return session
 
     def _told_refusal(self, broker: HostPort, mechanism: str, why: str) -> None:
-        self._refused.value += 1
+        (self._refused if self._principals is None else self._refused_of_clients).value += 1
         now = monotonic()
         self._refusals.forget(now, FORGET_S)
         if not self._refusals.refused(broker, why, now):

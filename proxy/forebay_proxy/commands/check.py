@@ -225,14 +225,15 @@ def _addresses(settings: Settings, environ: Mapping[str, str]) -> Iterator[Findi
 
 
 def _memory(settings: Settings, limits: Sequence[Path]) -> Finding:
-    each = settings.buffer_memory + settings.queued_max_request_bytes + PROCESS_BYTES
+    opened = 2 * settings.max_decompressed_bytes  # a request, and what is made of its records
+    each = settings.buffer_memory + settings.queued_max_request_bytes + opened + PROCESS_BYTES
     needed = settings.workers * each
     limit = _limit(limits)
     said = f"{_mb(needed)} at most for {settings.workers} worker{'s' if settings.workers > 1 else ''}"
     if limit is None:
         return Finding("memory", "ok", f"{said}; no limit is set for this process")
     if needed > limit:
-        more = "give it more, or lower buffer.memory, queued.max.request.bytes or workers"
+        more = "give it more, or lower buffer.memory, queued.max.request.bytes, max.decompressed.bytes or workers"
         return Finding("memory", FAILURE, f"{said}, but the limit is {_mb(limit)}: {more}")
     return Finding("memory", "ok", f"{said} of {_mb(limit)}")
 

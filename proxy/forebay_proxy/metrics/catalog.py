@@ -26,6 +26,7 @@ ERROR_KINDS: Final = (
     "protocol",  # bytes that break the protocol
     "connect",  # no connection could be made
     "authentication",  # a broker refused our login
+    "client_authentication",  # a broker refused a client's, with which the client itself is connected
     "connection_lost",
     "timeout",  # no answer in time
     "metadata",  # a refresh failed
