@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
-from forebay_pipeline.compact import Compacted, compact, compacted
+from forebay_pipeline.compact import WRITERS, Compacted, compact, compacted
 from forebay_pipeline.errors import COULD_NOT_RUN, CannotRun
 from forebay_pipeline.journal.schema import SPARK_SCHEMA, UNKNOWN
 from forebay_pipeline.journal.source import JournalPlace, Span, read_rows, torn
@@ -59,6 +59,22 @@ def test_rows_are_the_same_before_and_after(spark: SparkSession, journal: Path, 
     assertDataFrameEqual(read_rows(spark, JournalPlace(str(output))), read_rows(spark, JournalPlace(str(journal))))
     assert (output / "kind=ledger" / "dt=2026-11-18" / "topic=007").is_dir()
     assert (output / "kind=batch" / "dt=2026-11-19" / "topic=a.b-c_d").is_dir()
+
+
+@pytest.mark.parametrize("writers", [0, 3, 100])
+def test_a_task_writes_each_topic_into_one_file_however_many_it_may_have_open(
+    spark: SparkSession, journal: Path, tmp_path: Path, writers: int
+) -> None:
+    write_journal(journal, [make.batch_row(time_us=START_US + n, topic=f"t{n % 10}") for n in range(100)])
+    name = WRITERS.partition("=")[0]
+    spark.conf.set(name, writers)
+    try:
+        assert run(spark, journal, tmp_path / "parquet") == (100, 0)
+    finally:
+        spark.conf.unset(name)
+    assert len(list((tmp_path / "parquet").glob("kind=batch/dt=2026-11-18/topic=t*/*.parquet"))) == 10
+    found = read_rows(spark, JournalPlace(str(tmp_path / "parquet")))
+    assertDataFrameEqual(found, read_rows(spark, JournalPlace(str(journal))))
 
 
 def test_fields_of_a_later_version_are_kept_for_those_who_know_them(
