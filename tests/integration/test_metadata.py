@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 from forebay_codecs.apis import METADATA
 from forebay_codecs.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION
 from forebay_codecs.metadata import Metadata, Topic, parse_metadata_response
+from forebay_codecs.metadata_request import encode_metadata_request
 from tests.codecs.kio_oracle import encode_request, example, message
 from tests.kit.forebay import ForebayProcess
 from tests.kit.kafka import KafkaCluster
@@ -111,6 +112,16 @@ def test_a_topic_by_its_id(cluster: KafkaCluster, forebay: ForebayProcess) -> No
     topic_id = topic_of(forebay, "by-id").topic_id
     found = asked(forebay.port, 12, None, UUID(bytes=topic_id))
     assert [(topic.name, topic.topic_id) for topic in found.topics] == [("by-id", topic_id)]
+
+
+def test_brokers_do_not_look_at_names_beside_an_id(cluster: KafkaCluster, forebay: ForebayProcess) -> None:
+    """Which is why metadata_requests asks for ids by themselves."""
+    for name in ("beside", "an-id"):
+        cluster.create_topic(name)
+    topic_id = topic_of(forebay, "an-id").topic_id
+    both = encode_metadata_request(1, "test", 12, ["beside"], [topic_id], allow_auto_topic_creation=False)
+    answer = parse_metadata_response(exchange(cluster.ports[0], both), 12)
+    assert [topic.name for topic in answer.topics] == ["an-id"]
 
 
 def test_partitions_that_are_added_are_seen(cluster: KafkaCluster, forebay: ForebayProcess, admin: AdminClient) -> None:
