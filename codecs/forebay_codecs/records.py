@@ -341,28 +341,40 @@ def split(data: bytes, start: int, end: int) -> Split:
     return Split(keyed.getvalue(), keyed_count, keyed_max, null_key.getvalue(), null_count, null_max)
 
 
-def take(data: bytes, start: int, end: int, skip: int, count: int) -> tuple[bytes, int]:
-    """(records [skip, skip + count) of a section, numbered from 0, their greatest timestamp delta).
+def starts(data: bytes, start: int, end: int, numbers: list[int]) -> list[int]:
+    """Where the records with these numbers, which ascend, begin in a section; its end, for the number behind its last.
 
-    The section must have passed `scan`.
+    One pass, however many they are. The section must have passed `scan`.
     """
     cursor = Cursor(data, start, end)
     number: i64 = 0
-    first: i64 = skip
-    last: i64 = skip + count
-    max_delta: i64 = 0
-    from_pos: i64 = start
+    found: list[int] = []
+    for wanted in numbers:
+        stop: i64 = wanted
+        while number < stop:
+            size: i64 = cursor.varint()
+            cursor.pos += size
+            number += 1
+        found.append(cursor.pos)
+    return found
+
+
+def take(data: bytes, start: int, end: int, first_offset: int) -> tuple[bytes, int]:
+    """(the records at [start, end), numbered from `first_offset`, their greatest timestamp delta; 0 if there are none).
+
+    They must be whole records of a section that has passed `scan`.
+    """
+    cursor = Cursor(data, start, end)
     stop: i64 = end
-    while cursor.pos < stop and number < last:
+    max_delta: i64 = 0
+    first: bool = True
+    while cursor.pos < stop:
         size: i64 = cursor.varint()
         record_end: i64 = cursor.pos + size
-        if number < first:
-            from_pos = record_end
-        else:
-            cursor.pos += 1
-            delta: i64 = cursor.varlong(_VARLONG_LIMIT)
-            if number == first or delta > max_delta:
-                max_delta = delta
+        cursor.pos += 1
+        delta: i64 = cursor.varlong(_VARLONG_LIMIT)
+        if first or delta > max_delta:
+            max_delta = delta
+        first = False
         cursor.pos = record_end
-        number += 1
-    return renumber(data, from_pos, cursor.pos, 0, 0), max_delta
+    return renumber(data, start, end, first_offset, 0), max_delta

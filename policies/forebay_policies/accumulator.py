@@ -492,7 +492,8 @@ class Accumulator:
             self._gone(queue, batch)
         else:
             self._on_deserted(queue, batch, runs)
-            self._cut(queue, batch, [run for run in batch.runs if run not in runs])
+            gone = set(runs)
+            self._cut(queue, batch, [run for run in batch.runs if run not in gone])
 
     def take_out(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Remove a waiting batch from its queue; its memory and its load stay counted."""

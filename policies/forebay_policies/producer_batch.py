@@ -422,9 +422,10 @@ class ProducerBatch:
         Needs at least two runs. The halves have memory of their own; this batch keeps its own until `release`.
         """
         section = b"".join(self.buffers())
+        starts = self._starts(section)
         middle = len(self.runs) // 2
-        first = self._piece(numbers[0], section, self.runs[:middle], now)
-        return first, self._piece(numbers[1], section, self.runs[middle:], now)
+        first = self._piece(numbers[0], section, starts, self.runs[:middle], now)
+        return first, self._piece(numbers[1], section, starts, self.runs[middle:], now)
 
     def of(self, number: int, runs: list[RecordRun]) -> ProducerBatch:
         """The batch with these of its runs only, of which there are some, in their order.
@@ -432,7 +433,7 @@ class ProducerBatch:
         It holds its own memory; this one keeps its own.
         """
         section = b"".join(self.buffers())
-        rest = self._piece(number, section, runs, self.opened_at)
+        rest = self._piece(number, section, self._starts(section), runs, self.opened_at)
         rest.tries = self.tries
         return rest
 
@@ -447,14 +448,26 @@ class ProducerBatch:
         if len(runs) == 1:
             return [(client_id, self) for client_id in runs]
         section = b"".join(self.buffers())
+        starts = self._starts(section)
         pieces: list[tuple[str | None, ProducerBatch]] = []
         for client_id, theirs in runs.items():
-            piece = self._piece(next_number(), section, theirs, self.opened_at)
+            piece = self._piece(next_number(), section, starts, theirs, self.opened_at)
             piece.tries = self.tries
             pieces.append((client_id, piece))
         return pieces
 
-    def _piece(self, number: int, section: bytes, runs: list[RecordRun], now: float) -> ProducerBatch:
+    def _starts(self, section: bytes) -> dict[int, int]:
+        """Where each run begins in `section`, by the number of its first record, and where the last one ends.
+
+        Looked up once for all pieces: each may hold many runs with gaps between them.
+        """
+        firsts = [run.first for run in self.runs]
+        firsts.append(self.record_count)
+        return dict(zip(firsts, records.starts(section, 0, len(section), firsts), strict=True))
+
+    def _piece(
+        self, number: int, section: bytes, starts: dict[int, int], runs: list[RecordRun], now: float
+    ) -> ProducerBatch:
         """`runs`, in their order, as a batch that takes no more; one after the other or with gaps between them."""
         piece = ProducerBatch(number, self.lane, self.partition, self._pool, self.ready_size, self.max_size, now)
         piece.base_timestamp = self.base_timestamp
@@ -466,9 +479,8 @@ class ProducerBatch:
             while end < len(runs) and runs[end].first == runs[at].first + count:
                 count += runs[end].record_count
                 end += 1
-            taken, max_delta = records.take(section, 0, len(section), runs[at].first, count)
-            if piece.record_count:
-                taken = records.renumber(taken, 0, len(taken), piece.record_count, 0)
+            first = runs[at].first
+            taken, max_delta = records.take(section, starts[first], starts[first + count], piece.record_count)
             newest = max(newest, max_delta) if at else max_delta
             piece._add_bytes(taken, 0, len(taken))
             piece.section_size += len(taken)

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from forebay_codecs.errors import Malformed
-from forebay_codecs.records import renumber, scan, split, take
+from forebay_codecs.records import renumber, scan, split, starts, take
 from tests.codecs.hardening import damaged, refuses_cuts_and_tails
 from tests.codecs.record_oracle import (
     NOW,
@@ -40,6 +40,12 @@ def scanned(section: bytes, count: int) -> tuple[int, int]:
     return scan(section, 0, len(section), count)
 
 
+def taken(section: bytes, skip: int, count: int, first_offset: int = 0) -> tuple[bytes, int]:
+    """Records [skip, skip + count) of the section."""
+    begin, end = starts(section, 0, len(section), [skip, skip + count])
+    return take(section, begin, end, first_offset)
+
+
 # Scan
 
 
@@ -60,7 +66,8 @@ def test_a_section_within_other_bytes() -> None:
     end = 7 + len(SECTION)
     assert scan(data, 7, end, 5) == (2, 70)
     assert renumber(data, 7, end, 0, 0) == SECTION
-    assert take(data, 7, end, 0, 5) == (SECTION, 70)
+    assert take(data, 7, end, 0) == (SECTION, 70)
+    assert starts(data, 7, end, [0, 5]) == [7, end]
     assert split(data, 7, end) == split(SECTION, 0, len(SECTION))
 
 
@@ -170,7 +177,7 @@ def test_damage_is_malformed_or_what_others_read_too(data: bytes, count: int) ->
     assert decode_section(renumber(data, 0, len(data), 0, 0), count) == records
     parts = split(data, 0, len(data))
     assert parts.keyed_count + parts.null_key_count == count
-    assert decode_section(take(data, 0, len(data), 1, count - 1)[0], count - 1) == records[1:]
+    assert decode_section(taken(data, 1, count - 1)[0], count - 1) == records[1:]
 
 
 def without_attributes(section: bytes) -> bytes:
@@ -246,23 +253,37 @@ def test_parts_are_what_a_writer_gives(batch: list[Record]) -> None:
 # Take
 
 
-@pytest.mark.parametrize("skip", range(6))
-@pytest.mark.parametrize("count", range(6))
+@given(far, st.data())
+def test_finds_where_records_begin(batch: list[Record], data: st.DataObject) -> None:
+    numbers = sorted(data.draw(st.lists(st.integers(0, len(batch)))))
+    section = encode_section(batch)
+    assert starts(section, 0, len(section), numbers) == [len(encode_section(batch[:number])) for number in numbers]
+
+
+@pytest.mark.parametrize(("skip", "count"), [(skip, count) for skip in range(6) for count in range(6 - skip)])
 def test_takes_any_run_of_records(skip: int, count: int) -> None:
     wanted = FEW[skip : skip + count]
     newest = max((record.timestamp - NOW for record in wanted), default=0)
-    assert take(SECTION, 0, len(SECTION), skip, count) == (encode_section(wanted), newest)
+    assert taken(SECTION, skip, count) == (encode_section(wanted), newest)
 
 
 @given(far, st.data())
 def test_halves_hold_everything(batch: list[Record], data: st.DataObject) -> None:
     middle = data.draw(st.integers(0, len(batch)))
     section = encode_section(batch)
-    first, first_newest = take(section, 0, len(section), 0, middle)
-    second, second_newest = take(section, 0, len(section), middle, len(batch) - middle)
+    first, first_newest = taken(section, 0, middle)
+    second, second_newest = taken(section, middle, len(batch) - middle)
     assert (first, second) == (encode_section(batch[:middle]), encode_section(batch[middle:]))
     for records, found in ((batch[:middle], first_newest), (batch[middle:], second_newest)):
         assert found == max((record.timestamp - NOW for record in records), default=0)
+
+
+@given(far, st.sampled_from([1, 5, 63, 64, 8191, 8192, 2**20, 2**31 - 10]), st.data())
+def test_what_is_taken_goes_on_behind_other_records(batch: list[Record], first: int, data: st.DataObject) -> None:
+    """Byte for byte what a writer gives to whom the same records came later."""
+    skip = data.draw(st.integers(0, len(batch)))
+    rest = [encode_record(record, first + number, NOW) for number, record in enumerate(batch[skip:])]
+    assert taken(encode_section(batch), skip, len(batch) - skip, first)[0] == b"".join(rest)
 
 
 @given(far, far)
@@ -271,7 +292,7 @@ def test_what_is_made_passes_the_scan(first: list[Record], second: list[Record])
     made: list[tuple[bytes, int]] = [(one + renumber(two, 0, len(two), len(first), 0), len(first) + len(second))]
     parts = split(one, 0, len(one))
     made += [(parts.keyed, parts.keyed_count), (parts.null_key, parts.null_key_count)]
-    made.append((take(two, 0, len(two), 1, len(second))[0], len(second) - 1))
+    made.append((taken(two, 1, len(second) - 1)[0], len(second) - 1))
     check: Callable[[bytes, int], tuple[int, int]] = scanned
     for section, count in made:
         check(section, count)

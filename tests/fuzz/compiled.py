@@ -37,7 +37,8 @@ def _batch(data: bytes) -> object:
         return None
     batch = open_batch(data, header, LIMIT)
     shifted = records.renumber(batch.section, 0, len(batch.section), 70, -5)
-    half = records.take(batch.section, 0, len(batch.section), batch.record_count // 2, batch.record_count)
+    [middle] = records.starts(batch.section, 0, len(batch.section), [batch.record_count // 2])
+    half = records.take(batch.section, middle, len(batch.section), 5)
     read = [getattr(header, name) for name in HEADER_FIELDS]
     return read, batch, split_by_key(batch), shifted, half
 

@@ -6,7 +6,7 @@ import pytest
 
 from forebay_codecs import compression
 from forebay_policies.accumulator import NO_LEADER
-from forebay_policies.producer_batch import Lane
+from forebay_policies.producer_batch import Lane, RecordRun
 from tests.policies.accumulator_kit import KIB, Bench
 from tests.policies.batches import KEPT, MOVABLE, FakeOwner, batch_bytes, client_batch, encoded, sent
 
@@ -384,6 +384,31 @@ def test_a_batch_that_somebody_waits_for_is_sent_whole() -> None:
     owners[0].done = True
 
     assert bench.send_all(1) == [[b"a", b"a"]]
+
+
+class Unsearched(list[RecordRun]):
+    """A batch may have tens of thousands: to look for each of them in a list takes the square of that."""
+
+    def __contains__(self, run: object) -> bool:
+        raise AssertionError("searched from its start for each run of the batch")
+
+
+def test_of_a_batch_that_comes_back_runs_whose_client_has_left_are_taken_out() -> None:
+    bench = Bench()
+    owners = [FakeOwner() for _ in range(6)]
+    for number, owner in enumerate(owners):
+        bench.append(0, b"%d" % number, lane=KEPT, owner=owner)
+    bench.flush()
+    batch = bench.drain_one(1)
+    batch.tries = 1
+    bench.back(0, batch)
+    for owner in owners[::2]:
+        owner.left = True
+
+    bench.accumulator._desert(bench.queue(0), batch, Unsearched(batch.deserted))
+
+    assert bench.send_all(1) == [[b"1", b"3", b"5"]]
+    bench.assert_empty()
 
 
 def test_dropping_what_waits_for_a_leader_frees_its_memory_and_lets_in_who_waits() -> None:

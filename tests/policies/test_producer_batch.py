@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forebay_codecs import compression
 from forebay_codecs.record_batch import ClientBatch
+from forebay_codecs.records import renumber, starts, take
+from forebay_policies import producer_batch
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 from tests.policies.batches import (
@@ -412,6 +416,87 @@ def test_halves_of_halves_end_at_single_runs() -> None:
 
     assert [sent(single).values for single in singles] == [[b"a"], [b"b"], [b"c"], [b"d"], [b"e"]]
     assert [single.runs[0].first for single in singles] == [0] * 5
+
+
+# Pieces
+
+
+@settings(max_examples=100, deadline=None)
+@given(client_batches, st.sampled_from(CODECS), st.integers(1, 200), st.data())
+def test_a_piece_holds_what_is_asked_for_in_order(
+    contents: list[tuple[list[tuple[bytes, int]], bytes | None]], codec: int, chunk_size: int, data: st.DataObject
+) -> None:
+    def filled() -> ProducerBatch:
+        batch = make(codec, BufferPool(1 << 20, chunk_size, 200))
+        for (came, key), client_id in zip(contents, client_ids, strict=True):
+            values, times = [value for value, _ in came], [time for _, time in came]
+            owner = FakeOwner(client_id=client_id)
+            add(batch, client_batch(*values, codec=codec, timestamps=times, key=key), owner)
+        batch.tries = 2
+        return batch
+
+    def holds(piece: ProducerBatch, client_id: str) -> None:
+        theirs = [content for content, whose in zip(contents, client_ids, strict=True) if whose == client_id]
+        expected = [(time, key, value) for came, key in theirs for value, time in came]
+        found = sent(piece)
+        assert [(record.timestamp, record.key, record.value) for record in found.records] == expected
+        assert found.codec == codec
+        assert [run.record_count for run in piece.runs] == [len(came) for came, _ in theirs]
+        assert [run.first for run in piece.runs] == [
+            sum(len(came) for came, _ in theirs[:place]) for place in range(len(theirs))
+        ]
+        assert (piece.record_count, piece.tries) == (len(expected), 2)
+
+    client_ids = [data.draw(st.sampled_from("abc")) for _ in contents]
+    numbers = count(100)
+
+    pieces = filled().by_client_id(lambda: next(numbers))
+    assert [client_id for client_id, _ in pieces] == list(dict.fromkeys(client_ids))
+    for client_id, piece in pieces:
+        assert client_id is not None
+        holds(piece, client_id)
+    for client_id in set(client_ids) if len(pieces) > 1 else ():
+        batch = filled()
+        holds(batch.of(99, [run for run in batch.runs if run.owner.client_id == client_id]), client_id)
+
+
+def test_each_record_is_read_a_few_times_however_the_pieces_interleave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small records of many clients may be tens of thousands in a batch, cut while the loop stands still.
+
+    (Calls among compiled modules cannot be counted.)
+    """
+    read = [0]
+
+    class Counted:
+        @staticmethod
+        def starts(data: bytes, start: int, end: int, numbers: list[int]) -> list[int]:
+            read[0] += end - start
+            return starts(data, start, end, numbers)
+
+        @staticmethod
+        def take(data: bytes, start: int, end: int, *rest: int) -> tuple[bytes, int]:
+            read[0] += end - start
+            return take(data, start, end, *rest)
+
+        @staticmethod
+        def renumber(data: bytes, start: int, end: int, *rest: int) -> bytes:
+            read[0] += end - start
+            return renumber(data, start, end, *rest)
+
+    batch = make()
+    owners = [FakeOwner(client_id=f"{number}") for number in range(100)]
+    for number in range(300):
+        add(batch, client_batch(b"x"), owners[number % 100])
+    monkeypatch.setattr(producer_batch, "records", Counted)
+    numbers = count(100)
+
+    pieces = batch.by_client_id(lambda: next(numbers))
+
+    assert len(pieces) == 100
+    assert read[0] <= 2 * batch.section_size
+    rest = pieces[0][1].of(99, pieces[0][1].runs[::2])
+    assert sent(rest).values == [b"x", b"x"]
+    assert read[0] <= 2 * (batch.section_size + pieces[0][1].section_size)
 
 
 def test_a_broker_reads_a_batch_that_fills_its_last_chunk_exactly() -> None:
