@@ -114,9 +114,14 @@ class PartitionQueue(GroupMember):
         return [self] if self.clients is None else list(self.clients.values())
 
     @property
+    def tainted(self) -> bool:
+        """The first batch may be appended already."""
+        return bool(self.batches) and self.batches[0].tainted
+
+    @property
     def unsettled(self) -> bool:
         """A batch is away, waits out a backoff, or may be appended already: nothing else may take its place."""
-        return self.in_flight is not None or self.paused or bool(self.batches and self.batches[0].tainted)
+        return self.in_flight is not None or self.paused or self.tainted
 
     def first_ready(self) -> ProducerBatch | None:
         """The first batch that may be sent, leaving aside who leads and what is in flight."""
@@ -359,7 +364,8 @@ class Accumulator:
 
     def update_readiness(self, queue: PartitionQueue, now: float) -> None:
         """Announce the queue to its leader's sender if it has become ready; forget it if it no longer is."""
-        if queue.turning and not (queue.batches and queue.batches[0].tainted):
+        if queue.turning and not queue.tainted:
+            self._groups.discard(queue)
             self._turn(queue.root or queue, now)
         elif queue.first_ready() is None:
             queue.ready_at = None
@@ -470,7 +476,7 @@ class Accumulator:
         self._groups.answered(group, [queue for queue, _ in drained], seconds)
 
     def _next(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:
-        """The queue's first ready batch that somebody waits for; those that nobody waits for are dropped."""
+        """The queue's first ready batch that may leave; those that nobody waits for are dropped."""
         while (batch := queue.first_ready()) is not None and (batch.tries or batch.abandoned):
             if batch.abandoned:
                 self.take_out(queue, batch)
@@ -482,6 +488,9 @@ class Accumulator:
         if batch is None:
             self._groups.discard(queue)
             queue.ready_at = None
+        if queue.turning and not queue.tainted:
+            self.update_readiness(queue, now)  # the batch that alone could leave before the turn is gone
+            return None
         return batch
 
     def _desert(self, queue: PartitionQueue, batch: ProducerBatch, runs: list[RecordRun]) -> None:
@@ -621,7 +630,7 @@ class Accumulator:
         for queue in root.family():
             queue.turning = turning
             self._groups.discard(queue)
-            if not turning or (queue.batches and queue.batches[0].tainted):
+            if not turning or queue.tainted:
                 self.update_readiness(queue, now)
         if turning:
             self._turn(root, now)

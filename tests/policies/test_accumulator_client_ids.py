@@ -171,6 +171,66 @@ def test_when_the_broker_is_merged_again_what_waits_goes_first() -> None:
     bench.assert_empty()
 
 
+def comes_back_unknown(bench: Metered, drained: list[tuple[PartitionQueue, ProducerBatch]]) -> None:
+    """Its connection was lost: it may be appended."""
+    [(queue, batch)] = drained
+    batch.tainted = True
+    batch.tries += 1
+    bench.accumulator.clear_in_flight(queue, batch)
+    bench.accumulator.send_back(queue, (batch,), bench.now, paused=False)
+
+
+@pytest.mark.parametrize("sweep", [False, True])
+@pytest.mark.parametrize("why", ["done", "left"])
+@pytest.mark.parametrize("behind", [(), (b"3",)])
+def test_when_what_the_turn_waits_for_is_dropped_the_partition_turns(
+    why: str, behind: tuple[bytes, ...], *, sweep: bool
+) -> None:
+    bench = Metered()
+    bench.throttles(1)
+    owner = bench.send(A, b"1")
+    away = bench.drain(1)
+    bench.send(B, b"2")
+    for value in behind:
+        bench.send(A, value)
+    bench.lead(2, 2, 3)
+    comes_back_unknown(bench, away)
+    assert bench.accumulator.has_ready(2), "the same again, before the partition turns"
+    bench.announced.clear()
+    setattr(owner, why, True)
+
+    if sweep:
+        bench.accumulator.drop_abandoned(bench.now)
+    else:
+        assert bench.drain(2) == [], "nothing more leaves in the old form"
+
+    assert bench.announced == [2]
+    values = [*behind, b"2"]
+    assert [bench.next(2) for _ in values] == [(CLIENT_ID, [value]) for value in values]
+    bench.assert_empty()
+
+
+def test_what_stands_behind_a_dropped_batch_waits_for_the_turn_with_the_others() -> None:
+    bench = Metered()
+    bench.throttles(1)
+    owner = bench.send(A, b"1")
+    first = bench.drain(1)
+    bench.send(B, b"2")
+    second = bench.drain(1)
+    bench.send(A, b"3")
+    bench.lead(2, 2, 3)
+    comes_back_unknown(bench, first)
+    owner.left = True
+
+    assert bench.drain(2) == [], "B's is away"
+    assert not bench.accumulator.has_ready(2)
+    assert bench.topic.queue(0, 1, A).batches, "and still there"
+
+    bench.answer(second)
+    assert bench.next(2) == (CLIENT_ID, [b"3"])
+    bench.assert_empty()
+
+
 def test_a_partition_takes_the_form_that_is_right_for_its_new_leader() -> None:
     bench = Metered()
     bench.throttles(1)

@@ -41,7 +41,7 @@ def _row(queue: PartitionQueue, now: float) -> dict[str, Any]:
         "in_flight": queue.in_flight is not None,
         "paused": queue.paused,
         "changes_form": queue.turning,
-        "outcome_unknown": bool(queue.batches) and queue.batches[0].tainted,
+        "outcome_unknown": queue.tainted,
         "ready_for_s": None if queue.ready_at is None else round(now - queue.ready_at, 3),
         "oldest_s": round(now - queue.batches[0].opened_at, 3) if queue.batches else None,
     }
