@@ -27,7 +27,7 @@ client that holds nothing there is let in as soon as the first requests of other
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 BROKER: Final = 0
@@ -93,11 +93,12 @@ class MemoryRequest:
         self.client = client
         self.tenant = tenant
         self.size = 0
-        self.partitions: list[tuple[Partition, int]] = []
+        self.partitions: list[tuple[Callable[[], Partition], int]] = []
         self.movable: list[tuple[Topic, int]] = []
 
-    def add(self, partition: Partition, size: int) -> None:
-        """Records that stay on `partition`."""
+    def add(self, partition: Callable[[], Partition], size: int) -> None:
+        """Records that stay on `partition`, which is looked up each time: while a request waits, another may stand for
+        it, as where each client id has a queue of its own, and only for as long as it needs one."""
         self.size += size
         self.partitions.append((partition, size))
 
@@ -197,7 +198,8 @@ class MemoryShares:
         brokers, client = self.brokers, asked.client
         demands: dict[int, int] = {}
         known: set[int] = set()
-        for partition, size in asked.partitions:
+        for find, size in asked.partitions:
+            partition = find()
             if partition in ahead.partitions:
                 return Party(PARTITION, partition)
             leader = partition.leader

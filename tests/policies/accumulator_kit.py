@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from forebay_policies.accumulator import Accumulator, PartitionQueue
 from forebay_policies.buffer_pool import BufferPool, Waiter
@@ -59,7 +60,7 @@ class Bench:
     def wait(self, size: int, granted: Callable[[], None], partition: int = 0) -> Waiter:
         """A client that holds nothing waits for memory."""
         asked = MemoryRequest(object())
-        asked.add(self.queue(partition), self.pool.whole_chunks(size))
+        asked.add(partial(self.queue, partition), self.pool.whole_chunks(size))
         assert not self.pool.fits(asked)
         return self.pool.wait(asked, granted)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from hypothesis import strategies as st
@@ -96,7 +97,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
         self.count += 1
         pool = self.bench.pool
         asked = MemoryRequest(request.owner)
-        asked.add(self.bench.queue(partition, request.lane.acks), pool.whole_chunks(len(came.section)))
+        asked.add(partial(self.bench.queue, partition, request.lane.acks), pool.whole_chunks(len(came.section)))
         if pool.plenty(asked.size):
             assert pool.fits(asked)
         if pool.fits(asked):
@@ -354,7 +355,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
         assert pool.waiting == len(waiting)
         if waiting:
             asked = waiting[0].asked
-            assert pool.used or asked.partitions[0][0].leader == NO_LEADER
+            assert pool.used or asked.partitions[0][0]().leader == NO_LEADER
             free = pool.memory - pool.used * pool.chunk_size
             assert pool.shares.obstacle(asked, free, HeldUp()) is not None
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from random import Random
 
 import pytest
 
 from forebay_codecs import compression
 from forebay_policies.accumulator import NO_LEADER, PartitionQueue
+from forebay_policies.memory_shares import MemoryRequest
 from forebay_policies.producer_batch import Lane, ProducerBatch
 from forebay_policies.throttling import CLIENT_ID, QUIET_S, Throttling
-from tests.policies.accumulator_kit import Bench
+from tests.policies.accumulator_kit import KIB, Bench
 from tests.policies.batches import KEPT, MOVABLE, FakeOwner, client_batch, run_of, sent
 
 A, B = "a", "b"
@@ -20,8 +22,8 @@ A, B = "a", "b"
 class Metered(Bench):
     """Each client id is one client. Partition i is led by node i + 1."""
 
-    def __init__(self, partitions: int = 3) -> None:
-        super().__init__(partitions)
+    def __init__(self, partitions: int = 3, memory: int = 32 << 20) -> None:
+        super().__init__(partitions, memory)
         self.clients: dict[str, FakeOwner] = {}
 
     def send(self, client_id: str, value: bytes, partition: int = 0, lane: Lane = KEPT) -> FakeOwner:
@@ -302,6 +304,33 @@ def test_memory_is_shared_by_client_id_too() -> None:
 
     assert bench.topic.queue(0, 1, A).held == bench.topic.held(0) == 3 * 4096
     assert bench.topic.queue(0, 1, B).held == 0
+
+
+@pytest.mark.parametrize("meanwhile", ["swept", "put together", "divided"])
+def test_who_waits_for_memory_is_let_in_where_the_partition_is_led_by_then(meanwhile: str) -> None:
+    bench = Metered(memory=64 * KIB)
+    bench.lead(1, 1, 2)
+    if meanwhile != "divided":
+        bench.throttles(1)
+    bench.send(A, bytes(28_000))
+    bench.pool.charge(A, 1, bench.pool.whole_chunks(28_000))
+    bench.drain(1)  # and is never answered
+    let_in: list[str] = []
+    asked = MemoryRequest(B)
+    asked.add(partial(bench.topic.queue, 1, 1, B), bench.pool.whole_chunks(12_000))
+    assert not bench.pool.fits(asked)
+    bench.pool.wait(asked, lambda: let_in.append(B))
+    if meanwhile == "swept":
+        bench.accumulator.drop_abandoned(bench.now)
+    elif meanwhile == "put together":
+        bench.quiet()
+    else:
+        bench.throttles(1)
+    assert let_in == []
+
+    bench.lead(1, 2, 2)
+
+    assert let_in == [B]
 
 
 def test_by_setting_client_ids_are_apart_from_the_start() -> None:

@@ -40,7 +40,7 @@ def take(pool: BufferPool, count: int) -> list[memoryview]:
 
 def asks(size: int, partition: Partition = PARTITION, client: object = None) -> MemoryRequest:
     asked = MemoryRequest(client or object())
-    asked.add(partition, size)
+    asked.add(lambda: partition, size)
     return asked
 
 
@@ -484,7 +484,7 @@ def test_tenants_that_wait_take_turns() -> None:
     let_in: list[str] = []
     for name, tenant in [*((f"a{n}", alice) for n in range(1, 4)), ("b1", bob), ("b2", bob)]:
         asked = MemoryRequest(name, tenant)
-        asked.add(Partition(0), 4 * KIB)
+        asked.add(partial(Partition, 0), 4 * KIB)
         pool.wait(asked, lambda name=name: let_in.append(name))  # type: ignore[misc]
     assert (alice.waiting, bob.waiting) == (3, 2)
     pool.give_back(chunks)
@@ -499,7 +499,7 @@ def test_whose_turn_was_longest_ago_is_first() -> None:
     let_in: list[str] = []
     for name, tenant in (("a", alice), ("b", bob)):
         asked = MemoryRequest(name, tenant)
-        asked.add(Partition(0), 4 * KIB)
+        asked.add(partial(Partition, 0), 4 * KIB)
         pool.wait(asked, lambda name=name: let_in.append(name))  # type: ignore[misc]
     pool.give_back(chunks)
     assert let_in == ["b", "a"]
@@ -509,8 +509,8 @@ def test_while_others_wait_a_tenant_may_hold_half() -> None:
     pool, (alice, bob) = shared(2)
     alice.held = 32 * KIB
     mine, large = MemoryRequest("a", alice), MemoryRequest("b", bob)
-    mine.add(Partition(0), 4 * KIB)
-    large.add(Partition(0), 36 * KIB)
+    mine.add(partial(Partition, 0), 4 * KIB)
+    large.add(partial(Partition, 0), 36 * KIB)
     assert pool.fits(mine), "nobody waits"
     chunks = take(pool, 2)
     waiter = pool.wait(large, lambda: None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
@@ -50,7 +51,7 @@ class Bench:
 
     def obstacle(self, partition: FakePartition, size: int = 1, client: object = None) -> Party | None:
         asked = MemoryRequest(client or object())
-        asked.add(partition, size)
+        asked.add(lambda: partition, size)
         return self.shares.obstacle(asked, self.free, self.ahead)
 
     def obstacle_anywhere(self, topic: FakeTopic, size: int = 1) -> Party | None:
@@ -207,10 +208,23 @@ def test_a_request_to_several_brokers_fits_all_of_their_shares_or_waits() -> Non
     bench = Bench()
     bench.flood(crowd(1))
     asked = MemoryRequest(object())
-    asked.add(FakePartition(2), 10)
-    asked.add(FakePartition(1), 10)
+    asked.add(partial(FakePartition, 2), 10)
+    asked.add(partial(FakePartition, 1), 10)
 
     assert bench.shares.obstacle(asked, bench.free, bench.ahead) == Party(BROKER, 1)
+
+
+def test_a_request_that_waits_is_judged_by_what_stands_for_its_partition_by_then() -> None:
+    bench = Bench()
+    bench.flood(crowd(1))
+    stands = [FakePartition(1)]
+    asked = MemoryRequest(object())
+    asked.add(lambda: stands[-1], 10)
+    assert bench.shares.obstacle(asked, bench.free, bench.ahead) == Party(BROKER, 1)
+
+    stands.append(FakePartition(2))
+
+    assert bench.shares.obstacle(asked, bench.free, bench.ahead) is None
 
 
 # Records that may go to any partition

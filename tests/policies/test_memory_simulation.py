@@ -69,7 +69,7 @@ class Connection:
         self.waits = True
         queue = world.bench.queue(world.rng.choice(self.partitions))
         asked = MemoryRequest(self.client)
-        asked.add(queue, pool.whole_chunks(len(self.batch.section)))
+        asked.add(lambda: queue, pool.whole_chunks(len(self.batch.section)))
         if pool.fits(asked):
             self._let_in(queue)
         else:

@@ -253,7 +253,7 @@ class Simulation:
             if run.lane.movable:
                 asked.add_movable(topic, size)
             else:
-                asked.add(topic.queue(run.partition, run.lane.acks), size)
+                asked.add(partial(topic.queue, run.partition, run.lane.acks), size)
         return asked
 
     def _memory_freed(self) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import monotonic
 from typing import Final
 
@@ -191,7 +192,7 @@ class ProduceHandler:
                 if touched.movable:
                     asked.add_movable(topic, size)
                 else:
-                    asked.add(topic.queue(touched.partition, acks, client_id), size)
+                    asked.add(partial(topic.queue, touched.partition, acks, client_id), size)
         return asked
 
     def append(self, completion: ProduceCompletion, touched: RewritableBatch, rack: str) -> RecordRun:

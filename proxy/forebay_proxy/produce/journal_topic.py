@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from time import monotonic
 from typing import Final
 
@@ -107,7 +108,7 @@ class JournalTopic:
         partition = self._partitioner.partition(topic, batch.size, now)
         pool = self._accumulator.pool
         asked = MemoryRequest(_CLIENT, self._accumulator.tenant)
-        asked.add(topic.queue(partition, _LANE.acks), pool.whole_chunks(batch.size))
+        asked.add(partial(topic.queue, partition, _LANE.acks), pool.whole_chunks(batch.size))
         if not pool.fits(asked):
             self._bytes -= len(lines)
             self._drop(rows, "buffer.memory is for clients")

@@ -452,6 +452,27 @@ class TestMemory:
             assert [value[0] for value in cluster.values("ponds", 0)] == ["f", "p"]
 
     @in_loop
+    async def test_where_client_ids_are_apart_who_waits_goes_to_the_partitions_new_leader(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0, 0]}, nodes=2) as cluster,
+            running(
+                cluster.bootstrap, buffer_memory=32_768, batch_max_size=16_384, merge_across_client_ids=False
+            ) as forebay,
+        ):
+            cluster[0].holds(PRODUCE)
+            first, second = [await forebay.client(0) for _ in range(2)]
+            first.send(produce(1, ("ponds", 0, batch(keyed("f" * 12_000))), client_id="a"))
+            await cluster[0].receives(PRODUCE)
+            second.send(produce(2, ("ponds", 1, batch(keyed("s" * 8_000))), timeout_ms=5_000, client_id="b"))
+            await until(lambda: forebay.count("forebay_buffer_memory_waiters") == 1)
+            forebay.app._realm.accumulator.drop_abandoned(0.0)  # as every few seconds
+            cluster.topics["ponds"][1] = 1
+            forebay.app._realm.handler.updater.invalidate(["ponds"], "error")
+            (response,) = await second.receives(2)
+            assert only(response).error_code == NONE
+            assert cluster.values("ponds", 1) == ["s" * 8_000]
+
+    @in_loop
     async def test_lingering_batches_leave_when_others_wait_for_their_memory(self) -> None:
         async with (
             FakeCluster({"ponds": [0]}) as cluster,

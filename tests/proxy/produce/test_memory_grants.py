@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from forebay_policies.buffer_pool import BufferPool
@@ -29,7 +31,7 @@ class Bench:
 
     def wait(self, name: str) -> None:
         asked = MemoryRequest(name)
-        asked.add(self._topic.queue(0), CHUNK)
+        asked.add(partial(self._topic.queue, 0), CHUNK)
         self.pool.wait(asked, lambda: self.let_in.append(name))
 
     def level(self, name: str) -> float:

@@ -115,7 +115,7 @@ class World:
             realm.accumulator.append(queue(), lane, run, batch, self.now)
 
         asked = MemoryRequest((principal, owner.client), realm.accumulator.tenant)
-        asked.add(queue(), self.pool.whole_chunks(len(batch.section)))
+        asked.add(queue, self.pool.whole_chunks(len(batch.section)))
         if self.pool.fits(asked):
             put()
         else:
