@@ -10,8 +10,11 @@ Here a rack's partitions take records of the rack's clients until each has `max_
 beyond that, and what clients without a rack send, goes to the rack whose partitions have least. They also give way
 while partitions elsewhere have less than their share by `max_skew`.
 
-What a rack has got is counted in bytes, and fades as more come, so that the balance is that of the last WINDOW turns a
-partition. It differs by a turn a partition at most: records come in runs that stay together.
+What a rack has got is counted in bytes a partition, and fades as more come, so that the balance is that of the last
+WINDOW turns a partition. It differs by a turn a partition at most: records come in runs that stay together.
+
+Nothing is made up for. A rack that was without leaders comes back as if it had got what the others did meanwhile, else
+all records would go there until it has; and one that keeps some of its partitions, or gets more, goes on as before.
 """
 
 from __future__ import annotations
@@ -77,7 +80,7 @@ class RackPartitioner:
     part of a fair share: 0.2 lets a partition have 80 to 120 % of it.
     """
 
-    __slots__ = ("_by_rack", "_chosen", "_clients", "_make", "_max_skew", "_received", "_total", "_turn")
+    __slots__ = ("_by_rack", "_chosen", "_clients", "_each", "_make", "_max_skew", "_places", "_seen", "_turn")
 
     def __init__(self, make: Callable[[], Partitioner], turn: int, max_skew: float) -> None:
         self._make = make
@@ -87,8 +90,12 @@ class RackPartitioner:
         self._chosen: dict[int, str] = {}
         """By partition: the rack that its leader was in when it was last chosen."""
         self._clients: dict[str, OfRack] = {}
-        self._received: dict[str, float] = {}
-        self._total = 0.0
+        self._each: dict[str, float] = {}
+        """By rack: bytes that each of its partitions has got, on average."""
+        self._places: dict[str, int] = {}
+        """By rack: its available partitions, where it has any."""
+        self._seen: Mapping[str, Sequence[int]] | None = None
+        """The topic's racks of which that is true."""
 
     def of(self, rack: str) -> OfRack:
         """The partitioner for records of the clients there."""
@@ -99,44 +106,59 @@ class RackPartitioner:
 
     def partition(self, rack: str, topic: TopicView, size: int, now: float) -> int:
         """For `size` bytes of a client in `rack`."""
-        racks = topic.racks
-        there = self._rack_for(rack, racks) if racks else NO_RACK
-        self._count(there, size, topic)
+        if topic.racks is not self._seen:
+            self._look(topic)
+        there = self._rack_for(rack) if self._places else NO_RACK
+        self._count(there, size)
         chosen = self._partitioner(there).partition(RackView(topic, there), size, now)
         self._chosen[chosen] = there
         return chosen
 
-    def _rack_for(self, rack: str, racks: Mapping[str, Sequence[int]]) -> str:
+    def _look(self, topic: TopicView) -> None:
+        """See how many partitions each rack has. One that had none is taken to have got what the others have."""
+        self._seen = topic.racks
+        places = {rack: len(partitions) for rack, partitions in topic.racks.items()}
+        stayed = [rack for rack in places if rack in self._places]
+        if len(stayed) < len(places):
+            partitions = sum(places[rack] for rack in stayed)
+            usual = sum(self._each[rack] * places[rack] for rack in stayed) / partitions if stayed else 0.0
+            for rack in places:
+                if rack not in self._places:
+                    # Not less than it had: being away for a moment is no way to get more than the bound.
+                    self._each[rack] = max(self._each.get(rack, 0.0), usual)
+        self._places = places
+
+    def _rack_for(self, rack: str) -> str:
         """The one whose partitions take what comes next from a client of `rack`."""
-        if len(racks) == 1:
-            return next(iter(racks))
+        if len(self._places) == 1:
+            return next(iter(self._places))
         least, fewest = rack, float("inf")
         partitions = 0
         total = 0.0
-        for name, places in racks.items():
-            received = self._received.get(name, 0.0)
-            partitions += len(places)
-            total += received
-            if received / len(places) < fewest:
-                least, fewest = name, received / len(places)
-        here = racks.get(rack)
-        if here is None or rack == NO_RACK:
+        for name, places in self._places.items():
+            each = self._each[name]
+            partitions += places
+            total += each * places
+            if each < fewest:
+                least, fewest = name, each
+        if rack == NO_RACK or rack not in self._places:
             return least
         fair = total / partitions
-        mine = self._received.get(rack, 0.0) / len(here)
+        mine = self._each[rack]
         if mine > fair * (1 + self._max_skew) + self._turn:
             return least
         if mine > fair + self._turn and fewest < fair * (1 - self._max_skew):
             return least
         return rack
 
-    def _count(self, rack: str, size: int, topic: TopicView) -> None:
-        self._received[rack] = self._received.get(rack, 0.0) + size
-        self._total += size
-        if self._total > 2 * WINDOW * self._turn * topic.partition_count:
-            for name in self._received:
-                self._received[name] /= 2
-            self._total /= 2
+    def _count(self, rack: str, size: int) -> None:
+        if rack not in self._places:
+            return  # no leader anywhere: who will take it is not known
+        each = self._each[rack] + size / self._places[rack]
+        self._each[rack] = each
+        if each > 2 * WINDOW * self._turn:
+            for name in self._each:
+                self._each[name] /= 2
 
     def _partitioner(self, rack: str) -> Partitioner:
         partitioner = self._by_rack.get(rack)

@@ -105,6 +105,53 @@ def test_a_rack_that_has_lost_its_leaders_is_left_at_once() -> None:
     assert min(chosen) >= 4
 
 
+WITHOUT_A = FakeTopic(12, available=range(4, 12), led_in="aaaabbbbcccc")
+WITH_HALF_OF_A = FakeTopic(12, available=range(2, 12), led_in="aaaabbbbcccc")
+ALIKE = {"a": 1.0, "b": 1.0, "c": 1.0}
+SHORT = 2000
+"""Runs, of 8 MB in all: 40 turns a partition, of which nothing is forgotten yet."""
+
+
+@pytest.mark.parametrize("meanwhile", [WITHOUT_A, WITH_HALF_OF_A])
+def test_partitions_whose_leaders_come_back_get_no_more_than_others(meanwhile: FakeTopic) -> None:
+    partitioner = racks()
+    spread(partitioner, EVEN, ALIKE)
+    spread(partitioner, meanwhile, ALIKE)
+    found = spread(partitioner, EVEN, ALIKE, SHORT)
+    assert found.local > 0.99
+    assert sum(found.shares[:4]) == pytest.approx(4, abs=0.4)
+    assert max(found.shares) < 1.5
+
+
+def test_a_racks_other_partitions_go_on_when_it_loses_some() -> None:
+    partitioner = racks()
+    spread(partitioner, EVEN, ALIKE)
+    assert spread(partitioner, WITH_HALF_OF_A, ALIKE, SHORT).local > 0.99
+    later = spread(partitioner, WITH_HALF_OF_A, ALIKE)
+    fair = 12 / 10
+    assert later.shares[:2] == pytest.approx([fair * (1 + SKEW)] * 2, abs=0.15)
+
+
+def test_a_rack_of_many_clients_gets_no_more_for_being_away_at_times() -> None:
+    partitioner = racks()
+    clients = {"a": 4.0, "b": 1.0, "c": 1.0}
+    spread(partitioner, EVEN, clients)
+    found = []
+    for time in range(10):
+        spread(partitioner, WITHOUT_A, clients, 20, seed=time)
+        found.append(spread(partitioner, EVEN, clients, SHORT, seed=time).local)
+    assert sum(found) / len(found) == pytest.approx(0.4 + 1 / 3, abs=0.03)
+
+
+def test_what_waits_for_any_leader_counts_for_no_rack() -> None:
+    partitioner = racks()
+    spread(partitioner, EVEN, ALIKE)
+    nobody = FakeTopic(12, available=(), led_in="aaaabbbbcccc")
+    for _ in range(SHORT):
+        partitioner.of("a").partition(nobody, RUN, 0.0)
+    assert spread(partitioner, EVEN, ALIKE, SHORT).local > 0.99
+
+
 def test_without_any_leader_some_partition_is_chosen() -> None:
     assert racks().of("a").partition(FakeTopic(3, available=()), RUN, 0.0) in range(3)
 
