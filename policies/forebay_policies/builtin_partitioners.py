@@ -18,7 +18,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from forebay_policies.expected_wait import ExpectedWaitPartitioner
+from forebay_policies.expected_wait import ABANDONED_S, ExpectedWaitPartitioner
 from forebay_policies.partitioner import (
     BasePartitioner,
     Partitioner,
@@ -191,6 +191,14 @@ BUILT_IN: Final[Mapping[str, PartitionerFactory]] = {
     "round_robin": lambda options: RoundRobinPartitioner(options.rng),
 }
 """By the name that `partitioner` takes in the configuration."""
+
+
+def patience_s(name: str, options: PartitionerOptions) -> float:
+    """How long a ready batch may wait for its broker before that partitioner leaves the partition; 0: as long as it
+    likes, since it does not look."""
+    if name == "expected_wait":
+        return options.availability_timeout_s or ABANDONED_S
+    return options.availability_timeout_s if name == "adaptive" and options.adaptive_enabled else 0.0
 
 
 def make_partitioner(

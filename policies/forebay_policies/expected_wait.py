@@ -51,6 +51,10 @@ LONGEST_TURN_S: Final = 0.25
 MAX_TRIALS: Final = 0.1
 """All partitions' least shares together. With the default of 0.5 % it matters from the twenty-first partition on."""
 
+ABANDONED_S: Final = 1.0
+"""A partition whose ready batch has waited so long is hardly ever chosen, if there is another. Without another in its
+rack it is given up."""
+
 CANDIDATES: Final = 64
 """Partitions among which a turn is decided. Of more, so many neighbours are drawn: a choice must not cost more."""
 

@@ -15,20 +15,28 @@ WINDOW turns a partition. It differs by a turn a partition at most: records come
 
 Nothing is made up for. A rack that was without leaders comes back as if it had got what the others did meanwhile, else
 all records would go there until it has; and one that keeps some of its partitions, or gets more, goes on as before.
+
+A partition whose ready batch has waited too long for its broker counts as one without a leader, as long as there are
+others. Its rack's partitioner would leave it, too, but has nowhere to go where the rack's only broker hangs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Final
 
 from forebay_policies.partitioner import Partitioner, TopicView
+from forebay_policies.uniform_partitioner import shut
 
 NO_RACK: Final = ""
 """Of a client or broker whose rack is not known."""
 
 WINDOW: Final = 256
 """Turns a partition after which what was counted is halved."""
+
+LOOK_S: Final = 0.1
+"""How often to look whether brokers take batches. Not for each record, as there may be thousands of partitions."""
 
 
 class RackView:
@@ -77,15 +85,29 @@ class RackPartitioner:
     """One topic's partitioner, asked by way of `of`, for clients of each rack.
 
     `make` makes the partitioner of one rack; `turn` is for how many bytes it stays with a partition. `max_skew` is a
-    part of a fair share: 0.2 lets a partition have 80 to 120 % of it.
+    part of a fair share: 0.2 lets a partition have 80 to 120 % of it. A partition is left once its ready batch has
+    waited for `patience_s`; 0: never.
     """
 
-    __slots__ = ("_by_rack", "_chosen", "_clients", "_each", "_make", "_max_skew", "_places", "_seen", "_turn")
+    __slots__ = (
+        "_by_rack",
+        "_chosen",
+        "_clients",
+        "_each",
+        "_look_at",
+        "_make",
+        "_max_skew",
+        "_patience_s",
+        "_places",
+        "_seen",
+        "_turn",
+    )
 
-    def __init__(self, make: Callable[[], Partitioner], turn: int, max_skew: float) -> None:
+    def __init__(self, make: Callable[[], Partitioner], turn: int, max_skew: float, patience_s: float = 0.0) -> None:
         self._make = make
         self._turn = turn
         self._max_skew = max_skew
+        self._patience_s = patience_s
         self._by_rack: dict[str, Partitioner] = {}
         self._chosen: dict[int, str] = {}
         """By partition: the rack that its leader was in when it was last chosen."""
@@ -93,9 +115,11 @@ class RackPartitioner:
         self._each: dict[str, float] = {}
         """By rack: bytes that each of its partitions has got, on average."""
         self._places: dict[str, int] = {}
-        """By rack: its available partitions, where it has any."""
+        """By rack: how many partitions it has that take records; without racks that have none."""
         self._seen: Mapping[str, Sequence[int]] | None = None
         """The topic's racks of which that is true."""
+        self._look_at = inf
+        """When to look again, should they stay the same."""
 
     def of(self, rack: str) -> OfRack:
         """The partitioner for records of the clients there."""
@@ -106,18 +130,24 @@ class RackPartitioner:
 
     def partition(self, rack: str, topic: TopicView, size: int, now: float) -> int:
         """For `size` bytes of a client in `rack`."""
-        if topic.racks is not self._seen:
-            self._look(topic)
+        if now >= self._look_at or topic.racks is not self._seen:
+            self._look(topic, now)
         there = self._rack_for(rack) if self._places else NO_RACK
         self._count(there, size)
         chosen = self._partitioner(there).partition(RackView(topic, there), size, now)
         self._chosen[chosen] = there
         return chosen
 
-    def _look(self, topic: TopicView) -> None:
+    def _look(self, topic: TopicView, now: float) -> None:
         """See how many partitions each rack has. One that had none is taken to have got what the others have."""
         self._seen = topic.racks
-        places = {rack: len(partitions) for rack, partitions in topic.racks.items()}
+        self._look_at = now + LOOK_S if self._patience_s > 0 else inf
+        closed = shut(topic, topic.loads(), self._patience_s, now)
+        places: dict[str, int] = {}
+        for rack, led_there in topic.racks.items():
+            count = len(led_there) - len(closed.intersection(led_there)) if closed else len(led_there)
+            if count:
+                places[rack] = count
         stayed = [rack for rack in places if rack in self._places]
         if len(stayed) < len(places):
             partitions = sum(places[rack] for rack in stayed)

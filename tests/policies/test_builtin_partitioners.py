@@ -13,8 +13,10 @@ from forebay_policies.builtin_partitioners import (
     RoundRobinPartitioner,
     StickyPartitioner,
     make_partitioner,
+    patience_s,
 )
-from forebay_policies.expected_wait import ExpectedWaitPartitioner
+from forebay_policies.expected_wait import ABANDONED_S, ExpectedWaitPartitioner
+from forebay_policies.partitioner import PartitionerOptions
 from forebay_policies.uniform_partitioner import UniformPartitioner
 from tests.policies.fakes import FakeTopic, Scripted, asked
 
@@ -140,3 +142,22 @@ def test_every_choice_is_counted() -> None:
     partitioner = make_partitioner("adaptive", rng=Random(1), batch_size=BATCH_SIZE, sticky_batch_size=4)
     asked(partitioner, FakeTopic(3), 10)
     assert partitioner.choices() == {"sticky": 7, "switch": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "timeout", "patience"),
+    [
+        ("adaptive", 5.0, 5.0),
+        ("adaptive", 0.0, 0.0),
+        ("expected_wait", 5.0, 5.0),
+        ("expected_wait", 0.0, ABANDONED_S),
+        ("uniform", 5.0, 0.0),
+        ("a plug-in", 5.0, 0.0),
+    ],
+)
+def test_those_that_look_at_queues_have_the_timeouts_patience(name: str, timeout: float, patience: float) -> None:
+    rng = Random(1)
+    options = PartitionerOptions(rng=rng, batch_size=1, availability_timeout_s=timeout)
+    assert patience_s(name, options) == patience
+    switched_off = PartitionerOptions(rng=rng, batch_size=1, availability_timeout_s=timeout, adaptive_enabled=False)
+    assert patience_s(name, switched_off) == (0.0 if name == "adaptive" else patience)

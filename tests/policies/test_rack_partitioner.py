@@ -11,7 +11,7 @@ import pytest
 
 from forebay_policies.builtin_partitioners import BUILT_IN, make_partitioner
 from forebay_policies.partitioner import Partitioner
-from forebay_policies.rack_partitioner import NO_RACK, WINDOW, RackPartitioner, RackView
+from forebay_policies.rack_partitioner import LOOK_S, NO_RACK, WINDOW, RackPartitioner, RackView
 from tests.policies.fakes import FakeTopic
 
 TURN = 16_384
@@ -20,9 +20,13 @@ SKEW = 0.2
 LIKE_THE_KIP = float("inf")
 
 
-def racks(max_skew: float = SKEW, kind: str = "uniform", seed: int = 1) -> RackPartitioner:
+def racks(max_skew: float = SKEW, kind: str = "uniform", seed: int = 1, patience_s: float = 0.0) -> RackPartitioner:
     rng = Random(seed)
-    return RackPartitioner(lambda: make_partitioner(kind, rng=rng, batch_size=TURN), TURN, max_skew)
+
+    def make() -> Partitioner:
+        return make_partitioner(kind, rng=rng, batch_size=TURN, availability_timeout_s=patience_s)
+
+    return RackPartitioner(make, TURN, max_skew, patience_s)
 
 
 class Spread(NamedTuple):
@@ -154,6 +158,77 @@ def test_what_waits_for_any_leader_counts_for_no_rack() -> None:
 
 def test_without_any_leader_some_partition_is_chosen() -> None:
     assert racks().of("a").partition(FakeTopic(3, available=()), RUN, 0.0) in range(3)
+
+
+PATIENCE = 1.0
+
+
+def hanging(*partitions: int, since: float = 0.0) -> FakeTopic:
+    """EVEN, but the brokers of these partitions have taken no batch `since` then."""
+    topic = FakeTopic(12, led_in="aaaabbbbcccc")
+    topic.load = dict.fromkeys(partitions, TURN)
+    topic.waiting = dict.fromkeys(partitions, since)
+    return topic
+
+
+def chosen(partitioner: RackPartitioner, topic: FakeTopic, now: float, rack: str = "a", runs: int = 60) -> set[int]:
+    return {partitioner.of(rack).partition(topic, RUN, now) for _ in range(runs)}
+
+
+A, OTHERS = set(range(4)), set(range(4, 12))
+
+
+@pytest.mark.parametrize("max_skew", [SKEW, LIKE_THE_KIP])
+def test_a_rack_is_left_while_none_of_its_brokers_takes_a_batch(max_skew: float) -> None:
+    partitioner = racks(max_skew, "adaptive", patience_s=PATIENCE)
+    spread(partitioner, EVEN, ALIKE, SHORT)
+    topic = hanging(*A)
+    assert chosen(partitioner, topic, PATIENCE, runs=4) <= A
+    later = PATIENCE + LOOK_S
+    assert chosen(partitioner, topic, later) <= OTHERS
+    topic.waiting = {}
+    assert chosen(partitioner, topic, later + LOOK_S, runs=4) <= A
+
+
+def test_a_rack_that_takes_batches_again_gets_no_more_than_others() -> None:
+    partitioner = racks(kind="adaptive", patience_s=PATIENCE)
+    spread(partitioner, EVEN, ALIKE, SHORT)
+    assert chosen(partitioner, hanging(*A), 2 * PATIENCE, runs=SHORT) <= OTHERS
+    found = spread(partitioner, EVEN, ALIKE, SHORT)
+    assert sum(found.shares[:4]) == pytest.approx(4, abs=0.4)
+
+
+def test_a_rack_with_one_partition_left_gets_no_more_than_that_may_have() -> None:
+    partitioner = racks(kind="adaptive", patience_s=PATIENCE)
+    topic = hanging(0, 1, 2)
+    received: Counter[int] = Counter()
+    for number in range(24_000):
+        received[partitioner.of("abc"[number % 3]).partition(topic, RUN, 2 * PATIENCE)] += 1
+    assert received[3] * 9 / 24_000 == pytest.approx(1 + SKEW, abs=0.05)
+    assert not {0, 1, 2} & set(received)
+
+
+def test_where_no_broker_takes_a_batch_all_stay_with_theirs() -> None:
+    assert chosen(racks(patience_s=PATIENCE), hanging(*range(12)), 2 * PATIENCE, runs=4) <= A
+
+
+def test_without_patience_to_lose_a_rack_is_not_left() -> None:
+    assert chosen(racks(LIKE_THE_KIP), hanging(*A), 1e9) <= A
+
+
+def test_whether_batches_are_taken_is_not_asked_for_each_record() -> None:
+    class Asked(FakeTopic):
+        times = 0
+
+        def loads(self) -> Mapping[int, int]:
+            self.times += 1
+            return super().loads()
+
+    topic = Asked(12, led_in="aaaabbbbcccc")
+    partitioner = racks(patience_s=PATIENCE)
+    for number in range(1000):
+        partitioner.of("a").partition(topic, 1, number * LOOK_S / 100)
+    assert topic.times == pytest.approx(10, abs=1)
 
 
 def test_brokers_without_racks_are_one() -> None:

@@ -11,7 +11,7 @@ from random import Random
 from typing import cast
 
 from forebay_policies.accumulator import PartitionQueue
-from forebay_policies.builtin_partitioners import BUILT_IN
+from forebay_policies.builtin_partitioners import BUILT_IN, patience_s
 from forebay_policies.partitioner import OnSwitch, Partitioner, PartitionerOptions, TellingPartitioner
 from forebay_policies.rack_partitioner import RackPartitioner
 from forebay_proxy.brokers.cluster import Cluster
@@ -39,6 +39,7 @@ class TopicPartitioners:
             self._factory = load_partitioner(settings.partitioner, self._report)
         except ValueError as error:
             raise StartError(str(error)) from error
+        self._name = settings.partitioner
         self._rng = rng
         self._options = _options(settings, rng)
         self._on_switch = on_switch
@@ -50,7 +51,7 @@ class TopicPartitioners:
         self._rack_partitioners: dict[str, RackPartitioner] = {}
         self._forgotten: dict[str, int] = {}
         self._errors = stats.counter("forebay_errors_total", side="internal", kind="partitioner")
-        name = settings.partitioner if settings.partitioner in BUILT_IN else "custom"
+        name = self._name if self._name in BUILT_IN else "custom"
         kinds = ("sticky", "switch") if name != "custom" else ("sticky", "switch", "no_opinion", "chosen", "invalid")
         for kind in kinds:
             stats.counter_from(
@@ -78,7 +79,8 @@ class TopicPartitioners:
         partitioner = self._rack_partitioners.get(topic)
         if partitioner is None:
             turn = self._options.sticky_batch_size or self._options.batch_size
-            partitioner = self._rack_partitioners[topic] = RackPartitioner(self._made, turn, self._max_skew)
+            patience = patience_s(self._name, self._options)
+            partitioner = self._rack_partitioners[topic] = RackPartitioner(self._made, turn, self._max_skew, patience)
         return partitioner
 
     def _made(self) -> Partitioner:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 from typing import Any
 
 import pytest
 
+from forebay_policies.accumulator import Accumulator
+from forebay_policies.buffer_pool import BufferPool
+from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.config.kinds import ListenerAddress
 from forebay_proxy.config.listeners import ListenerSettings
+from forebay_proxy.config.settings import HostPort, Settings
+from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.produce.topic_partitioners import TopicPartitioners
 from tests.kit.app import NODES, running
 from tests.kit.event_loop import in_loop
 from tests.kit.fake_broker import FakeCluster
 from tests.kit.ports import LOOPBACK, free_run
 from tests.kit.wire import WireClient, batch, null_key, produce
+from tests.policies.fakes import FakeTopic
 
 LEADERS = (0, 1, 2, 0, 1, 2)
 RACKS = {0: "a", 1: "b", 2: "c"}
@@ -95,3 +103,28 @@ async def test_choices_stay_counted_when_their_topic_is_forgotten() -> None:
             forebay.app._realm.view.cluster.forget_idle(float("inf"), 0.0)
             assert before == 3
             assert forebay.count("forebay_partitioner_choices_total", "round_robin", "switch") == 3
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "timeout_ms", "left"),
+    [("adaptive", 500, True), ("expected_wait", 0, True), ("adaptive", 0, False), ("uniform", 500, False)],
+)
+def test_a_rack_whose_broker_hangs_is_left_by_partitioners_that_leave_partitions(
+    partitioner: str, timeout_ms: int, *, left: bool
+) -> None:
+    settings = Settings(
+        bootstrap_servers=(HostPort(LOOPBACK, 1),),
+        client_rack="a",
+        partitioner=partitioner,
+        partitioner_rack_aware=True,
+        partitioner_availability_timeout_ms=timeout_ms,
+    )
+    made = TopicPartitioners(
+        settings,
+        MetricRegistry(),
+        Random(1),
+        Cluster(Accumulator(BufferPool(1 << 20, 512, 512), 512, 4096)),
+    )
+    topic = FakeTopic(2, led_in="ab", loads={0: 512})
+    topic.waiting = {0: 0.0}
+    assert made.of("ponds", "a").partition(topic, 100, 2.0) == (1 if left else 0)
