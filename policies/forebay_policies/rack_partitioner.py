@@ -90,6 +90,7 @@ class RackPartitioner:
     """
 
     __slots__ = (
+        "_asked_again",
         "_by_rack",
         "_chosen",
         "_clients",
@@ -97,9 +98,12 @@ class RackPartitioner:
         "_look_at",
         "_make",
         "_max_skew",
+        "_now",
         "_patience_s",
         "_places",
         "_seen",
+        "_size",
+        "_there",
         "_turn",
     )
 
@@ -120,6 +124,12 @@ class RackPartitioner:
         """The topic's racks of which that is true."""
         self._look_at = inf
         """When to look again, should they stay the same."""
+        self._there = NO_RACK
+        self._size = 0
+        self._now = 0.0
+        """Of the last choice: in which rack, of how many bytes, when."""
+        self._asked_again = False
+        """A new batch has changed a choice: that for the same bytes may come once more."""
 
     def of(self, rack: str) -> OfRack:
         """The partitioner for records of the clients there."""
@@ -130,10 +140,16 @@ class RackPartitioner:
 
     def partition(self, rack: str, topic: TopicView, size: int, now: float) -> int:
         """For `size` bytes of a client in `rack`."""
-        if now >= self._look_at or topic.racks is not self._seen:
-            self._look(topic, now)
-        there = self._rack_for(rack) if self._places else NO_RACK
-        self._count(there, size)
+        # The change may have been told of records with a key, after which others are asked for, later.
+        again = self._asked_again and now == self._now and size == self._size
+        self._asked_again = False
+        if not again:
+            if now >= self._look_at or topic.racks is not self._seen:
+                self._look(topic, now)
+            self._there = self._rack_for(rack) if self._places else NO_RACK
+            self._count(self._there, size)
+            self._size, self._now = size, now
+        there = self._there
         chosen = self._partitioner(there).partition(RackView(topic, there), size, now)
         self._chosen[chosen] = there
         return chosen
@@ -200,7 +216,8 @@ class RackPartitioner:
         """Told to the partitioner of the leader's rack."""
         for rack, places in topic.racks.items():
             if partition in places:
-                return self._partitioner(rack).on_new_batch(RackView(topic, rack), partition)
+                self._asked_again = self._partitioner(rack).on_new_batch(RackView(topic, rack), partition)
+                return self._asked_again
         return False
 
     def on_acknowledged(self, partition: int, seconds: float) -> None:

@@ -45,9 +45,10 @@ def spread(
     received: Counter[int] = Counter()
     local = known = 0
     for number, rack in enumerate(rng.choices(list(clients), list(clients.values()), k=runs)):
-        partition = partitioner.of(rack).partition(topic, RUN, 0.0)
-        if number % 4 == 0:
-            partitioner.of(rack).on_new_batch(topic, partition)
+        client, now = partitioner.of(rack), number / 1e6
+        partition = client.partition(topic, RUN, now)
+        if number % 4 == 0 and client.on_new_batch(topic, partition):
+            partition = client.partition(topic, RUN, now)
         received[partition] += 1
         known += rack != NO_RACK
         local += rack == led_in[partition]
@@ -248,6 +249,35 @@ def test_what_was_long_ago_is_forgotten() -> None:
     spread(partitioner, EVEN, {"b": 1}, runs=6 * once)
     found = spread(partitioner, EVEN, {"b": 1}, runs=once)
     assert found.local == pytest.approx(0.4, abs=0.04)
+
+
+def test_records_whose_place_changes_with_a_new_batch_count_once() -> None:
+    """Every run to rack a opens a batch there, as with a fast broker; elsewhere a batch holds 16."""
+    partitioner = racks(kind="sticky")
+    rng = Random(2)
+    local = 0
+    for number in range(24_000):
+        rack = "abc"[rng.randrange(3)]
+        client, now = partitioner.of(rack), number / 1e6
+        partition = client.partition(EVEN, RUN, now)
+        if (partition in A or number % 16 == 0) and client.on_new_batch(EVEN, partition):
+            partition = client.partition(EVEN, RUN, now)
+        local += partition in EVEN.racks[rack]
+    assert local / 24_000 > 0.99
+
+
+def test_a_batch_of_records_with_a_key_makes_no_others_count_less() -> None:
+    """It may change the choice, too, but none that has been made: nobody asks again."""
+    partitioner = racks(kind="sticky")
+    rng = Random(2)
+    received: Counter[bool] = Counter()
+    for number in range(24_000):
+        client = partitioner.of("aaaabc"[rng.randrange(6)])
+        partition = client.partition(EVEN, RUN, number / 1e6)
+        received[partition in A] += 1
+        if partition in A:
+            assert client.on_new_batch(EVEN, partition)
+    assert received[True] * 3 / 24_000 == pytest.approx(1 + SKEW, abs=0.02)
 
 
 class Told:
