@@ -310,6 +310,16 @@ class Accumulator:
         open_batch = queue.open.get(lane)
         return open_batch is not None and open_batch.has_room(batch)
 
+    def memory_for(self, batch: ClientBatch) -> int:
+        """The memory, in whole chunks, that `batch` is to have before it is appended.
+
+        To merge it takes its uncompressed bytes. What is too large to share a batch is only ever kept as it came.
+        """
+        size = batch.size
+        if size >= self._batch_max_size and batch.header:
+            size = batch.came_end - batch.came_start
+        return self.pool.whole_chunks(size)
+
     def append(self, queue: PartitionQueue, lane: Lane, run: RecordRun, batch: ClientBatch, now: float) -> None:
         """Add checked records to the queue's batch in `lane`. The caller has made sure that the pool has room."""
         current = queue.open.get(lane)

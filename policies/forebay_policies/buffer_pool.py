@@ -3,8 +3,10 @@
 In: who wants memory for how many bytes. Out: chunks, or a place in the queue.
 Fairness: how much a broker, a partition or a client may hold is memory_shares' rule. Those that wait are let in in the
 order in which they came, but one that cannot be let in yet holds up only those that share the party that holds it up.
-So small requests do not starve a large one, nor does it stop those that have nothing to do with it. Where records of
-several identities (tenants) share the memory, their requests take turns, and while others wait one tenant may hold half
+So a large request is not overtaken by those that share its party, nor does it stop those that have nothing to do with
+it. Those that hold nothing at its broker do pass it: one of more than half of what is free waits for a moment at which
+the broker holds nothing, and beside brokers that are never idle perhaps until its time is up. Where records of several
+identities (tenants) share the memory, their requests take turns, and while others wait one tenant may hold half
 of the memory.
 A freed batch gives back at most `batch.size` of its chunks for use again; the rest is released to the system.
 

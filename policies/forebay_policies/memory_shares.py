@@ -8,7 +8,7 @@ Rules, for a request of `size` bytes, of which what is left free after it is `sp
    sent while they held nothing there, + size ≤ spare.
 2. Partition, and client at each broker: held + size ≤ spare − what the broker holds. Who holds nothing yet is exempt.
 3. A request larger than rule 1 allows is let in when its brokers hold nothing and it fits, or when nobody holds
-   anything. Not so where there is no leader: nothing would drain it.
+   anything. Not so where there is no leader: nothing would drain it. Until then others that hold nothing pass it.
 
 A party in trouble may thus hold as much as it leaves free, and no number of parties needs to be known. Of 12 MiB, with
 small requests of many clients:
@@ -216,7 +216,8 @@ class MemoryShares:
             found = self.roomiest(topic, size, spare + size)
             if found < 0:
                 found = self._idlest(topic)
-                if brokers.get(topic.leaders[found], 0):
+                held = brokers.get(topic.leaders[found], 0)
+                if held and size <= spare + held:  # else it waits by rule 3, as one for a partition does
                     return Party(PARTITION, topic)
             leader = topic.leaders[found]
             demands[leader] = demands.get(leader, 0) + size

@@ -8,9 +8,29 @@ from forebay_codecs import compression
 from forebay_policies.accumulator import NO_LEADER
 from forebay_policies.producer_batch import Lane, RecordRun
 from tests.policies.accumulator_kit import KIB, Bench
-from tests.policies.batches import KEPT, MOVABLE, FakeOwner, batch_bytes, client_batch, encoded, sent
+from tests.policies.batches import KEPT, MOVABLE, FakeOwner, batch_bytes, client_batch, encoded, sent, split_off
 
 # Which batch a record joins
+
+
+@pytest.mark.parametrize("codec", range(len(compression.NAMES)))
+@pytest.mark.parametrize("size", [100, 6 * KIB, 256 * KIB - 20, 256 * KIB, 300 * KIB, 5000 * KIB])
+def test_memory_is_asked_for_what_may_be_merged_uncompressed_and_for_the_rest_as_it_came(codec: int, size: int) -> None:
+    bench = Bench()
+    batch = client_batch(b"x" * size, codec=codec)
+    asked = bench.accumulator.memory_for(batch)
+
+    bench.append(0, b"x" * size, lane=Lane(1, codec, movable=True))
+    alone = bench.queue(0).held
+    bench.append(0, b"y", lane=Lane(1, codec, movable=True))
+
+    assert asked >= alone
+    if size >= 256 * KIB:
+        assert (asked, len(bench.queue(0).batches)) == (alone, 2), "nothing joins it: so much it takes"
+    elif size + 40 < 256 * KIB:
+        assert len(bench.queue(0).batches) == 1
+        assert asked >= size
+    assert bench.accumulator.memory_for(split_off(batch)) >= size
 
 
 def test_a_batch_is_adopted_only_while_it_is_alone() -> None:

@@ -274,3 +274,21 @@ def test_one_that_may_go_anywhere_and_is_too_large_for_any_share_is_let_in_where
 
     assert bench.obstacle_anywhere(FakeTopic(FakePartition(1)), 1000) is not None
     assert bench.obstacle_anywhere(FakeTopic(FakePartition(1), FakePartition(2)), 1000) is None
+
+
+def test_while_it_waits_for_that_it_is_in_nobody_elses_way() -> None:
+    """Nor is one that is ordinary in size, and waits only for some of what its broker holds, overtaken."""
+    bench = Bench()
+    topic = FakeTopic(FakePartition(1), FakePartition(2))
+    for partition in topic.partitions:
+        bench.hold(partition, 10)
+    asked = MemoryRequest(object())
+    asked.add_movable(topic, 1000)
+    party = bench.shares.obstacle(asked, bench.free, bench.ahead)
+    assert party == Party(BROKER, 1)
+    bench.ahead.add(party)
+    assert bench.obstacle_anywhere(topic) is None
+
+    bench.flood(crowd(1))
+    bench.flood(crowd(2))
+    assert bench.obstacle_anywhere(topic, bench.free // 2) == Party(PARTITION, topic)

@@ -25,6 +25,7 @@ from forebay_codecs import error_codes, produce_request, produce_response
 from forebay_codecs.errors import Malformed
 from forebay_codecs.primitives import Buffer
 from forebay_codecs.produce_request import PartitionRecords, ProduceRequest
+from forebay_codecs.record_batch import ClientBatch
 from forebay_policies.accumulator import Accumulator, PartitionQueue, TopicQueues
 from forebay_policies.buffer_pool import Waiter
 from forebay_policies.eligibility import Reason
@@ -188,7 +189,7 @@ class ProduceHandler:
         for touched in found.touched:
             if not self.unknown(touched.topic, touched.partition):
                 topic = self.cluster.topics[touched.topic].queues
-                size = self.accumulator.pool.whole_chunks(touched.batch.size)
+                size = self.accumulator.memory_for(touched.batch)
                 if touched.movable:
                     asked.add_movable(topic, size)
                 else:
@@ -212,7 +213,7 @@ class ProduceHandler:
             queue = topic.queue(partition, lane.acks, client_id)
             if not self.accumulator.has_room(queue, lane, batch) and partitioner.on_new_batch(topic, partition):
                 queue = topic.queue(partitioner.partition(topic, size, now), lane.acks, client_id)
-            queue = self._with_room(topic, queue, completion, size)
+            queue = self._with_room(topic, queue, completion, batch)
             partition = queue.index
         else:
             queue = topic.queue(partition, lane.acks, client_id)
@@ -238,11 +239,11 @@ class ProduceHandler:
         return lane
 
     def _with_room(
-        self, topic: TopicQueues, queue: PartitionQueue, completion: ProduceCompletion, size: int
+        self, topic: TopicQueues, queue: PartitionQueue, completion: ProduceCompletion, batch: ClientBatch
     ) -> PartitionQueue:
         """`queue`, or another partition's where its share of the memory is used up, as it is while its broker hangs."""
         pool = self.accumulator.pool
-        size = pool.whole_chunks(size)
+        size = self.accumulator.memory_for(batch)
         if pool.plenty(size) or pool.has_room(queue, size):
             return queue
         other = pool.roomiest(topic, size)

@@ -534,6 +534,33 @@ class TestSharesOfMemory:
             assert not forebay.app._pool.shares.clients
 
     @in_loop
+    async def test_what_decompresses_to_more_than_all_memory_takes_what_it_came_with_and_stops_nobody(self) -> None:
+        """While each broker has something under way."""
+        async with (
+            FakeCluster({"ponds": [0, 1], "lakes": [0, 1]}, nodes=2) as cluster,
+            running(cluster.bootstrap, **self.SMALL) as forebay,
+        ):
+            busy, large, small = [await forebay.client(0) for _ in range(3)]
+            await warm(busy, "ponds", "lakes")
+            await cluster[0].receives(PRODUCE)
+            for broker in (0, 1):
+                cluster[broker].holds(PRODUCE)
+                busy.send(produce(broker, ("lakes", broker, batch(keyed("busy")))))
+            away = [await cluster[broker].receives(PRODUCE) for broker in (0, 1)]
+            large.send(produce(2, ("ponds", 0, batch(null_key("x" * 600_000), GZIP))))
+            await until(lambda: forebay.count("forebay_produce_requests_total", "client") == 4)
+            small.send(produce(3, ("ponds", 0, batch(null_key("small")))))
+            await until(lambda: forebay.count("forebay_produce_requests_total", "client") == 5)
+            assert forebay.count("forebay_buffer_memory_waiters") == 0
+            for broker in (0, 1):
+                cluster[broker].releases(PRODUCE)
+                away[broker].answer()
+                for asked in cluster[broker].requests(PRODUCE)[2 - broker :]:
+                    asked.answer()
+            await large.receives(2)
+            await small.receives(3)
+
+    @in_loop
     async def test_a_partition_without_a_leader_costs_the_others_nothing(self) -> None:
         async with (
             FakeCluster({"orphan": [-1], "fine": [0]}) as cluster,
