@@ -8,7 +8,8 @@ it. Those that hold nothing at its broker do pass it: one of more than half of w
 the broker holds nothing, and beside brokers that are never idle perhaps until its time is up. Where records of several
 identities (tenants) share the memory, their requests take turns, and while others wait one tenant may hold half
 of the memory.
-A freed batch gives back at most `batch.size` of its chunks for use again; the rest is released to the system.
+A freed batch gives back at most `batch.size` of its chunks for use again; the rest is released to the system. So are
+those for which there is no room beside what is used: both together are `buffer.memory` at most.
 
 Example, memory 48 KiB, chunk 4 KiB, all for one broker: batches hold 5 chunks, and a request of 6 KiB for an empty
 partition waits, since 5 + 2 chunks are more than the 5 that it would leave free; a batch of 1 chunk is freed: 4 + 2 are
@@ -239,6 +240,7 @@ class BufferPool:
     def count(self, chunks: int) -> None:
         """So many are used that are none of the pool's: bytes that are kept where they came."""
         self.used += chunks
+        self._trim()
 
     def give_back(self, chunks: list[memoryview], kept: int = 0) -> None:
         """Return the chunks of one batch that is gone, and what was counted for it; those that wait may fit now."""
@@ -249,6 +251,13 @@ class BufferPool:
         """Return chunks in the middle of an append, which nobody may come between."""
         self.used -= len(chunks) + kept
         self._free.extend(chunks[: self.keep])
+        self._trim()
+
+    def _trim(self) -> None:
+        """Release the chunks kept for use again for which there is no room beside what is used."""
+        most = max(0, self.memory // self.chunk_size - self.used)
+        if len(self._free) > most:
+            del self._free[most:]
 
     def charge(self, client: Hashable, node_id: int, size: int) -> None:
         """The client holds `size` bytes more of the broker's share; fewer if negative."""

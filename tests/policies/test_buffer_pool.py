@@ -137,6 +137,24 @@ def test_chunks_kept_are_memory_still_available() -> None:
     assert pool.fits(asks(32 * KIB))
 
 
+def test_chunks_kept_and_what_is_used_are_never_more_than_all_memory() -> None:
+    """Whether it is chunks or bytes that are kept where they came."""
+    pool = make()
+    for batch in [take(pool, 4) for _ in range(2)]:
+        pool.give_back(batch)
+    assert pool.free_chunks == 8
+
+    pool.count(5)
+    assert (pool.used, pool.free_chunks) == (5, 3)
+
+    chunk = take(pool, 1)
+    pool.count(6)
+    pool.give_back(chunk)
+    assert (pool.used, pool.free_chunks) == (11, 0), "overdrawn"
+    pool.give_back([], 11)
+    assert (pool.used, pool.free_chunks) == (0, 0)
+
+
 # Who waits
 
 
