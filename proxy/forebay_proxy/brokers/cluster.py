@@ -188,10 +188,11 @@ class Cluster:
         described = state.described
         found = described.available(up) if described is not None else available(state.queues.leaders, up)
         # The same objects mean: nothing has changed.
-        if found.partitions != state.queues.available:
-            state.queues.available = found.partitions
         if found.racks != state.queues.racks:
             state.queues.racks = found.racks
+        if found.partitions != state.queues.available:
+            state.queues.available = found.partitions
+            self._accumulator.pool.changed()  # what may go to any of them may fit now
 
     def rack_of(self, node_id: int) -> str:
         """The broker's rack; empty where it is not known."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from forebay_codecs.error_codes import LEADER_NOT_AVAILABLE, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from forebay_policies.accumulator import NO_LEADER, Accumulator, PartitionQueue
+from forebay_policies.memory_shares import MemoryRequest
 from forebay_proxy.brokers.cluster import Cluster, Node
 from tests.kit import fakes_proxy as fakes
 from tests.kit.wire import keyed
@@ -93,6 +94,22 @@ class TestAvailability:
         cluster.set_down(cluster.nodes[0], down=True)
         cluster.learn(0, "elsewhere", 9092, 1.0)
         assert told.available() == [0, 1]
+
+    def test_who_waits_for_memory_is_looked_at_when_a_broker_can_be_reached_again(self) -> None:
+        told = Told()
+        cluster, pool = told.cluster, told.accumulator.pool
+        cluster.apply(fakes.metadata({"ponds": [0, 1]}), {"ponds"}, 0.0, MAX_AGE)
+        ponds = cluster.topics["ponds"].queues
+        cluster.set_down(cluster.nodes[0], down=True)
+        pool.count(pool.memory // 2 // pool.chunk_size)
+        ponds.add_load(ponds.queue(1), pool.memory // 2, pool.memory // 2)
+        let_in: list[int] = []
+        waits = MemoryRequest("after")
+        waits.add_movable(ponds, pool.chunk_size)
+        assert not pool.fits(waits)
+        pool.wait(waits, lambda: let_in.extend(ponds.available))
+        cluster.set_down(cluster.nodes[0], down=False)
+        assert let_in == [0, 1]
 
     def test_the_same_object_means_that_nothing_has_changed(self) -> None:
         cluster = Told().cluster
