@@ -444,8 +444,10 @@ class PendingProduce:
             self._append(found)
             return
         self._hold()
-        # What lingers has the memory: it need not be full to leave, as in Kafka's producer.
-        self._handler.accumulator.flush_all(monotonic())
+        accumulator = self._handler.accumulator
+        if not accumulator.tenant.waiting:  # else nothing lingers: what has been opened since the first waits was due
+            # What lingers has the memory: it need not be full to leave, as in Kafka's producer.
+            accumulator.flush_all(monotonic())
         if self._charges:  # its earlier slices may have all that the client may have
             self._completion.when_told(self._go_on_soon)
             return

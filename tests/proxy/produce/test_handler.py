@@ -490,6 +490,35 @@ class TestMemory:
             second.send(produce(2, ("ponds", 0, batch(keyed("s" * 12_000)))))
             await first.receives(1)
 
+    @in_loop
+    async def test_for_those_who_come_while_others_wait_nothing_is_looked_through(self) -> None:
+        """All is due since the first waits, and what opens then is due at once."""
+        async with (
+            FakeCluster({"ponds": [0, 0, 0]}) as cluster,
+            running(cluster.bootstrap, linger_ms=60_000, delivery_timeout_ms=120_000, buffer_memory=131_072) as forebay,
+        ):
+            cluster[0].holds(PRODUCE)
+            clients = [await forebay.client(0) for _ in range(4)]
+            clients[0].send(produce(1, ("ponds", 0, batch(keyed("a" * 20_000)))))
+            away = await cluster[0].receives(PRODUCE)
+            clients[1].send(produce(1, ("ponds", 0, batch(keyed("lingers")))))
+            queue = forebay.app._realm.accumulator.topic("ponds").queue(0)
+            await until(lambda: len(queue.batches) == 1)
+            (waiting,) = queue.batches
+            assert not waiting.due
+            clients[2].send(produce(1, ("ponds", 1, batch(keyed("c" * 80_000)))))
+            await until(lambda: forebay.count("forebay_buffer_memory_waiters") == 1)
+            assert waiting.due
+            waiting.due = False
+            clients[3].send(produce(1, ("ponds", 2, batch(keyed("d" * 80_000)))))
+            await until(lambda: forebay.count("forebay_buffer_memory_waiters") == 2)
+            assert not waiting.due
+            waiting.due = True
+            cluster[0].releases(PRODUCE)
+            away.answer()
+            for client in clients:
+                await client.receives(1)
+
 
 def _not_leading_stuck(topic: str, partition: int, user: str) -> int:
     return NOT_LEADER_OR_FOLLOWER if topic == "stuck" else NONE
