@@ -84,7 +84,9 @@ class Partitioner(Protocol):
         """
 
     def on_acknowledged(self, partition: int, seconds: float) -> None:
-        """A batch for `partition` was acknowledged, at the first try, `seconds` after its first record was appended."""
+        """A batch for `partition` was acknowledged, at the first try, `seconds` after its first record was appended.
+
+        Not told of one whose client was throttled by the broker meanwhile."""
 
     def choices(self) -> Mapping[str, int]:
         """How often each kind of choice was made, for metrics. Kinds must be few and fixed."""

@@ -47,7 +47,8 @@ class Delivery:
     """Tells every owner exactly once, or puts its records in a queue again.
 
     `leader_changed` is told (topic, partition, and leader and epoch where the broker named them),
-    `acknowledged` how many seconds a batch of the partition took from its opening on."""
+    `acknowledged` how many seconds a batch of the partition took from its opening on, unless it was sent again, or its
+    client was throttled meanwhile."""
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class Delivery:
             self._acknowledge(batch, response, now)
             queue.sequence.acknowledged(batch)
             self._finish(queue, batch, now)
-            if not batch.tries:  # else it tells of what failed before
+            if not batch.tries and not self._was_muted(queue, batch):  # else it tells of something else
                 self._acknowledged(queue, seconds)
         elif verdict is Verdict.RETRY:
             queue.sequence.given_back(batch)
@@ -125,6 +126,11 @@ class Delivery:
                 queue.sequence.given_back(batch)
             self._broker_errors.value += 1
             self.fail(queue, batch, response.error_code, response.error_message, response.record_errors)
+
+    def _was_muted(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        """Whether its client was throttled while it waited: that makes no broker slow for others."""
+        throttling = self._accumulator.throttling
+        return throttling.active and throttling.muted(batch.sent_to, queue.client_id, batch.opened_at)
 
     def fail(
         self,

@@ -20,6 +20,7 @@ from forebay_codecs.error_codes import (
 from forebay_codecs.produce_response import PartitionResponse
 from forebay_policies.accumulator import PartitionQueue
 from forebay_policies.producer_batch import ProducerBatch, RecordRun
+from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.delivery import Delivery
@@ -148,6 +149,20 @@ class TestAcknowledged:
         dock.answer(again, NONE, 100, partition=1)
         assert [kind for kind, *_ in owner.told] == ["acknowledged"]
         assert dock.timed == []
+
+    @in_loop
+    async def test_nor_of_a_batch_whose_client_was_throttled_while_it_waited(self) -> None:
+        """The quota of one client makes no broker slow for others."""
+        dock = Dock()
+        throttling = dock.accumulator.throttling
+        for node_id, seconds, told in ((0, 1.0, []), (1, 1.0, [0]), (0, 0.4, [0])):
+            throttling.settle(10.0)
+            throttling.throttled(node_id, CLIENT_ID, seconds, -0.5)
+            batch, _ = dock.merged(["a"])  # at 0 s
+            batch.sent(0, batch.size, 0.6)
+            dock.timed.clear()
+            dock.answer(batch, NONE, 100)
+            assert dock.timed == told
 
 
 class BrokenOwner(FakeOwner):
