@@ -114,9 +114,9 @@ class Succession:
     async def _told(self) -> int:
         try:
             return await self._succeed()
-        except StartError as error:
+        except (OSError, StartError) as error:  # OSError: no descriptor is left, say
             log.error("no successor: this process goes on", error=str(error))
-            raise
+            raise StartError(str(error)) from None
 
     async def _succeed(self) -> int:
         if self._stop.draining.is_set():

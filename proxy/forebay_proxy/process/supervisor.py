@@ -3,9 +3,9 @@
 N = 1: the App and the admin endpoint run in this process.
 N > 1: this process is the supervisor. It starts N worker processes, which listen on the same ports (SO_REUSEPORT); it
 serves the admin endpoint itself, with the workers' metrics added up; it restarts a worker that died, after a pause that
-doubles while the worker keeps dying, and kills one that hangs; it has others take the place of all, one by one
-(replacing.py). Told to stop, it tells the workers to drain; told twice, it kills them. If the supervisor itself dies,
-its workers find their channel closed, drain and exit.
+doubles while the worker keeps dying or cannot be started, and kills one that hangs; it has others take the place of
+all, one by one (replacing.py). Told to stop, it tells the workers to drain; told twice, it kills them. If the
+supervisor itself dies, its workers find their channel closed, drain and exit.
 
 What a dead worker had counted stays counted, as of its last report (one a second, with topics and clients every ten),
 so counters never fall.
@@ -23,6 +23,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final, NamedTuple, Protocol
 
+import msgspec
 import uvloop
 from prometheus_client.metrics_core import Metric as Family
 
@@ -447,10 +448,16 @@ class Supervisor:
 
     async def _keep(self, worker: WorkerSlot) -> int:
         """Run one process after the other in one slot; DRAINED or FAILED for the last of them."""
+        try:
+            return await self._restart(worker)
+        finally:
+            worker.inherits(())  # nobody would accept from what no process has taken
+
+    async def _restart(self, worker: WorkerSlot) -> int:
         deaths = 0
         while not (self.stop.draining.is_set() or worker.leaving):
             began = self._clock()
-            code = await worker.live()
+            code = await self._live(worker)
             self._past = merge([self._past, await worker.retire()])
             if self.stop.draining.is_set() or worker.leaving or worker is self._replacing.on_trial:
                 return DRAINED if code == DRAINED else FAILED
@@ -466,6 +473,19 @@ class Supervisor:
             except TimeoutError:
                 self._restarts.value += 1
         return DRAINED
+
+    async def _live(self, worker: WorkerSlot) -> int:
+        """Run one process. None that starts, or none that is understood, counts as one that died: others serve."""
+        try:
+            return await worker.live()
+        except OSError as error:
+            why = f"a worker process cannot be started: {error.strerror or error}"
+        except msgspec.DecodeError as error:
+            why = f"a worker process speaks another language, is its code of another version? {error}"
+        get_logger().error("worker lost", worker=worker.index, error=why)
+        if worker is self._replacing.on_trial or not any(each.served.is_set() for each in self.workers):
+            worker.start_failure = why
+        return FAILED
 
     async def _ask(self) -> None:
         """Ask all workers for a report every second, and kill those that hang."""

@@ -108,38 +108,57 @@ class WorkerSlot:
         return self._process.pid if self._process is not None else None
 
     def inherits(self, sockets: Sequence[socket.socket]) -> None:
-        """Its first process accepts from these."""
+        """Its first process accepts from these, and from none that it was given before and has not taken."""
+        handed_sockets.close(self._inherited)
         self._inherited = sockets
 
     async def live(self) -> int:
-        """Run one process from start to exit; its exit code, negative for the signal that killed it."""
+        """Run one process from start to exit; its exit code, negative for the signal that killed it.
+
+        Raises OSError where none can be started, msgspec.DecodeError where it cannot be understood. None is left then.
+        """
         ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                self._process = process = await self._started(theirs)
+            self._channel = channel = await Channel.over(ours)
+            channel.send(self._hello)
+            if self._is_to_drain:
+                channel.send(Drain())
+            if self._is_to_die:
+                process.kill()
+            while message := await channel.receive():
+                await self._hear(message)
+            return await process.wait()
+        finally:
+            await self._clear(ours)
+
+    async def _started(self, theirs: socket.socket) -> Process:
         self._sockets, their_sockets = socket.socketpair()
-        handed_sockets.hand(self._sockets, self._inherited)
-        handed_sockets.close(self._inherited)
-        self._inherited = ()
-        with theirs, their_sockets:
+        with their_sockets:
+            handed_sockets.hand(self._sockets, self._inherited)
             # A session of its own, so that a terminal's Ctrl-C reaches the supervisor only.
             ends = theirs.fileno(), their_sockets.fileno()
             command = (sys.executable, "-P", "-m", "forebay_proxy.process.worker", *map(str, ends))
             process = await asyncio.create_subprocess_exec(
                 *command, stdin=DEVNULL, pass_fds=ends, start_new_session=True
             )
-        self._process = process
-        self._channel = channel = await Channel.over(ours)
-        channel.send(self._hello)
-        if self._is_to_drain:
-            channel.send(Drain())
-        if self._is_to_die:
-            process.kill()
-        while message := await channel.receive():
-            await self._hear(message)
-        code = await process.wait()
+        self.inherits(())  # not before: who waits in them would be reset if no process had started
+        return process
+
+    async def _clear(self, ours: socket.socket) -> None:
+        """Leave nothing of a process, which may not have exited, nor have started."""
+        process, channel = self._process, self._channel
+        if process is not None:
+            self.end()
+            await process.wait()
         self._process = self._channel = None
-        self._sockets.close()
-        self._sockets = None
-        await channel.close()
-        return code
+        if self._sockets is not None:
+            self._sockets.close()
+            self._sockets = None
+        if channel is not None:
+            await channel.close()
+        ours.close()
 
     async def _hear(self, message: Message) -> None:
         if isinstance(message, StartFailed):

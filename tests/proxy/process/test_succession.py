@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from structlog.testing import capture_logs
@@ -89,6 +91,18 @@ async def test_one_that_ends_or_cannot_be_started_changes_nothing() -> None:
     nowhere = Scene("")
     nowhere.succession._command = ("/nowhere/at/all",)
     assert await nowhere.refused() == "/nowhere/at/all: No such file or directory"
+
+
+@in_loop
+async def test_one_without_descriptors_left_goes_on_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> NoReturn:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    scene = Scene("")
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "socketpair", full)
+        assert "Too many open files" in await scene.refused()
+    assert not scene.stop.draining.is_set()
 
 
 @in_loop

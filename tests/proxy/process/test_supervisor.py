@@ -6,24 +6,30 @@ Nothing is waited for by time: a log line, the end of stderr or the end of a pro
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
 from forebay_proxy.config.settings import HostPort, Settings
+from forebay_proxy.errors import StartError
 from forebay_proxy.process import supervisor as supervision
 from forebay_proxy.process.supervisor import Supervisor
 from forebay_proxy.process.worker_slot import HUNG_S, SILENT_S
@@ -348,15 +354,18 @@ class TestSeveral:
             assert forebay.events().count("drained") == 2
 
 
-@asynccontextmanager
-async def supervised(clock: Callable[[], float]) -> AsyncIterator[Supervisor]:
-    """A supervisor of one worker that serves; at the end both leave in good order."""
+def supervisor_of(workers: int, clock: Callable[[], float] = time.monotonic) -> Supervisor:
     listen = HostPort("127.0.0.1", free_ports(1)[0])
-    settings = Settings(bootstrap_servers=(HostPort("b", 9092),), listen=listen, workers=1)
-    supervisor = Supervisor(settings, APP, clock=clock)
+    return Supervisor(Settings(bootstrap_servers=(HostPort("b", 9092),), listen=listen, workers=workers), APP, clock)
+
+
+@asynccontextmanager
+async def supervised(clock: Callable[[], float] = time.monotonic, workers: int = 1) -> AsyncIterator[Supervisor]:
+    """A supervisor of workers that serve; at the end all leave in good order."""
+    supervisor = supervisor_of(workers, clock)
     running = asyncio.create_task(supervisor.run())
     try:
-        await asyncio.wait_for(supervisor.workers[0].served.wait(), LONG)
+        await asyncio.wait_for(supervisor.started(), LONG)
         yield supervisor
     finally:
         supervisor.stop.draining.set()
@@ -414,3 +423,73 @@ def test_a_worker_that_hangs_is_killed_and_another_takes_its_place(monkeypatch: 
             assert b"forebay_worker_restarts_total 1" in (await supervisor.metrics())[0]
 
     asyncio.run(scenario())
+
+
+class Exec:
+    """asyncio.create_subprocess_exec, which fails so many times."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, failures: int) -> None:
+        self._exec = asyncio.create_subprocess_exec
+        self.failures = failures
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", self)
+        monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+
+    async def __call__(self, *command: str, **more: Any) -> Process:
+        if self.failures > 0:
+            self.failures -= 1
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        return await self._exec(*command, **more)
+
+
+def test_a_worker_that_cannot_be_started_again_is_tried_again_and_the_other_serves_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    starting = Exec(monkeypatch, 0)
+
+    async def scenario() -> None:
+        async with supervised(workers=2) as supervisor:
+            first, second = supervisor.workers
+            victim, other = first.process_id, second.process_id
+            assert victim is not None
+            starting.failures = 2
+            first.served.clear()
+            with structlog.testing.capture_logs() as logs:
+                os.kill(victim, signal.SIGKILL)
+                await asyncio.wait_for(first.served.wait(), LONG)
+            assert first.process_id not in (None, victim)
+            assert second.process_id == other
+            lost = [line["error"] for line in logs if line["event"] == "worker lost"]
+            assert lost == ["a worker process cannot be started: Resource temporarily unavailable"] * 2
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_that_is_not_understood_is_replaced_and_the_other_serves_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of newer code, say."""
+    Exec(monkeypatch, 0)
+
+    async def scenario() -> None:
+        async with supervised(workers=2) as supervisor:
+            first, second = supervisor.workers
+            strange, other = first.process_id, second.process_id
+            assert strange is not None
+            first.served.clear()
+            unknown = msgspec.msgpack.encode({"type": "Unheard"})
+            with structlog.testing.capture_logs() as logs:
+                assert first._channel is not None
+                first._channel._reader.feed_data(struct.pack(">I", len(unknown)) + unknown)
+                await asyncio.wait_for(first.served.wait(), LONG)
+            assert first.process_id not in (None, strange)
+            with pytest.raises(ProcessLookupError):
+                os.kill(strange, 0)
+            assert second.process_id == other
+            (lost,) = [line["error"] for line in logs if line["event"] == "worker lost"]
+            assert "another version" in lost
+
+    asyncio.run(scenario())
+
+
+def test_where_no_worker_can_be_started_that_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    Exec(monkeypatch, 2)
+    with pytest.raises(StartError, match="a worker process cannot be started: Resource temporarily unavailable"):
+        asyncio.run(asyncio.wait_for(supervisor_of(2).run(), LONG))

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import socket
+from typing import NoReturn
 
 import msgspec
+import pytest
 
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.metrics.registry import MetricRegistry
@@ -165,3 +170,23 @@ async def test_how_a_worker_stands_is_what_it_said_to_this_question() -> None:
     scene.slot._process = None
     await scene.slot.retire()
     assert await asked == {"error": "it has died"}
+
+
+@in_loop
+async def test_of_a_process_that_cannot_be_started_nothing_is_left_and_the_next_one_inherits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fails(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    with socket.create_server(("127.0.0.1", 0)) as inherited:
+        slot = WorkerSlot(0, SETTINGS, "", lambda: 0.0, [inherited])
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", fails)
+        before = os.listdir("/proc/self/fd")
+        with pytest.raises(OSError, match="temporarily unavailable"):
+            await slot.live()
+        assert os.listdir("/proc/self/fd") == before
+        assert (slot.running, slot.ask()) == (False, 0)
+        assert inherited.fileno() >= 0
+        slot.inherits(())
+        assert inherited.fileno() < 0
