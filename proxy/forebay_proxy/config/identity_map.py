@@ -70,6 +70,8 @@ def _table(path: str) -> dict[str, object]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is not valid TOML: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deeply") from None
 
 
 def _part(path: str, table: dict[str, object], name: str) -> dict[str, object]:

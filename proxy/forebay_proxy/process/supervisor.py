@@ -246,23 +246,27 @@ async def _with_admin(
     stop.listen(steering.hang_up, succession.begin)
     relieved = asyncio.Event()
 
+    beside: list[asyncio.Task[None]] = []
+
+    def have_beside(part: Coroutine[Any, Any, None]) -> None:
+        beside.append(task := asyncio.create_task(part))
+        task.add_done_callback(_tell_of_failure)
+
     async def open_admin() -> None:
         if predecessor is not None:
             await predecessor.relieve(place.unready)
         if console is not None:
             await admin.serve()
-            beside.append(asyncio.create_task(console.run()))
+            have_beside(console.run())
         relieved.set()
 
     async def started() -> None:
         await place.started()
         await relieved.wait()
 
-    beside = [
-        asyncio.create_task(renewals.run()),
-        asyncio.create_task(steering.run()),
-        asyncio.create_task(service_manager.keep_told(started, stop, os.environ)),
-    ]
+    have_beside(renewals.run())
+    have_beside(steering.run())
+    have_beside(service_manager.keep_told(started, stop, os.environ))
     try:
         if console is not None:
             renewals.add(admin.renewable)
@@ -270,9 +274,9 @@ async def _with_admin(
         if predecessor is None:
             await open_admin()
         else:
-            beside.append(asyncio.create_task(open_admin()))
+            have_beside(open_admin())
         if export is not None:
-            beside.append(asyncio.create_task(export.run()))
+            have_beside(export.run())
         return await serving
     finally:
         for task in beside:
@@ -281,6 +285,12 @@ async def _with_admin(
         steering.close()
         serving.close()
         await admin.stop()
+
+
+def _tell_of_failure(task: asyncio.Task[None]) -> None:
+    """Clients are served without such a part, so the process goes on; but it must not go unseen."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        get_logger().error("a part beside the proxy has failed", exc_info=error)
 
 
 class Supervisor:

@@ -74,6 +74,8 @@ def read_all(setting: str, path: str) -> Kept:
         return _parse(read_private(Path(path), MAX_BYTES))
     except msgspec.DecodeError as error:
         raise StartError(f"{setting}: {path} is no file of credentials: {error}") from None
+    except RecursionError:
+        raise StartError(f"{setting}: {path} is no file of credentials: it is nested too deeply") from None
     except ValueError as error:
         raise StartError(f"{setting}: {error}") from None
 

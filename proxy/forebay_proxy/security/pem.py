@@ -50,6 +50,8 @@ def certificates(setting: str, text: str) -> str:
     found = [block[0] for block in _BLOCK.finditer(text) if block[1].endswith("CERTIFICATE")]
     if not found:
         raise StartError(f"{setting}: there is no certificate in PEM form in it")
+    if not all(map(str.isascii, found)):
+        raise StartError(f"{setting}: a certificate in it is damaged: it has characters that are not ASCII")
     return "\n".join(found) + "\n"
 
 

@@ -120,24 +120,26 @@ class Renewals:
             return
         if changed and not asked:
             await asyncio.sleep(self._settle_s)
-        commit, error = await asyncio.to_thread(self._prepare, each.it)
+        made = await asyncio.to_thread(self._prepare, each.it)
         if await asyncio.to_thread(_look_at, each.paths) != seen:
             return  # it has changed meanwhile: the next look takes it
         each.seen = seen
-        if error is not None:
+        if isinstance(made, Exception):
+            error = str(made) if isinstance(made, StartError) else f"{type(made).__name__}: {made}"
             if changed or asked or error != each.error:
-                self._failed(each, error)
-        elif commit is not None:
-            commit()
+                self._failed(each, error, made)
+            each.error = error
+        else:
+            made()
             self._renewed(each.it)
-        each.error = error
+            each.error = None
 
-    def _prepare(self, it: Renewable) -> tuple[Commit | None, str | None]:
+    def _prepare(self, it: Renewable) -> Commit | Exception:
         """In a thread: files may be slow, and a handshake takes milliseconds."""
         try:
-            return it.prepare(reread(self._settings, it.prefixes, self._environ)), None
-        except StartError as error:
-            return None, str(error)
+            return it.prepare(reread(self._settings, it.prefixes, self._environ))
+        except Exception as error:  # what a file can do that nobody foresaw ends no renewal but its own
+            return error
 
     def _renewed(self, it: Renewable) -> None:
         self._told.renewed(it.side)
@@ -145,13 +147,14 @@ class Renewals:
         until = "" if math.isinf(expires_at) else datetime.fromtimestamp(expires_at, UTC).isoformat()
         self._log.info("certificates and secrets renewed", of=it.what, **({"valid_until": until} if until else {}))
 
-    def _failed(self, each: _Watched, error: str) -> None:
+    def _failed(self, each: _Watched, error: str, why: Exception) -> None:
         self._told.failed(each.it.side)
         self._log.error(
             "certificates or secrets cannot be renewed: those in use stay",
             of=each.it.what,
             error=error,
             files=each.paths,
+            **({} if isinstance(why, StartError) else {"exc_info": why}),
         )
 
     def _first_expiry(self, side: str) -> float:

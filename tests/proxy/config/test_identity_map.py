@@ -47,6 +47,7 @@ def test_other_files_that_it_refers_to_are_known(tmp_path: Path) -> None:
 
 WRONG = {
     "is not valid TOML": CANARY,
+    "is nested too deeply": f"{CANARY} = " + "[" * 100_000,
     "must have a table identities": "[principals]\n'*' = 'a'",
     "must have a table principals": two().partition("[principals]")[0],
     "User:bob in principals must be one of identities": two(principals='"User:bob" = "c"'),

@@ -33,7 +33,8 @@ from forebay_proxy.errors import StartError
 from forebay_proxy.process import supervisor as supervision
 from forebay_proxy.process.supervisor import Supervisor
 from forebay_proxy.process.worker_slot import HUNG_S, SILENT_S
-from tests.kit.event_loop import turns
+from forebay_proxy.security.renewals import Renewals
+from tests.kit.event_loop import turns, until
 from tests.kit.ports import free_ports
 from tests.proxy.process.fake_app import APP
 
@@ -354,9 +355,13 @@ class TestSeveral:
             assert forebay.events().count("drained") == 2
 
 
-def supervisor_of(workers: int, clock: Callable[[], float] = time.monotonic) -> Supervisor:
+def settings_of(workers: int) -> Settings:
     listen = HostPort("127.0.0.1", free_ports(1)[0])
-    return Supervisor(Settings(bootstrap_servers=(HostPort("b", 9092),), listen=listen, workers=workers), APP, clock)
+    return Settings(bootstrap_servers=(HostPort("b", 9092),), listen=listen, workers=workers)
+
+
+def supervisor_of(workers: int, clock: Callable[[], float] = time.monotonic) -> Supervisor:
+    return Supervisor(settings_of(workers), APP, clock)
 
 
 @asynccontextmanager
@@ -493,3 +498,20 @@ def test_where_no_worker_can_be_started_that_is_a_sentence(monkeypatch: pytest.M
     Exec(monkeypatch, 2)
     with pytest.raises(StartError, match="a worker process cannot be started: Resource temporarily unavailable"):
         asyncio.run(asyncio.wait_for(supervisor_of(2).run(), LONG))
+
+
+def test_what_fails_beside_the_proxy_is_told_and_it_serves_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(_: Renewals) -> None:
+        raise RuntimeError("nobody foresaw this")
+
+    monkeypatch.setattr(Renewals, "run", fails)
+
+    async def scenario() -> None:
+        with structlog.testing.capture_logs() as logs:
+            serving = asyncio.create_task(supervision.run_alone(settings_of(1), APP))
+            await until(lambda: {"serving", "a part beside the proxy has failed"} <= {line["event"] for line in logs})
+            assert not serving.done()
+            serving.cancel()
+            await asyncio.wait([serving])
+
+    asyncio.run(scenario())

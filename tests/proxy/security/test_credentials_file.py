@@ -192,3 +192,11 @@ def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
     os.chmod(path, 0o644)
     with pytest.raises(StartError, match=r"s: .* can be read by others: chmod"):
         read("s", path)
+
+
+def test_one_that_is_nested_deeply_is_refused_in_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "credentials.json"
+    path.touch(mode=0o600)
+    path.write_text('{"version": 1, "credentials": ' + "[" * 100_000)
+    with pytest.raises(StartError, match=r"^s: .* is no file of credentials: it is nested too deeply$"):
+        read("s", str(path))

@@ -35,6 +35,8 @@ class Thing:
         self.tries += 1
         text = self.path.read_text()
         self.while_trying()
+        if "odd" in text:
+            raise TypeError("nobody foresaw this")
         if "bad" in text:
             raise StartError(f"ssl.truststore.location: {self.path} is bad")
 
@@ -112,6 +114,23 @@ async def test_a_bad_file_changes_nothing_is_told_once_and_tried_again(tmp_path:
             await until(lambda: successful(stats) == 1)
     (line,) = [line for line in logs if line["log_level"] == "error"]
     assert line["error"] == f"ssl.truststore.location: {path} is bad"
+
+
+@in_loop
+async def test_what_nobody_foresaw_is_a_failed_renewal_with_its_traceback_and_the_next_succeeds(tmp_path: Path) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_text("one")
+    with structlog.testing.capture_logs() as logs:
+        async with watching(path) as (thing, _, stats):
+            path.write_text("odd")
+            await until(lambda: thing.tries > 2)
+            assert (count(stats, "failed"), successful(stats)) == (1, 0)
+            path.write_text("better")
+            await until(lambda: thing.text == "better")
+            await until(lambda: successful(stats) == 1)
+    (line,) = [line for line in logs if line["log_level"] == "error"]
+    assert line["error"] == "TypeError: nobody foresaw this"
+    assert isinstance(line["exc_info"], TypeError)
 
 
 @in_loop

@@ -89,6 +89,15 @@ def test_certificates_that_are_none_are_refused() -> None:
         client_context(TlsSettings(BOTH, truststore_certificates=broken), verify_name=True)
 
 
+def test_a_damaged_certificate_is_refused_by_the_name_of_its_setting(tmp_path: Path) -> None:
+    damaged = bytearray(Authority(tmp_path).pem.read_bytes())
+    damaged[damaged.index(b"-----BEGIN") + 60] = 0xC3
+    path = tmp_path / "damaged.pem"
+    path.write_bytes(damaged)
+    with pytest.raises(StartError, match=r"^ssl\.truststore\.location: a certificate in it is damaged"):
+        client_context(TlsSettings(BOTH, truststore_location=str(path)), verify_name=True)
+
+
 def test_an_error_without_tls_is_its_own_text() -> None:
     assert explain(ConnectionResetError("reset")) == "reset"
 
