@@ -29,6 +29,7 @@ from forebay_proxy.errors import StartError
 from forebay_proxy.inherited import Inherited
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.admin_access import AdminAccess, Standing
+from forebay_proxy.metrics.admin_door import AdminDoor
 from forebay_proxy.metrics.admin_socket import AdminSocket
 from forebay_proxy.metrics.clients_seen import SeenClient, rows
 from forebay_proxy.security.renewals import Renewable
@@ -80,7 +81,7 @@ class Admin:
         self._open = _OPEN if more is None else _OPEN | more.open_paths
         self._runner: web.AppRunner | None = None
         self._bound: list[socket.socket] = []
-        self._sites: list[web.BaseSite] = []
+        self._door: AdminDoor | None = None
         self._access: AdminAccess | None = None
         self._socket: AdminSocket | None = None
         self._by_socket: asyncio.Server | None = None
@@ -150,11 +151,9 @@ class Admin:
         entrance = self._in_use.context
         if entrance is not None:  # the port stays open with it; each handshake goes on with what is in use by then
             entrance.sni_callback = self._hand_over
-        self._sites = [web.SockSite(runner, each, ssl_context=entrance) for each in self._bound]
-        for site in self._sites:
-            await site.start()
+        assert runner.server is not None, "it has been set up"
+        self._door = AdminDoor(self._bound, runner.server, entrance, self._log)
         if self._socket is not None:
-            assert runner.server is not None, "it has been set up"
             with contextlib.suppress(OSError):  # somebody has removed it
                 self._socket.own()
             loop = asyncio.get_running_loop()
@@ -166,6 +165,13 @@ class Admin:
 
     @web.middleware
     async def _admit(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        assert self._door is not None, "it serves"
+        with self._door.asking(request.transport):
+            return await self._admitted(request, handler)
+
+    async def _admitted(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         if request.path in self._open or self._standing(request) is not None:
@@ -184,9 +190,9 @@ class Admin:
 
     async def leave(self) -> None:
         """Take no more connections, and leave the port and the socket to a successor; go on with those that stand."""
-        for site in self._sites:
-            await site.stop()
-        self._sites, self._bound = [], []
+        if self._door is not None:
+            await self._door.close()
+        self._bound = []
         if self._by_socket is not None:
             self._by_socket.close()
             self._by_socket = None
@@ -207,9 +213,13 @@ class Admin:
         if self._by_socket is not None:
             self._by_socket.close()
             self._by_socket = None
+        if self._door is not None:
+            await self._door.close()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        if self._door is not None:
+            self._door.clear()
         self._close()
 
     async def _serve_metrics(self, request: web.Request) -> web.Response:

@@ -21,11 +21,12 @@ from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.errors import StartError
 from forebay_proxy.inherited import Inherited
+from forebay_proxy.metrics import admin_door
 from forebay_proxy.metrics.admin import Admin
 from forebay_proxy.metrics.clients_seen import SeenClient
 from tests.kit.app import settings
 from tests.kit.certificates import Authority
-from tests.kit.event_loop import in_loop, turns
+from tests.kit.event_loop import in_loop, soon, turns
 from tests.kit.ports import LOOPBACK, free_port
 
 
@@ -254,3 +255,15 @@ async def test_who_comes_while_a_successor_takes_over_is_served_by_one_of_them(t
     assert await reason(str(tmp_path / "s")) == "second"
     await second.stop()
     assert not (tmp_path / "s").exists()
+
+
+@in_loop
+async def test_silent_connections_keep_no_probe_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_door, "MOST", 4)
+    async with serving(Proxy()) as url:
+        host, _, port = url.removeprefix("http://").rpartition(":")
+        crowd = [await asyncio.open_connection(host, int(port)) for _ in range(6)]
+        assert await soon(crowd[0][0].read()) == b""
+        assert (await get(f"{url}/healthz"))[0] == 200
+        for _, writer in crowd:
+            writer.close()
