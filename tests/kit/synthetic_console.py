@@ -24,13 +24,13 @@ from forebay_proxy.config.settings import HostPort
 from forebay_proxy.console.api import Api, Told
 from forebay_proxy.console.collector import Collector
 from forebay_proxy.console.entry import Entry
-from forebay_proxy.console.origin import OwnHosts
 from forebay_proxy.console.source import Details, OneProcess
 from forebay_proxy.metrics.admin import Admin
 from forebay_proxy.metrics.catalog import SIZES
 from forebay_proxy.metrics.clients_seen import SeenClient
 from forebay_proxy.metrics.exposition import expose
 from forebay_proxy.metrics.instruments import Histogram
+from forebay_proxy.metrics.own_hosts import OwnHosts
 from forebay_proxy.metrics.registry import MetricRegistry, Snapshot
 from forebay_proxy.metrics.topics_seen import TopicNow
 from tests.kit.app import settings

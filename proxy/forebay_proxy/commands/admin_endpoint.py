@@ -44,7 +44,7 @@ def discover(servers: Sequence[HostPort], config: CommandConfig) -> str:
     failures = []
     for server in servers:
         try:
-            admin = _ask(server, config.context)
+            admin, address = _ask(server, config.context)
         except (OSError, Malformed, EOFError) as error:
             failures.append(f"{server}: {error}")
             continue
@@ -53,20 +53,23 @@ def discover(servers: Sequence[HostPort], config: CommandConfig) -> str:
             raise AdminError(f"{server} names no admin endpoint: it is not Forebay, {also}")
         if not admin:
             raise AdminError(f"{server} has no admin endpoint: start Forebay with --admin HOST:PORT")
-        scheme = "https" if admin.startswith("https://") else "http"
+        https = admin.startswith("https://")
         host, _, port = admin.removeprefix("https://").rpartition(":")
-        return f"{scheme}://{server.host if host.strip('[]') in _ANYWHERE else host}:{port}"
+        if host.strip("[]") in _ANYWHERE:  # a certificate has a name; without one, not every name is taken
+            host = server.host if https else f"[{address}]" if ":" in address else address
+        return f"{'https' if https else 'http'}://{host}:{port}"
     raise AdminError(f"no response: {'; '.join(failures)}")
 
 
-def _ask(server: HostPort, context: ssl.SSLContext | None) -> str | None:
+def _ask(server: HostPort, context: ssl.SSLContext | None) -> tuple[str | None, str]:
+    """What it says of its admin endpoint, and its own address."""
     request = api_versions.request(1, SOFTWARE, _VERSION, SOFTWARE, __version__)
     with _connect(server, context) as connection, connection.makefile("rb") as answers:
         connection.sendall(len(request).to_bytes(4, "big") + request)
         size = int.from_bytes(_exactly(answers, 4), "big")
         if size > _MAX_RESPONSE_BYTES:
             raise Malformed(f"a response of {size} bytes")
-        return api_versions.admin(_exactly(answers, size))
+        return api_versions.admin(_exactly(answers, size)), connection.getpeername()[0]
 
 
 def _connect(server: HostPort, context: ssl.SSLContext | None) -> socket.socket:

@@ -154,7 +154,8 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
         ),
         "admin.hosts": Reference(
             "A request for the page or its API whose Host is none of these is refused, so that no page of a stranger "
-            "can have its name point here and read what is here. /metrics, /clients and the probes do not ask.",
+            "can have its name point here and read what is here. So is one for /clients, where no token or certificate "
+            "is asked for. /metrics and the probes take any.",
             NO_COUNTERPART,
             "forebay.example.net",
         ),

@@ -15,9 +15,9 @@ from forebay_proxy.console.api import Api, Told
 from forebay_proxy.console.changes import Changes, Control
 from forebay_proxy.console.collector import Collector
 from forebay_proxy.console.entry import Entry
-from forebay_proxy.console.origin import LOCAL, OwnHosts
 from forebay_proxy.console.source import Source
 from forebay_proxy.logs import get_logger
+from forebay_proxy.metrics.own_hosts import LOCAL, OwnHosts
 
 
 class Console:

@@ -1,7 +1,7 @@
 """Who may ask what at the admin endpoint: the checks before each handler of this room, and the form of answers.
 
 In: requests that AdminAccess has admitted, with their Standing. Out: 403 {"error"} for whoever comes to the port by a
-foreign name (origin.py), or would change things without being allowed to; 415 for a change that is no JSON, 400 for
+foreign name (own_hosts.py), or would change things without being allowed to; 415 for a change that is no JSON, 400 for
 JSON that cannot be what is meant, 413 for too much of it. By the socket no name is asked for: no browser can use it.
 """
 
@@ -14,9 +14,9 @@ import msgspec
 from aiohttp import web
 
 from forebay_proxy.console import page
-from forebay_proxy.console.origin import OwnHosts
 from forebay_proxy.metrics.admin import STANDING_OF
 from forebay_proxy.metrics.admin_access import Standing
+from forebay_proxy.metrics.own_hosts import OwnHosts
 
 PREFIX: Final = "/api/v1/"
 READ_ONLY: Final = "read-only here: changes go through admin.socket, or with admin.change.token"

@@ -8,8 +8,9 @@ GET /readyz    200 when clients can be served; 503 with {"ready": false, "reason
 GET /          the page for people, and /api/v1/…, which it reads (console)
 
 By the port all answer 401 to whom AdminAccess does not admit, but for probes and the page's own files, which show
-nothing; by the socket everybody is admitted. What each may do, his Standing, app[STANDING_OF] tells of a request. The
-endpoint calls what it is given, and knows nothing of the proxy.
+nothing; by the socket everybody is admitted. Where everybody may read, the port answers /clients under its own names
+only (own_hosts.py); /metrics under any, since Prometheus comes by the names of services. What each may do, his
+Standing, app[STANDING_OF] tells of a request. The endpoint calls what it is given, and knows nothing of the proxy.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from forebay_proxy.metrics.admin_access import AdminAccess, Standing
 from forebay_proxy.metrics.admin_door import AdminDoor
 from forebay_proxy.metrics.admin_socket import AdminSocket
 from forebay_proxy.metrics.clients_seen import SeenClient, rows
+from forebay_proxy.metrics.own_hosts import LOCAL, OwnHosts
 from forebay_proxy.security.renewals import Renewable
 
 Metrics = Callable[[], Awaitable[tuple[bytes, str]]]
@@ -83,6 +85,7 @@ class Admin:
         self._bound: list[socket.socket] = []
         self._door: AdminDoor | None = None
         self._access: AdminAccess | None = None
+        self._hosts = OwnHosts(LOCAL, ())
         self._socket: AdminSocket | None = None
         self._by_socket: asyncio.Server | None = None
         self._log = RateLimited(get_logger())
@@ -114,6 +117,7 @@ class Admin:
         Who comes waits until `serve`.
         """
         self._access = AdminAccess(settings)
+        self._hosts = OwnHosts(LOCAL if settings.admin is None else settings.admin.host, settings.admin_hosts)
         try:
             if settings.admin is not None:
                 self._bound = _bound(settings.admin, inherited)
@@ -227,6 +231,9 @@ class Admin:
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _serve_clients(self, request: web.Request) -> web.Response:
+        by_any_page = self._in_use.is_open and self._standing(request) is not Standing.OWNER
+        if by_any_page and (why := self._hosts.refusal(request.headers)) is not None:
+            return web.json_response({"error": why}, status=403)
         return web.json_response({"clients": rows(await self._clients())})
 
     async def _serve_healthz(self, request: web.Request) -> web.Response:

@@ -34,6 +34,8 @@ class AdminAccess:
         self._token = settings.admin_bearer_token
         self._change_token = settings.admin_change_token
         self._by_certificate = bool(settings.admin_ssl_truststore_location)
+        self.is_open = not self._token and not self._by_certificate
+        """Everybody may read."""
         self.context: TlsContext | None = None
         if settings.admin_ssl_keystore_location:
             stores = TlsSettings(
@@ -55,7 +57,7 @@ class AdminAccess:
         """Of who shows these; empty: nothing was shown."""
         if _shows(authorization, self._change_token):
             return Standing.CHANGER
-        if not self._token and not self._by_certificate:
+        if self.is_open:
             return Standing.READER
         if (self._by_certificate and certificate) or _shows(authorization, self._token):
             return Standing.READER

@@ -75,3 +75,11 @@ async def test_forebay_is_found_by_a_listener_with_tls(tmp_path: Path) -> None:
         strangers = read(written(tmp_path, "security.protocol=SSL"))
         with pytest.raises(AdminError, match="the certificate is not accepted"):
             await asyncio.to_thread(discover, [server], strangers)
+
+
+@in_loop
+async def test_without_tls_it_is_named_by_its_address_which_it_takes_for_its_own() -> None:
+    admin = {"admin": HostPort("0.0.0.0", 9999), "admin_unprotected": True}
+    async with FakeCluster({}) as cluster, running(cluster.bootstrap, **admin) as forebay:
+        server = HostPort("localhost", forebay.port)
+        assert await asyncio.to_thread(discover, [server], read(None)) == f"http://{LOOPBACK}:9999"

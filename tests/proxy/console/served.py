@@ -14,10 +14,10 @@ from forebay_proxy.config.settings import HostPort
 from forebay_proxy.console.api import Api, Told
 from forebay_proxy.console.changes import Changes
 from forebay_proxy.console.entry import Entry
-from forebay_proxy.console.origin import OwnHosts
 from forebay_proxy.errors import StartError
 from forebay_proxy.metrics.admin import Admin
 from forebay_proxy.metrics.clients_seen import SeenClient
+from forebay_proxy.metrics.own_hosts import OwnHosts
 from tests.kit.app import settings
 from tests.kit.ports import LOOPBACK, free_port
 from tests.proxy.console.seen import Seen

@@ -267,3 +267,37 @@ async def test_silent_connections_keep_no_probe_out(monkeypatch: pytest.MonkeyPa
         assert (await get(f"{url}/healthz"))[0] == 200
         for _, writer in crowd:
             writer.close()
+
+
+@in_loop
+async def test_where_everybody_may_read_who_the_clients_are_is_told_under_own_names_only(tmp_path: Path) -> None:
+    """A page whose name points here comes by that. Prometheus comes by a service's name, and is told totals only."""
+    address = HostPort(LOOPBACK, free_port())
+    told: dict[str, Any] = {"admin": address, "admin_hosts": ("ours.example",), "admin_socket": str(tmp_path / "s")}
+
+    async def asked(page: str, host: str, path: str = "", token: str = "") -> int:
+        connector = aiohttp.UnixConnector(path) if path else None
+        headers = {"Host": host, **({"Authorization": f"Bearer {token}"} if token else {})}
+        async with (
+            aiohttp.ClientSession(connector=connector) as session,
+            session.get(f"http://{address}/{page}", headers=headers) as response,
+        ):
+            return response.status
+
+    admin = Admin(Proxy().metrics, Proxy().clients, lambda: None)
+    await admin.start(settings((), 1, **told))
+    assert await asked("clients", "evil.example:9091") == 403
+    assert await asked("clients", "ours.example") == 200
+    assert await asked("clients", f"{LOOPBACK}:9091") == 200
+    assert await asked("metrics", "forebay.monitoring.svc:9091") == 200
+    assert await asked("clients", "evil.example", str(tmp_path / "s")) == 200
+    alias = AdminEndpoint(f"http://{address}", read(None))
+    alias._headers["Host"] = "alias.example"
+    with pytest.raises(AdminError, match=r"403: Host is not a name of this endpoint; admin\.hosts may add it"):
+        await asyncio.to_thread(fetch, alias)
+    assert await asyncio.to_thread(fetch, AdminEndpoint(f"http://{address}", read(None)))
+    await admin.stop()
+    admin = Admin(Proxy().metrics, Proxy().clients, lambda: None)
+    await admin.start(settings((), 1, admin=address, admin_bearer_token=Secret(TOKEN)))
+    assert await asked("clients", "by.any.name", token=TOKEN) == 200
+    await admin.stop()

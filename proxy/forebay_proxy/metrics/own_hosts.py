@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Mapping
+from functools import cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ class OwnHosts:
     """`host` is where the admin endpoint listens, `more` are further names for it."""
 
     def __init__(self, host: str, more: Iterable[str]) -> None:
-        self._names = {name.casefold() for name in (host, LOCAL, socket.gethostname(), socket.getfqdn(), *more)}
+        self._names = {name.casefold() for name in (host, LOCAL, *_this_host(), *more)}
 
     def refusal(self, headers: Mapping[str, str]) -> str | None:
         """Why a request with these headers is refused; None: it is not. Header names in any case."""
@@ -45,3 +46,9 @@ class OwnHosts:
         except ValueError:
             return False
         return True
+
+
+@cache
+def _this_host() -> tuple[str, str]:
+    """Once: the resolver may be slow."""
+    return socket.gethostname(), socket.getfqdn()

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from forebay_proxy.console.origin import OwnHosts
+from forebay_proxy.metrics.own_hosts import OwnHosts
 
 HOSTS = OwnHosts("proxy-1.example", ("forebay.example.net",))
 
