@@ -1,11 +1,13 @@
 """Logs: one line per event, with keys, to stderr; never a payload.
 
-On a terminal the lines are coloured text, elsewhere JSON, unless `log.format` says otherwise. An event is a short fixed
-phrase; what varies goes into keys: `log.warning("upstream connection lost", node=1)`.
+On a terminal the lines are coloured text, without what could speak to it, elsewhere JSON, unless `log.format` says
+otherwise. An event is a short fixed phrase; what varies goes into keys: `log.warning("upstream connection lost",
+node=1)`.
 """
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 import time
@@ -13,7 +15,7 @@ from collections.abc import Callable
 from typing import Final, TextIO
 
 import structlog
-from structlog.typing import FilteringBoundLogger, Processor
+from structlog.typing import EventDict, ExcInfo, FilteringBoundLogger, Processor, WrappedLogger
 
 LEVELS: Final = {
     "debug": logging.DEBUG,
@@ -21,6 +23,22 @@ LEVELS: Final = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
+
+
+def visible(text: str) -> str:
+    """`text` with what is not to be seen escaped: names come from the wire, and must not speak to a terminal."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def _all_visible(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """The renderer escapes what is in lists and the like, but prints texts as they are."""
+    return {key: visible(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
+def _traceback(out: TextIO, error: ExcInfo) -> None:
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, error)
+    out.write("\n".join(map(visible, text.getvalue().split("\n"))))
 
 
 def configure(level: str, form: str, stream: TextIO | None = None) -> None:
@@ -38,7 +56,8 @@ def configure(level: str, form: str, stream: TextIO | None = None) -> None:
     # Neither renderer shows the local variables of a traceback: they may hold payloads.
     if console:
         last: list[Processor] = [
-            structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback)
+            _all_visible,
+            structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=_traceback),
         ]
     else:
         last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]

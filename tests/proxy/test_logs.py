@@ -41,6 +41,10 @@ def fail_with(payload: str) -> None:
     raise ValueError("broken")
 
 
+def fail_with_text(text: str) -> None:
+    raise ValueError(text)
+
+
 class TestForm:
     def test_json_where_nobody_looks(self) -> None:
         out = io.StringIO()
@@ -56,6 +60,21 @@ class TestForm:
         get_logger().warning("client refused", client="x")
         assert "client refused" in out.getvalue()
         assert not out.getvalue().startswith("{")
+
+    def test_nothing_that_came_from_the_wire_speaks_to_the_terminal(self) -> None:
+        out = io.StringIO()
+        configure("info", "console", out)
+        hostile = "x\x1b[2J\x07\x9b2J\u202e\nall is well"
+        get_logger().warning("client refused", client=hostile, topics=[hostile])
+        logging.getLogger("aiohttp").error("%s", hostile)
+        try:
+            fail_with_text(hostile)
+        except ValueError:
+            get_logger().exception("broken")
+        text = out.getvalue()
+        assert set(filter(lambda each: not each.isprintable(), text)) == {"\n"}
+        assert "x\\x1b[2J\\x07\\x9b2J\\u202e" in text
+        assert not text.partition("Traceback")[0].count("\nall is well")
 
     def test_the_form_can_be_forced(self) -> None:
         out = Terminal()

@@ -15,7 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from forebay_proxy.commands.admin_endpoint import AdminEndpoint, AdminError
-from forebay_proxy.commands.text_output import json_text, table_text, visible
+from forebay_proxy.commands.text_output import json_text, table_text
+from forebay_proxy.logs import visible
 
 PATH: Final = "/clients"
 
@@ -71,7 +72,8 @@ def _picking(rows: list[Row]) -> Iterator[str]:
     for row in rows:
         for found in row.get("picks_partitions", ()):  # an older Forebay tells of none
             yield (
-                f"{row['client_id'] or '?'} ({row['address']}) seems to pick partitions of {found['topic']} itself: "
+                f"{visible(row['client_id'] or '?')} ({row['address']}) seems to pick partitions of "
+                f"{visible(found['topic'])} itself: "
                 f"it uses {found['used']} of {found['partitions']}."
             )
 
@@ -80,7 +82,7 @@ def _idempotent(rows: list[Row]) -> Iterator[str]:
     """What idempotent clients keep from being moved, by software, the most first."""
     records: Counter[str] = Counter()
     for row in rows:
-        records[_software(row)] += row.get("idempotent_null_key_records", 0)  # an older Forebay tells of none
+        records[visible(_software(row))] += row.get("idempotent_null_key_records", 0)  # an older Forebay tells of none
     if found := [f"{software} {count:,}" for software, count in records.most_common() if count]:
         yield f"Records without a key left untouched since their client is idempotent, about: {', '.join(found)}."
 

@@ -39,11 +39,6 @@ def wrapped(text: str, width: int, first: str = "", following: str | None = None
     return "\n".join(lines)
 
 
-def visible(text: str) -> str:
-    """`text` with what is not to be seen escaped: names come from the wire, and must not speak to a terminal."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
-
-
 def table_text(table: Table, width: int | None) -> str:
     """`table` as plain text. Long values are folded into `width` columns; None: each row is one line."""
     out = io.StringIO()

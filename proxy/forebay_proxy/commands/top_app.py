@@ -16,8 +16,8 @@ from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, Tab
 from textual.worker import get_current_worker
 
 from forebay_proxy.commands.admin_endpoint import AdminEndpoint, AdminError
-from forebay_proxy.commands.text_output import visible
 from forebay_proxy.commands.top_view import KINDS, Look, attention, cells, look, sentence
+from forebay_proxy.logs import visible
 
 EVERY_S: Final = 1.0
 _COLOURS: Final = {"critical": "bold red", "warning": "yellow"}

@@ -16,7 +16,8 @@ from rich.text import Text
 
 from forebay_proxy.commands.admin_endpoint import AdminEndpoint, AdminError
 from forebay_proxy.commands.numbers import count, many, percent, size, time
-from forebay_proxy.commands.text_output import table_text, visible
+from forebay_proxy.commands.text_output import table_text
+from forebay_proxy.logs import visible
 
 API: Final = "/api/v1/"
 ROWS: Final = 200
@@ -170,7 +171,7 @@ def cells(kind: str, row: Row) -> list[str]:
 def as_text(now: Look, width: int | None) -> str:
     """All of it at once, as `--once` prints it; None: each row is one line, whatever its length."""
     parts = [sentence(now)]
-    parts += [f"{severity}: {text}" for severity, text in attention(now)] or ["Nothing needs attention."]
+    parts += [f"{severity}: {visible(text)}" for severity, text in attention(now)] or ["Nothing needs attention."]
     for kind, rows in now.rows.items():
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for column in KINDS[kind].columns:

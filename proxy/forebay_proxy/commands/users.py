@@ -29,11 +29,12 @@ from forebay_codecs.scram_credential import credential_of
 from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.upstream_connection import UpstreamConnection
-from forebay_proxy.commands.text_output import table_text, visible
+from forebay_proxy.commands.text_output import table_text
 from forebay_proxy.config.providers import read_private
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import Servers
 from forebay_proxy.errors import StartError
+from forebay_proxy.logs import visible
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.security import client_properties
 from forebay_proxy.security.credentials_file import changing, read

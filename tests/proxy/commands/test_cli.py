@@ -193,11 +193,15 @@ class TestClients:
         assert last.endswith("their client is idempotent, about: go 9,000, java 3.2.3 1,300.")
 
     def test_names_say_nothing_to_the_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        hostile = SeenClient("\x1b[2J\x07till", "10.0.0.1", "\x1b]0;mine\x07", None)
+        picking = {"or\x07ders": TopicChoices(12, 50, [3, 7])}
+        hostile = SeenClient("\x1b[2J\x07till", "10.0.0.1", "\x1b]0;mine\x07", None, choices=picking)
+        hostile.idempotent_null_keys = 7
         monkeypatch.setattr(clients, "fetch", lambda _: clients_seen.rows([hostile]))
         output = forebay("clients", "--url", "http://127.0.0.1:1").output
         assert r"\x1b[2J\x07till" in output
-        assert "\x1b" not in output
+        assert r"of or\x07ders itself" in output
+        assert r"about: \x1b]0;mine\x07 7." in output
+        assert not {"\x1b", "\x07"} & set(output)
 
     def test_who_seems_to_pick_partitions_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         seen = [SeenClient("till-7", "10.0.0.1", None, None, choices={"orders": TopicChoices(12, 50, [3, 7])})]

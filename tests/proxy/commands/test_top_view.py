@@ -107,3 +107,11 @@ def test_nobody_to_ask_is_one_line() -> None:
 def test_what_is_no_address_is_one_line(url: str) -> None:
     with pytest.raises(AdminError, match=url.removesuffix("99999")):
         endpoint_of(url)
+
+
+def test_what_needs_attention_speaks_to_no_terminal(console: SyntheticConsole) -> None:
+    now = look(endpoint_of(console.url), {})
+    told = {**now.overview, "problems": [{"severity": "warning", "text": f"{HOSTILE} is too old"}]}
+    text = as_text(now._replace(overview=told), None)
+    assert "warning: \\x1b[2J\\x07till is too old" in text
+    assert "\x1b" not in text
