@@ -1,8 +1,9 @@
 """From start to exit: one App, served until it is told to stop.
 
     start → serve → (SIGTERM, SIGINT) → drain, at most shutdown.timeout.ms → exit
-              ├ SIGHUP: see reloading.py  └ a second signal: exit at once
-              └ SIGUSR2: see succession.py
+      │       ├ SIGHUP: see reloading.py  └ a second signal: exit at once
+      │       └ SIGUSR2: see succession.py
+      └ SIGHUP, SIGUSR2: ignored
 
 Exit codes
 0    everything was drained, or the signal came before the start was complete
@@ -84,6 +85,12 @@ def load_app(path: str) -> MakeApp:
     """What `package.module:Name` refers to. A name, so that it can be sent to a worker process."""
     module, _, name = path.partition(":")
     return cast(MakeApp, getattr(importlib.import_module(module), name))
+
+
+def ignore_what_would_read_anew() -> None:
+    """Until the signals are handled: SIGHUP and SIGUSR2 would end the process, and ask for what a start does anyway."""
+    for number in (signal.SIGHUP, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
 
 
 class Stop:

@@ -41,7 +41,7 @@ from forebay_proxy.process.control import (
     Share,
     StartFailed,
 )
-from forebay_proxy.process.lifecycle import FAILED, App, Stop, load_app, serve
+from forebay_proxy.process.lifecycle import FAILED, App, Stop, ignore_what_would_read_anew, load_app, serve
 from forebay_proxy.process.stacks import stacks
 
 NO_SUPERVISOR: Final = "supervisor gone before it sent the settings"
@@ -170,7 +170,7 @@ def main() -> None:
     """The program; never returns."""
     core_dumps.forbid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    ignore_what_would_read_anew()
     sys.exit(uvloop.run(work(*(socket.socket(fileno=int(number)) for number in sys.argv[1:3]))))
 
 

@@ -31,6 +31,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.process import supervisor as supervision
+from forebay_proxy.process.lifecycle import FAILED
 from forebay_proxy.process.supervisor import Supervisor
 from forebay_proxy.process.worker_slot import HUNG_S, SILENT_S
 from forebay_proxy.security.renewals import Renewals
@@ -242,6 +243,45 @@ class TestAlone:
         assert "Traceback (most recent call last):" not in forebay.events()
         assert forebay.process.stderr is not None
         forebay.process.stderr.close()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_signals_that_come_while_it_starts_end_nothing(tmp_path: Path, workers: int) -> None:
+    """Its settings are in a pipe, so the test knows when it waits for them."""
+    pipe = tmp_path / "forebay.toml"
+    os.mkfifo(pipe)
+    forebay = Forebay("--config", str(pipe), workers=workers)
+    with pipe.open("w") as settings:
+        for number in (signal.SIGHUP, signal.SIGUSR2):
+            forebay.signal(number)
+        settings.write('"topics.include" = "a"')
+    forebay.until("serving", workers)
+    forebay.signal(signal.SIGTERM)
+    assert forebay.exit_code() == 0
+    forebay.rest()
+    assert forebay.process.stderr is not None
+    forebay.process.stderr.close()
+
+
+def test_a_worker_ignores_them_until_it_has_its_settings() -> None:
+    ends, theirs = zip(*(socket.socketpair() for _ in range(2)), strict=True)
+    numbers = [each.fileno() for each in theirs]
+    command = (sys.executable, "-P", "-m", "forebay_proxy.process.worker", *map(str, numbers))
+    worker = subprocess.Popen(command, env=environment(), pass_fds=numbers, stderr=subprocess.DEVNULL)
+    for each in theirs:
+        each.close()
+
+    def ignores(number: signal.Signals) -> bool:
+        status = Path(f"/proc/{worker.pid}/status").read_text()
+        return bool(int(status.partition("SigIgn:")[2].split()[0], 16) & 1 << number - 1)
+
+    try:
+        asyncio.run(until(lambda: ignores(signal.SIGUSR2)))
+        assert ignores(signal.SIGHUP)
+    finally:
+        for each in ends:
+            each.close()
+        assert worker.wait(LONG) == FAILED
 
 
 @pytest.mark.parametrize("workers", [1, 2])
