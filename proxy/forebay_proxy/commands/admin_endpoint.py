@@ -97,8 +97,8 @@ class AdminEndpoint:
     """
 
     def __init__(self, url: str, config: CommandConfig) -> None:
-        parts = urlsplit(url if "//" in url else f"//{url}", "http")
         try:
+            parts = urlsplit(url if "//" in url else f"//{url}", "http")
             port = parts.port
         except ValueError as error:
             raise AdminError(f"{url}: {error}") from None

@@ -11,6 +11,7 @@ Files that others than their owner and group can read are refused: what they hol
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -23,6 +24,8 @@ from forebay_proxy.config import properties
 _REFERENCE: Final = re.compile(r"\$\{(file|dir|env):([^}]*)\}")
 MAX_BYTES: Final = 1 << 20
 """Of a file that is read whole; a chain of certificates takes some kilobytes."""
+MOST_SETTINGS: Final = 16 << 20
+"""Characters of a file of settings."""
 
 
 def is_reference(text: str) -> bool:
@@ -42,7 +45,10 @@ def files(text: str) -> tuple[str, ...]:
 
 def resolve(text: str, environ: Mapping[str, str]) -> str:
     """`text` with every reference replaced; what replaces one is not searched for others. Raises ValueError."""
-    return _REFERENCE.sub(lambda found: _value(found[1], found[2], environ), text)
+    value = _REFERENCE.sub(lambda found: _value(found[1], found[2], environ), text)
+    if any("\ud800" <= each <= "\udfff" for each in value):  # as which Python keeps other bytes; nobody can send them
+        raise ValueError("is not UTF-8 text")
+    return value
 
 
 def _value(provider: str, argument: str, environ: Mapping[str, str]) -> str:
@@ -80,6 +86,15 @@ def read_private(path: Path, max_bytes: int = MAX_BYTES) -> str:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not UTF-8 text") from None
+
+
+def read_settings(path: str) -> str:
+    """The text of a file of settings. Raises OSError, also for one that does not end, and UnicodeDecodeError."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read(MOST_SETTINGS + 1)
+    if len(text) > MOST_SETTINGS:
+        raise OSError(errno.EFBIG, f"it has more than {MOST_SETTINGS >> 20} MiB")
+    return text
 
 
 def public(mode: int) -> bool:

@@ -268,15 +268,15 @@ def _file(sources: Sources, problems: list[Problem]) -> list[Given]:
         return []
     origin = "--config" if sources.config else CONFIG_VARIABLE
     try:
-        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return list(_flattened(tomllib.loads(providers.read_settings(path)), "", path))
     except OSError as error:
         problems.append(Problem(path, "", origin, f"cannot be read: {error.strerror or error}"))
     except UnicodeDecodeError:
         problems.append(Problem(path, "", origin, "is not UTF-8 text"))
     except tomllib.TOMLDecodeError as error:
         problems.append(Problem(path, "", origin, f"is not valid TOML: {error}"))
-    else:
-        return list(_flattened(table, "", path))
+    except RecursionError:
+        problems.append(Problem(path, "", origin, "is nested too deeply"))
     return []
 
 

@@ -82,7 +82,7 @@ def with_stores_as_text(settings: Settings) -> Settings:
 
 def _values(path: str, families: tuple[str, ...], environ: Mapping[str, str]) -> Iterator[tuple[str, object]]:
     try:
-        written = properties.parse(Path(path).read_text(encoding="utf-8"))
+        written = properties.parse(providers.read_settings(path))
         public = providers.public(Path(path).stat().st_mode)
     except OSError as error:
         raise StartError(f"--command-config {path}: cannot be read: {error.strerror or error}") from None

@@ -227,6 +227,7 @@ class TestClients:
             (("--url", f"http://127.0.0.1:{free_port()}"), 1),
             (("--url", "ftp://somewhere"), 1),
             (("--url", "http://127.0.0.1:notaport"), 1),
+            (("--url", "http://["), 1),
         ],
     )
     def test_nobody_to_ask_is_one_line(self, words: tuple[str, ...], code: int) -> None:

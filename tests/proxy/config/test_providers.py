@@ -38,6 +38,8 @@ def test_what_is_one_reference_gives_nothing_away() -> None:
     ("reference", "why"),
     [
         ("${env:NONE}", "environment variable NONE, which is not set"),
+        ("${env:BYTES}", "is not UTF-8 text"),
+        ("bytes\udcff", "is not UTF-8 text"),
         ("${file:DIR/none:a}", "DIR/none cannot be read: No such file"),
         ("${file:DIR/kafka.properties:none}", "refers to none in DIR/kafka.properties, which has no such name"),
         ("${file:only-a-path}", "not of the form ${file:path:key}"),
@@ -58,7 +60,7 @@ def test_what_cannot_be_resolved_says_why_and_shows_nothing(tmp_path: Path, refe
     private(tmp_path / "broken", "a=canary\\u1")
     private(tmp_path / "bytes", "").write_bytes(b"canary\xff")
     with pytest.raises(ValueError, match=r"\w") as error:
-        resolve(reference.replace("DIR", str(tmp_path)), {})
+        resolve(reference.replace("DIR", str(tmp_path)), {"BYTES": "canary\udcff"})
     assert why.replace("DIR", str(tmp_path)) in str(error.value)
     assert "canary" not in str(error.value)
 

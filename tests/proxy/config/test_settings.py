@@ -222,6 +222,18 @@ class TestFile:
         path.write_bytes(b"\xff\xfe\x00")
         assert problem(config=path).message == "is not UTF-8 text"
 
+    @pytest.mark.parametrize("text", ["a = " + "[" * 5000, "a." * 5000 + "b = 1"])
+    def test_a_file_that_is_nested_deeply_is_named(self, tmp_path: Path, text: str) -> None:
+        path = toml(tmp_path, text)
+        assert str(problem(config=path)) == f"{path} (--config): is nested too deeply"
+
+    def test_a_file_without_an_end_is_named(self) -> None:
+        assert problem(config=Path("/dev/zero")).message == "cannot be read: it has more than 16 MiB"
+
+    def test_a_secret_that_is_not_text_is_a_problem_and_is_not_shown(self) -> None:
+        found = problem(environ={"FOREBAY_ADMIN_BEARER_TOKEN": "canary\udcff"})
+        assert (found.message, found.value) == ("is not UTF-8 text", "[hidden]")
+
     def test_the_same_setting_twice_with_different_values_is_refused(self, tmp_path: Path) -> None:
         path = toml(tmp_path, '"linger.ms" = 5\n[linger]\nms = 6\n')
         assert "set twice" in problem(config=path).message

@@ -97,3 +97,8 @@ def test_stores_that_cannot_serve_are_told(tmp_path: Path) -> None:
     store.write_bytes(b"\x30\x82")
     with pytest.raises(StartError, match=r"ca\.p12 is a PKCS12 file, and only PEM is read; convert it"):
         with_stores_as_text(read(written(tmp_path, f"ssl.truststore.location={store}"), TLS))
+
+
+def test_a_file_without_an_end_is_refused() -> None:
+    with pytest.raises(StartError, match=r"^--command-config /dev/zero: cannot be read: it has more than 16 MiB$"):
+        read("/dev/zero", TLS)
