@@ -39,6 +39,7 @@ from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.handshakes import MAX_PENDING, Handshakes
 from forebay_proxy.clients.held import held
 from forebay_proxy.clients.listener import Listener
+from forebay_proxy.clients.opaque_connection import OpaqueConnection
 from forebay_proxy.clients.terminated_login import LoginDoor
 from forebay_proxy.config.listeners import ClientListener
 from forebay_proxy.config.live import with_live
@@ -135,9 +136,10 @@ class App:
         # Clients.
         inbound_memory = InboundMemory(settings.queued_max_request_bytes, settings.socket_request_timeout_ms / 1000)
         responses = ResponseMemory()
+        self._departing: set[OpaqueConnection] = set()
 
         def context_of(listener: Listener) -> ConnectionContext:
-            gateway = Gateway(settings, view, listener, responses)
+            gateway = Gateway(settings, view, listener, responses, self._departing)
             told = listener.settings.told
             recognises = listener.settings.passes_logins and told.upstream_identity == "client"
             return ConnectionContext(
@@ -332,6 +334,8 @@ class App:
         for connection in self._connections:
             connection.close()
         await self._connections.all_gone()
+        while self._departing:  # noqa: ASYNC110 - which is seldom, and only now of interest
+            await asyncio.sleep(DRAIN_STEP)
         await self._tokens.close()
         if self._journal is not None:
             await self._journal.close()
@@ -359,13 +363,15 @@ class App:
 
     def _awaiting(self, until: float) -> bool:
         grace = monotonic() < until
-        return any(connection.awaiting if grace else connection.owing for connection in self._connections)
+        return any(connection.owing or (grace and connection.awaiting) for connection in self._connections)
 
     def abort(self) -> None:
         """Leave at once, whatever is under way."""
         self._leave()
         for connection in self._connections:
             connection.abort()
+        for upstream in tuple(self._departing):
+            upstream.abort()
         self._stop()
 
     def _accept_no_more(self) -> None:

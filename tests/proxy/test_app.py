@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from time import monotonic
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from forebay_policies import linger
 from forebay_policies.inbound_memory import SMALL
 from forebay_proxy import app as app_module
 from forebay_proxy.app import App
+from forebay_proxy.brokers.session import Session
 from forebay_proxy.clients.client_connection import MAX_UNSENT
 from forebay_proxy.clients.opaque_connection import MAX_HELD
 from forebay_proxy.errors import StartError
@@ -278,6 +280,22 @@ async def test_whoever_waits_at_an_inherited_socket_is_served_once_it_is_ready()
         client.close()
 
 
+PASSES = {"topics_exclude": ("ponds",)}
+
+
+def _slow_to_connect(forebay: Running) -> asyncio.Event:
+    """Clients' own connections to brokers are made once it is set."""
+    connector, may_connect = forebay.app._realm.view.connector, asyncio.Event()
+    connect = connector.connect
+
+    async def slow(*args: Any, **how: Any) -> Session | None:
+        await may_connect.wait()
+        return await connect(*args, **how)
+
+    connector.connect = slow  # type: ignore[method-assign]
+    return may_connect
+
+
 class TestDrain:
     @in_loop
     async def test_flushes_what_lingers_answers_it_and_closes(self) -> None:
@@ -345,6 +363,67 @@ class TestDrain:
             client.close()
             await soon(forebay.app.drain())
             assert cluster.values("ponds", 0) == ["a"]
+
+    @in_loop
+    async def test_records_without_acks_that_pass_are_sent_though_their_broker_is_being_reached(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, **PASSES) as forebay:
+            may_connect = _slow_to_connect(forebay)
+            there, gone = await forebay.client(0), await forebay.client(0)
+            for client, value in ((there, "a"), (gone, "b")):
+                client.send(produce(1, ("ponds", 0, batch(null_key(value))), acks=0))
+            await until(lambda: forebay.count("forebay_upstream_connections") == 2)
+            gone.close()
+            connections = forebay.app._connections
+            await until(lambda: any(connection.hung_up for connection in connections))
+            connections.sweep(monotonic())
+            await until(lambda: len(connections) == 1)
+            draining = asyncio.create_task(forebay.app.drain())
+            await turns(50)
+            may_connect.set()
+            await soon(draining)
+            await until(lambda: sorted(cluster.values("ponds", 0)) == ["a", "b"])
+
+    @pytest.mark.parametrize("leaves", [False, True])
+    @in_loop
+    async def test_records_without_acks_that_pass_are_waited_for_while_their_broker_does_not_read(
+        self, leaves: bool
+    ) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, **PASSES) as forebay:
+            client = await forebay.client(0)
+            client.send(produce(0, ("ponds", 0, batch(null_key("first")))))
+            await client.receives(0)
+            cluster[0].reads(False)
+            (connection,) = forebay.app._connections
+            large = produce(1, ("ponds", 0, batch(null_key("x" * 2_000_000))), acks=0)
+            client.send(*[large] * 16)
+            await until(lambda: connection.holds)
+            taken = forebay.count("forebay_produce_requests_total", "client")
+            if leaves:
+                connection.abort()
+                await until(lambda: len(forebay.app._connections) == 0)
+            draining = asyncio.create_task(forebay.app.drain())
+            await turns(50)
+            assert not draining.done()
+            cluster[0].reads(True)
+            await soon(draining)
+            await until(lambda: len(cluster.values("ponds", 0)) == taken)
+
+    @in_loop
+    async def test_who_stops_at_once_waits_for_no_records_without_acks(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, **PASSES) as forebay:
+            may_connect = _slow_to_connect(forebay)
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(null_key("a"))), acks=0))
+            await until(lambda: forebay.count("forebay_upstream_connections") == 1)
+            client.close()
+            for connection in forebay.app._connections:
+                connection.abort()
+            await until(lambda: forebay.app._departing)
+            forebay.app.abort()
+            assert not forebay.app._departing
+            may_connect.set()
+            await turns(50)
+            assert cluster.log == {}
 
     @in_loop
     async def test_metadata_that_was_asked_for_still_names_the_listeners(self) -> None:

@@ -45,7 +45,9 @@ async def dial(
         try:
             async with asyncio.timeout(setup_s):
                 transport, _ = await loop.create_connection(make, str(address), port, **secured)
-            keep_alive(transport.get_extra_info("socket"))
+            connection = transport.get_extra_info("socket")
+            if connection is not None:  # else its protocol has said all there was to say, and closed it
+                keep_alive(connection)
             return
         except TimeoutError:
             error = TimeoutError(f"{host}:{port} ({address}) did not answer within {setup_s:g} s")

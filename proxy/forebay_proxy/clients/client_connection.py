@@ -425,8 +425,11 @@ class ClientConnection(BoundedReads):
 
     @property
     def owing(self) -> bool:
-        """Answers are outstanding that do not wait for something to happen, as those of Fetch do."""
-        return self._writer.unsent > 0 or (self._upstream.owed and not self._state.passing)
+        """Answers are outstanding that do not wait for something to happen, as those of Fetch do, or records without
+        acks are to be sent."""
+        if self._writer.unsent or self._upstream.holds_records:
+            return True
+        return self._upstream.owed and not self._state.passing
 
     @property
     def answered(self) -> bool:
@@ -436,7 +439,9 @@ class ClientConnection(BoundedReads):
     @property
     def quiet(self) -> bool:
         """Nothing that was taken of it is under way."""
-        return not (len(self.orderer) or self._client.producing or self._state.passing or self._writer.unsent)
+        if len(self.orderer) or self._client.producing or self._state.passing or self._writer.unsent:
+            return False
+        return not self._upstream.holds_records
 
     @property
     def has_upstream(self) -> bool:

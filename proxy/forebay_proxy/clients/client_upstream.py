@@ -34,6 +34,8 @@ class Brokers(Protocol):
     """What the client's side asks of the gateway."""
 
     responses: ResponseMemory
+    departing: set[OpaqueConnection]
+    """Connections to brokers that may still have records without acks to send, of clients that are gone."""
     own_logins: bool
     """Clients log in at brokers by themselves: nothing is asked for them by anybody else."""
 
@@ -120,6 +122,11 @@ class ClientUpstream:
         """Records of the client are on their way here."""
         return self._opaque is not None and self._opaque.has_records
 
+    @property
+    def holds_records(self) -> bool:
+        """Records without acks were taken and may not have gone to the broker."""
+        return self._opaque is not None and self._opaque.holds_records
+
     def vouch(self, gateway: Brokers) -> None:
         """The client has proved who it is; `gateway` can do so again, in its place."""
         self._gateway = gateway
@@ -195,9 +202,12 @@ class ClientUpstream:
         try:
             opaque.session = await self._gateway.connect(self._node_id, opaque)
         except (OSError, UnicodeError, Malformed) as error:  # the second: a host name that cannot be one
+            held_records = opaque.holds_records
             opaque.connection_lost(error)  # first: what is answered now still goes out
             if not self._state.over:
                 self._unreachable(error)
+            elif held_records:
+                self._note_unreachable(error)
             return
         if opaque is self._opaque:
             self._connecting = None
@@ -205,6 +215,9 @@ class ClientUpstream:
 
     def _unreachable(self, error: Exception) -> None:
         self._life.end(Cause.BROKER_UNREACHABLE, client=self._life.peer, node=self._node_id, error=str(error))
+
+    def _note_unreachable(self, error: Exception) -> None:
+        self._life.note(Cause.BROKER_UNREACHABLE, client=self._life.peer, node=self._node_id, error=str(error))
 
     def _hold(self, why: HoldReason) -> None:
         self._life.hold(why)
@@ -226,16 +239,19 @@ class ClientUpstream:
 
     def leave_if_idle(self) -> None:
         """Close the connection, if nothing is under way on it."""
-        if self._opaque is not None and not self._opaque.awaited and not self.own_login:
-            self._opaque.close()
+        opaque = self._opaque
+        if opaque is not None and not (opaque.awaited or opaque.holds_records or self.own_login):
+            opaque.close()
 
     def close(self) -> None:
-        """The client is gone. What was written still goes out."""
-        connecting, self._connecting = self._connecting, None
-        if connecting is not None:
-            connecting.cancel()
+        """The client is gone. What was written still goes out, and records without acks once the connection stands."""
         opaque, self._opaque = self._opaque, None
+        if self._connecting is not None and (opaque is None or not opaque.holds_records):
+            self._connecting.cancel()
+            self._connecting = None
         if opaque is not None:
+            if opaque.unheard and not opaque.closed:
+                self._gateway.departing.add(opaque)
             opaque.close()
 
     # What the opaque connection tells (opaque_connection.Owner)
@@ -272,6 +288,9 @@ class ClientUpstream:
 
     def topics_changed(self) -> None:
         self._gateway.topics_changed(self._node_id, self.client_host)
+
+    def upstream_closed(self, connection: OpaqueConnection) -> None:
+        self._gateway.departing.discard(connection)
 
     def not_taken(self) -> None:
         self._life.end(Cause.NOT_TAKEN, client=self._life.peer)

@@ -134,7 +134,7 @@ class BrokerLink(ClientUpstream):
             self._whole.release_for(why)
 
     def _unreachable(self, error: Exception) -> None:
-        self._life.note(Cause.BROKER_UNREACHABLE, client=self._life.peer, node=self._node_id, error=str(error))
+        self._note_unreachable(error)
         self._let_go()
 
     def upstream_lost(self, why: str, awaited: Expected | None) -> None:
@@ -174,6 +174,8 @@ class DividedUpstream(ClientUpstream):
         self._links: dict[int, BrokerLink] = {}
         self._reasons: dict[HoldReason, int] = {}
         """How often the client is held for each."""
+        self.undivided = 0
+        """Requests without acks that wait for their leaders."""
 
     @property
     def sees_one_broker(self) -> bool:
@@ -300,6 +302,10 @@ class DividedUpstream(ClientUpstream):
     def has_records(self) -> bool:
         return super().has_records or any(link.has_records for link in self._links.values())
 
+    @property
+    def holds_records(self) -> bool:
+        return self.undivided > 0 or super().holds_records or any(link.holds_records for link in self._links.values())
+
     def client_slow(self, *, slow: bool) -> None:
         super().client_slow(slow=slow)
         for link in self._links.values():
@@ -399,6 +405,7 @@ class PendingDivision:
         self._missing = missing
         self._unknown = len(missing)
         self._upstream.hold_for(HoldReason.CONNECTING)
+        self._upstream.undivided += self._divided.request.acks == 0
         wait = _wait_s(self._divided.request, leaders.patience)
         self._timer = asyncio.get_running_loop().call_later(wait, self._expired)
         for name in missing:
@@ -417,6 +424,7 @@ class PendingDivision:
 
     def _go_on(self) -> None:
         self._timer = None
+        self._upstream.undivided -= self._divided.request.acks == 0
         self._upstream.send(self._divided)
         self._upstream.release_for(HoldReason.CONNECTING)
 

@@ -42,11 +42,14 @@ class Gateway:
         view: BrokerView,
         listener: Listener,
         responses: ResponseMemory,
+        departing: set[OpaqueConnection],
         of: Gateway | None = None,
     ) -> None:
         """`of`: the listener's own, of which this is what one identity sees; its connections log in as that."""
         self.responses = responses
         """What is gathered of brokers' responses, for all clients."""
+        self.departing = departing
+        """Of all clients that are gone: a drain waits for these."""
         self.own_logins = listener.settings.passes_logins
         self._cluster = view.cluster
         self._caches = view.caches
@@ -70,7 +73,7 @@ class Gateway:
 
     def within(self, view: BrokerView) -> Gateway:
         """What an identity that knows brokers by `view` sees of this listener."""
-        return Gateway(self._settings, view, self._listener, self.responses, self)
+        return Gateway(self._settings, view, self._listener, self.responses, self.departing, self)
 
     def _node_changed(self, node: Node) -> None:
         if node.gone:

@@ -155,6 +155,9 @@ class Owner(Protocol):
     def not_taken(self) -> None:
         """The client does not take its responses, and others need the memory: its connection ends."""
 
+    def upstream_closed(self, connection: OpaqueConnection) -> None:
+        """`connection`, which was closed on this side, is gone: all that it had to send has left, or never will."""
+
 
 class OpaqueConnection(BoundedReads):
     """Each request's response goes into its own slot, and no broker's address passes but as the client may use it."""
@@ -218,7 +221,21 @@ class OpaqueConnection(BoundedReads):
     def has_records(self) -> bool:
         """Records of the client are on their way here."""
         waits = any(entry.api.key == PRODUCE for entry in (self._current, *self._expected, *self._announced) if entry)
-        return waits or self._unacknowledged != self._settled
+        return waits or self.unheard
+
+    @property
+    def unheard(self) -> bool:
+        """Records without acks were sent, and nothing shows yet that the broker has them."""
+        return self._unacknowledged != self._settled
+
+    @property
+    def holds_records(self) -> bool:
+        """Records without acks may still be here, not at the broker."""
+        if not self.unheard:
+            return False
+        if self._waiting:
+            return True
+        return self._transport is not None and not self.closed and self._transport.get_write_buffer_size() > 0
 
     def expect(self, expected: Expected) -> None:
         """A request follows that has a response. Requests are announced in the order in which they are written."""
@@ -381,7 +398,7 @@ class OpaqueConnection(BoundedReads):
         self.closed = True
         if self._transport is not None:
             self._transport.close()
-        else:
+        elif not self.holds_records:  # else they leave as soon as the connection stands
             self.connection_lost(None)  # nothing was written: whoever waits for an answer need not wait
 
     @property
@@ -405,13 +422,15 @@ class OpaqueConnection(BoundedReads):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own class, of the same interface
         self._joins = transport.get_extra_info("sslcontext") is not None
-        if self.closed:
+        if self.closed and not self._waiting:
             self._transport.abort()
             return
         if self._waiting:
             self._written()
             self._transport.writelines(self._pieces(self._waiting))
             self._waiting = []
+        if self.closed:
+            self._transport.close()
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -451,16 +470,18 @@ class OpaqueConnection(BoundedReads):
         self._splitter.clear()
         self._expected.clear()
         self._unsent.clear()
+        self._waiting.clear()
         self._current = None
         self._untaken = 0
         self.adjust_reading()  # nothing is held here any more
         for capture in captures:
             capture(None)
         if was_closed:
+            self._client.upstream_closed(self)
             return
         if self._paused:
             self.resume_writing()
-        if awaited > len(captures) or self._unacknowledged != self._settled:
+        if awaited > len(captures) or self.unheard:
             self._client.upstream_lost(str(exc) if exc else "closed by the broker", entries[0] if entries else None)
         else:
             self._client.upstream_left()

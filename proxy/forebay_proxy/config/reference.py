@@ -184,8 +184,8 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "15000",
         ),
         "shutdown.timeout.ms": Reference(
-            "Draining means: accept no connections, send every batch, answer every request. Whatever stops the process "
-            "(systemd, Kubernetes) must allow more time than this.",
+            "Draining means: accept no connections, send every batch, answer every request, see records without acks "
+            "off to their broker. Whatever stops the process (systemd, Kubernetes) must allow more time than this.",
         ),
         "log.level": Reference("debug < info < warning < error.", NO_COUNTERPART, "warning"),
         "log.format": Reference("Logs go to stderr, one line per event, and never contain records.", example="json"),

@@ -57,6 +57,16 @@ async def test_an_address_that_is_silent_costs_its_own_time_only(monkeypatch: py
 
 
 @in_loop
+async def test_a_protocol_may_close_it_as_soon_as_it_stands() -> None:
+    class Leaves(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            transport.close()
+
+    async with await asyncio.start_server(lambda reader, writer: None, LOOPBACK, 0) as server:
+        await dial(LOOPBACK, server.sockets[0].getsockname()[1], 5.0, Leaves)
+
+
+@in_loop
 async def test_where_none_answers_the_last_error_is_told() -> None:
     with pytest.raises(ConnectionRefusedError):
         await soon(dial(LOOPBACK, free_port(), 5.0, asyncio.Protocol))

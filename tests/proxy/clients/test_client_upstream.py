@@ -127,6 +127,59 @@ class TestEnd:
         assert stage.gateway.connections == []
 
     @in_loop
+    async def test_records_without_acks_of_a_client_that_leaves_meanwhile_are_sent_and_then_it_closes(self) -> None:
+        stage = Stage()
+        stage.upstream.expect_none()
+        stage.upstream.pass_on(b"records")
+        stage.upstream.flush()
+        await turns()
+        stage.upstream.leave_if_idle()
+        stage.life.end(Cause.CLIENT_LEFT)
+        stage.upstream.close()
+        await connected(stage)
+        ((opaque, broker),) = stage.gateway.connections
+        assert (broker.wrote, broker.closed) == ([b"records"], True)
+        assert stage.gateway.departing == {opaque}
+        opaque.connection_lost(None)
+        assert stage.gateway.departing == set()
+
+    @in_loop
+    async def test_records_without_acks_that_reach_no_broker_are_told_though_the_client_has_left(self) -> None:
+        stage = Stage()
+        stage.gateway.error = ConnectionRefusedError("refused")
+        stage.upstream.expect_none()
+        stage.upstream.pass_on(b"records")
+        stage.upstream.flush()
+        await turns()
+        stage.life.end(Cause.CLIENT_LEFT)
+        stage.upstream.close()
+        assert len(stage.gateway.departing) == 1
+        with structlog.testing.capture_logs() as logs:
+            await connected(stage)
+        assert [line["event"] for line in logs] == ["no connection to the broker for a client"]
+        assert stage.gateway.departing == set()
+
+    @in_loop
+    async def test_one_that_is_closed_with_records_without_acks_departs_until_it_is_gone(self) -> None:
+        stage = Stage()
+        stage.upstream.expect_none()
+        stage.upstream.pass_on(b"records")
+        stage.upstream.flush()
+        await connected(stage)
+        ((opaque, broker),) = stage.gateway.connections
+        broker.unsent = 7
+        assert stage.upstream.holds_records
+        stage.upstream.leave_if_idle()
+        assert not broker.closed
+        broker.unsent = 0
+        assert not stage.upstream.holds_records
+        stage.life.end(Cause.CLIENT_LEFT)
+        stage.upstream.close()
+        assert (broker.closed, stage.gateway.departing) == (True, {opaque})
+        opaque.connection_lost(None)
+        assert stage.gateway.departing == set()
+
+    @in_loop
     async def test_a_broker_that_leaves_it_idle_is_reached_again(self) -> None:
         stage = Stage()
         stage.upstream.send_own([b"own"], 7, 1, 1, lambda answer: None)

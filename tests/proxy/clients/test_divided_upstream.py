@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from forebay_codecs.metadata import parse_metadata_response
 from forebay_codecs.primitives import Reader
 from forebay_proxy.clients import divided_upstream
 from tests.kit.app import Running, running
-from tests.kit.event_loop import in_loop, until
+from tests.kit.event_loop import in_loop, soon, turns, until
 from tests.kit.fake_broker import FakeCluster
 from tests.kit.ports import LOOPBACK
 from tests.kit.wire import (
@@ -180,6 +181,27 @@ class TestWithoutAcks:
             client.send(produce(1, *parts, acks=0), echo(2))
             await client.receives(2)
             await until(lambda: cluster.values("ponds", 0) and cluster.values("ponds", 1))
+
+    @in_loop
+    async def test_a_drain_waits_for_those_whose_leader_is_being_asked_for(self) -> None:
+        async with FakeCluster(PONDS, 2) as cluster, running(cluster.bootstrap, **UNTOUCHED) as forebay:
+            client = await forebay.client()
+            client.send(echo(0))
+            await client.receives(0)
+            for node in (0, 1):
+                cluster[node].holds(METADATA)
+            client.send(produce(1, ("ponds", 1, batch(null_key("a"))), acks=0))
+            (connection,) = forebay.app._connections
+            await until(lambda: connection.holds)
+            draining = asyncio.create_task(forebay.app.drain())
+            await turns(50)
+            assert not draining.done()
+            for node in (0, 1):
+                cluster[node].releases(METADATA)
+                for asked in cluster[node].requests(METADATA):
+                    asked.answer()
+            await soon(draining)
+            await until(lambda: cluster.values("ponds", 1) == ["a"])
 
     @in_loop
     async def test_a_refusal_closes_the_client_behind_the_answers_before(self) -> None:

@@ -80,6 +80,8 @@ class Torn:
     def not_taken(self) -> None:
         self.told.append("not taken")
 
+    def upstream_closed(self, connection: OpaqueConnection) -> None: ...
+
 
 def test_nothing_more_is_read_of_a_broker_that_broke_the_protocol() -> None:
     """More may come before the client, and the connection with it, is gone."""

@@ -22,6 +22,7 @@ class FakeTransport:
     def __init__(self) -> None:
         self.wrote: list[bytes] = []
         self.closed = False
+        self.unsent = 0
 
     def writelines(self, buffers: list[Buffer]) -> None:
         self.wrote.append(b"".join(buffers))
@@ -41,7 +42,7 @@ class FakeTransport:
     def resume_reading(self) -> None: ...
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        return self.unsent
 
 
 class FakeGateway:
@@ -53,6 +54,7 @@ class FakeGateway:
         self.connections: list[tuple[OpaqueConnection, FakeTransport]] = []
         self.taken = True
         self.responses = ResponseMemory()
+        self.departing: set[OpaqueConnection] = set()
         self.session: Session | None = None
         self.own_logins = False
 

@@ -56,7 +56,7 @@ class Land:
         self.realms = ClientRealms(self.shared, self.home, connector, self.stats, self.ended.append)
         found = told.client_listeners
         self.listener = Listener(found[0], ListenerPorts(found), shared=False)
-        self.gateway = Gateway(told, self.home.view, self.listener, ResponseMemory())
+        self.gateway = Gateway(told, self.home.view, self.listener, ResponseMemory(), set())
 
     def join(self, user: str, password: str = "secret") -> Membership:
         member = self.realms.join(PlainLogin(user, Secret(password)), self.gateway)
