@@ -40,8 +40,12 @@ class AnsweredClient:
         release: Callable[[HoldReason], None],
         departed: DepartedBrokers,
         node_id: int | None,
+        most: int,
     ) -> None:
-        """`node_id`: the broker on whose port the client is; None: on the bootstrap port."""
+        """`node_id`: the broker on whose port the client is; None: on the bootstrap port.
+
+        `most` Produce requests may be under way before the client is held as IN_FLIGHT; it is released below that.
+        """
         self.number = next(_numbers)
         self.host = self.rack = ""
         self.principal = ""
@@ -58,6 +62,7 @@ class AnsweredClient:
         self._departed = departed
         self.node_id = node_id
         self._loop = asyncio.get_running_loop()
+        self._most = most
         self._producing = 0
         """Produce requests that have been reserved a place and are not answered."""
         self._when_alone: Callable[[], None] | None = None
@@ -81,6 +86,11 @@ class AnsweredClient:
     def producing(self) -> bool:
         """Records of it, with or without acks, whose fate is not known."""
         return self._producing > 0
+
+    @property
+    def full(self) -> bool:
+        """As many of its Produce requests are under way as may be."""
+        return self._producing >= self._most
 
     @property
     def passing(self) -> bool:
@@ -215,6 +225,8 @@ class AnsweredClient:
 
     def _one_produced(self) -> None:
         self._producing -= 1
+        if self._producing == self._most - 1:
+            self._loop.call_soon(self._release, HoldReason.IN_FLIGHT)
         if self.node_id is not None:
             self._departed.answered(self.node_id)
         if self._producing == 1 and self._when_alone is not None:

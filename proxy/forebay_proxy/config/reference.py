@@ -406,7 +406,8 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
         ),
         "socket.request.max.bytes": Reference("As a broker does.", _broker()),
         "client.max.in.flight.requests": Reference(
-            "The Java client sends at most 5, librdkafka any number. Nothing is refused: the client waits.",
+            "The Java client sends at most 5, librdkafka any number. Nothing is refused: the client waits. Of requests "
+            "without acks, which nobody waits for, ten times as many may be under way to brokers.",
         ),
         "max.connections": Reference(
             "The connection that has been idle for longest makes room; while none is idle, new ones are closed. The "

@@ -35,7 +35,7 @@ class Answering(Stage):
         super().__init__()
         self.departed = DepartedBrokers(30)
         self.client = AnsweredClient(
-            self.life, self.orderer, self.who, self.upstream, self.life.release, self.departed, 1
+            self.life, self.orderer, self.who, self.upstream, self.life.release, self.departed, 1, 2
         )
 
 
@@ -97,6 +97,20 @@ async def test_one_is_alone_once_the_other_produce_requests_are_answered() -> No
     assert told == ["alone"]
     stage.client.when_alone(lambda: told.append("still"))
     assert told == ["alone", "still"]
+
+
+@in_loop
+async def test_one_that_is_full_is_released_once_when_it_is_not_any_more() -> None:
+    stage = Answering()
+    dones = [stage.client.reserve(0) for _ in range(2)]
+    assert stage.client.full
+    stage.client.hold(HoldReason.IN_FLIGHT)
+    for done in dones:
+        done(NOTHING, None)
+    assert not stage.client.full
+    assert not stage.life.state.taking  # not from within what tells of the requests
+    await turns()
+    assert (stage.life.state.taking, stage.takes) == (True, 1)
 
 
 @in_loop

@@ -12,7 +12,7 @@ from forebay_codecs import api_versions
 from forebay_codecs.apis import API_VERSIONS, FETCH, PRODUCE, SASL_HANDSHAKE
 from forebay_codecs.compression import GZIP
 from forebay_codecs.error_codes import CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER
-from forebay_proxy.clients.client_connection import ClientConnection
+from forebay_proxy.clients.client_connection import WITHOUT_ACKS, ClientConnection
 from forebay_proxy.config.kinds import BrokerAddress
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.metrics import clients_seen
@@ -20,7 +20,7 @@ from forebay_proxy.metrics.catalog import PATHS
 from tests.codecs.message_oracle import messages, wrapper
 from tests.codecs.record_oracle import Record
 from tests.kit.app import Running, running
-from tests.kit.event_loop import in_loop, turns, until
+from tests.kit.event_loop import in_loop, soon, turns, until
 from tests.kit.fake_broker import FakeCluster
 from tests.kit.ports import LOOPBACK
 from tests.kit.wire import (
@@ -174,6 +174,43 @@ class TestOrder:
             client = await forebay.client(0)
             client.send(*[produce(number, ("ponds", 0, batch(keyed("a")))) for number in range(4)])
             await client.receives(0, 1, 2, 3)
+
+    @in_loop
+    async def test_of_requests_without_acks_ten_times_as_many_are_under_way_and_the_others_wait(self) -> None:
+        limits = {"linger_ms": 60_000, "client_max_in_flight_requests": 2}
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, **limits) as forebay:
+            cluster[0].holds(PRODUCE)
+            client, other = await forebay.client(0), await forebay.client(0)
+            values = [str(number) for number in range(50)]
+            client.send(*[produce(1, ("ponds", 0, batch(keyed(value))), acks=0) for value in values])
+            away = await cluster[0].receives(PRODUCE)  # although they linger
+            await turns(50)
+            assert [connection.holds for connection in forebay.app._connections if connection.holds] == [["in flight"]]
+            assert forebay.count("forebay_produce_requests_total", "client") == 2 * WITHOUT_ACKS
+            other.send(echo(1))
+            await other.receives(1)
+            cluster[0].releases(PRODUCE)
+            away.answer()
+            await until(lambda: len(cluster.values("ponds", 0)) >= 2 * 2 * WITHOUT_ACKS)
+            await soon(forebay.app.drain())
+            assert cluster.values("ponds", 0) == values
+
+    @in_loop
+    async def test_who_may_send_no_more_without_acks_goes_on_once_their_fate_is_known(self) -> None:
+        limits = {"client_max_in_flight_requests": 1}
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, **limits) as forebay:
+            cluster[0].holds(PRODUCE)
+            client = await forebay.client(0)
+            client.send(*[produce(1, ("ponds", 0, batch(keyed("a"))), acks=0)] * WITHOUT_ACKS)
+            (connection,) = forebay.app._connections
+            await until(lambda: connection.holds == ["in flight"])
+            away = await cluster[0].receives(PRODUCE)
+            client.send(echo(2))
+            await turns()
+            assert cluster[0].requests(LIST_GROUPS) == []
+            cluster[0].releases(PRODUCE)
+            away.answer()
+            await client.receives(2)
 
 
 @in_loop
