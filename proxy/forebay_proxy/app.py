@@ -24,6 +24,7 @@ from forebay_policies.inbound_memory import InboundMemory
 from forebay_policies.loop_turns import LoopTurns
 from forebay_policies.response_memory import ResponseMemory
 from forebay_policies.uniform_partitioner import UniformPartitioner
+from forebay_policies.untaken_answers import UntakenAnswers
 from forebay_proxy import logs
 from forebay_proxy.brokers.broker_probe import BrokerProbe
 from forebay_proxy.brokers.broker_versions import BrokerVersions
@@ -136,6 +137,7 @@ class App:
         # Clients.
         inbound_memory = InboundMemory(settings.queued_max_request_bytes, settings.socket_request_timeout_ms / 1000)
         responses = ResponseMemory()
+        self._untaken = UntakenAnswers()
         self._departing: set[OpaqueConnection] = set()
 
         def context_of(listener: Listener) -> ConnectionContext:
@@ -153,6 +155,7 @@ class App:
                 departed,
                 settings.socket_request_max_bytes,
                 settings.client_max_in_flight_requests,
+                self._untaken,
                 ClientRacks(settings.client_racks, listener.settings.told.client_rack or settings.client_rack),
                 self._client_realms if recognises else None,
                 self._door_of(listener.settings),
@@ -165,6 +168,7 @@ class App:
             most,
             inbound_memory,
             responses,
+            self._untaken,
             metrics,
             self._log,
             rng,

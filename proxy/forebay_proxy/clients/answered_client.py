@@ -15,6 +15,7 @@ from forebay_codecs.header import peek
 from forebay_codecs.primitives import Buffer
 from forebay_policies.eligibility import Eligibility
 from forebay_policies.hold_reason import HoldReason
+from forebay_policies.untaken_answers import LARGE, UntakenAnswers
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.client_upstream import ClientUpstream
 from forebay_proxy.clients.connection_life import ConnectionLife
@@ -41,6 +42,7 @@ class AnsweredClient:
         departed: DepartedBrokers,
         node_id: int | None,
         most: int,
+        answers: UntakenAnswers,
     ) -> None:
         """`node_id`: the broker on whose port the client is; None: on the bootstrap port.
 
@@ -69,6 +71,11 @@ class AnsweredClient:
         self._throttled_until = 0.0
         self._heard: Callable[[bytes], None] | None = None
         self._gone = False
+        self._answers = answers
+        self._room: Callable[[], None] | None = None
+        """Who waits for room for an answer."""
+        self.holds_answer = False
+        """It may not have taken all of a large answer."""
 
     @property
     def own_login(self) -> bool:
@@ -131,6 +138,8 @@ class AnsweredClient:
     def gone(self) -> None:
         """The connection has ended: nobody but who has a request of it in hand knows of it any more."""
         self._gone = True
+        self._answers.gone(self)
+        self._tell_room()
         self._forget_connection()
 
     def _forget_connection(self) -> None:
@@ -211,6 +220,43 @@ class AnsweredClient:
                 self._orderer.write(slot, frame, last=True)
 
         return answer
+
+    # A large answer (untaken_answers.Holder)
+
+    def room_for(self, size: int, ready: Callable[[], None]) -> bool:
+        """Whether an answer of so many bytes may be given now. False: `ready` is called then, or once it has left."""
+        if size < LARGE or self._state.over:
+            return True
+        if self._answers.admits(self, size):
+            self.holds_answer = True
+            return True
+        self._room = ready
+        return False
+
+    @property
+    def untaken(self) -> int:
+        return self._orderer.held + self._upstream.unsent
+
+    @property
+    def client_slow(self) -> bool:
+        return self._upstream.unsent > 0
+
+    def answers_left(self) -> None:
+        """Answers were written, or taken by the client."""
+        self.holds_answer = self.untaken > 0
+        self._answers.taken(self)  # by which its next may be given
+
+    def go_on(self) -> None:
+        self.holds_answer = True
+        self._tell_room()
+
+    def not_taken(self) -> None:
+        self._life.end(Cause.NOT_TAKEN, client=self._life.peer)
+
+    def _tell_room(self) -> None:
+        ready, self._room = self._room, None
+        if ready is not None:
+            ready()
 
     def _done_without_response(self, completion: ProduceCompletion, frame: bytes | None) -> None:
         self._one_produced()

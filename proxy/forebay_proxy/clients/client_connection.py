@@ -127,6 +127,7 @@ class ClientConnection(BoundedReads):
             shared.departed,
             node_id,
             WITHOUT_ACKS * shared.max_in_flight,
+            shared.answers,
         )
         self._requests = GatheredRequests(shared, self._client, self._upstream, self._who, broker)
         self._logins: LoginWatch | None = None
@@ -342,6 +343,8 @@ class ClientConnection(BoundedReads):
     def _written(self) -> None:
         """Responses have left: there may be room for more requests, or it was the last."""
         self._upstream.adjust_reading()
+        if self._client.holds_answer:
+            self._client.answers_left()
         if self._state.taking:
             if self._retiring:
                 self.retire()
@@ -357,6 +360,8 @@ class ClientConnection(BoundedReads):
 
     def resume_writing(self) -> None:
         self._upstream.client_slow(slow=False)
+        if self._client.holds_answer:
+            self._client.answers_left()
         self.release(HoldReason.CLIENT_SLOW)
 
     # Held, released, ended

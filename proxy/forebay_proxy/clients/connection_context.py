@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from forebay_policies.inbound_memory import InboundMemory
 from forebay_policies.loop_turns import LoopTurns
+from forebay_policies.untaken_answers import UntakenAnswers
 from forebay_proxy.clients.client_racks import ClientRacks
 from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.clients.gateway import Gateway
@@ -31,6 +32,7 @@ class ConnectionContext:
     departed: DepartedBrokers
     max_request: int
     max_in_flight: int
+    answers: UntakenAnswers
     racks: ClientRacks
     realms: Realms | None
     """Where clients that log in themselves are served once they are recognised; None: nowhere."""

@@ -22,6 +22,7 @@ from typing import Final
 
 from forebay_policies.inbound_memory import TICK_S, InboundMemory
 from forebay_policies.response_memory import ResponseMemory
+from forebay_policies.untaken_answers import UntakenAnswers
 from forebay_proxy.clients.client_connection import ClientConnection
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.logs import RateLimited
@@ -45,6 +46,7 @@ class ConnectionRegistry:
         most: int,
         inbound_memory: InboundMemory,
         response_memory: ResponseMemory,
+        answers: UntakenAnswers,
         metrics: TrafficMetrics,
         log: RateLimited,
         rng: Random,
@@ -55,6 +57,7 @@ class ConnectionRegistry:
         self._request_timeout = settings.request_timeout_ms / 1000
         self._inbound_memory = inbound_memory
         self._response_memory = response_memory
+        self._answers = answers
         self._metrics = metrics
         self._log = log
         self._clock = clock
@@ -138,6 +141,7 @@ class ConnectionRegistry:
             ticks += 1
             self._inbound_memory.tick(self._clock())
             self._response_memory.tick()
+            self._answers.tick()
             self.retire(self._clock())
             if ticks % SWEEP_EVERY == 0:
                 self._log.flush()

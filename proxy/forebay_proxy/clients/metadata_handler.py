@@ -63,6 +63,9 @@ class MetadataClient(Client, Protocol):
     def topics_settle(self) -> bool:
         """Topics that it has changed by its broker may not be known to others yet."""
 
+    def room_for(self, size: int, ready: Callable[[], None]) -> bool:
+        """Whether an answer of so many bytes may be given now. False: `ready` is called then, or once it has left."""
+
     def translate(self, node_id: int, host: str, port: int, *, cached: bool = False) -> tuple[str, int] | None:
         """Where the client finds that broker; None: nowhere. `cached`: its own address is no news."""
 
@@ -118,6 +121,7 @@ class PendingMetadata:
         "_ids",
         "_missing",
         "_request",
+        "_room",
         "_timer",
         "_told_at",
     )
@@ -137,6 +141,8 @@ class PendingMetadata:
         self._asked = False
         self._told_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._room: bool | None = None
+        """For its answer, where that is large; False: it waits for some; None: nobody was asked."""
 
     def start(self) -> None:
         """Answer from the cache, or wait for what it may not serve."""
@@ -182,11 +188,7 @@ class PendingMetadata:
             self._reply(now)
             return
         handler.answered["after_asking"].value += 1
-        self._client.hold(
-            HoldReason.PENDING_REQUEST
-        )  # as for Produce: a connection has one request at a time to wait for
-        self._asked = True
-        self._timer = handler.loop.call_later(handler.request_timeout, self._expired)
+        self._wait()
         for name, fresh_since in missing:
             handler.requests.ask_topic(name, fresh_since, self, now, creates=request.allow_auto_topic_creation)
         for topic_id in missing_ids:
@@ -196,6 +198,13 @@ class PendingMetadata:
             handler.requests.ask_all(since, self)
         if asks_brokers:
             handler.requests.ask_brokers(since if alone else NEVER, self)
+
+    def _wait(self) -> None:
+        """As for Produce, a connection has one request at a time to wait for."""
+        if not self._asked:
+            self._asked = True
+            self._client.hold(HoldReason.PENDING_REQUEST)
+            self._timer = self._handler.loop.call_later(self._handler.request_timeout, self._expired)
 
     def _find(self, name: str, now: float, since: float, *, only_bad: bool) -> CachedTopic | None:
         """The topic, if this client may have it from the cache."""
@@ -231,6 +240,9 @@ class PendingMetadata:
 
     def _expired(self) -> None:
         handler, request = self._handler, self._request
+        if self._room is False:
+            self._end(None)
+            return
         handler.requests.drop(request.names, request.ids, self)
         if handler.cache.brokers is None or (request.all_topics and self._everything is None):
             self._end(None)
@@ -264,10 +276,24 @@ class PendingMetadata:
                 unknown = Topic(error_codes.UNKNOWN_TOPIC_ID, None, topic_id, is_internal=False, partitions=())
                 sections.append(encode_topic(unknown, version))
                 bad = True
+        cluster = encode_cluster(version, reachable, brokers.cluster_id, controller_id)
+        if self._room is None:
+            self._room = self._client.room_for(len(cluster) + sum(map(len, sections)), self._room_told)
+            if not self._room:
+                self._wait()
+                return
         handler.age.observe(now - oldest)
         self._client.told = LastAnswer(self._hash, now if self._told_at is None else self._told_at, bad=bad)
-        cluster = encode_cluster(version, reachable, brokers.cluster_id, controller_id)
         self._end(assemble(version, request.correlation_id, cluster, sections))
+
+    def _room_told(self) -> None:
+        if self._room is not False:  # its time was up
+            return
+        self._room = True
+        if self._client.left:
+            self._end(None)
+        else:
+            self._reply(monotonic())
 
     def _reachable(self, brokers: Brokers, now: float) -> dict[int, Broker]:
         """Those that have an address for the client, by node id, with that address."""
@@ -281,6 +307,7 @@ class PendingMetadata:
     def _end(self, frame: bytes | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._room = True
         self._answer(frame)
         if self._asked:
             self._client.release(HoldReason.PENDING_REQUEST)

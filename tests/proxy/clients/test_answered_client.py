@@ -9,6 +9,7 @@ import structlog
 
 from forebay_codecs.error_codes import CORRUPT_MESSAGE
 from forebay_policies.hold_reason import HoldReason
+from forebay_policies.untaken_answers import LARGE, UntakenAnswers
 from forebay_proxy.clients.answered_client import AnsweredClient
 from forebay_proxy.clients.connection_state import Cause, Phase
 from forebay_proxy.clients.departed_brokers import DepartedBrokers
@@ -35,7 +36,7 @@ class Answering(Stage):
         super().__init__()
         self.departed = DepartedBrokers(30)
         self.client = AnsweredClient(
-            self.life, self.orderer, self.who, self.upstream, self.life.release, self.departed, 1, 2
+            self.life, self.orderer, self.who, self.upstream, self.life.release, self.departed, 1, 2, UntakenAnswers()
         )
 
 
@@ -111,6 +112,20 @@ async def test_one_that_is_full_is_released_once_when_it_is_not_any_more() -> No
     assert not stage.life.state.taking  # not from within what tells of the requests
     await turns()
     assert (stage.life.state.taking, stage.takes) == (True, 1)
+
+
+@in_loop
+async def test_a_large_answer_counts_until_it_is_taken_and_who_does_not_take_it_may_be_closed() -> None:
+    stage = Answering()
+    stage.transport.unsent = 5
+    assert stage.client.room_for(LARGE, lambda: None)
+    assert (stage.client.holds_answer, stage.client.untaken, stage.client.client_slow) == (True, 5, True)
+    stage.transport.unsent = 0
+    stage.client.answers_left()
+    assert not stage.client.holds_answer
+    stage.client.not_taken()
+    assert stage.life.state.phase is Phase.ABORTED
+    assert stage.count("forebay_frames_refused_total", "not_taken") == 1
 
 
 @in_loop

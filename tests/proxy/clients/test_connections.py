@@ -11,6 +11,7 @@ import structlog
 
 from forebay_policies.inbound_memory import InboundMemory
 from forebay_policies.response_memory import ResponseMemory
+from forebay_policies.untaken_answers import UntakenAnswers
 from forebay_proxy.clients.client_connection import ClientConnection
 from forebay_proxy.clients.connections import GIVES_WAY_S, ConnectionRegistry
 from forebay_proxy.config.settings import HostPort
@@ -61,6 +62,7 @@ class Dock:
             most,
             InboundMemory(-1, 1.0),
             ResponseMemory(),
+            UntakenAnswers(),
             TrafficMetrics(self.stats),
             RateLimited(get_logger()),
             Random(7),

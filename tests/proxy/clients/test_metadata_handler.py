@@ -26,9 +26,11 @@ from forebay_codecs.primitives import Writer
 from forebay_policies import metadata_requests
 from forebay_proxy.brokers import metadata_updater
 from forebay_proxy.clients import metadata_handler
+from forebay_proxy.clients.client_connection import MAX_UNSENT
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, until
 from tests.kit.fake_broker import Asked, FakeCluster
+from tests.kit.ports import LOOPBACK
 from tests.kit.wire import WireClient, batch, echo, framed, keyed, only, produce, request
 
 CREATE_TOPICS = 19
@@ -636,3 +638,71 @@ class TestRefreshing:
             cluster.topics["ponds"] = [1]
             other = await forebay.client(0)
             assert (await ask(other, 1, "ponds"))["ponds"].partitions[0].leader_id == 1
+
+
+LARGE_CLUSTER = {f"{number:03}" * 20: [0] * 100 for number in range(50)}
+
+
+class TestLargeAnswers:
+    @in_loop
+    async def test_who_does_not_read_them_is_closed_where_others_wait_and_small_ones_wait_for_nobody(self) -> None:
+        async with before(FakeCluster(LARGE_CLUSTER)) as forebay:
+            untaken, deaf = forebay.app._untaken, NeverReads()
+            deaf.client_slow = True
+            assert untaken.admits(deaf, 10**9)
+            reads, asks_little = await forebay.client(0), await forebay.client(0)
+            reads.send(asks_all(1))
+            await until(lambda: untaken._waiting)
+            assert len(await ask(asks_little, 1, "000" * 20)) == 1
+            assert not deaf.closed
+            await until(lambda: deaf.closed)
+            untaken.gone(deaf)
+            assert len((await told(reads, 1)).topics) == len(LARGE_CLUSTER)
+            await until(lambda: untaken.total == 0)
+
+    @in_loop
+    async def test_whoever_pipelines_them_and_reads_later_has_them_all(self) -> None:
+        async with before(FakeCluster(LARGE_CLUSTER)) as forebay:
+            forebay.app._untaken._limit = 1
+            client = await forebay.client(0)
+            client.send(*[asks_all(number) for number in range(150)])
+            await until(lambda: any("client slow" in connection.holds for connection in forebay.app._connections))
+            assert 0 < forebay.app._untaken.total < 2 * MAX_UNSENT
+            await client.receives(*range(150))
+            await until(lambda: forebay.app._untaken.total == 0)
+
+    @in_loop
+    async def test_one_that_leaves_while_it_waits_for_room_is_forgotten(self) -> None:
+        async with before(FakeCluster(LARGE_CLUSTER)) as forebay:
+            untaken = forebay.app._untaken
+            assert untaken.admits(NeverReads(), 10**9)
+            client = await forebay.client(0)
+            client.send(asks_all(1))
+            await until(lambda: untaken._waiting)
+            (connection,) = forebay.app._connections
+            assert connection.holds == ["pending request"]
+            connection.abort()
+            await until(lambda: not forebay.app._connections)
+            assert (untaken._waiting, connection.holds) == ({}, ["closing"])
+
+    @in_loop
+    async def test_one_that_finds_no_room_in_time_is_closed(self) -> None:
+        async with before(FakeCluster(LARGE_CLUSTER), request_timeout_ms=100) as forebay:
+            assert forebay.app._untaken.admits(NeverReads(), 10**9)
+            client = await forebay.client(0)
+            client.send(asks_all(1))
+            assert await client.is_closed()
+            await until(lambda: not forebay.app._untaken._waiting)
+
+
+class NeverReads:
+    """Another client of the same host, that brokers owe an answer before this one."""
+
+    host = LOOPBACK
+    untaken = 10**9
+    client_slow = closed = False
+
+    def go_on(self) -> None: ...
+
+    def not_taken(self) -> None:
+        self.closed = True
