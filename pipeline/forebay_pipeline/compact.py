@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from forebay_pipeline.errors import CLEAN, CannotRun
 from forebay_pipeline.jobs.options import OpenSpark, format_option, job, journal_options, session_options
 from forebay_pipeline.jobs.streams import await_end, triggered
+from forebay_pipeline.journal.parquet_output import check_owner, own
 from forebay_pipeline.journal.schema import DAY, KIND, TORN
 from forebay_pipeline.journal.source import OFFSETS_A_TRIGGER, JournalPlace, day_of, stream_rows
 from forebay_pipeline.journal.table_writer import TableWriter
@@ -57,7 +58,8 @@ def compact(
 
     `checkpoint` defaults to `output`/_checkpoint. `every` is the number of seconds between checks for new rows; with
     None the query ends when it has written what is there now. With `skip_expired`, rows of the journal's topic that
-    expired unread do not fail the query. Raises CannotRun if there is no journal, or `output` has another format.
+    expired unread do not fail the query. Raises CannotRun if there is no journal, if `output` has another format, or if
+    it is Parquet that was written with another checkpoint.
     """
     storage = Storage(spark)
     checkpoint = checkpoint or f"{output.rstrip('/')}/_checkpoint"
@@ -67,12 +69,16 @@ def compact(
     )
     if output_format == PARQUET:
         check_format(storage, output, PARQUET)
+        check_owner(storage, output, checkpoint)
         by_day = rows.withColumn(DAY, day_of("time_us").cast("string"))
         writer = by_day.writeStream.format("parquet").partitionBy(KIND, DAY, "topic").option("path", output)
     else:
         tables = TableWriter(tables_in(spark, output, output_format), storage, output, checkpoint)
         writer = rows.writeStream.foreachBatch(tables.batch)
-    return triggered(writer.option("checkpointLocation", checkpoint), every).start()
+    query = triggered(writer.option("checkpointLocation", checkpoint), every).start()
+    if output_format == PARQUET:
+        own(storage, output, query.id)
+    return query
 
 
 def await_compacted(query: StreamingQuery) -> None:

@@ -36,8 +36,15 @@ def journal(tmp_path: Path) -> Path:
     return folder
 
 
-def run(spark: SparkSession, journal: Path, output: Path, output_format: Format = "parquet") -> Compacted:
-    query = compact(spark, JournalPlace(str(journal)), str(output), output_format=output_format)
+def run(
+    spark: SparkSession,
+    journal: Path,
+    output: Path,
+    output_format: Format = "parquet",
+    checkpoint: Path | None = None,
+) -> Compacted:
+    place, progress = JournalPlace(str(journal)), str(checkpoint) if checkpoint is not None else None
+    query = compact(spark, place, str(output), progress, output_format=output_format)
     query.awaitTermination()
     return compacted(query)
 
@@ -173,6 +180,27 @@ def test_what_a_crash_left_half_written_is_neither_lost_nor_doubled(
     run(spark, journal, output)
     partitions = [row.partition for row in read_rows(spark, JournalPlace(str(output))).collect()]
     assert sorted(partitions) == [0, 1, 2]
+
+
+def test_rows_that_another_checkpoint_would_leave_out_are_refused(
+    spark: SparkSession, journal: Path, tmp_path: Path
+) -> None:
+    """Of a second journal, and of the same one once its checkpoint is lost."""
+    output, second = tmp_path / "parquet", tmp_path / "second"
+    write_journal(journal, [make.batch_row()])
+    write_journal(second, [make.batch_row(partition=1)], "b")
+    run(spark, journal, output)
+    with pytest.raises(CannotRun, match=f"^{output} has batches .* the checkpoint {tmp_path}/other: "):
+        run(spark, second, output, checkpoint=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+    assert (output / "_query").exists()
+    (output / "_checkpoint").rename(tmp_path / "kept")
+    with pytest.raises(CannotRun, match=f"^{output} has batches .* the checkpoint {output}/_checkpoint: "):
+        run(spark, journal, output)
+    write_journal(journal, [make.batch_row(partition=2)], "c")
+    assert run(spark, journal, output, checkpoint=tmp_path / "kept").rows == 1
+    partitions = [row.partition for row in read_rows(spark, JournalPlace(str(output))).collect()]
+    assert sorted(partitions) == [0, 2]
 
 
 def test_lines_that_could_not_be_read_are_counted_and_kept(spark: SparkSession, journal: Path, tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from forebay_pipeline.journal.parquet_output import query_id
 from forebay_pipeline.journal.schema import DAY, KIND, SPARK_SCHEMA, UNKNOWN, columns_of, kind_of
 from forebay_pipeline.journal.source import day_of
 from forebay_pipeline.journal.tables import KINDS, OTHER, Tables
@@ -35,7 +35,7 @@ class TableWriter:
         self._tables = tables
         self._storage = storage
         self._folder = folder.rstrip("/")
-        self._checkpoint = checkpoint.rstrip("/")
+        self._checkpoint = checkpoint
 
     def batch(self, rows: DataFrame, number: int) -> None:
         """For foreachBatch."""
@@ -55,14 +55,10 @@ class TableWriter:
         by = [DAY, *order(rows.columns)]
         files = -(-count // _ROWS_A_FILE)
         spread = rows.coalesce(1) if files == 1 else rows.repartitionByRange(files, *by)
+        query = query_id(self._storage, self._checkpoint)
+        assert query is not None  # Spark writes it before the first batch
         with self._storage.locked(lock(self._folder, name)):
-            self._tables.append(name, spread.sortWithinPartitions(*by), self._query_id(), number)
-
-    def _query_id(self) -> str:
-        """The checkpoint's own name: another one begins anew, even in its place."""
-        metadata = self._storage.read(f"{self._checkpoint}/metadata")
-        assert metadata is not None  # Spark writes it before the first batch
-        return msgspec.json.decode(metadata, type=dict[str, str])["id"]
+            self._tables.append(name, spread.sortWithinPartitions(*by), query, number)
 
 
 def lock(folder: str, name: str) -> str:

@@ -1,0 +1,72 @@
+"""Which checkpoints may write to an output, by the files that Spark and Forebay leave in both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal.parquet_output import check_owner, own, query_id
+from forebay_pipeline.storage import Storage
+
+
+def log(folder: Path, *names: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).write_text("v1\n")
+        (folder / f".{name}.crc").write_text("")
+
+
+def checkpoint(folder: Path, query: str, *batches: str) -> str:
+    log(folder / "offsets", *batches)
+    (folder / "metadata").write_text(f'{{"id":"{query}"}}')
+    return str(folder)
+
+
+@pytest.fixture
+def storage(spark: SparkSession) -> Storage:
+    return Storage(spark)
+
+
+def test_an_output_without_batches_may_become_anyones(storage: Storage, tmp_path: Path) -> None:
+    """Also one whose first run ended before it had written any."""
+    output = tmp_path / "output"
+    check_owner(storage, str(output), str(tmp_path / "new"))
+    own(storage, str(output), "ended")
+    check_owner(storage, str(output), str(tmp_path / "new"))
+    own(storage, str(output), "next")
+    log(output / "_spark_metadata", "0")
+    check_owner(storage, str(output), checkpoint(tmp_path / "next", "next", "0"))
+
+
+@pytest.mark.parametrize("named", [True, False])  # by versions that did not yet, it is not
+def test_it_stays_that_of_the_checkpoint_it_was_written_with(storage: Storage, tmp_path: Path, *, named: bool) -> None:
+    output = tmp_path / "output"
+    log(output / "_spark_metadata", "9.compact", "10", "8")
+    if named:
+        own(storage, str(output), "mine")
+    check_owner(storage, str(output), checkpoint(tmp_path / "mine", "mine", "9", "10"))
+    check_owner(storage, f"{output}/", checkpoint(tmp_path / "begun", "mine", "10", "11") + "/")
+    for other in (
+        str(tmp_path / "new"),
+        checkpoint(tmp_path / "started", "other"),
+        checkpoint(tmp_path / "other", "other", "8"),
+        checkpoint(tmp_path / "former", "mine", "8", "9"),
+    ):
+        with pytest.raises(CannotRun, match=f"^{output} has batches .* the checkpoint {other}: "):
+            check_owner(storage, str(output), other)
+
+
+def test_one_that_is_as_far_by_chance_is_another_one_all_the_same(storage: Storage, tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    log(output / "_spark_metadata", "0")
+    own(storage, str(output), "mine")
+    with pytest.raises(CannotRun):
+        check_owner(storage, str(output), checkpoint(tmp_path / "other", "other", "0", "1"))
+
+
+def test_the_id_of_a_query(storage: Storage, tmp_path: Path) -> None:
+    assert query_id(storage, checkpoint(tmp_path / "c", "mine") + "/") == "mine"
+    assert query_id(storage, str(tmp_path / "none")) is None
