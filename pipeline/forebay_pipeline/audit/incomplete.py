@@ -1,7 +1,8 @@
 """What an audit could not see, in sentences: where there is one, it is not clean but incomplete.
 
 By design are: what passed through untouched (its answer is the broker's, and is not read), and what retention deleted
-before it was audited. All else should not be: dropped rows, torn lines, rows and files that are not there, a crash.
+before it was audited. All else should not be: dropped rows, torn lines, rows and files that are not there, a crash, a
+proxy without a ledger.
 """
 
 from __future__ import annotations
@@ -66,6 +67,12 @@ def _journal(losses: Losses) -> Iterator[str]:
         yield (
             f"Not numbered: {losses.unnumbered:,} ledger rows, of an older Forebay. Whether others are missing, nobody "
             "can tell."
+        )
+    if losses.without_ledger:
+        yield (
+            "No ledger: processes that had records acknowledged and wrote no ledger row: "
+            f"{_named(losses.without_ledger)}. None of that is audited: all proxies of a journal need "
+            "journal.ledger=true."
         )
 
 

@@ -10,7 +10,7 @@ were until then. So what must be there is known at both ends of the time that is
     expected 8 … 14                 missing 10, 13, 14
 
 What was reported once is not reported again: the next audit expects what comes after. Of a process of which nothing at
-all is there, others tell that came after it (vanished.py).
+all is there, others tell that came after it (vanished.py). One that kept no ledger is told by the batches it sent.
 """
 
 from __future__ import annotations
@@ -29,13 +29,18 @@ from forebay_pipeline.audit.vanished import Life, vanished
 from forebay_pipeline.journal import sequence
 from forebay_pipeline.journal.schema import KIND, TORN, kind_of
 from forebay_pipeline.journal.sequence import Numbers
-from forebay_policies.journal_rows import ROWS, GaugeRow, LedgerRow
+from forebay_policies.journal_rows import ROWS, BatchFate, BatchRow, GaugeRow, LedgerRow
 
 _GAUGE: Final = kind_of(GaugeRow)
 _LEDGER: Final = kind_of(LedgerRow)
+_BATCH: Final = kind_of(BatchRow)
+_ACKNOWLEDGED: Final[BatchFate] = "acknowledged"
 _KINDS: Final = [kind_of(row) for row in ROWS]
 _COUNTED: Final = [kind for kind in _KINDS if kind != _GAUGE]
 """Kinds that a gauge row counts, in `<kind>_rows_total`."""
+
+_ANSWERED_US: Final = 60 * 1_000_000
+"""A request's ledger rows follow its batches' rows within this time, once all of them are done or out of time."""
 
 
 class Gap(NamedTuple):
@@ -70,6 +75,8 @@ class Losses(NamedTuple):
     """Processes that are gone without a last row: after a crash, or their last files are not there."""
     unnumbered: int
     """Ledger rows without a number, as older proxies wrote them: whether one is missing, nobody can tell."""
+    without_ledger: list[str]
+    """Processes that sent batches to the audited topics, which were acknowledged, and that keep no ledger."""
     others: Mapping[str, str]
     """Processes in front of another cluster than the audited one → its id. All else says nothing of them."""
     elsewhere: Mapping[str, int]
@@ -118,6 +125,7 @@ def losses(rows: DataFrame, wanted: Wanted, cluster_id: Callable[[], str]) -> Lo
         vanished=list(vanished(named.difference(before.vanished), lives, wanted)),
         ends=sorted(name for name, process in followed.items() if process.ended_untold),
         unnumbered=sum(process.unnumbered for process in followed.values()),
+        without_ledger=sorted(name for name, process in followed.items() if process.keeps_no_ledger),
         others=others,
         elsewhere={name: max(each.last_us for each in processes[name]) for name in others},
         followed={name: process.followed() for name, process in followed.items()},
@@ -131,6 +139,9 @@ def _found(rows: DataFrame, wanted: Wanted) -> list[SparkRow]:
     checked, gauge = wanted.to_be_checked.holds, F.col(KIND) == _GAUGE
     ledger, torn = F.col(KIND) == _LEDGER, F.when(F.col(KIND) == TORN, F.col("error"))
     dropped = F.when(gauge & checked, F.col("rows_dropped_total"))
+    sent = (F.col(KIND) == _BATCH) & (F.col("fate") == _ACKNOWLEDGED) & checked
+    if wanted.topics:
+        sent &= F.col("topic").isin(list(wanted.topics))
 
     def within(column: Column) -> Column:
         return F.when(checked, column)
@@ -153,6 +164,9 @@ def _found(rows: DataFrame, wanted: Wanted) -> list[SparkRow]:
             F.flatten(F.collect_list("files_before")).alias("files_before"),
             F.min(dropped).alias("min_dropped"),
             F.max(dropped).alias("max_dropped"),
+            F.min(F.when(sent, F.col("time_us"))).alias("first_sent_us"),
+            F.max(F.when(sent, F.coalesce(number, F.lit(0)))).alias("last_sent"),
+            F.max(F.when(gauge, F.col("ledger_rows_total"))).alias("ledger_rows"),
             *(F.min(total).alias(f"min_{name}") for name, total in totals.items()),
             *(F.max(total).alias(f"max_{name}") for name, total in totals.items()),
         )
@@ -275,6 +289,18 @@ class _Process:
         until = self._wanted.due_us
         numbered = self._is_numbered or bool(self._known.numbers)
         return numbered and not self._ended and until is not None and self._last_us < until
+
+    # Rows that it never wrote
+
+    @property
+    def keeps_no_ledger(self) -> bool:
+        """It sent batches that were acknowledged, of which no audit before knew, and has never had a ledger row."""
+        if self._by_kind[_LEDGER] or self._known.numbers.get(_LEDGER) or any(each.ledger_rows for each in self._gauges):
+            return False
+        known = self._known.numbers.get(_BATCH, 0)
+        sent = [each for each in self._by_kind[_BATCH] if each.last_sent is not None]
+        first_us = min((each.first_sent_us for each in sent if self._is_new or each.last_sent > known), default=None)
+        return first_us is not None and (self._ended or first_us <= self._last_us - _ANSWERED_US)
 
     def followed(self) -> Followed:
         """How far, after this audit and those before. What is reported is over; what a span leaves out is left out."""

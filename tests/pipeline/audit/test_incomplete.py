@@ -18,6 +18,7 @@ NOTHING = Losses(
     vanished=[],
     ends=[],
     unnumbered=0,
+    without_ledger=[],
     others={"there": "B"},
     elsewhere={"there": 1},
     followed={},
@@ -41,6 +42,10 @@ def test_where_all_was_there_and_followed_there_is_none() -> None:
         ({"vanished": ["p-7-0-a"]}, "Not there: all files of processes that others knew when they began: p-7-0-a."),
         ({"ends": list("abcdefg")}, "Not there: the last rows of processes that are gone: a; b; c; d; e and 2 more."),
         ({"unnumbered": 3}, "Not numbered: 3 ledger rows"),
+        (
+            {"without_ledger": ["p", "q"]},
+            "No ledger: processes that had records acknowledged and wrote no ledger row: p; q. None",
+        ),
     ],
 )
 def test_what_the_journal_lost(lost: dict[str, object], sentence: str) -> None:

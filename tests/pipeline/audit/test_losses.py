@@ -12,7 +12,7 @@ from forebay_pipeline.audit.state import HORIZON_US, AuditState, Followed, Proce
 from forebay_pipeline.journal.source import JournalPlace, Span, read_rows
 from forebay_policies.journal_rows import Row
 from tests.pipeline.journals import journal_of
-from tests.pipeline.rows import START_US, gauge_row, ledger_row, write_lines
+from tests.pipeline.rows import START_US, batch_row, gauge_row, ledger_row, observed_row, write_lines
 
 SECOND_US = 1_000_000
 BEGIN_US = START_US
@@ -126,3 +126,57 @@ def test_what_was_reported_is_not_reported_again(spark: SparkSession, tmp_path: 
     assert sum(torn.values()) == 1
     assert found.followed["p-1"].audited == [(3, 3), (5, 5), (8, 8)]
     assert found.followed["gone-2"].ended
+
+
+def sent(process: str, number: int | None, at_s: int = 2, **given: object) -> Row:
+    return batch_row(process=process, seq=number, time_us=BEGIN_US + at_s * SECOND_US, **given)
+
+
+def test_processes_without_a_ledger(spark: SparkSession, tmp_path: Path) -> None:
+    """But not those that had nothing to write in one: nothing of these topics, or of this time, was acknowledged."""
+
+    def ended(process: str, rows: int = 0) -> Row:
+        return last(process, 9, rows)
+
+    rows = journal_of(
+        spark,
+        tmp_path,
+        [
+            *[sent(f"ended-{START}", 1, 99), ended(f"ended-{START}")],
+            *[sent(f"runs-{START}", 1), *gauges(f"runs-{START}", range(1, 64))],
+            sent("old", None),
+            gauge_row(process="old", time_us=DUE_US, ledger_rows_total=None),
+            *[sent(f"unanswered-{START}", 1), *gauges(f"unanswered-{START}", range(1, 62))],
+            *[sent(f"kept-{BEFORE}", 7), ended(f"kept-{BEFORE}", 5)],
+            *[sent(f"seen-{START}", 1), *ledger(f"seen-{START}", 1), gauge_row(process=f"seen-{START}", last=True)],
+            *[sent(f"refused-{START}", 1, fate="refused"), ended(f"refused-{START}")],
+            *[sent(f"former-{BEFORE}", 1, -9), ended(f"former-{BEFORE}")],
+            *[sent(f"else-{START}", 1, topic="u"), ended(f"else-{START}")],
+            observed_row(process=f"observes-{START}"),
+            ended(f"observes-{START}"),
+            sent(f"there-{START}", 1),
+            gauge_row(process=f"there-{START}", last=True, cluster_id="there"),
+        ],
+    )
+    wanted = Wanted(Span(BEGIN_US), topics=("t",), due_us=DUE_US)
+    assert losses(rows, wanted, lambda: "here").without_ledger == [f"ended-{START}", "old", f"runs-{START}"]
+    wanted = Wanted(Span(BEGIN_US), due_us=DUE_US)
+    assert f"else-{START}" in losses(rows, wanted, lambda: "here").without_ledger
+
+
+def test_a_process_without_a_ledger_is_told_again_only_of_later_batches(spark: SparkSession, tmp_path: Path) -> None:
+    processes = ["told-1", "goes-on-2", "kept-3"]
+    rows = journal_of(
+        spark,
+        tmp_path,
+        [row for each in processes for row in (sent(each, 1), sent(each, 2), gauge_row(process=each, time_us=DUE_US))],
+    )
+    before = AuditState(
+        processes={"other": ProcessMark(BEGIN_US, [])},
+        followed={
+            "told-1": Followed({"batch": 2}, [], BEGIN_US),
+            "goes-on-2": Followed({"batch": 1}, [], BEGIN_US),
+            "kept-3": Followed({"batch": 1, "ledger": 1}, [], BEGIN_US),
+        },
+    )
+    assert losses(rows, Wanted(state=before), str).without_ledger == ["goes-on-2"]
