@@ -2,7 +2,7 @@
 
 By design are: what passed through untouched (its answer is the broker's, and is not read), and what retention deleted
 before it was audited. All else should not be: dropped rows, torn lines, rows and files that are not there, a crash, a
-proxy without a ledger.
+proxy without a ledger, the journal of another cluster.
 """
 
 from __future__ import annotations
@@ -73,6 +73,11 @@ def _journal(losses: Losses) -> Iterator[str]:
             "No ledger: processes that had records acknowledged and wrote no ledger row: "
             f"{_named(losses.without_ledger)}. None of that is audited: all proxies of a journal need "
             "journal.ledger=true."
+        )
+    if losses.only_others:
+        yield (
+            f"Nothing of cluster {losses.cluster_id}, which was asked: all processes in the journal are in front of "
+            f"others: {_named(sorted(set(losses.others.values())))}."
         )
 
 

@@ -77,8 +77,12 @@ class Losses(NamedTuple):
     """Ledger rows without a number, as older proxies wrote them: whether one is missing, nobody can tell."""
     without_ledger: list[str]
     """Processes that sent batches to the audited topics, which were acknowledged, and that keep no ledger."""
+    cluster_id: str
+    """Of the audited topics; empty if the journal names no cluster, or the brokers tell none."""
     others: Mapping[str, str]
     """Processes in front of another cluster than the audited one → its id. All else says nothing of them."""
+    only_others: bool
+    """All processes that there are rows of are among `others`."""
     elsewhere: Mapping[str, int]
     """Those of `others` that there are rows of → the time of the newest, in microseconds since 1970."""
     followed: Mapping[str, Followed]
@@ -126,7 +130,9 @@ def losses(rows: DataFrame, wanted: Wanted, cluster_id: Callable[[], str]) -> Lo
         ends=sorted(name for name, process in followed.items() if process.ended_untold),
         unnumbered=sum(process.unnumbered for process in followed.values()),
         without_ledger=sorted(name for name, process in followed.items() if process.keeps_no_ledger),
+        cluster_id=ours,
         others=others,
+        only_others=bool(others) and len(others) == len(processes),
         elsewhere={name: max(each.last_us for each in processes[name]) for name in others},
         followed={name: process.followed() for name, process in followed.items()},
     )

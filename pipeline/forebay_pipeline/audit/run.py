@@ -26,11 +26,13 @@ _TRIES: Final = 3
 def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) -> tuple[AuditResult, AuditState]:
     """Audit `rows` (all kinds, SPARK_SCHEMA) against the topics; the result, and the state after it.
 
-    Raises CannotRun if the ledger has no rows of the span, if all their records have expired, or as `topics` does.
+    Raises CannotRun if the ledger has no rows of the span, if all their records have expired, if the state is that of
+    another cluster, or as `topics` does.
     """
     rows = wanted.around.of(rows)
     lost = losses(rows, wanted, topics.cluster_id)
     state = wanted.state or AuditState()
+    _check_cluster(state, lost)
     ours = rows.where(~F.col("process").isin(list(lost.others))) if lost.others else rows
     with keep(ledger.parts(ours, wanted)) as parts:
         survey = ledger.survey(parts)
@@ -61,6 +63,17 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
         notes=[*anew.values(), *_elsewhere(lost), *_notes(examined.totals)],
     )
     return result, _moved_on(state, marks, _offsets(state.offsets, anew, read), lost)
+
+
+def _check_cluster(state: AuditState, lost: Losses) -> None:
+    """What earlier audits found of a topic says nothing of the one of that name in another cluster."""
+    # States of earlier versions do not name theirs.
+    before = state.cluster_id or next((lost.others[name] for name in state.processes if name in lost.others), "")
+    if before and lost.cluster_id and before != lost.cluster_id:
+        raise CannotRun(
+            f"The state is that of cluster {before}, and the brokers that were asked are of cluster {lost.cluster_id}: "
+            "each cluster needs its own file, and one that was built anew a new one."
+        )
 
 
 def _examined(
@@ -121,7 +134,9 @@ def _notes(totals: Counts) -> Iterator[str]:
 def _moved_on(
     state: AuditState, marks: Mapping[str, ProcessMark], offsets: dict[str, dict[int, int]], lost: Losses
 ) -> AuditState:
-    return state.moved_on(marks, offsets, lost.totals, lost.followed, lost.torn, lost.vanished, lost.elsewhere)
+    return state.moved_on(
+        marks, offsets, lost.totals, lost.followed, lost.torn, lost.vanished, lost.elsewhere, lost.cluster_id
+    )
 
 
 def _offsets(before: Audited, anew: Mapping[str, str], read: list[Range]) -> dict[str, dict[int, int]]:

@@ -64,6 +64,8 @@ class AuditState(msgspec.Struct):
     """Files of which nothing was there, as reported."""
     elsewhere: dict[str, int] = {}
     """Process in front of another cluster → the time of its newest row."""
+    cluster_id: str = ""
+    """Of the audited topics; empty if that was never known."""
     v: int = VERSION
 
     @property
@@ -80,6 +82,7 @@ class AuditState(msgspec.Struct):
         torn: Mapping[str, int],
         vanished: Sequence[str] = (),
         elsewhere: Mapping[str, int] | None = None,
+        cluster_id: str = "",
     ) -> AuditState:
         """The state after an audit that came this far. Marks never move back."""
         processes = dict(self.processes)
@@ -106,6 +109,7 @@ class AuditState(msgspec.Struct):
             torn=dict(list({**self.torn, **told}.items())[-MAX_TOLD:]),
             vanished=[*self.vanished, *vanished][-MAX_TOLD:],
             elsewhere={name: last_us for name, last_us in others.items() if last_us >= newest - 2 * HORIZON_US},
+            cluster_id=cluster_id or self.cluster_id,
         )
 
 

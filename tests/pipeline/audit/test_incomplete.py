@@ -19,7 +19,9 @@ NOTHING = Losses(
     ends=[],
     unnumbered=0,
     without_ledger=[],
+    cluster_id="A",
     others={"there": "B"},
+    only_others=False,
     elsewhere={"there": 1},
     followed={},
 )
@@ -45,6 +47,10 @@ def test_where_all_was_there_and_followed_there_is_none() -> None:
         (
             {"without_ledger": ["p", "q"]},
             "No ledger: processes that had records acknowledged and wrote no ledger row: p; q. None",
+        ),
+        (
+            {"only_others": True},
+            "Nothing of cluster A, which was asked: all processes in the journal are in front of others: B.",
         ),
     ],
 )

@@ -74,9 +74,18 @@ def test_what_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
     assert found.beginnings == [f"beheaded-{BEFORE}"]
     assert found.ends == [f"crashed-{START}"]
     assert found.unnumbered == 2
-    assert found.others == {f"elsewhere-{START}": "there"}
+    assert (found.cluster_id, found.others, found.only_others) == ("here", {f"elsewhere-{START}": "there"}, False)
     assert found.followed[f"middle-{START}"].audited == [(1, 1), (3, 3), (7, 7)]
     assert found.followed[f"crashed-{START}"].ended
+
+
+def test_a_journal_of_another_cluster_alone(spark: SparkSession, tmp_path: Path) -> None:
+    rows = journal_of(spark, tmp_path, [*gauges("p-1", range(1, 3), cluster_id="there"), *ledger("p-1", 1)])
+    before = AuditState(followed={"ours-1": Followed({"gauge": 6}, [], DUE_US)})
+    found = losses(rows, Wanted(state=before), lambda: "here")
+    assert (found.others, found.only_others) == ({"p-1": "there"}, True)
+    found = losses(rows, Wanted(state=before), lambda: "there")
+    assert (found.cluster_id, found.others, found.only_others) == ("there", {}, False)
 
 
 def test_a_process_of_which_nothing_is_there(spark: SparkSession, tmp_path: Path) -> None:

@@ -55,6 +55,29 @@ def test_a_topic_of_the_same_name_in_another_cluster(world: World) -> None:
     assert result.notes == ["1 processes in the journal are in front of other clusters, not audited: there."]
 
 
+@pytest.mark.parametrize("named", [True, False])  # by states of versions that did not yet, it is not
+def test_a_state_of_another_cluster(world: World, *, named: bool) -> None:
+    """Its own journal is read, but the brokers are those of another cluster, or of one that was built anew."""
+    row = world.send(world.made(5), process="p-1")
+    world.rows.append(gauge_row(process="p-1", time_us=world.now_us, cluster_id="there"))
+    mark = ProcessMark(row.time_us, [])
+    state = AuditState(processes={"before-0" if named else "p-1": mark}, cluster_id="there" if named else "")
+    with pytest.raises(CannotRun, match=r"^The state is that of cluster there, and the brokers .* of cluster here: "):
+        world.audit_on(Wanted(state=state))
+
+
+def test_a_journal_that_goes_on_in_front_of_another_cluster_alone(world: World) -> None:
+    """The state is the audited cluster's, and nothing of that one is new."""
+    row = world.send(world.made(5), process="p-1")
+    world.rows.append(gauge_row(process="p-1", time_us=world.now_us, cluster_id="there"))
+    state = AuditState(processes={"before-0": ProcessMark(row.time_us, [])}, cluster_id="here")
+    result, moved = world.audit_on(Wanted(state=state))
+    assert (result.rows, result.exit_code, moved.cluster_id) == (0, INCOMPLETE, "here")
+    assert result.incomplete == [
+        "Nothing of cluster here, which was asked: all processes in the journal are in front of others: there."
+    ]
+
+
 def test_a_span_without_rows(world: World) -> None:
     world.send(world.made(5))
     with pytest.raises(CannotRun, match=r"no ledger rows in that span: was journal\.ledger on\?"):

@@ -64,6 +64,11 @@ def test_it_moves_forward_only() -> None:
     assert again.processes["there-2"] == ProcessMark(6, ["7/0/t"])
 
 
+def test_the_cluster_is_remembered_where_it_is_not_told() -> None:
+    moved = STATE.moved_on({}, {}, {}, {}, {}, cluster_id="here")
+    assert (STATE.cluster_id, moved.cluster_id, moved.moved_on({}, {}, {}, {}, {}).cluster_id) == ("", "here", "here")
+
+
 def test_processes_that_are_long_gone_are_forgotten() -> None:
     followed = {"here-1": Followed({"ledger": 7}, [(1, 7)], 5), "there-2": Followed(last_us=6 + 2 * HORIZON_US)}
     elsewhere = {"old-3": 5, "young-4": 6}
