@@ -7,7 +7,7 @@ user and client, and examples; small, whatever the size of the topics.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import reduce
 from typing import Final, NamedTuple
@@ -55,8 +55,16 @@ def keep(frame: DataFrame) -> Iterator[DataFrame]:
         frame.unpersist()
 
 
-def examine(parts: DataFrame, ranges: Sequence[Range], records: DataFrame) -> Examined:
-    """Check the ledger's parts against the records of the ranges; records outside of them are ignored."""
+def examine(
+    parts: DataFrame,
+    ranges: Sequence[Range],
+    records: DataFrame,
+    left: Callable[[], Sequence[Range]] | None = None,
+) -> Examined:
+    """Check the ledger's parts against the records of the ranges; records outside of them are ignored.
+
+    `left` is asked once they are read, and tells what of the ranges is to be judged.
+    """
     table = parts.sparkSession.createDataFrame(list(ranges), RANGE_COLUMNS)
     claims = audit_claims.claims(parts, table)
     with ExitStack() as stack:
@@ -65,6 +73,13 @@ def examine(parts: DataFrame, ranges: Sequence[Range], records: DataFrame) -> Ex
             return stack.enter_context(keep(frame))
 
         matched = kept(audit_claims.match(audit_claims.content(records, table), claims))
+        if left is not None:
+            matched.count()  # reads them
+            ranges = left()
+            table = parts.sparkSession.createDataFrame(list(ranges), RANGE_COLUMNS)
+            claims = audit_claims.claims(parts, table)
+            begins = F.broadcast(table.select("place", "earliest"))
+            matched = matched.join(begins, "place").where("offset >= earliest").drop("earliest")
         keyed = matched if any(each.compacted for each in ranges) else matched.limit(0)
         judged = kept(audit_claims.verdicts(claims, matched, compaction.lost(claims, keyed)))
         found = {

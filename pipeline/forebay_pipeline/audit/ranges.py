@@ -134,3 +134,15 @@ def expired_meanwhile(before: Iterable[Range], topics: Mapping[str, TopicNow]) -
         for each in before
         if each.topic in topics
     )
+
+
+def without_expired(read: Iterable[Range], topics: Mapping[str, TopicNow]) -> list[Range]:
+    """The ranges without what retention has deleted since they were read."""
+    return [_without_expired(each, topics.get(each.topic)) for each in read]
+
+
+def _without_expired(read: Range, topic: TopicNow | None) -> Range:
+    ends = topic.ends.get(read.partition) if topic is not None else None
+    earliest = max(read.earliest, ends.earliest) if ends is not None else read.earliest
+    first = max(read.first, earliest)
+    return read._replace(earliest=earliest, first=first, end=max(first, read.end))

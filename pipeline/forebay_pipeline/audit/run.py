@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,14 +14,23 @@ from forebay_pipeline.audit.examine import Examined, examine, keep
 from forebay_pipeline.audit.incomplete import incomplete
 from forebay_pipeline.audit.ledger import AROUND_US, Wanted
 from forebay_pipeline.audit.losses import Losses, losses
-from forebay_pipeline.audit.ranges import Audited, Claimed, Range, begun_anew, expired_meanwhile, ranges
+from forebay_pipeline.audit.ranges import (
+    Audited,
+    Claimed,
+    Range,
+    begun_anew,
+    expired_meanwhile,
+    ranges,
+    without_expired,
+)
 from forebay_pipeline.audit.result import AuditResult, Counts
 from forebay_pipeline.audit.state import AuditState, ProcessMark
 from forebay_pipeline.audit.topics import Topics
 from forebay_pipeline.errors import CannotRun
 
 _TRIES: Final = 3
-"""Retention may delete records while they are read; then the audit is tried again."""
+"""Retention may delete records while they are read; then the audit is tried again. The last time it is judged by what
+is left afterwards: what expired meanwhile counts as expired, even where it was read in time."""
 
 
 def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) -> tuple[AuditResult, AuditState]:
@@ -81,16 +91,21 @@ def _examined(
 ) -> tuple[Examined, list[Range], dict[str, str]]:
     """What was found, the ranges that were read, and a sentence for each topic that is audited from the start."""
     names = {claim.topic for claim in claimed}
-    for _ in range(_TRIES):
+    for tries_left in reversed(range(_TRIES)):
         now = topics.now(names)
         anew = begun_anew({name: offsets for name, offsets in audited.items() if name in names}, now)
         read = ranges(claimed, now, {name: offsets for name, offsets in audited.items() if name not in anew})
         # Rows audited before a topic was created again claim nothing of it now.
         claiming = parts.where(F.col("checked") | ~F.col("topic").isin(list(anew)))
-        examined = examine(claiming, read, topics.records(spark, read))
+        left = partial(_left, topics, names, read) if not tries_left else None
+        examined = examine(claiming, read, topics.records(spark, read), left)
         if not examined.totals.missing or not expired_meanwhile(read, topics.now(names)):
             break
     return examined, read, anew
+
+
+def _left(topics: Topics, names: Collection[str], read: list[Range]) -> list[Range]:
+    return without_expired(read, topics.now(names))
 
 
 def _nothing_new(lost: Losses, wanted: Wanted) -> AuditResult:

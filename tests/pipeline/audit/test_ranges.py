@@ -12,6 +12,7 @@ from forebay_pipeline.audit.ranges import (
     begun_anew,
     expired_meanwhile,
     ranges,
+    without_expired,
 )
 
 
@@ -73,3 +74,13 @@ def test_retention_while_it_is_read() -> None:
     assert not expired_meanwhile(read, {"t": TopicNow({0: Ends(0, 9)})})
     assert expired_meanwhile(read, {"t": TopicNow({0: Ends(1, 9)})})
     assert not expired_meanwhile(read, {})
+
+
+def test_what_is_left_of_the_ranges() -> None:
+    """Where retention went on, and nothing else: later records were not read. A topic may be gone."""
+    read = [one((100, 500), (0, 450)), one((100, 500), (0, 450))._replace(topic="u")]
+    later = {"t": TopicNow({0: Ends(200, 900)})}
+    assert without_expired(read, later) == [read[0]._replace(earliest=200, first=200), read[1]]
+    (beyond,) = without_expired(read[:1], {"t": TopicNow({0: Ends(600, 900)})})
+    assert (beyond.earliest, beyond.first, beyond.end) == (600, 600, 600)
+    assert without_expired(read, {"t": TopicNow({0: Ends(0, 10)})}) == read

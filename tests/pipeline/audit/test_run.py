@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from forebay_pipeline.audit.ledger import AROUND_US, Wanted
-from forebay_pipeline.audit.ranges import Ends, TopicNow
+from forebay_pipeline.audit.ranges import Ends, Range, TopicNow
 from forebay_pipeline.audit.result import AuditResult, Finding, Kind
 from forebay_pipeline.audit.state import AuditState, ProcessMark
 from forebay_pipeline.errors import CLEAN, INCOMPLETE, CannotRun
@@ -98,6 +99,23 @@ def test_what_expires_while_it_is_read_is_not_lost(world: World, monkeypatch: py
     later = world.now
     monkeypatch.setattr(world, "now", lambda names: before.pop() if before else later(names))
     assert counted(world.audit().totals) == {"acknowledged": 10, "present": 6, "expired": 4}
+
+
+def test_what_goes_on_expiring_is_not_lost_either(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time it is read some more is gone; but what is lost above that is lost."""
+    world.send(world.made(40))
+    world.send(world.made(10))
+    del world.log().records[45]
+    held = world.records
+
+    def expiring(spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
+        world.expire(world.log().earliest + 5)
+        return held(spark, ranges)
+
+    monkeypatch.setattr(world, "records", expiring)
+    result = world.audit()
+    assert counted(result.totals) == {"acknowledged": 50, "present": 34, "expired": 15, "missing": 1}
+    assert [(each.kind, each.first_offset) for each in result.findings] == [(Kind.MISSING, 45)]
 
 
 def test_what_the_journal_lost_makes_the_audit_incomplete(world: World, tmp_path: Path) -> None:
