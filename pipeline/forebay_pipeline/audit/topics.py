@@ -6,8 +6,8 @@ Raises CannotRun if no broker answers, or if one does not answer a question with
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future
-from typing import Any, Final, Protocol
+from concurrent.futures import Future, wait
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition, Uuid
@@ -50,48 +50,64 @@ class KafkaTopics:
         return self._asked.cluster_id()
 
     def now(self, names: Collection[str]) -> dict[str, TopicNow]:
-        """A TopicNow for each of the topics that exists. Raises CannotRun without answers."""
+        """A TopicNow for each of the topics that exists. Raises CannotRun unless all of them are told of."""
+        found, untold = self.told(names)
+        for error in untold.values():
+            raise error
+        return found
+
+    def told(self, names: Collection[str]) -> tuple[dict[str, TopicNow], dict[str, CannotRun]]:
+        """A TopicNow for each of the topics that is told of, and for each other one that exists why it is not.
+
+        A partition without a leader is enough. Raises CannotRun if no broker answers at all.
+        """
         known = self._asked.topics()
         found = {name: sorted(known[name].partitions) for name in names if name in known}
-        partitions = [TopicPartition(name, partition) for name, numbers in found.items() for partition in numbers]
-        earliest = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-        latest = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
-        compacted = self._compacted(found)
-        ids = self._ids(found)
-        return {
+        untold: dict[str, CannotRun] = {}
+        earliest = self._offsets(found, OffsetSpec.earliest(), untold)  # type: ignore[no-untyped-call]
+        latest = self._offsets(found, OffsetSpec.latest(), untold)  # type: ignore[no-untyped-call]
+        compacted = self._compacted(found, untold)
+        ids = self._ids(found, untold)
+        told = {
             name: TopicNow(
                 {number: Ends(earliest[name, number], latest[name, number]) for number in numbers},
-                name in compacted,
-                ids.get(name, ""),
+                compacted[name],
+                ids[name],
             )
             for name, numbers in found.items()
+            if name not in untold
         }
+        return told, untold
 
-    def _offsets(self, partitions: Sequence[TopicPartition], which: OffsetSpec) -> dict[tuple[str, int], int]:
+    # Of the topics that nothing is wrong with so far
+
+    def _offsets(
+        self, found: Mapping[str, Collection[int]], which: OffsetSpec, untold: dict[str, CannotRun]
+    ) -> dict[tuple[str, int], int]:
+        partitions = [
+            TopicPartition(name, number) for name, numbers in found.items() if name not in untold for number in numbers
+        ]
         if not partitions:
             return {}
         asked = self._asked.admin.list_offsets(dict.fromkeys(partitions, which), request_timeout=_ANSWER_S)
-        return {
-            (each.topic, each.partition): _answer(offset, f"{each.topic}-{each.partition}").offset
-            for each, offset in asked.items()
-        }
+        answers = _answers({(each.topic, each.partition): offset for each, offset in asked.items()}, untold)
+        return {each: answer.offset for each, answer in answers.items()}
 
-    def _ids(self, names: Mapping[str, object]) -> dict[str, str]:
+    def _ids(self, found: Collection[str], untold: dict[str, CannotRun]) -> dict[str, str]:
+        names = [name for name in found if name not in untold]
         if not names:
             return {}
-        asked = self._asked.admin.describe_topics(TopicCollection(list(names)), request_timeout=_ANSWER_S)
-        return {name: _printable(_answer(topic, name).topic_id) for name, topic in asked.items()}
+        asked = self._asked.admin.describe_topics(TopicCollection(names), request_timeout=_ANSWER_S)
+        answers = _answers({(name, None): topic for name, topic in asked.items()}, untold)
+        return {name: _printable(topic.topic_id) for (name, _), topic in answers.items()}
 
-    def _compacted(self, names: Mapping[str, object]) -> set[str]:
-        if not names:
-            return set()
-        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+    def _compacted(self, found: Collection[str], untold: dict[str, CannotRun]) -> dict[str, bool]:
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in found if name not in untold]
+        if not resources:
+            return {}
         asked = self._asked.admin.describe_configs(resources, request_timeout=_ANSWER_S)
-        return {
-            resource.name
-            for resource, settings in asked.items()
-            if "compact" in _answer(settings, resource.name)["cleanup.policy"].value
-        }
+        answers = _answers({(resource.name, None): settings for resource, settings in asked.items()}, untold)
+        return {name: "compact" in settings["cleanup.policy"].value for (name, _), settings in answers.items()}
 
     def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
         """The records of the ranges in RECORD_COLUMNS; expired ones are silently missing."""
@@ -124,8 +140,19 @@ def _printable(topic_id: Uuid | None) -> str:
     return str(topic_id).replace("+", "-").replace("/", "_") if topic_id is not None else ""
 
 
-def _answer(future: Future[Any], what: str) -> Any:
-    try:
-        return future.result(_ANSWER_S)
-    except (KafkaException, TimeoutError) as error:
-        raise CannotRun(f"The brokers gave no answer about {what}: {reason(error)}.") from error
+_About = TypeVar("_About", bound=tuple[str, int | None])
+"""A topic and, where a question is about one, a partition."""
+
+
+def _answers(asked: Mapping[_About, Future[Any]], untold: dict[str, CannotRun]) -> dict[_About, Any]:
+    """Those that there are within _ANSWER_S; the topics of all others are added to `untold`."""
+    wait(asked.values(), _ANSWER_S)
+    answers = {}
+    for about, future in asked.items():
+        try:
+            answers[about] = future.result(0)
+        except (KafkaException, TimeoutError) as error:
+            topic, partition = about
+            what = topic if partition is None else f"{topic}-{partition}"
+            untold.setdefault(topic, CannotRun(f"The brokers gave no answer about {what}: {reason(error)}."))
+    return answers

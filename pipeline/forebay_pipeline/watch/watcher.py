@@ -1,7 +1,7 @@
 """What is done with each batch of tallies: add them up, ask the brokers, judge, tell.
 
 In: rows of minutes.TALLIES. Out: Minutes, to each of the outputs, those whose failure ends the job before the webhook.
-Brokers that do not answer do not end it: their minutes are told as not checked.
+Brokers that do not answer do not end it: the minutes of topics that nobody tells of are told as not checked.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ class Topics(Protocol):
     def cluster_id(self) -> str:
         """That of the cluster; empty if it has none. Raises CannotRun without an answer."""
 
-    def now(self, names: Collection[str]) -> dict[str, TopicNow]:
-        """A TopicNow for each of the topics that exists. Raises CannotRun without an answer."""
+    def told(self, names: Collection[str]) -> tuple[dict[str, TopicNow], dict[str, CannotRun]]:
+        """A TopicNow for each of the topics that is told of, and for each other one that exists why it is not.
+
+        Raises CannotRun without any answer.
+        """
 
 
 class Output(Protocol):
@@ -84,13 +87,15 @@ class Watcher:
             return []
         try:
             cluster_id = self._topics.cluster_id()
-            here = {seen.topic for seen in tallies if seen.cluster_id in ("", cluster_id)}
-            now: dict[str, TopicNow] | None = self._topics.now(here)
+            here = {seen for seen in tallies if seen.cluster_id in ("", cluster_id)}
+            now, untold = self._topics.told({seen.topic for seen in here})
         except CannotRun as error:
-            click.echo(f"{error} {len(tallies):,} minutes of topics are not checked for loss.", err=True)
-            cluster_id, now = "", None
+            _tell_unchecked(error, len(tallies))
+            here, now, untold = set(), {}, {}
+        if untold:
+            _tell_unchecked(next(iter(untold.values())), sum(seen.topic in untold for seen in here))
         return [
-            judge(seen, tally, now if seen.cluster_id in ("", cluster_id) else None, self._slow_ms)
+            judge(seen, tally, now if seen in here and seen.topic not in untold else None, self._slow_ms)
             for seen, tally in tallies.items()
         ]
 
@@ -102,3 +107,7 @@ class Watcher:
                 (self.last_us + MINUTE_US) // 1_000_000,
             ),
         }
+
+
+def _tell_unchecked(error: CannotRun, minutes: int) -> None:
+    click.echo(f"{error} {minutes:,} minutes of topics are not checked for loss.", err=True)

@@ -24,10 +24,12 @@ class _Named:
 
 
 class Admin:
-    """Two topics, `a` with two partitions and `b` with one, compacted; `fails`: it does not tell their offsets."""
+    """Two topics, `a` with two partitions and `b` with one, compacted; `fails`: it does not tell their offsets, else
+    only not those of `leaderless` ones."""
 
     def __init__(self) -> None:
         self.fails = False
+        self.leaderless: set[tuple[str, int]] = set()
 
     def list_topics(self, timeout: float) -> _Named:
         return _Named(topics={"a": _Named(partitions={0: None, 1: None}), "b": _Named(partitions={0: None})})
@@ -41,6 +43,8 @@ class Admin:
         def offset(of: TopicPartition) -> _Named:
             if self.fails:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "Timed out"))
+            if (of.topic, of.partition) in self.leaderless:
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, "Leader not available"))
             latest = isinstance(asked[of], type(OffsetSpec.latest()))  # type: ignore[no-untyped-call]
             return _Named(offset=10 * of.partition + (7 if latest else 2))
 
@@ -83,6 +87,16 @@ def test_an_answer_that_does_not_come_is_one_sentence(admin: Admin) -> None:
     with pytest.raises(CannotRun) as wrong:
         KafkaTopics(Brokers("a:1")).now(["b"])
     assert str(wrong.value) == "The brokers gave no answer about b-0: Timed out."
+
+
+def test_a_partition_without_a_leader_costs_only_its_topic(admin: Admin) -> None:
+    admin.leaderless = {("a", 1)}
+    told, untold = KafkaTopics(Brokers("a:1")).told(["a", "b", "gone"])
+    assert told == {"b": TopicNow({0: Ends(2, 7)}, compacted=True)}
+    why = "The brokers gave no answer about a-1: Leader not available."
+    assert {name: str(error) for name, error in untold.items()} == {"a": why}
+    with pytest.raises(CannotRun, match=f"^{why}$"):
+        KafkaTopics(Brokers("a:1")).now(["a", "b"])
 
 
 def test_without_ranges_nothing_is_read(admin: Admin, spark: SparkSession) -> None:

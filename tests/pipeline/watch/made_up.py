@@ -34,12 +34,13 @@ def sent(second: float, base_offset: int = 0, records: int = 10, **given: object
 
 
 class Topics:
-    """A cluster's topics as brokers tell of them; `silent`: they do not."""
+    """A cluster's topics as brokers tell of them, but for the `untold`; `silent`: they do not."""
 
     def __init__(self, now: Mapping[str, TopicNow], cluster_id: str = "c", *, silent: bool = False) -> None:
         self._now = now
         self._cluster_id = cluster_id
         self.silent = silent
+        self.untold: dict[str, CannotRun] = {}
         self.asked: list[set[str]] = []
 
     def cluster_id(self) -> str:
@@ -47,9 +48,10 @@ class Topics:
             raise CannotRun("No broker answers at a:1: no answer in time.")
         return self._cluster_id
 
-    def now(self, names: Collection[str]) -> dict[str, TopicNow]:
+    def told(self, names: Collection[str]) -> tuple[dict[str, TopicNow], dict[str, CannotRun]]:
         self.asked.append(set(names))
-        return {name: self._now[name] for name in names if name in self._now}
+        untold = {name: error for name, error in self.untold.items() if name in names}
+        return {name: self._now[name] for name in names if name in self._now and name not in untold}, untold
 
 
 def topic(latest: int, *, earliest: int = 0, topic_id: str = "") -> TopicNow:

@@ -10,6 +10,7 @@ from pyspark.sql import Row as SparkRow
 
 from forebay_pipeline.audit.ledger import ACKNOWLEDGED
 from forebay_pipeline.audit.ranges import TopicNow
+from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.watch.tally import Tally
 from forebay_pipeline.watch.verdict import Finding, Minute
 from forebay_pipeline.watch.watcher import Sentences, Watcher
@@ -77,6 +78,21 @@ def test_brokers_that_do_not_answer_cost_only_the_check(capsys: pytest.CaptureFi
     assert capsys.readouterr().err == (
         "No broker answers at a:1: no answer in time. 1 minutes of topics are not checked for loss.\n"
     )
+
+
+def test_a_topic_that_is_not_told_of_costs_only_its_own_check(capsys: pytest.CaptureFixture[str]) -> None:
+    """A partition without a leader, say: what is lost elsewhere is found."""
+    watcher, topics, kept = watched({"t": topic(10)})
+    topics.untold = {name: CannotRun(f"No answer about {name}-1.") for name in ("u", "v")}
+    watcher.told(0, [row("t", 15), row("u", 9), row("u", 9, minutes=1), row("v", 9)])
+    assert [(each.topic, each.lost, each.findings) for each in kept.batches[0]] == [
+        ("t", 5, [Finding.LOST]),
+        ("u", None, []),
+        ("v", None, []),
+        ("u", None, []),
+    ]
+    assert (watcher.findings, watcher.unchecked) == (1, 3)
+    assert capsys.readouterr().err == "No answer about u-1. 3 minutes of topics are not checked for loss.\n"
 
 
 def test_without_rows_nobody_is_asked_and_nothing_is_told() -> None:
