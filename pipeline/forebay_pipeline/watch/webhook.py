@@ -27,14 +27,19 @@ _PAUSES_S: Final = (1, 2)
 _ANSWER_S: Final = 5
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect is an answer like any other: what is posted would be asked for (GET) at the other place."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
 class Webhook:
     """Posts to `url`, which may hold a secret and is not shown. Raises CannotRun unless it is one of HTTP."""
 
     def __init__(self, url: str, pause: Callable[[float], object] = time.sleep) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise CannotRun("The webhook must be a URL that begins with http:// or https://.")
-        self._host = parts.hostname
+        self._host = _host(url)
+        self._opener = urllib.request.build_opener(_NoRedirects)
         self._url = url
         self._pause = pause
         self.undelivered = 0
@@ -60,13 +65,29 @@ class Webhook:
         """Why it was not taken; None if it was."""
         request = urllib.request.Request(self._url, body, {"Content-Type": "application/json"}, method="POST")
         try:
-            with urllib.request.urlopen(request, timeout=_ANSWER_S):
+            with self._opener.open(request, timeout=_ANSWER_S):
                 return None
         except urllib.error.HTTPError as error:
+            error.close()
             return f"HTTP status {error.code}"
-        except (OSError, HTTPException) as error:
-            return str(error) or type(error).__name__
+        except (OSError, HTTPException, ValueError) as error:
+            # The text of the others may have the URL in it.
+            return str(error) if isinstance(error, OSError) and str(error) else type(error).__name__
 
     def totals(self) -> dict[str, tuple[str, int]]:
         """For exposition.TextFile."""
         return {"webhook_undelivered_total": ("Batches with findings that the webhook did not take.", self.undelivered)}
+
+
+def _host(url: str) -> str:
+    """Raises CannotRun, without the URL, unless it can be posted to."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("http", "https"):
+        raise CannotRun("The webhook must be a URL that begins with http:// or https://.")
+    if not all("!" <= character <= "~" for character in url):
+        raise CannotRun("The webhook's URL must be ASCII without spaces: write others as %20 and so on.")
+    return host

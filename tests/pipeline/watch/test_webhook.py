@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from http.client import HTTPException
+from urllib.request import OpenerDirector
 
 import pytest
 
@@ -70,8 +72,44 @@ def test_nobody_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert webhook.undelivered == 1
 
 
-@pytest.mark.parametrize("url", ["ftp://a/b", "file:///etc/passwd", "a.example/hook", "http:///canary"])
+@pytest.mark.parametrize(
+    "url",
+    ["ftp://a/b", "file:///etc/passwd", "a.example/hook", "http:///canary", "http://[a/canary", "http://a:canary/"],
+)
 def test_other_urls_are_refused_and_not_shown(url: str) -> None:
     with pytest.raises(CannotRun) as wrong:
         Webhook(url)
     assert str(wrong.value) == "The webhook must be a URL that begins with http:// or https://."
+
+
+@pytest.mark.parametrize("url", ["http://a/canary 7", "http://a/canar\xfd", "http://a/canary\n", "http://\xfc/canary"])
+def test_urls_that_cannot_be_sent_as_they_are_are_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(CannotRun) as wrong:
+        Webhook(url)
+    assert str(wrong.value) == "The webhook's URL must be ASCII without spaces: write others as %20 and so on."
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed_and_counts_as_not_taken(
+    receiver: Receiver, capsys: pytest.CaptureFixture[str], status: int
+) -> None:
+    """It would be followed by a GET, which any page answers with 200."""
+    webhook = Webhook(receiver.url, lambda _: None)
+    receiver.statuses = [status] * 3
+    webhook.tell(0, [LOST])
+    assert (len(receiver.got), receiver.pages, webhook.undelivered) == (3, 0, 1)
+    assert capsys.readouterr().err == f"1 findings could not be delivered to {LOOPBACK}: HTTP status {status}\n"
+
+
+@pytest.mark.parametrize("error", [HTTPException("/hooks/canary"), ValueError("/hooks/canary")])
+def test_what_else_goes_wrong_is_told_by_its_name_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(OpenerDirector, "open", fails)
+    webhook = Webhook("http://a/hooks/canary", lambda _: None)
+    webhook.tell(0, [LOST])
+    assert capsys.readouterr().err == f"1 findings could not be delivered to a: {type(error).__name__}\n"
+    assert webhook.undelivered == 1
