@@ -47,6 +47,7 @@ KEPT: Final[Mapping[type[msgspec.Struct], Mapping[str, str]]] = {
 """Kind of rows → what is needed of it: the names of columns, and what they are in SQL."""
 
 CLIENT: Final = ["client_id", "principal"]
+_CLIENT_SCHEMA: Final = "client_id string, principal string"
 _INSTANCE: Final = [*CLIENT, "host", "topic"]
 _SECOND_US: Final = 1_000_000
 
@@ -158,10 +159,14 @@ def _clients(tables: ClientTables, sent_on: DataFrame) -> Clients:
     hosts = tables.choices.groupBy(*CLIENT).agg(F.approx_count_distinct("host").alias("hosts"))
     found = most.join(tables.served, CLIENT).join(hosts, CLIENT).orderBy(F.desc("batches"), *CLIENT).collect()
     left_out = max(0, counted.count() - MOST_CLIENTS) if len(found) == MOST_CLIENTS else 0
+    # Some clients use a new id whenever they start: of all others nothing comes here.
+    told = most.sparkSession.createDataFrame([(row["client_id"], row["principal"]) for row in found], _CLIENT_SCHEMA)
+    told = F.broadcast(told)
+    treated_as = tables.treated.join(told, CLIENT).groupBy(*CLIENT, "reason").agg(F.sum("batches").alias("batches"))
     treatment: dict[tuple[str, str], dict[str, int]] = {}
-    for row in tables.treated.groupBy(*CLIENT, "reason").agg(F.sum("batches").alias("batches")).collect():
+    for row in treated_as.collect():
         treatment.setdefault((row["client_id"], row["principal"]), {})[row["reason"]] = row["batches"]
-    picked = _picked(tables, sent_on)
+    picked = _picked(tables, sent_on, told)
     return Clients(
         [
             ClientUse(
@@ -184,11 +189,12 @@ def _clients(tables: ClientTables, sent_on: DataFrame) -> Clients:
     )
 
 
-def _picked(tables: ClientTables, sent_on: DataFrame) -> dict[tuple[str, str], list[Picked]]:
-    """Client → topics whose partitions it seems to pick itself (policies.own_choices)."""
+def _picked(tables: ClientTables, sent_on: DataFrame, of: DataFrame) -> dict[tuple[str, str], list[Picked]]:
+    """Client, of those in `of` → topics whose partitions it seems to pick itself (policies.own_choices)."""
     told = sent_on.groupBy("topic").agg((F.max("partition") + 1).alias("told"))
     sizes = tables.treated.groupBy("topic").agg(F.max("partitions").alias("seen")).join(told, "topic", "left")
-    sized = tables.choices.join(F.broadcast(sizes.select("topic", F.greatest("seen", "told").alias("of"))), "topic")
+    chosen = tables.choices.join(of, CLIENT)
+    sized = chosen.join(F.broadcast(sizes.select("topic", F.greatest("seen", "told").alias("of"))), "topic")
     places = F.expr(f"transform(used, each -> floor(each * least(of, {own_choices.PLACES}) / of))")
     used = (
         sized.where(F.col("of").isNotNull())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Row as SparkRow
 
 from forebay_pipeline.advice import clients as of_clients
 from forebay_pipeline.advice.clients import KEPT, client_batches, client_tables
@@ -90,6 +92,32 @@ def test_who_keeps_to_few_partitions_picks_them(spark: SparkSession, tmp_path: P
         "early": (),
         "old": (),
     }
+
+
+def test_of_clients_that_are_not_told_nothing_is_collected(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some use a new id whenever they start; each of these picks a partition, too."""
+    monkeypatch.setattr(of_clients, "MOST_CLIENTS", 2)
+    rows: list[Row] = [batch_row(partition=partition) for partition in range(12)]
+    for client in range(6):
+        for minute in range(14 + client):
+            time_us = START_US + minute * MINUTE
+            rows.append(ledger_row([sized_part(9, 40_000)], client_id=f"c-{client}", time_us=time_us))
+    collect, collected = type(spark.range(0)).collect, list[int]()
+
+    def counted(frame: DataFrame) -> list[SparkRow]:
+        found = collect(frame)
+        collected.append(len(found))
+        return found
+
+    monkeypatch.setattr(type(spark.range(0)), "collect", counted)
+    known = found(spark, tmp_path, rows)
+    assert [(one.client_id, one.reasons, one.picked) for one in known.clients] == [
+        ("c-5", {"null_key": 19}, [Picked("t", 1, 12)]),
+        ("c-4", {"null_key": 18}, [Picked("t", 1, 12)]),
+    ]
+    assert (known.left_out, max(collected)) == (4, 2)
 
 
 def test_a_journal_without_either_tells_of_no_clients(spark: SparkSession, tmp_path: Path) -> None:
