@@ -93,7 +93,7 @@ def both(cluster: SparkCluster, store: ObjectStore, spark: SparkSession) -> Both
 def test_executors_without_an_environment_run_a_job(cluster: SparkCluster, store: ObjectStore, tmp_path: Path) -> None:
     """Journal, output and checkpoint are in an object store; the pack is all that executors have."""
     for hour in range(4):
-        write_journal(tmp_path, [batch_row(topic="a", time_us=START_US + hour * HOUR_US)])
+        write_journal(tmp_path, [batch_row(topic="a", time_us=START_US + hour * HOUR_US)], f"{hour}")
     store.put_all(tmp_path, "hours")
     where = store.at("hours"), store.at("parquet")
     done = cluster.submit("compact", "--journal", where[0], "--output", where[1], conf=store.of_command_line)

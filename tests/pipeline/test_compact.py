@@ -167,6 +167,16 @@ def test_a_further_run_takes_only_what_is_new(spark: SparkSession, journal: Path
     assert read_rows(spark, JournalPlace(str(output))).count() == 3
 
 
+def test_a_journal_that_was_moved_is_not_taken_again(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+    output = tmp_path / "parquet"
+    write_journal(journal, [make.batch_row(), make.batch_row()])
+    run(spark, journal, output)
+    moved = journal.rename(tmp_path / "moved")
+    write_journal(moved, [make.batch_row()], "b")
+    assert run(spark, moved, output).rows == 1
+    assert read_rows(spark, JournalPlace(str(output))).count() == 3
+
+
 def test_what_a_crash_left_half_written_is_neither_lost_nor_doubled(
     spark: SparkSession, journal: Path, tmp_path: Path
 ) -> None:

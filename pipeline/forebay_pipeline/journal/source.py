@@ -218,6 +218,8 @@ def stream_rows(
         spark.readStream.format("binaryFile")
         .schema(_FILE)
         .option("maxFilesPerTrigger", files_a_trigger)
+        # Names are unique: a journal that is read from another path goes on where it was, instead of anew.
+        .option("fileNameOnly", "true")
         .load(f"{place}/dt=*/hour=*")
     )
     return _decoded(_closed(files).select("path", "content"), wanted)
