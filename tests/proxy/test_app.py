@@ -397,7 +397,7 @@ class TestDrain:
             large = produce(1, ("ponds", 0, batch(null_key("x" * 2_000_000))), acks=0)
             client.send(*[large] * 16)
             await until(lambda: connection.holds)
-            taken = forebay.count("forebay_produce_requests_total", "client")
+            taken = await settle(forebay, "forebay_produce_requests_total", "client")
             if leaves:
                 connection.abort()
                 await until(lambda: len(forebay.app._connections) == 0)

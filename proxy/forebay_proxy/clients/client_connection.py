@@ -52,7 +52,7 @@ MAX_UNSENT: Final = 256 * 1024
 
 WITHOUT_ACKS: Final = 10
 """So many times client.max.in.flight.requests may be under way without acks: no answer paces who sends, and how long
-a broker takes is not to. Where that is 20 ms, 100 cost a client two thirds of its records a second, and 1,000 none."""
+a broker takes is not to. Where that is 20 ms, 100 cost a client two thirds of its records a second, 1,000 a fifth."""
 
 LENT: Final = 4096
 """Bytes of a read from which requests that are gathered are cut out of it, rather than out of a copy of it."""

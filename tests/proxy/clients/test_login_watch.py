@@ -433,7 +433,7 @@ class TestSessions:
             client, other = await it.user("alice"), await it.user("alice")
             it.cluster.users["alice"] = "changed"
             other.send(records("alice-ponds", "waits"))
-            await until(lambda: it.forebay.count("forebay_errors_total", "upstream", "authentication") > 0)
+            await until(lambda: it.forebay.count("forebay_errors_total", "upstream", "client_authentication") > 0)
             client.send(records("alice-ponds", "a", correlation_id=2))
             await client.receives(2)
             assert it.records("untouched") == 1

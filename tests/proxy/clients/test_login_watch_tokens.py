@@ -158,7 +158,7 @@ class TestSessions:
             client = await user(it, token("alice", 100))
             password = it.cluster.users.pop("alice")
             client.send(records("alice-ponds", "waits"))
-            await until(lambda: it.forebay.count("forebay_errors_total", "upstream", "authentication") > 0)
+            await until(lambda: it.forebay.count("forebay_errors_total", "upstream", "client_authentication") > 0)
             realms = it.forebay.app._client_realms._realms.values()
             (hers,) = (each for each in realms if each.connector.is_refused)
             it.cluster.users["alice"] = password
