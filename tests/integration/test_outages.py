@@ -184,7 +184,7 @@ CASES = [
         timeout,
         lasts,
         id=f"{fault}-{timeout:g}s-{lasts}",
-        marks=() if (fault, timeout, lasts) in (("stopped", SHORT, "half"), ("hole", SHORT, "third")) else (whole,),
+        marks=() if (fault, timeout, lasts) in (("stopped", SHORT, "half"), ("hole", DEFAULT, "third")) else (whole,),
     )
     for whole in [pytest.mark.whole]
     for fault in FAULTS
