@@ -74,8 +74,7 @@ def parts(rows: DataFrame, wanted: Wanted, *, twice: bool = False) -> DataFrame:
         ledger = ledger.where(F.col("topic").isin(list(wanted.topics)))
     if twice:
         numbered = F.coalesce(F.col("seq") > 0, F.expr("false"))
-        # By all that they say: another row of the same number is no copy, and is judged.
-        ledger = ledger.where(numbered).dropDuplicates().unionByName(ledger.where(~numbered))
+        ledger = ledger.where(numbered).dropDuplicates(["process", "seq"]).unionByName(ledger.where(~numbered))
     opened = ledger.select("*", F.posexplode_outer("parts").alias("position", "sent"))
     base, records = _of_part("base_offset"), _of_part("records")
     lines = opened.select(
