@@ -59,9 +59,8 @@ class Wanted(NamedTuple):
         return Span(first - AROUND_US if first is not None else None, last + AROUND_US if last is not None else None)
 
 
-def parts(rows: DataFrame, wanted: Wanted, *, twice: bool = False) -> DataFrame:
-    """A row for each part of a request; a request passed on untouched is one part without CRCs. `twice`: some rows may
-    be there more than once, and count once.
+def parts(rows: DataFrame, wanted: Wanted) -> DataFrame:
+    """A row for each part of a request; a request passed on untouched is one part without CRCs.
 
     Columns: process, number, connection, client_id, principal (empty: served as nobody in particular), time_us, seq,
     topic, client_partition (the client's choice), partition (where the records went), base_offset, end_offset, records,
@@ -72,9 +71,6 @@ def parts(rows: DataFrame, wanted: Wanted, *, twice: bool = False) -> DataFrame:
     ledger = of_kind(rows, LedgerRow)
     if wanted.topics:
         ledger = ledger.where(F.col("topic").isin(list(wanted.topics)))
-    if twice:
-        numbered = F.coalesce(F.col("seq") > 0, F.expr("false"))
-        ledger = ledger.where(numbered).dropDuplicates(["process", "seq"]).unionByName(ledger.where(~numbered))
     opened = ledger.select("*", F.posexplode_outer("parts").alias("position", "sent"))
     base, records = _of_part("base_offset"), _of_part("records")
     lines = opened.select(

@@ -75,8 +75,6 @@ class Losses(NamedTuple):
     """Processes that are gone without a last row: after a crash, or their last files are not there."""
     unnumbered: int
     """Ledger rows without a number, as older proxies wrote them: whether one is missing, nobody can tell."""
-    twice: int
-    """Ledger rows that are there already, by their numbers."""
     without_ledger: list[str]
     """Processes that sent batches to the audited topics, which were acknowledged, and that keep no ledger."""
     cluster_id: str
@@ -131,7 +129,6 @@ def losses(rows: DataFrame, wanted: Wanted, cluster_id: Callable[[], str]) -> Lo
         vanished=list(vanished(named.difference(before.vanished), lives, wanted)),
         ends=sorted(name for name, process in followed.items() if process.ended_untold),
         unnumbered=sum(process.unnumbered for process in followed.values()),
-        twice=sum(process.twice for process in followed.values()),
         without_ledger=sorted(name for name, process in followed.items() if process.keeps_no_ledger),
         cluster_id=ours,
         others=others,
@@ -161,7 +158,6 @@ def _found(rows: DataFrame, wanted: Wanted) -> list[SparkRow]:
         .agg(
             F.count("*").alias("rows"),
             F.count_if(ledger & number.isNull() & checked).alias("unnumbered"),
-            (F.count(number) - F.bitmap_count(sequence.bitmap(number))).alias("twice"),
             sequence.short(sequence.bitmap(number)).alias("seen"),
             sequence.short(sequence.bitmap(F.when(ledger, within(number)))).alias("audited"),
             F.min(within(number)).alias("first"),
@@ -197,7 +193,6 @@ class _Process:
         self._known = known or Followed()
         self._is_new = known is None
         self.unnumbered = sum(each.unnumbered for each in found)
-        self.twice = sum(each.twice for each in self._by_kind[_LEDGER])
 
     @property
     def _first_us(self) -> int | None:

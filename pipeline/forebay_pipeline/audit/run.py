@@ -44,7 +44,7 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
     state = wanted.state or AuditState()
     _check_cluster(state, lost)
     ours = rows.where(~F.col("process").isin(list(lost.others))) if lost.others else rows
-    with keep(ledger.parts(ours, wanted, twice=lost.twice > 0)) as parts:
+    with keep(ledger.parts(ours, wanted)) as parts:
         survey = ledger.survey(parts)
         if survey is None:
             return _nothing_new(lost, wanted), _moved_on(state, {}, state.offsets, lost)
@@ -70,7 +70,7 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
         rows_dropped=lost.dropped,
         lines_torn=lost.lines_torn,
         incomplete=list(incomplete(examined.totals, lost)),
-        notes=[*anew.values(), *_elsewhere(lost), *_twice(lost), *_notes(examined.totals)],
+        notes=[*anew.values(), *_elsewhere(lost), *_notes(examined.totals)],
     )
     return result, _moved_on(state, marks, _offsets(state.offsets, anew, read), lost)
 
@@ -134,14 +134,6 @@ def _elsewhere(lost: Losses) -> Iterator[str]:
     if lost.others:
         clusters = ", ".join(sorted(set(lost.others.values())))
         yield f"{len(lost.others):,} processes in the journal are in front of other clusters, not audited: {clusters}."
-
-
-def _twice(lost: Losses) -> Iterator[str]:
-    if lost.twice:
-        yield (
-            f"{lost.twice:,} ledger rows are there a second time and count once: files were copied under other names, "
-            "say, or compacted twice."
-        )
 
 
 def _notes(totals: Counts) -> Iterator[str]:

@@ -18,7 +18,6 @@ NOTHING = Losses(
     vanished=[],
     ends=[],
     unnumbered=0,
-    twice=3,
     without_ledger=[],
     cluster_id="A",
     others={"there": "B"},

@@ -79,14 +79,6 @@ def test_what_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
     assert found.followed[f"crashed-{START}"].ended
 
 
-def test_ledger_rows_that_are_there_twice(spark: SparkSession, tmp_path: Path) -> None:
-    """Of whose process the audit is; gauges may be, too, and make no difference."""
-    rows = [*ledger("p-1", 1, 2, 2, 40_000, 40_000, 40_000, None, None), *gauges("p-1", range(1, 3))]
-    there = [*ledger("q-1", 1, 1), gauge_row(process="q-1", seq=1, cluster_id="there")]
-    rows = [*rows, *gauges("p-1", range(1, 3)), *there]
-    assert losses(journal_of(spark, tmp_path, rows), Wanted(), lambda: "here").twice == 3
-
-
 def test_a_journal_of_another_cluster_alone(spark: SparkSession, tmp_path: Path) -> None:
     rows = journal_of(spark, tmp_path, [*gauges("p-1", range(1, 3), cluster_id="there"), *ledger("p-1", 1)])
     before = AuditState(followed={"ours-1": Followed({"gauge": 6}, [], DUE_US)})

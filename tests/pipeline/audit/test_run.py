@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -78,20 +77,6 @@ def test_a_journal_that_goes_on_in_front_of_another_cluster_alone(world: World) 
     assert result.incomplete == [
         "Nothing of cluster here, which was asked: all processes in the journal are in front of others: there."
     ]
-
-
-def test_a_file_that_is_there_twice_counts_once(world: World) -> None:
-    """Rows without numbers, as older versions wrote them, are all counted."""
-    world.send(world.made(5))
-    world.send(world.made(5))
-    world.close_files()
-    shutil.copy(world.file(0), world.file(0).with_name("again.jsonl.zst"))
-    for _ in range(2):
-        world.answer([world.part(world.made(5))], seq=0)
-    result = world.audit()
-    assert counted(result.totals) == {"acknowledged": 20, "present": 20}
-    assert result.rows == 4
-    assert result.notes[0].startswith("2 ledger rows are there a second time and count once: ")
 
 
 def test_a_span_without_rows(world: World) -> None:
