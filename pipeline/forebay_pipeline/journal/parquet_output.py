@@ -23,8 +23,7 @@ _OWNER: Final = "_query"
 
 def query_id(storage: Storage, checkpoint: str) -> str | None:
     """The checkpoint's own name: another one begins anew, even in its place. None before its query has started."""
-    metadata = storage.read(f"{checkpoint.rstrip('/')}/metadata")
-    return msgspec.json.decode(metadata, type=dict[str, str])["id"] if metadata is not None else None
+    return _id_in(storage, checkpoint, "metadata")
 
 
 def check_owner(storage: Storage, output: str, checkpoint: str) -> None:
@@ -33,7 +32,7 @@ def check_owner(storage: Storage, output: str, checkpoint: str) -> None:
     if written is None:
         return
     begun = _last_batch(storage, f"{checkpoint.rstrip('/')}/offsets")
-    owner = _owner(storage, output)
+    owner = _id_in(storage, output, _OWNER)
     # Outputs of earlier versions do not name theirs.
     if begun is None or begun < written or owner not in (None, query_id(storage, checkpoint)):
         raise CannotRun(
@@ -44,12 +43,13 @@ def check_owner(storage: Storage, output: str, checkpoint: str) -> None:
 
 def own(storage: Storage, output: str, query: str) -> None:
     """Note that the query of that id writes to the output."""
-    if _owner(storage, output) != query:
+    if _id_in(storage, output, _OWNER) != query:
         storage.write(f"{output.rstrip('/')}/{_OWNER}", msgspec.json.encode({"id": query}))
 
 
-def _owner(storage: Storage, output: str) -> str | None:
-    written = storage.read(f"{output.rstrip('/')}/{_OWNER}")
+def _id_in(storage: Storage, folder: str, name: str) -> str | None:
+    """The query's id in that file, Spark's or ours; None if there is none."""
+    written = storage.read(f"{folder.rstrip('/')}/{name}")
     return msgspec.json.decode(written, type=dict[str, str])["id"] if written is not None else None
 
 

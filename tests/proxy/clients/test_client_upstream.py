@@ -18,6 +18,13 @@ from tests.proxy.clients.upstream_kit import Stage
 ERRORS = "forebay_errors_total"
 
 
+def sends_without_acks(stage: Stage) -> None:
+    """Records, which may wait for a connection."""
+    stage.upstream.expect_none()
+    stage.upstream.pass_on(b"records")
+    stage.upstream.flush()
+
+
 async def connected(stage: Stage) -> None:
     stage.gateway.may_connect.set()
     await turns()
@@ -129,9 +136,7 @@ class TestEnd:
     @in_loop
     async def test_records_without_acks_of_a_client_that_leaves_meanwhile_are_sent_and_then_it_closes(self) -> None:
         stage = Stage()
-        stage.upstream.expect_none()
-        stage.upstream.pass_on(b"records")
-        stage.upstream.flush()
+        sends_without_acks(stage)
         await turns()
         stage.upstream.leave_if_idle()
         stage.life.end(Cause.CLIENT_LEFT)
@@ -147,9 +152,7 @@ class TestEnd:
     async def test_records_without_acks_that_reach_no_broker_are_told_though_the_client_has_left(self) -> None:
         stage = Stage()
         stage.gateway.error = ConnectionRefusedError("refused")
-        stage.upstream.expect_none()
-        stage.upstream.pass_on(b"records")
-        stage.upstream.flush()
+        sends_without_acks(stage)
         await turns()
         stage.life.end(Cause.CLIENT_LEFT)
         stage.upstream.close()
@@ -162,9 +165,7 @@ class TestEnd:
     @in_loop
     async def test_one_that_is_closed_with_records_without_acks_departs_until_it_is_gone(self) -> None:
         stage = Stage()
-        stage.upstream.expect_none()
-        stage.upstream.pass_on(b"records")
-        stage.upstream.flush()
+        sends_without_acks(stage)
         await connected(stage)
         ((opaque, broker),) = stage.gateway.connections
         broker.unsent = 7
