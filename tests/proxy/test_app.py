@@ -25,7 +25,7 @@ from forebay_proxy.produce import dispatcher, sender
 from tests.kit.app import Running, running, settings
 from tests.kit.event_loop import in_loop, soon, turns, until
 from tests.kit.fake_broker import FakeCluster
-from tests.kit.ports import LOOPBACK
+from tests.kit.ports import LOOPBACK, free_run
 from tests.kit.wire import LIST_GROUPS, WireClient, batch, echo, keyed, metadata, null_key, only, produce, request
 
 SOCKETS = 16 << 20
@@ -260,8 +260,8 @@ async def _first_answer(cluster: FakeCluster) -> bool:
 
 @in_loop
 async def test_whoever_waits_at_an_inherited_socket_is_served_once_it_is_ready() -> None:
-    listening = socket.create_server((LOOPBACK, 0))
-    port = listening.getsockname()[1]
+    port = free_run(2)
+    listening = socket.create_server((LOOPBACK, port))
     async with FakeCluster({"ponds": [0]}) as cluster:
         cluster[0].holds(METADATA)
         app = App(settings(cluster.bootstrap, port), MetricRegistry(), inherited=Inherited([listening]))
