@@ -317,10 +317,7 @@ class ProducerBatch:
             self._gather(data, start, end)
         else:
             self._close_chunk()
-            self._kept_size += size
-            more = -(-self._kept_size // chunk_size) - self._kept
-            self._kept += more
-            self._pool.count(more)
+            self._count_kept(size)
             if size == len(data):
                 self._pieces.append(data)  # a slice would be a copy, in compiled code
             elif len(data) - size <= size >> 3:
@@ -328,6 +325,13 @@ class ProducerBatch:
             else:
                 self._pieces.append(data[start:end])
         self.size += size
+
+    def _count_kept(self, size: int) -> None:
+        """`size` more bytes are kept as they are: so many whole chunks as they bring it to."""
+        self._kept_size += size
+        more = -(-self._kept_size // self._pool.chunk_size) - self._kept
+        self._kept += more
+        self._pool.count(more)
 
     def _gather(self, data: bytes, start: int, end: int) -> None:
         chunk_size = self._pool.chunk_size
@@ -451,7 +455,8 @@ class ProducerBatch:
         starts = self._starts(section)
         pieces: list[tuple[str | None, ProducerBatch]] = []
         for client_id, theirs in runs.items():
-            piece = self._piece(next_number(), section, starts, theirs, self.opened_at)
+            before = pieces[-1][1] if pieces else None
+            piece = self._piece(next_number(), section, starts, theirs, self.opened_at, before)
             piece.tries = self.tries
             pieces.append((client_id, piece))
         return pieces
@@ -466,11 +471,24 @@ class ProducerBatch:
         return dict(zip(firsts, records.starts(section, 0, len(section), firsts), strict=True))
 
     def _piece(
-        self, number: int, section: bytes, starts: dict[int, int], runs: list[RecordRun], now: float
+        self,
+        number: int,
+        section: bytes,
+        starts: dict[int, int],
+        runs: list[RecordRun],
+        now: float,
+        before: ProducerBatch | None = None,
     ) -> ProducerBatch:
-        """`runs`, in their order, as a batch that takes no more; one after the other or with gaps between them."""
+        """`runs`, in their order, as a batch that takes no more; one after the other or with gaps between them.
+
+        It begins in what the piece `before` has left of its last chunk: a chunk for each of a thousand small pieces
+        would be many times the memory that they were in.
+        """
         piece = ProducerBatch(number, self.lane, self.partition, self._pool, self.ready_size, self.max_size, now)
         piece.base_timestamp = self.base_timestamp
+        if before is not None:
+            piece._kept_size = before._kept_size - before._kept * self._pool.chunk_size
+        kept: list[bytes] = []
         newest = 0
         at = 0
         while at < len(runs):
@@ -482,8 +500,7 @@ class ProducerBatch:
             first = runs[at].first
             taken, max_delta = records.take(section, starts[first], starts[first + count], piece.record_count)
             newest = max(newest, max_delta) if at else max_delta
-            piece._add_bytes(taken, 0, len(taken))
-            piece.section_size += len(taken)
+            kept.append(taken)
             first = piece.record_count
             for run in runs[at:end]:
                 run.first = first
@@ -491,6 +508,10 @@ class ProducerBatch:
                 piece._add(run)
             piece.record_count += count
             at = end
+        data = b"".join(kept)
+        piece._count_kept(len(data))
+        piece._pieces.append(data)
+        piece.size = piece.section_size = len(data)
         piece.max_timestamp = self.base_timestamp + newest
         piece.closed = True
         return piece

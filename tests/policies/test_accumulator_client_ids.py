@@ -118,6 +118,20 @@ def test_pieces_are_sound_whatever_their_codec(codec: int) -> None:
     bench.assert_empty()
 
 
+def test_pieces_of_many_clients_take_the_memory_that_their_batch_took() -> None:
+    bench = Metered()
+    for number in range(1_000):
+        bench.send(f"client {number}", bytes(30))
+    before = bench.pool.used
+    bench.throttles(1)
+
+    assert bench.pool.used in (before, before + 1)
+    assert bench.topic.held(0) == bench.pool.used * bench.pool.chunk_size
+    for number in range(1_000):
+        assert bench.next() == (f"client {number}", [bytes(30)])
+    bench.assert_empty()
+
+
 def test_a_batch_that_comes_back_after_the_change_goes_on_before_later_ones() -> None:
     bench = Metered()
     bench.send(A, b"1")
