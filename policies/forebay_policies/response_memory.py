@@ -10,6 +10,7 @@ Rules
    so there is no deadlock, and a response larger than the limit gets through alone.
 3. One that does not go on (less than SLOWEST in a tick) gives its turn to the next, but keeps what it has: its broker
    may only pause. If it is its client that does not take what it asked for, and others wait, the client is closed.
+   So it is, the oldest first, where whole responses that are not taken pile up: several of them, to twice `limit`.
 4. A read takes no more than there is room for, or SMALL: the limit is exceeded by at most SMALL a connection, and by
    one response.
 
@@ -103,12 +104,13 @@ class ResponseMemory:
 
     def tick(self) -> None:
         """See who does not go on. To be called every inbound_memory.TICK_S."""
-        wanted = any(held.waiting for held in self._all.values())
+        others_wait = any(held.waiting for held in self._all.values())
         for holder, held in list(self._all.items()):
             moved = holder.moved
             stuck = not held.waiting and held.mark is not None and abs(moved - held.mark) < SLOWEST
             held.mark = None if held.waiting else moved
             self._set(held, gathering=held.gathering, waiting=held.waiting, stuck=stuck)
+            wanted = others_wait or (self.total > 2 * self._limit and len(self._all) > 1)
             if stuck and wanted and holder.client_slow:
                 holder.not_taken()
         self._release()

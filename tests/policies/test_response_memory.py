@@ -131,6 +131,19 @@ def test_a_client_that_takes_nothing_is_closed_where_others_wait_for_it() -> Non
     assert not second.waits
 
 
+def test_of_clients_that_take_nothing_one_after_the_other_the_oldest_are_closed() -> None:
+    memory = ResponseMemory(2 * READ)
+    hoarders: list[FakeHolder] = []
+    for _ in range(20):
+        (hoarder,) = holders(memory, 1, READ)
+        hoarder.is_whole()
+        hoarders.append(hoarder)
+        memory.tick()
+        memory.tick()
+        assert memory.total <= 5 * READ, "each was the only one that is read"
+    assert [hoarder.closed for hoarder in hoarders] == [True] * 16 + [False] * 4
+
+
 def test_a_client_that_takes_it_slowly_is_not_closed() -> None:
     memory = ResponseMemory(2 * READ)
     (slow,) = holders(memory, 1, 10 * READ)
