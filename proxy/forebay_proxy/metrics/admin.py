@@ -85,7 +85,7 @@ class Admin:
         self._bound: list[socket.socket] = []
         self._door: AdminDoor | None = None
         self._access: AdminAccess | None = None
-        self._hosts = OwnHosts(LOCAL, ())
+        self._hosts: OwnHosts | None = None
         self._socket: AdminSocket | None = None
         self._by_socket: asyncio.Server | None = None
         self._log = RateLimited(get_logger())
@@ -232,6 +232,7 @@ class Admin:
 
     async def _serve_clients(self, request: web.Request) -> web.Response:
         by_any_page = self._in_use.is_open and self._standing(request) is not Standing.OWNER
+        assert self._hosts is not None, "it has been started"
         if by_any_page and (why := self._hosts.refusal(request.headers)) is not None:
             return web.json_response({"error": why}, status=403)
         return web.json_response({"clients": rows(await self._clients())})

@@ -145,7 +145,8 @@ class AdminDoor:
                 )
                 await guest.asked.wait()
         except TimeoutError:
-            self._log.info("admin endpoint closes a connection that asks nothing", client=guest.address)
+            if not guest.gone:
+                self._log.info("admin endpoint closes a connection that asks nothing", client=guest.address)
         except OSError:
             pass  # no handshake came of it
         else:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Mapping
-from functools import cache
 from ipaddress import ip_address
+from threading import Thread
 from urllib.parse import urlsplit
 
 LOCAL = "localhost"
@@ -20,7 +20,11 @@ class OwnHosts:
     """`host` is where the admin endpoint listens, `more` are further names for it."""
 
     def __init__(self, host: str, more: Iterable[str]) -> None:
-        self._names = {name.casefold() for name in (host, LOCAL, *_this_host(), *more)}
+        self._names = {name.casefold() for name in (host, LOCAL, socket.gethostname(), *more)}
+        Thread(target=self._ask_for_the_full_name, daemon=True).start()  # the resolver may take long
+
+    def _ask_for_the_full_name(self) -> None:
+        self._names.add(socket.getfqdn().casefold())
 
     def refusal(self, headers: Mapping[str, str]) -> str | None:
         """Why a request with these headers is refused; None: it is not. Header names in any case."""
@@ -46,9 +50,3 @@ class OwnHosts:
         except ValueError:
             return False
         return True
-
-
-@cache
-def _this_host() -> tuple[str, str]:
-    """Once: the resolver may be slow."""
-    return socket.gethostname(), socket.getfqdn()

@@ -87,6 +87,16 @@ async def test_who_asks_nothing_in_time_is_closed_and_who_has_asked_stays() -> N
 
 
 @in_loop
+async def test_of_a_probe_that_only_connects_nothing_is_said() -> None:
+    async with door(ask_within_s=0.1) as scene:
+        with capture_logs() as logs:
+            prober, silent = await scene.connect(), await scene.connect()
+            prober[1].close()
+            assert await closed(silent)
+        assert len(logs) == 1
+
+
+@in_loop
 async def test_a_handshake_that_does_not_come_is_waited_for_as_long(tmp_path: Path) -> None:
     keystore = str(Authority(tmp_path).issue("admin", LOOPBACK))
     async with door(ask_within_s=0.2, tls=TlsSettings(("TLSv1.3",), keystore_location=keystore)) as scene:

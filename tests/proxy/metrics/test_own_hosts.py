@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import socket
+from threading import Event
 
 import pytest
 
 from forebay_proxy.metrics.own_hosts import OwnHosts
+from tests.kit.event_loop import in_loop, until
 
 HOSTS = OwnHosts("proxy-1.example", ("forebay.example.net",))
 
@@ -54,3 +56,18 @@ def test_pages_of_others(origin: str) -> None:
 
 def test_a_link_from_elsewhere_may_lead_here() -> None:
     assert HOSTS.refusal({"Host": "127.0.0.1:9091", "Sec-Fetch-Site": "cross-site"}) is None
+
+
+@in_loop
+async def test_nobody_waits_for_a_slow_resolver(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = Event()
+
+    def slow() -> str:
+        answers.wait()
+        return "Proxy-1.internal.example"
+
+    monkeypatch.setattr(socket, "getfqdn", slow)
+    hosts = OwnHosts("127.0.0.1", ())
+    assert hosts.refusal({"Host": "proxy-1.internal.example:9091"}) is not None
+    answers.set()
+    await until(lambda: hosts.refusal({"Host": "proxy-1.internal.example:9091"}) is None)
