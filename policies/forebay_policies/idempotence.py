@@ -49,7 +49,7 @@ def _nobody_asks() -> None:
 
 
 class ProducerId:
-    """A producer id as a broker gave it out. `first_epoch`: what a queue that begins to use it begins with."""
+    """A producer id that a broker gave out. `first_epoch`: what a queue that begins to use it begins with."""
 
     __slots__ = ("first_epoch", "number")
 
@@ -108,7 +108,7 @@ class ProducerIds:
         return found
 
     def arrived(self, kind: Kind, number: int, epoch: int) -> None:
-        """A broker gave out this id, with this epoch to begin with."""
+        """A broker gave out this id, which is used from this epoch on."""
         self.wanted.pop(kind, None)
         self._current[kind] = ProducerId(number, epoch)
 

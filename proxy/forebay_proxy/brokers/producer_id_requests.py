@@ -22,7 +22,7 @@ from forebay_codecs.init_producer_id import (
     parse_init_producer_id,
 )
 from forebay_policies import retry
-from forebay_policies.idempotence import ProducerIds
+from forebay_policies.idempotence import MAX_EPOCH, ProducerIds
 from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.connector import Connector
@@ -35,6 +35,10 @@ log = get_logger()
 
 AGAIN_S: Final = 300.0
 """From a refusal to the next attempt: somebody may have granted the permission, or upgraded the brokers."""
+
+FIRST_EPOCHS: Final = MAX_EPOCH // 2
+"""An id begins with a random one of so many: another cluster behind the same addresses, or this one wiped, gives out
+the same ids again, and would take our batches for repeats of those of another producer, which begins with 0."""
 
 _REFUSED: Final = frozenset({codes.CLUSTER_AUTHORIZATION_FAILED, codes.UNSUPPORTED_VERSION})
 
@@ -111,7 +115,8 @@ class ProducerIdRequests:
                 return ""
             if answer.error_code != codes.NONE:
                 return f"error code {answer.error_code}"
-            self._ids.arrived(kind, answer.producer_id, answer.producer_epoch)
+            first = answer.producer_epoch + self._rng.randint(1, FIRST_EPOCHS)
+            self._ids.arrived(kind, answer.producer_id, min(first, MAX_EPOCH))
         if self._told:
             self._told = False
             log.info("brokers give out producer ids again")

@@ -64,6 +64,8 @@ class Pier:
         self.client = client
         self.sent = 10
         self.id = 0
+        self.epoch = 0
+        """With which the id begins."""
 
     def send(self, *values: str, **how: Any) -> None:
         self.sent += 1
@@ -105,7 +107,7 @@ async def pier(**changed: Any) -> AsyncIterator[Pier]:
             it = Pier(cluster, forebay, await forebay.client(0))
             it.send("warm")
             assert await it.told() == codes.NONE
-            it.id = (await it.asked()).numbers.producer_id
+            it.id, it.epoch, _, _ = (await it.asked()).numbers
             cluster.log.clear()
             cluster[0].holds(PRODUCE)
             yield it
@@ -159,10 +161,10 @@ class TestClean:
             first.answer(error_code=code, base_offset=offset)
             again = await it.asked()
             assert (again.numbers, again.values) == (first.numbers, ["a"])
-            assert again.numbers == Numbers(it.id, 0, 1, 1)
+            assert again.numbers == Numbers(it.id, it.epoch, 1, 1)
             again.answer()
             assert await it.told() == codes.NONE
-            assert await it.next_numbers() == Numbers(it.id, 0, 2, 1)
+            assert await it.next_numbers() == Numbers(it.id, it.epoch, 2, 1)
 
     @in_loop
     async def test_a_lost_answer_costs_neither_a_record_nor_a_copy(self) -> None:
@@ -180,7 +182,7 @@ class TestClean:
             it.send("a")
             (await it.asked()).answer(error_code=code)
             again = await it.asked()
-            assert again.numbers == Numbers(it.id, 0, 1, 1)
+            assert again.numbers == Numbers(it.id, it.epoch, 1, 1)
             again.answer()
             assert await it.told() == codes.NONE
             assert it.forebay.count("forebay_retries_total", "outcome_unknown") == 0
@@ -192,7 +194,7 @@ class TestClean:
             it.send("a", "b")
             (await it.asked()).answer(error_code=code)
             assert await it.told() == code
-            assert await it.next_numbers() == Numbers(it.id, 0, 1, 1)
+            assert await it.next_numbers() == Numbers(it.id, it.epoch, 1, 1)
 
     @in_loop
     async def test_a_refusal_with_an_offset_is_told_but_its_sequence_is_never_used_again(self) -> None:
@@ -200,7 +202,7 @@ class TestClean:
             it.send("a", "b")
             (await it.asked()).answer(error_code=codes.INVALID_RECORD, base_offset=9)
             assert await it.told() == codes.INVALID_RECORD
-            assert await it.next_numbers() == Numbers(it.id, 1, 0, 1)
+            assert await it.next_numbers() == Numbers(it.id, it.epoch + 1, 0, 1)
 
     @in_loop
     async def test_a_broker_that_always_fails_is_asked_so_often_and_told_in_its_words(self) -> None:
@@ -208,10 +210,10 @@ class TestClean:
             it.send("a", "b")
             for _ in range(SERVER_ERRORS):
                 asked = await it.asked()
-                assert (asked.numbers, asked.values) == (Numbers(it.id, 0, 1, 2), ["a", "b"])
+                assert (asked.numbers, asked.values) == (Numbers(it.id, it.epoch, 1, 2), ["a", "b"])
                 asked.answer(error_code=codes.UNKNOWN_SERVER_ERROR)
             assert await it.told() == codes.UNKNOWN_SERVER_ERROR
-            assert await it.next_numbers() == Numbers(it.id, 1, 0, 1)
+            assert await it.next_numbers() == Numbers(it.id, it.epoch + 1, 0, 1)
 
     @in_loop
     async def test_records_without_a_key_go_elsewhere_and_their_sequence_stays(self) -> None:
@@ -240,11 +242,11 @@ class TestClean:
     async def test_halves_of_what_was_refused_as_a_whole_have_sequences_of_their_own(self) -> None:
         async with pier() as it:
             merged = await self._merged(it)
-            assert (merged.values, merged.numbers) == (["a", "b", "c"], Numbers(it.id, 0, 2, 3))
+            assert (merged.values, merged.numbers) == (["a", "b", "c"], Numbers(it.id, it.epoch, 2, 3))
             merged.answer(error_code=codes.MESSAGE_TOO_LARGE)
             for values, first in ((["a"], 2), (["b", "c"], 3)):
                 half = await it.asked()
-                assert (half.values, half.numbers) == (values, Numbers(it.id, 0, first, len(values)))
+                assert (half.values, half.numbers) == (values, Numbers(it.id, it.epoch, first, len(values)))
                 half.answer()
             for number in range(it.sent - 1, it.sent + 1):
                 assert only((await it.client.receives(number))[0]).error_code == codes.NONE
@@ -267,7 +269,7 @@ class TestClean:
             (await it.asked()).answer(error_code=codes.MESSAGE_TOO_LARGE)
             for number in range(it.sent - 1, it.sent + 1):
                 assert only((await it.client.receives(number))[0]).error_code == codes.REQUEST_TIMED_OUT
-            assert await it.next_numbers() == Numbers(it.id, 1, 0, 1)
+            assert await it.next_numbers() == Numbers(it.id, it.epoch + 1, 0, 1)
 
     @in_loop
     @pytest.mark.parametrize(
@@ -278,11 +280,23 @@ class TestClean:
             it.send("a")
             (await it.asked()).answer(error_code=code)
             again = await it.asked()
-            assert again.numbers == Numbers(it.id, 1, 0, 1)
+            assert again.numbers == Numbers(it.id, it.epoch + 1, 0, 1)
             again.answer()
             assert await it.told() == codes.NONE
             assert it.cluster.values("ponds", 0) == ["a"]
-            assert await it.next_numbers() == Numbers(it.id, 1, 1, 1)
+            assert await it.next_numbers() == Numbers(it.id, it.epoch + 1, 1, 1)
+
+    @in_loop
+    async def test_no_record_is_taken_for_another_producers_where_a_wiped_cluster_gave_it_the_same_id(self) -> None:
+        async with pier() as it:
+            states = it.cluster.states["ponds", 0]
+            states.expire()
+            for sequence in range(3):
+                states.appended(Numbers(it.id, 0, sequence, 1), sequence)
+            it.cluster[0].releases(PRODUCE)
+            it.send("a")
+            assert await it.told() == codes.NONE
+            assert it.cluster.values("ponds", 0) == ["a"]
 
     @in_loop
     async def test_a_broker_that_knows_a_later_epoch_is_sent_another_id(self) -> None:
@@ -295,7 +309,7 @@ class TestClean:
             assert await it.told() == codes.NONE
             await until(lambda: it.forebay.count("forebay_producer_ids") == 2)
             found = await it.next_numbers()
-            assert found == Numbers(it.id + 2 if it.id == 100 else it.id + 1, 0, found.first, 1)
+            assert found.producer_id == (it.id + 2 if it.id == 100 else it.id + 1)
 
     @in_loop
     @pytest.mark.parametrize("code", [codes.CLUSTER_AUTHORIZATION_FAILED, codes.UNSUPPORTED_FOR_MESSAGE_FORMAT])
@@ -353,7 +367,7 @@ class TestTainted:
         async with pier() as it:
             (await it.tainted()).answer(error_code=code)
             assert await it.told() == codes.REQUEST_TIMED_OUT
-            assert await it.next_numbers() == Numbers(it.id, 1, 0, 1)
+            assert await it.next_numbers() == Numbers(it.id, it.epoch + 1, 0, 1)
             assert it.forebay.count("forebay_producer_epoch_bumps_total") == 1
 
     @in_loop
@@ -361,7 +375,7 @@ class TestTainted:
         async with pier() as it:
             (await it.tainted()).answer(error_code=codes.OUT_OF_ORDER_SEQUENCE_NUMBER)
             again = await it.asked()
-            assert again.numbers == Numbers(it.id, 1, 0, 2)
+            assert again.numbers == Numbers(it.id, it.epoch + 1, 0, 2)
             again.answer()
             assert await it.told() == codes.NONE
 
@@ -545,7 +559,7 @@ class TestClientsThatLeave:
             first.close()
             await until(lambda: it.forebay.count("forebay_producer_epoch_bumps_total") == 1)
             it.client = await it.forebay.client(0)
-            assert await it.next_numbers() == Numbers(it.id, 1, 0, 1)
+            assert await it.next_numbers() == Numbers(it.id, it.epoch + 1, 0, 1)
             assert it.cluster.values("ponds", 0) == ["behind"]
 
     @in_loop
