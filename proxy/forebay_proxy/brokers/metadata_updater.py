@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from math import inf
 from random import Random
 from time import monotonic
 from typing import NamedTuple
@@ -101,6 +102,8 @@ class MetadataUpdater:
         """A request is under way."""
         self._left: HostPort | None = None
         """A broker whose answers did not help."""
+        self._standing: dict[HostPort, tuple[UpstreamConnection, float]] = {}
+        """Connections to brokers that were left, and when."""
         self._versions: dict[int, tuple[int, int]] = {}
         self._backoff = settings.retry_backoff_ms / 1000
         self._max_backoff = settings.retry_backoff_max_ms / 1000
@@ -288,7 +291,7 @@ class MetadataUpdater:
     async def _connect(self, attempt: _Attempt, avoid: tuple[HostPort | None, ...]) -> UpstreamConnection:
         """A connection to any broker that answers: the one that stands, else known nodes, then the bootstrap servers.
 
-        Those of `avoid`, and the one that was left last, come last.
+        Those of `avoid`, and the one that was left last, come last. A connection to one that was left is used again.
         """
         if not avoid and self._connection is not None and not self._connection.closed:
             attempt.address = self._address
@@ -297,6 +300,10 @@ class MetadataUpdater:
         error: Exception = ConnectionError("no broker is known")
         for address in sorted(self._addresses.of(None), key=lambda address: address in last):
             attempt.address = address
+            standing = self._standing.pop(address, None)
+            if standing is not None and not standing[0].closed:
+                self._left = None
+                return standing[0]
             try:
                 connection = await self._connector.open(*address)
             except (OSError, UnicodeError, Malformed) as failure:
@@ -310,12 +317,22 @@ class MetadataUpdater:
         raise ConnectionError(f"no broker answers: {error}") from error
 
     def _leave(self) -> None:
-        """The next request goes to another broker, if there is one."""
+        """The next request goes to another broker, if there is one. The connection stands for this one's next turn."""
         self._left = self._address
-        self.close()
+        if self._address is not None and self._connection is not None:
+            self._standing[self._address] = self._connection, monotonic()
+        self._connection = None
+
+    def leave_idle(self, now: float, max_idle: float) -> None:
+        """Close connections to brokers that were left `max_idle` seconds ago, before they do."""
+        for address, (connection, left_at) in list(self._standing.items()):
+            if now - left_at > max_idle:
+                connection.close()
+                del self._standing[address]
 
     def close(self) -> None:
-        """Leave the broker. While `run` runs, another is chosen for the next request."""
+        """Leave all brokers. While `run` runs, one is chosen for the next request."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        self.leave_idle(inf, 0.0)

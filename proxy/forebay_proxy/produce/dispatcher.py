@@ -186,6 +186,7 @@ class Dispatcher:
             if self._idle >= 0:
                 for sender in self._senders.values():
                     sender.leave_if_idle(now, self._idle)
+                self._updater.leave_idle(now, self._idle)
 
     def retire(self) -> None:
         """Records without a leader are not asked about any more: the process is leaving."""

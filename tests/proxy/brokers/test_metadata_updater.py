@@ -25,7 +25,7 @@ from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.metrics.registry import MetricRegistry
 from tests.kit import fakes_proxy as fakes
 from tests.kit.app import settings
-from tests.kit.event_loop import in_loop, turns, until
+from tests.kit.event_loop import PATIENCE, in_loop, turns, until
 from tests.kit.fake_broker import Asked, FakeCluster
 from tests.kit.ports import LOOPBACK
 from tests.kit.wire import keyed
@@ -447,3 +447,24 @@ class TestABrokerThatDoesNotHelp:
             running.updater.leader_changed("ponds", 0, None)
             await until(lambda: running.asked().count(["ponds"]) == 2)
             assert len([a for a in brokers[first].requests(METADATA) if topics(a) == ["ponds"]]) == 1
+
+    @in_loop
+    async def test_brokers_that_take_turns_are_asked_on_the_connections_of_before(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """For as long as a partition has no leader, they are asked every `retry.backoff.ms`."""
+        monkeypatch.setattr(metadata_updater, "HEDGE_S", PATIENCE)
+        async with FakeCluster({"ponds": [-1]}, nodes=3) as brokers, updating(brokers, retry_backoff_ms=1) as running:
+            running.want("ponds")
+            await until(lambda: running.ready == ["ponds"])
+            fakes.append(running.accumulator, running.cluster.topics["ponds"].queues.queue(0), keyed("x"))
+            running.updater.invalidate(["ponds"], "error")
+            await until(lambda: len(running.asked()) > 30)
+            assert [broker.accepted for broker in brokers.brokers.values()] == [1, 1, 1]
+            running.updater.leave_idle(monotonic(), 60.0)
+            await until(lambda: len(running.asked()) > 40)
+            assert [broker.accepted for broker in brokers.brokers.values()] == [1, 1, 1]
+            brokers.topics["ponds"] = [0]
+            await until(lambda: running.cluster.topics["ponds"].queues.leaders[0] == 0)
+            running.updater.leave_idle(monotonic() + 61.0, 60.0)
+            await until(lambda: sum(len(broker.connections) for broker in brokers.brokers.values()) == 1)
