@@ -180,7 +180,7 @@ class WorkerSlot:
             if message.started:
                 self.served.set()
             async with self._heard:
-                self._answered = message.number
+                self._answered = max(self._answered, message.number)  # a new process says 0
                 self._unanswered_since = self._clock()
                 self._heard.notify_all()
 

@@ -90,6 +90,24 @@ async def test_a_silent_worker_is_asked_only_so_often() -> None:
 
 
 @in_loop
+async def test_a_process_that_reports_before_it_is_asked_is_asked_whatever_the_one_before_it_was() -> None:
+    scene = Scene()
+    for number in range(1, MAX_UNANSWERED + 1):
+        scene.slot.ask()
+        await scene.report(number)
+    await scene.slot.retire()
+    await scene.report(0)  # it serves
+    scene.now = HUNG_S + 1
+    assert scene.slot.silent_for() == 0.0
+    for _ in range(MIN_PINGS_BEFORE_KILL):
+        scene.slot.ask()
+    assert scene.line.sent[-1] == Ask(MAX_UNANSWERED + MIN_PINGS_BEFORE_KILL)
+    assert not scene.slot.hung
+    scene.now += HUNG_S + 1
+    assert scene.slot.hung
+
+
+@in_loop
 async def test_topics_and_clients_are_those_that_were_told_last() -> None:
     scene = Scene()
     scene.stats.topics.sent("ponds", 0, 5, 50)
