@@ -37,8 +37,6 @@ COMMAND_LINE: Final = "--set"
 
 # A user and a password in a URL.
 _IN_URL: Final = re.compile(r"//[^/@\s]*@")
-# What is meant as a secret under a name that is wrong is not shown either.
-_SECRET_NAME: Final = re.compile(r"password|secret|token|jaas|credential|key", re.IGNORECASE)
 
 # Read by the build and the tests, and set by Kubernetes for services whose names begin with forebay.
 _NOT_SETTINGS: Final = re.compile(
@@ -187,10 +185,10 @@ def _resolved(given: Given, environ: Mapping[str, str]) -> object:
 
 
 def _shown(given: Given) -> str:
-    """The value as it was written, unless it may be a secret. A reference tells only where one is."""
-    setting = find(ALIASES.get(given.name, given.name))
-    hidden = setting.is_secret if setting is not None else _SECRET_NAME.search(given.name) is not None
-    if hidden and given.value and not (isinstance(given.value, str) and providers.is_reference(given.value)):
+    """The value as it was written, unless it is a secret. A reference tells only where one is."""
+    setting = find(_full_name(given.name))
+    assert setting is not None
+    if setting.is_secret and given.value and not (isinstance(given.value, str) and providers.is_reference(given.value)):
         return HIDDEN
     return render(given.value)
 
@@ -246,10 +244,11 @@ def _full_name(written: str) -> str:
 
 
 def _unknown(given: Given) -> Problem:
+    """Without its value, which may be a secret under a misspelt name."""
     message = "unknown setting; `forebay config` lists all"
     for name in close_names(given.name, 1):
         message = f"unknown setting; did you mean {name} ({SETTINGS[ALIASES.get(name, name)].allowed})?"
-    return Problem(given.name, _shown(given), given.origin, message)
+    return Problem(given.name, "", given.origin, message)
 
 
 def close_names(name: str, max_names: int) -> list[str]:

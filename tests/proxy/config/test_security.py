@@ -194,6 +194,26 @@ class TestSecrets:
         assert CANARY not in "".join(map(str, found))
         assert CANARY not in repr(found)
 
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "sasl.jass.config",
+            "admin.bearer.tokn",
+            "admin.change.tokne",
+            "ssl.pasword",
+            "sasl.passwd",
+            "listener.name.x.plain.sasl.jas.config",
+        ],
+    )
+    def test_nor_under_a_misspelt_name(self, name: str, tmp_path: Path) -> None:
+        for found in (
+            problem(f"{name}={CANARY}"),
+            problem(environ={"FOREBAY_" + name.upper().replace(".", "_"): CANARY}),
+            problem(config=toml(tmp_path, f'"{name}" = "{CANARY}"')),
+        ):
+            assert "unknown setting" in found.message
+            assert CANARY not in repr(found)
+
     @pytest.mark.parametrize("form", [["--format", "list"], ["--format", "table"], ["--format", "json"], ["NAME"]])
     def test_forebay_config_shows_none(self, form: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("FOREBAY_SSL_KEY_PASSWORD", CANARY)

@@ -303,7 +303,7 @@ class TestProblems:
     def test_an_unknown_setting_names_the_nearest_and_what_that_allows(self) -> None:
         found = problem("lingr.ms=5")
         assert str(found) == (
-            "lingr.ms = 5 (--set): unknown setting; did you mean linger.ms (a whole number from -1 to 60000)?"
+            "lingr.ms (--set): unknown setting; did you mean linger.ms (a whole number from -1 to 60000)?"
         )
 
     @pytest.mark.parametrize(
