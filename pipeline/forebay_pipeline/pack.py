@@ -105,8 +105,13 @@ def _files(package: Distribution) -> Iterator[tuple[Path, str]]:
         raise CannotRun(f"{package.name} was installed without a list of its files: install it by pip.")
     else:
         for file in package.files:
-            if ".." not in file.parts and not file.is_absolute():
-                yield Path(str(package.locate_file(file))), str(file)
+            if ".." in file.parts or file.is_absolute():
+                continue
+            path = Path(str(package.locate_file(file)))
+            if path.exists():
+                yield path, str(file)
+            elif "__pycache__" not in file.parts:  # slim images do without it
+                raise CannotRun(f"{package.name} lacks {file}, which it was installed with.")
 
 
 def _editable(package: Distribution) -> bool:

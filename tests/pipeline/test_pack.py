@@ -106,6 +106,18 @@ def test_what_was_installed_by_other_means_is_one_sentence(
     assert "was installed without a list of its files: install it by pip." in done.stderr
 
 
+def test_caches_that_an_image_was_slimmed_by_are_not_missed_and_other_files_are(tmp_path: Path) -> None:
+    info = tmp_path / "reeds-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: reeds\nVersion: 1.0\n")
+    (info / "RECORD").write_text("reeds.py,,\n__pycache__/reeds.cpython-311.pyc,,\n")
+    reeds = Distribution.at(info)
+    with pytest.raises(CannotRun, match=r"^reeds lacks reeds\.py, which it was installed with\.$"):
+        list(module._files(reeds))
+    (tmp_path / "reeds.py").touch()
+    assert list(module._files(reeds)) == [(tmp_path / "reeds.py", "reeds.py")]
+
+
 def test_a_file_that_cannot_be_written_is_one_sentence_and_leaves_nothing(
     packed: Callable[[str], Result], tmp_path: Path
 ) -> None:

@@ -1,14 +1,17 @@
 """The settings with which the proxy ran, as far as advice depends on them.
 
 In: the proxy's TOML file, if it was given. Out: a value for each setting, the proxy's default where the file has none.
-What came from the environment or the command line is not known. Raises CannotRun if the file cannot be read.
+What came from the environment or the command line is not known. Raises CannotRun if the file cannot be read, or has no
+number where one belongs.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeVar
 
+from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.replay.settings import Simulated, written_in
 from forebay_policies.own_choices import CHOOSE_PARTITIONS_THEMSELVES
 
@@ -67,4 +70,19 @@ class Present(NamedTuple):
 
 def read(path: str | None) -> Present:
     """The settings in the proxy's file; nothing is known without one."""
-    return Present(None if path is None else written_in(path))
+    if path is None:
+        return Present()
+    present = Present(written_in(path))
+    for name, default in DEFAULTS.items():
+        if isinstance(default, int | float):
+            _check_number(present, path, name)
+    return present
+
+
+def _check_number(present: Present, path: str, name: str) -> None:
+    try:
+        number = present.number(name)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise CannotRun(f"{path}: {name}={present.text(name)} is not a number.")

@@ -40,6 +40,9 @@ class OpenSpark(Protocol):
     ) -> SparkSession: ...
 
 
+_EPOCH: Final = datetime.datetime.fromtimestamp(0, datetime.UTC)
+
+
 class _Instant(click.ParamType[int]):
     """ISO 8601 to microseconds since 1970; UTC unless the text has an offset."""
 
@@ -50,11 +53,14 @@ class _Instant(click.ParamType[int]):
             return value
         try:
             read = datetime.datetime.fromisoformat(value)
-        except ValueError:
+            if read.tzinfo is None:
+                read = read.replace(tzinfo=datetime.UTC)
+            read = read.astimezone(datetime.UTC)
+        except (ValueError, OverflowError):
             self.fail(f"{value!r} is not a time like 2026-11-21T14:00 or 2026-11-21T14:00:00+01:00", param, ctx)
-        if read.tzinfo is None:
-            read = read.replace(tzinfo=datetime.UTC)
-        return (read - datetime.datetime.fromtimestamp(0, datetime.UTC)) // datetime.timedelta(microseconds=1)
+        if read < _EPOCH:
+            self.fail(f"{value!r} is before 1970", param, ctx)
+        return (read - _EPOCH) // datetime.timedelta(microseconds=1)
 
 
 _PLACE: Final = ("journal", "journal_topic", "bootstrap_servers", "command_config")

@@ -59,6 +59,9 @@ _LOCAL: Final = "local[*]"
 _LOCAL_SHUFFLES: Final = "16"
 """Spark's default of 200 suits a cluster: on a few cores, empty tasks would take most of the time."""
 
+_LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties").as_uri()
+"""As a URI, which has no blanks: Java's options are parted by them."""
+
 _SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     # A journal file is read as one row: this bounds how much one task takes in at once.
@@ -76,7 +79,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
     # pandas warns about how Spark uses it.
     "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",
 }
 
 

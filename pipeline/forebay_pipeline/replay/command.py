@@ -48,7 +48,7 @@ from forebay_pipeline.replay.results import (
 from forebay_pipeline.replay.service_times import constant, fit
 from forebay_pipeline.replay.settings import DEFAULT_GRID, Variant, read_grid, read_present, variants
 from forebay_pipeline.replay.simulation import World
-from forebay_pipeline.replay.slices import LEAST_CHOSEN, WARM_UP_S, Slices, Task, sample, simulated
+from forebay_pipeline.replay.slices import LEAST_CHOSEN, WARM_UP_S, Slices, Task, busy, sample, simulated
 from forebay_pipeline.replay.text import as_text
 from forebay_pipeline.replay.topics import groups_of, leaders_of
 from forebay_pipeline.replay.trust import marked
@@ -79,6 +79,8 @@ _NO_LEDGER: Final = (
     " run a request of its own"
 )
 
+
+_SILENT: Final = "brokers that answered nothing ({}) are left out: their partitions are simulated on others"
 
 _OBSERVED: Final = (
     "what was only observed is simulated as if merged; brokers' times are those of the requests that clients"
@@ -155,12 +157,15 @@ def _recorded(batches: DataFrame, ledger: DataFrame, observed: DataFrame, choice
     if arrivals.isEmpty():
         raise NoArrivals
     brokers = fit(batches, observed)
-    led = observed.where(F.col("leader").isin(list(brokers)))
     place = ("topic", "partition", "leader", "time_us")
+    places = batches.select(*place).union(observed.select(*place)).where("leader >= 0")
+    led = F.col("leader").isin(list(brokers))
+    if silent := sorted(row["leader"] for row in places.where(~led).select("leader").distinct().collect()):
+        assumed.append(_SILENT.format(", ".join(map(str, silent))))
     sizes = ("topic", "partitions")
     world = World(
         leaders_of(
-            batches.select(*place).union(led.select(*place)),
+            places.where(led),
             choices.select(*sizes).union(observed.select(*sizes)),
             arrivals,
             brokers,
@@ -184,13 +189,14 @@ def _replayed(traffic: Traffic, plan: Plan) -> ReplayReport:
     extent = _extent(traffic.arrivals)
     slices = Slices.over(extent.first_us, extent.last_us, plan.slice_s)
     settings = [variant.settings for variant in plan.variants]
+    numbers = busy(traffic.arrivals, slices) if plan.sample < 1 else range(slices.number)
     task = Task(
         world=traffic.world,
         variants=settings,
         stripes=1,
         slices=slices,
         seed=plan.seed,
-        chosen=sample(slices, plan.sample, plan.seed),
+        chosen=sample(numbers, plan.sample, plan.seed),
     )
     task = task._replace(stripes=_stripes(traffic.arrivals, task))
     outcomes = simulated(traffic.arrivals, groups_of(traffic.world.leaders, apart=plan.apart), task).persist()
@@ -206,7 +212,12 @@ def _replayed(traffic: Traffic, plan: Plan) -> ReplayReport:
         present=0,
         recommended=found.chosen,
         reason=found.reason,
-        assumed=[*traffic.assumed, *([_APART] if plan.apart else []), *_of_slices(task, plan.sample), *_ALWAYS],
+        assumed=[
+            *traffic.assumed,
+            *([_APART] if plan.apart else []),
+            *_of_slices(task, len(numbers), plan.sample),
+            *_ALWAYS,
+        ],
         measured=traffic.measured,
         records=extent.records,
         seconds=(extent.last_us - extent.first_us) / 1e6,
@@ -246,16 +257,17 @@ def _stripes(arrivals: DataFrame, task: Task) -> int:
     return min(len(task.variants), -(-2 * cores // task.slices_simulated))
 
 
-def _of_slices(task: Task, share: float) -> list[str]:
+def _of_slices(task: Task, count: int, share: float) -> list[str]:
+    """`count`: of how many slices the sample is, or would be."""
     slices = task.slices
     lines = []
     if task.chosen is not None:
         lines.append(
-            f"the other slices are like those of the sample: {len(task.chosen):,} of {slices.number:,}, at random, one"
+            f"the other slices are like those of the sample: {len(task.chosen):,} of {count:,}, at random, one"
             " of each stretch of time"
         )
     elif share < 1:
-        lines.append(f"all {slices.number:,} slices were simulated: too few for a sample of {LEAST_CHOSEN} or more")
+        lines.append(f"all {count:,} slices were simulated: too few for a sample of {LEAST_CHOSEN} or more")
     if slices.number > 1:
         lines.append(
             f"each slice of {slices.seconds:g} s begins {slices.warm_up_us / 1e6:g} s early, with empty queues: an"

@@ -98,17 +98,24 @@ LEAST_CHOSEN: Final = 8
 """Fewer slices are no sample."""
 
 
-def sample(slices: Slices, share: float, seed: int) -> list[int] | None:
-    """A `share` of the slices, one at random of each stretch of time; None, which is all, where that would be too few.
+def busy(arrivals: DataFrame, slices: Slices) -> list[int]:
+    """The numbers of the slices in which anything arrives, ascending."""
+    number = F.floor((F.col("at_us") - slices.first_us) / slices.length_us).cast("int").alias("slice")
+    return sorted(row["slice"] for row in arrivals.select(number).distinct().collect())
+
+
+def sample(numbers: Sequence[int], share: float, seed: int) -> list[int] | None:
+    """A `share` of `numbers`, which are ascending, one at random of each stretch; None, which is all, where that would
+    be too few.
 
     A tenth of 85 slices are 8, one of the first ten or eleven, one of the next …
     """
-    count = int(slices.number * share)
+    count = int(len(numbers) * share)
     if share >= 1 or count < LEAST_CHOSEN:
         return None
     rng = Random(f"{seed}/sample")
-    edges = [slices.number * number // count for number in range(count + 1)]
-    return [rng.randrange(first, end) for first, end in pairwise(edges)]
+    edges = [len(numbers) * number // count for number in range(count + 1)]
+    return [numbers[rng.randrange(first, end)] for first, end in pairwise(edges)]
 
 
 def simulated(arrivals: DataFrame, groups: Mapping[str, str], task: Task) -> DataFrame:

@@ -70,6 +70,9 @@ def test_times_are_utc_unless_they_say_otherwise(text: str, seconds: float) -> N
         (["--journal", "here", "--command-config", "c"], "--command-config requires --bootstrap-servers"),
         (["--journal", "here", "--bootstrap-servers", "a:1", "--command-config", "/no"], "/no: cannot be read: No"),
         (["--journal", "here", "--from", "soon"], "'soon' is not a time like 2026-11-21T14:00"),
+        (["--journal", "here", "--to", "9999-12-31T23:59:59-05:00"], "is not a time like 2026-11-21T14:00"),
+        (["--journal", "here", "--from", "0001-01-01T00:00+05:00"], "is not a time like 2026-11-21T14:00"),
+        (["--journal", "here", "--from", "1969-12-31T23:59:59"], "'1969-12-31T23:59:59' is before 1970"),
         (["--journal", "here", "--from", "2026-01-02", "--to", "2026-01-02"], "--from must be before --to"),
     ],
 )

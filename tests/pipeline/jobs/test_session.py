@@ -14,6 +14,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.jobs import session
 from forebay_pipeline.jobs.session import (
     check_arrow,
     defaults,
@@ -43,6 +44,18 @@ def test_spark_submit_is_known_by_its_gateway(monkeypatch: pytest.MonkeyPatch) -
     assert not submitted()
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     assert submitted()
+
+
+def test_it_may_be_installed_in_a_folder_with_a_blank(tmp_path: Path) -> None:
+    """Java's options are parted by blanks."""
+    folder = tmp_path / "My Projects"
+    folder.mkdir()
+    (folder / "forebay_pipeline").symlink_to(Path(session.__file__).parents[1])
+    code = "from forebay_pipeline.jobs.session import _SETTINGS; print(_SETTINGS['spark.driver.extraJavaOptions'])"
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+    told = subprocess.run([sys.executable, "-c", code], env=environ, check=True, capture_output=True, text=True).stdout
+    assert told.endswith("/My%20Projects/forebay_pipeline/jobs/log4j2.properties\n")
+    assert " " not in told
 
 
 def test_the_users_settings_win() -> None:

@@ -119,6 +119,20 @@ def test_the_gain_is_predicted_where_nothing_was_merged(spark: SparkSession, tmp
     assert report.results[0].records == 40_000
 
 
+def test_a_broker_that_answered_nothing_is_told_and_left_out(spark: SparkSession, tmp_path: Path) -> None:
+    rows = []
+    for number in range(300):
+        at = START_US + number * 100_000
+        fate, code = ("unknown", 7) if number % 3 == 2 else ("acknowledged", 0)
+        place = {"partition": number % 3, "movable": False}
+        rows.append(batch_row(time_us=at, leader=number % 3, fate=fate, error_code=code, base_offset=number, **place))
+    write_journal(tmp_path, rows)
+    report = replay_journal(rows_of(spark, tmp_path), Plan(FOUND[:1]))
+
+    assert report.results[0].records == report.records
+    assert any("brokers that answered nothing (2) are left out" in line for line in report.assumed)
+
+
 def told(*words: str) -> Result:
     return CliRunner().invoke(command, words)
 

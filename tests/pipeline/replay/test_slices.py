@@ -20,7 +20,7 @@ from forebay_pipeline.replay.results import Result, results_of
 from forebay_pipeline.replay.service_times import constant
 from forebay_pipeline.replay.settings import read_grid, variants
 from forebay_pipeline.replay.simulation import Simulation, World
-from forebay_pipeline.replay.slices import Slices, Task, sample, simulated, sliced, tables_of
+from forebay_pipeline.replay.slices import Slices, Task, busy, sample, simulated, sliced, tables_of
 from tests.pipeline.replay.simulated import steady, world
 
 LOAD = Load(records_per_s=1000, seconds=30)
@@ -72,19 +72,27 @@ def test_the_end_of_a_slice_is_the_next_one_s_warm_up(spark: SparkSession) -> No
 
 def test_a_sample_has_a_slice_of_each_stretch_of_time() -> None:
     """The example of slices.py."""
-    slices = Slices(0, 60.0, 85)
-    chosen = sample(slices, 0.1, 1)
+    chosen = sample(range(85), 0.1, 1)
     assert chosen is not None
     assert len(chosen) == 8
     edges = [85 * number // 8 for number in range(9)]
     assert all(first <= number < end for number, first, end in zip(chosen, edges, edges[1:], strict=False))
-    assert sample(slices, 0.1, 1) == chosen
-    assert sample(slices, 0.1, 2) != chosen
+    assert sample(range(85), 0.1, 1) == chosen
+    assert sample(range(85), 0.1, 2) != chosen
+
+
+def test_a_sample_is_of_slices_in_which_anything_arrives(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([(7 + second * 1_000_000,) for second in (0, 1, 2, 25, 7_209)], "at_us long")
+    numbers = busy(rows, Slices.over(7, 7_209_000_007, 10))
+    assert numbers == [0, 2, 720]
+    assert sample([3 * number for number in range(16)], 0.5, 1) == [
+        3 * number for number in sample(range(16), 0.5, 1) or []
+    ]
 
 
 def test_where_a_sample_would_be_too_small_there_is_none() -> None:
-    assert sample(Slices(0, 60.0, 79), 0.1, 1) is None
-    assert sample(Slices(0, 60.0, 79), 1, 1) is None
+    assert sample(range(79), 0.1, 1) is None
+    assert sample(range(79), 1, 1) is None
 
 
 def test_a_tenth_of_the_slices_leads_to_the_same_recommendation() -> None:
@@ -106,7 +114,7 @@ def test_a_tenth_of_the_slices_leads_to_the_same_recommendation() -> None:
 
     whole = recommended(range(slices.number))
     assert whole != 0
-    samples = [sample(slices, 0.1, seed) for seed in range(20)]
+    samples = [sample(range(slices.number), 0.1, seed) for seed in range(20)]
     assert all(chosen is not None and len(chosen) * 10 <= slices.number for chosen in samples)
     assert sum(recommended(chosen or []) == whole for chosen in samples) >= 19
 
