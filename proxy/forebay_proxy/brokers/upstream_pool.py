@@ -166,7 +166,8 @@ class UpstreamPool:
                 self._opened(connection, client_id)
                 return
         finally:
-            del self._opening[client_id]
+            if self._opening.get(client_id) is asyncio.current_task():  # else it was left
+                del self._opening[client_id]
             self._user.wake()
 
     async def _within(self, seconds: float, node: Node, client_id: str | None) -> UpstreamConnection:
@@ -228,13 +229,15 @@ class UpstreamPool:
         self._free = {client_id: free for client_id, free in self._free.items() if free}
 
     def leave_all(self) -> None:
-        """The broker has another address."""
+        """The broker has another address: what stands, or is being opened, leads to the old one."""
+        left, self._opening, self._tries = self._opening, {}, 0
+        for opening in left.values():
+            opening.cancel()
         for connection in list(self._connections):
             connection.close()
+        self._user.wake()  # those that had not begun wake nobody
 
     def close(self) -> None:
         """No connection is opened any more, and those that stand are left."""
         self._closed = True
-        for opening in list(self._opening.values()):
-            opening.cancel()
         self.leave_all()

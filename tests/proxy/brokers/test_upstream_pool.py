@@ -256,6 +256,37 @@ class TestOpening:
             assert (stage.pool.connected, cluster[0].accepted) == (0, 1)
 
 
+class TestAnotherAddress:
+    @in_loop
+    async def test_attempts_at_the_old_address_end_and_the_new_one_is_tried_at_once(self) -> None:
+        async with FakeCluster({}, nodes=2) as cluster:
+            stage = Stage(cluster)
+            cluster[0].holds(API_VERSIONS)
+            assert stage.pool.take() is None
+            await cluster[0].receives(API_VERSIONS)
+
+            stage.node.port = cluster[1].port
+            stage.pool.leave_all()
+
+            assert not (await stage.takes()).closed
+            await until(lambda: not cluster[0].connections)
+            assert (cluster[0].accepted, cluster[1].accepted) == (1, 1)
+            assert stage.told == [("reached", 0)]
+            stage.pool.close()
+
+    @in_loop
+    async def test_an_attempt_that_has_not_begun_keeps_nobody_from_another(self) -> None:
+        async with FakeCluster({}) as cluster:
+            stage = Stage(cluster)
+            assert stage.pool.take() is None
+
+            stage.pool.leave_all()
+
+            assert stage.wakes == 1
+            await stage.takes()
+            stage.pool.close()
+
+
 class TestClientIds:
     @in_loop
     async def test_a_connection_carries_requests_of_one_client_id_from_its_first_byte_on(self) -> None:
