@@ -33,7 +33,8 @@ MAX_TOPICS = 10_000
 """In one request. Clients may name any number, and a broker closes the connection on a request above 100 MB."""
 CREATE_AGAIN_S = 5.0
 DOUBT_S: Final = 5.0
-"""An error so soon after an answer: the broker that gave it lags behind, another one is asked."""
+"""An error, a lost leader or a client that asks again so soon after an answer: the broker that gave it lags behind,
+another one is asked."""
 MAX_CREATED: Final = 10_000
 """Names remembered for that."""
 
@@ -167,7 +168,7 @@ class MetadataRequests:
         for name in names:
             self._cache.invalidate(name, now)
             told = self._produced.get(name)
-            if cause == "error" and told is not None and now - told.updated_at < DOUBT_S:
+            if told is not None and now - told.updated_at < DOUBT_S:
                 self._doubted.add(name)
         if not names:
             self._brokers_due = True
@@ -230,7 +231,9 @@ class MetadataRequests:
             if query is not None:
                 self._turn = turn + 1
                 self._in_flight = frozenset(query.names or ())
-                elsewhere = not self._doubted.isdisjoint(self._in_flight)
+                elsewhere = not self._doubted.isdisjoint(self._in_flight) or self._clients.ask_again(
+                    query.names, now - DOUBT_S
+                )
                 self._doubted -= self._in_flight
                 return query._replace(elsewhere=elsewhere)
         self._turn = 0

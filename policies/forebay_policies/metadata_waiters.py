@@ -60,6 +60,10 @@ class WaiterGroup:
         """Does nothing where it does not wait."""
         self._fresh_since.pop(waiter, None)
 
+    def ask_again(self, since: float) -> bool:
+        """Whether what any of them was told after `since` has not helped."""
+        return any(fresh_since > since for fresh_since in self._fresh_since.values())
+
     def take(self, asked_at: float) -> list[MetadataWaiter]:
         """Removes and returns those whom an answer to a request of `asked_at` serves."""
         served = [waiter for waiter, fresh_since in self._fresh_since.items() if fresh_since < asked_at]
@@ -84,6 +88,12 @@ class ClientWaiters:
     def add_id(self, topic_id: bytes, waiter: MetadataWaiter) -> None:
         """Any answer will do: an id is never another topic's."""
         self.by_id.setdefault(topic_id, WaiterGroup()).add(waiter, NEVER)
+
+    def ask_again(self, names: Iterable[str] | None, since: float) -> bool:
+        """Whether anybody asks again for what was told of `names` (None: of all topics) after `since`."""
+        if names is None:
+            return self.for_all.ask_again(since)
+        return any(name in self.by_name and self.by_name[name].ask_again(since) for name in names)
 
     def drop(self, names: Iterable[str], ids: Iterable[bytes], waiter: MetadataWaiter) -> list[str]:
         """It waits for nothing any more. Returns those of `names` for which no other client waits."""

@@ -7,7 +7,7 @@ from hypothesis import settings
 
 from forebay_policies import metadata_requests
 from forebay_policies.metadata_cache import JITTER, NEVER
-from forebay_policies.metadata_requests import CREATE_AGAIN_S, DOUBT_S, MAX_CREATED, MetadataQuery
+from forebay_policies.metadata_requests import CREATE_AGAIN_S, DOUBT_S, MAX_CREATED, Cause, MetadataQuery
 from forebay_policies.metadata_waiters import UNKNOWN_TOPIC_TRIES
 from tests.policies.metadata_kit import BACKOFF, GROUP, SOFT, Bench, FakeWaiter, topic_id
 from tests.policies.metadata_machine import MetadataMachine
@@ -117,6 +117,21 @@ class TestNextRequest:
         bench.answer(bench.next(0.1), 0.2)
         bench.answer(bench.next(0.2), 0.3)
         assert waiter.told == ["b"]
+
+    @pytest.mark.parametrize(("after", "elsewhere"), [(0.1, True), (DOUBT_S - 0.1, True), (DOUBT_S, False)])
+    def test_who_was_told_in_vain_asks_another_broker(self, after: float, elsewhere: bool) -> None:
+        """Cut off from the controller, one goes on telling of a leader that is not there any more."""
+        bench = Bench({"a": 1}).started()
+        waiter = bench.ask("a")
+        query = bench.next(1.0)
+        assert not query.elsewhere
+        bench.answer(query, 1.0)
+        bench.ask("a", fresh_since=1.0, by=waiter)
+        query = bench.next(1.0 + after)
+        assert query.elsewhere is elsewhere
+        bench.answer(query, 1.0 + after)
+        bench.requests.ask_all(1.0, waiter)
+        assert bench.next(1.0 + after).elsewhere is elsewhere
 
 
 class TestFailures:
@@ -297,21 +312,19 @@ class TestRecords:
         assert bench.next(0.2) == MetadataQuery(["a"], [], creates=False, elsewhere=True)
         assert bench.cache.find("b", 0.3) is None, "nor served"
 
+    @pytest.mark.parametrize("cause", ["error", "connection"])
     @pytest.mark.parametrize(("after", "elsewhere"), [(0.1, True), (DOUBT_S - 0.1, True), (DOUBT_S, False)])
     def test_a_broker_whose_answer_did_not_cure_the_error_is_not_asked_again(
-        self, after: float, elsewhere: bool
+        self, after: float, elsewhere: bool, cause: Cause
     ) -> None:
         """Later than that the topic has changed since."""
         bench = Bench({"a": 1}).started()
         bench.want("a")
         bench.answer(bench.next(0.1), 0.1)
-        bench.requests.invalidate(["a"], "error", 0.1 + after)
+        bench.requests.invalidate(["a"], cause, 0.1 + after)
         query = bench.next(0.1 + after)
         assert "a" in (query.names or ())
         assert query.elsewhere is elsewhere
-        bench.answer(query, 0.2 + after)
-        bench.requests.invalidate(["a"], "connection", 0.2 + after)
-        assert not bench.next(0.2 + after).elsewhere
 
     def test_and_again_where_it_is_being_asked_for(self) -> None:
         bench = Bench({"a": 1}).started()
