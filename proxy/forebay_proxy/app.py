@@ -338,11 +338,11 @@ class App:
         for connection in self._connections:
             connection.close()
         await self._connections.all_gone()
-        while self._departing:  # noqa: ASYNC110 - which is seldom, and only now of interest
-            await asyncio.sleep(DRAIN_STEP)
-        await self._tokens.close()
         if self._journal is not None:
             await self._journal.close()
+        while self._departing:  # noqa: ASYNC110 - which is seldom, has no rows, and may take longer than there is time
+            await asyncio.sleep(DRAIN_STEP)
+        await self._tokens.close()
         self._stop()
 
     def _meets_newcomers(self, until: float) -> bool:

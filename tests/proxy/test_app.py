@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -13,6 +14,7 @@ from forebay_codecs.apis import FETCH, METADATA, PRODUCE
 from forebay_codecs.error_codes import NONE
 from forebay_policies import linger
 from forebay_policies.inbound_memory import SMALL
+from forebay_policies.journal_rows import GaugeRow
 from forebay_proxy import app as app_module
 from forebay_proxy.app import App
 from forebay_proxy.brokers.session import Session
@@ -25,6 +27,7 @@ from forebay_proxy.produce import dispatcher, sender
 from tests.kit.app import Running, running, settings
 from tests.kit.event_loop import in_loop, soon, turns, until
 from tests.kit.fake_broker import FakeCluster
+from tests.kit.journal import closed_files, of, rows_in
 from tests.kit.ports import LOOPBACK, free_run
 from tests.kit.wire import LIST_GROUPS, WireClient, batch, echo, keyed, metadata, null_key, only, produce, request
 
@@ -407,6 +410,28 @@ class TestDrain:
             cluster[0].reads(True)
             await soon(draining)
             await until(lambda: len(cluster.values("ponds", 0)) == taken)
+
+    @in_loop
+    async def test_the_journal_does_not_wait_for_a_broker_that_does_not_take_what_a_client_left(
+        self, tmp_path: Path
+    ) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, journal_dir=str(tmp_path), **PASSES) as forebay,
+        ):
+            client = await forebay.client(0)
+            client.send(produce(0, ("ponds", 0, batch(null_key("first")))))
+            await client.receives(0)
+            cluster[0].reads(False)
+            (connection,) = forebay.app._connections
+            client.send(*[produce(1, ("ponds", 0, batch(null_key("x" * 2_000_000))), acks=0)] * 16)
+            await until(lambda: connection.holds)
+            connection.abort()
+            draining = asyncio.create_task(forebay.app.drain())
+            await until(lambda: closed_files(tmp_path))
+            assert not draining.done()
+            draining.cancel()
+            assert of(GaugeRow, rows_in(tmp_path))[-1].last
 
     @in_loop
     async def test_who_stops_at_once_waits_for_no_records_without_acks(self) -> None:
