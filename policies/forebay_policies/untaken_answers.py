@@ -6,9 +6,11 @@ client that does not read is not answered any more once its connection holds as 
 
 Rules
 1. A host's clients may together hold as much as they leave free. So those of one host that do not read keep no other
-   host's waiting. A client whose host holds nothing else is answered, however large that is.
+   host's waiting. A client whose host holds nothing else is answered, however large that is, unless others hold more
+   than the limit already. So of any number of hosts that do not read, one answer at most is beyond it.
 2. Where others wait, who has hardly taken anything (less than SLOWEST) since the tick before is closed.
-3. Who waits goes on in order of arrival, but holds up only his own host.
+3. Who waits goes on in order of arrival, as soon as there is room: another, whose answer is smaller or whose host holds
+   less, may find it before.
 
 Example, limit 32 MiB, answers of 3.4 MB: of 300 clients of a host that do not read, four are answered and are closed
 within a second or so, since others wait; then the next four are. A client of another host is answered at once.
@@ -94,8 +96,10 @@ class UntakenAnswers:
                 holder.not_taken()
 
     def _fits(self, holder: Holder, size: int) -> bool:
-        held = self._of_host.get(holder.host, 0)
-        return held == self._sizes.get(holder, 0) or held + size <= self._limit - self.total
+        own, held = self._sizes.get(holder, 0), self._of_host.get(holder.host, 0)
+        if held == own:
+            return self.total - own <= self._limit
+        return held + size <= self._limit - self.total
 
     def _count(self, holder: Holder, size: int) -> None:
         more = size - self._sizes.get(holder, 0)

@@ -49,6 +49,17 @@ def test_whose_host_holds_nothing_else_is_answered_however_large_that_is() -> No
     assert answered([FakeClient(answers, "crowd", 40 * MB) for _ in range(2)]) == [True, False]
 
 
+def test_any_number_of_hosts_that_do_not_read_hold_one_answer_more_than_the_limit_at_most() -> None:
+    answers = UntakenAnswers(16 * MB)
+    hosts = [FakeClient(answers, f"host {number}", 2 * MB) for number in range(1000)]
+    assert (sum(answered(hosts)), answers.total) == (9, 18 * MB)
+    reads = FakeClient(answers, "reads", 2 * MB)
+    for _ in range(2 * 1000 // 9 + 2):
+        answers.tick()
+        assert answers.total <= 18 * MB
+    assert reads.untaken
+
+
 def test_who_takes_his_answer_makes_room_in_order_of_arrival() -> None:
     answers = UntakenAnswers(3 * MB)
     first, second, third = clients = [FakeClient(answers, "crowd", 2 * MB) for _ in range(3)]
