@@ -40,7 +40,7 @@ class Replacing:
         self,
         workers: list[WorkerSlot],
         make: Callable[[int, Settings, Sequence[socket.socket]], WorkerSlot],
-        begin: Callable[[WorkerSlot], asyncio.Task[int]],
+        begin: Callable[[WorkerSlot], asyncio.Task[object]],
         stop: Stop,
         patience_s: float,
     ) -> None:
@@ -49,7 +49,7 @@ class Replacing:
         self._begin = begin
         self._stop = stop
         self._patience_s = patience_s
-        self.running: dict[WorkerSlot, asyncio.Task[int]] = {}
+        self.running: dict[WorkerSlot, asyncio.Task[object]] = {}
         """All that have begun, until their end."""
         self.on_trial: WorkerSlot | None = None
         """The one that is to take another's place. It has one try."""

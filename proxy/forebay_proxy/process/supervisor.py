@@ -333,7 +333,6 @@ class Supervisor:
         Raises StartError if a worker cannot start for a reason that a person must fix; the others are drained first.
         """
         minding = [asyncio.create_task(self._ask()), asyncio.create_task(self._end())]
-        codes: dict[WorkerSlot, int] = {}
         try:
             for worker, share in zip(self.workers, self._inherited.shares(len(self.workers)), strict=True):
                 for each in share:  # before any of them binds another
@@ -341,9 +340,10 @@ class Supervisor:
                 worker.inherits(share)
             for worker in self.workers:
                 self._replacing.begin(worker)
-            while running := dict(self._replacing.running):
+            while running := self._replacing.running:
                 done, _ = await asyncio.wait(running.values(), return_when=asyncio.FIRST_COMPLETED)
-                codes |= {worker: task.result() for worker, task in running.items() if task in done}
+                for task in done:
+                    task.result()  # raises what nobody foresaw
         finally:
             for task in minding:
                 task.cancel()
@@ -353,7 +353,7 @@ class Supervisor:
             raise StartError(self._start_failure)
         if self.stop.now.is_set():
             return self.stop.exit_code
-        return max(codes[worker] for worker in self.workers)
+        return max(worker.exit_code for worker in self.workers)
 
     async def started(self) -> None:
         """Returns once every worker's listeners are open."""
@@ -450,20 +450,21 @@ class Supervisor:
     def _worker(self, index: int, settings: Settings, inherited: Sequence[socket.socket] = ()) -> WorkerSlot:
         return WorkerSlot(index, settings, self._app_path, self._clock, inherited)
 
-    def _begin(self, worker: WorkerSlot) -> asyncio.Task[int]:
+    def _begin(self, worker: WorkerSlot) -> asyncio.Task[None]:
         return asyncio.get_running_loop().create_task(self._keep(worker))
 
     def _all(self) -> list[WorkerSlot]:
         return [*self.workers, *self._replacing.beside]
 
-    async def _keep(self, worker: WorkerSlot) -> int:
-        """Run one process after the other in one slot; DRAINED or FAILED for the last of them."""
+    async def _keep(self, worker: WorkerSlot) -> None:
+        """Run one process after the other in one slot, which has the exit code of the last of them."""
         try:
-            return await self._restart(worker)
+            worker.exit_code = await self._restart(worker)
         finally:
             worker.inherits(())  # nobody would accept from what no process has taken
 
     async def _restart(self, worker: WorkerSlot) -> int:
+        """DRAINED or FAILED."""
         deaths = 0
         while not (self.stop.draining.is_set() or worker.leaving):
             began = self._clock()

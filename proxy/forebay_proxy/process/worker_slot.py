@@ -35,6 +35,7 @@ from forebay_proxy.process.control import (
     Share,
     StartFailed,
 )
+from forebay_proxy.process.lifecycle import FAILED
 
 Clock = Callable[[], float]
 """Seconds; only differences count."""
@@ -70,6 +71,8 @@ class WorkerSlot:
         """Why the worker cannot serve clients; None: it can."""
         self.start_failure: str | None = None
         """What a person must fix before a process can start here."""
+        self.exit_code = FAILED
+        """DRAINED or FAILED, once no process is to start here any more."""
         self.served = asyncio.Event()
         """Some process in this slot has served."""
         self.snapshot = Snapshot()

@@ -29,11 +29,12 @@ class Worker(WorkerSlot):
         self.log = log
         self.ended = asyncio.Event()
         self.lingers = False
+        self.code = 0
 
     async def live(self) -> int:
         self.log.append(f"{self.name} begins")
         await self.ended.wait()
-        return 0
+        return self.code
 
     async def says(self, unready: str | None) -> None:
         self.served.set()

@@ -38,6 +38,7 @@ from forebay_proxy.security.renewals import Renewals
 from tests.kit.event_loop import turns, until
 from tests.kit.ports import free_ports
 from tests.proxy.process.fake_app import APP
+from tests.proxy.process.test_replacing import Worker, ready
 
 ROOT = Path(__file__).parents[3]
 LONG = 60
@@ -538,6 +539,39 @@ def test_where_no_worker_can_be_started_that_is_a_sentence(monkeypatch: pytest.M
     Exec(monkeypatch, 2)
     with pytest.raises(StartError, match="a worker process cannot be started: Resource temporarily unavailable"):
         asyncio.run(asyncio.wait_for(supervisor_of(2).run(), LONG))
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_one_that_has_begun_since_another_ended_has_its_exit_code_counted(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """Told to stop, the new worker is gone before the others are."""
+    made: list[Worker] = []
+
+    def make(index: int, settings: Settings, *_: object) -> Worker:
+        made.append(worker := Worker(index, settings, []))
+        worker.lingers = len(made) <= 2
+        ready(worker)
+        return worker
+
+    monkeypatch.setattr(supervision, "WorkerSlot", make)
+
+    async def scenario() -> None:
+        supervisor = supervisor_of(2)
+        running = asyncio.create_task(supervisor.run())
+        await turns()
+        replacing = asyncio.create_task(supervisor.replace(supervisor._settings))
+        await until(lambda: len(made) == 3 and supervisor.workers[0] is made[2])
+        made[2].code = code
+        supervisor.stop.draining.set()
+        await until(lambda: made[2].ended.is_set() and made[2] not in supervisor._replacing.running)
+        for worker in made:
+            worker.ended.set()
+        assert await asyncio.wait_for(running, LONG) == code
+        with pytest.raises(StartError, match="Forebay is leaving"):
+            await replacing
+
+    asyncio.run(scenario())
 
 
 def test_what_fails_beside_the_proxy_is_told_and_it_serves_on(monkeypatch: pytest.MonkeyPatch) -> None:
