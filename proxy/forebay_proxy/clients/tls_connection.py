@@ -158,7 +158,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         if plaintext:
             self._above.data_received(plaintext)
         if self._session.over:
-            self._transport.close()
+            self._transport.over()
 
 
 def peer_of(transport: asyncio.BaseTransport) -> str:

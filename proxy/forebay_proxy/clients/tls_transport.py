@@ -30,6 +30,8 @@ class TlsTransport:
     def __init__(self, beneath: asyncio.Transport, session: TlsSession) -> None:
         self._beneath = beneath
         self._session = session
+        self._reading = True
+        self._over = False
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Of the connection beneath; and CERTIFICATE, that of the client in DER form, None without one."""
@@ -47,11 +49,25 @@ class TlsTransport:
 
     def pause_reading(self) -> None:
         """Nothing is received until `resume_reading`."""
+        self._reading = False
         self._beneath.pause_reading()
 
     def resume_reading(self) -> None:
-        """It is received again."""
-        self._beneath.resume_reading()
+        """It is received again. After the client's farewell nothing comes: all that came before has been taken."""
+        self._reading = True
+        if self._over:
+            asyncio.get_running_loop().call_soon(self._end)  # who resumes may be about to pause again
+        else:
+            self._beneath.resume_reading()
+
+    def over(self) -> None:
+        """The client has said farewell: close as soon as what it said before is taken, as at the end of a stream."""
+        self._over = True
+        self._end()
+
+    def _end(self) -> None:
+        if self._reading:
+            self.close()
 
     def write(self, data: Buffer) -> None:
         """As a record or several of its own."""

@@ -169,6 +169,20 @@ class TestHeld:
             first.answer()
             await it.cluster[0].receives(LIST_GROUPS)
 
+    @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+    @pytest.mark.parametrize("excluded", [(), ("ponds",)])
+    @in_loop
+    async def test_all_that_one_sent_just_before_its_farewell_reaches_the_broker(
+        self, tmp_path: Path, excluded: tuple[str, ...], version: ssl.TLSVersion
+    ) -> None:
+        frames = [produce(number, ("ponds", 0, batch(null_key(f"{number}"))), acks=0) for number in range(300)]
+        async with secured(tmp_path, topics_exclude=excluded) as it:
+            client = await it.blocking_client(version)
+            client.sendall(b"".join(frames))
+            _say_farewell(client)
+            await until(lambda: sum(map(len, it.cluster.log.values())) == 300)
+            await until(lambda: not len(it.forebay.app._connections))
+
 
 class TestRefused:
     @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])

@@ -11,6 +11,7 @@ import pytest
 
 from forebay_proxy.clients.tls_session import TlsSession
 from forebay_proxy.clients.tls_transport import SMALL, TlsTransport
+from tests.kit.event_loop import in_loop, turns
 from tests.proxy.clients.test_tls_session import Pair
 
 
@@ -104,6 +105,20 @@ def test_all_else_is_done_by_the_transport_beneath(pair: Pair) -> None:
     assert beneath.did == ["pause_reading", "resume_reading", "abort"]
     assert transport.get_extra_info("peername") == ("10.0.0.1", 1)
     assert transport.get_extra_info("nothing", 5) == 5
+
+
+@in_loop
+async def test_after_the_clients_farewell_it_closes_once_it_would_be_read_for_good(pair: Pair) -> None:
+    transport, beneath = over(pair.session)
+    transport.pause_reading()
+    transport.over()
+    transport.resume_reading()
+    transport.pause_reading()
+    await turns()
+    assert beneath.did == ["pause_reading", "pause_reading"]
+    transport.resume_reading()
+    await turns()
+    assert beneath.did[2:] == ["write", "close"]
 
 
 def test_a_session_that_has_failed_takes_nothing_more(pair: Pair) -> None:
