@@ -60,7 +60,7 @@ LENT: Final = 4096
 FOR_GOOD: Final = frozenset(
     {HoldReason.CLIENT_SLOW, HoldReason.INBOUND_MEMORY, HoldReason.DRAINING, HoldReason.CLOSING}
 )
-"""What holds a client that is gone for ever: its answers are not read, its request does not go on."""
+"""What holds a client that is gone for ever, or idle: its answers are not read, its request does not go on."""
 
 
 _OPAQUE: Final = Route.OPAQUE
@@ -443,6 +443,11 @@ class ClientConnection(BoundedReads):
     def awaiting(self) -> int:
         """Requests not yet answered."""
         return len(self.orderer)
+
+    @property
+    def waits(self) -> bool:
+        """Requests are not yet answered, or not yet taken for another reason than the client: it is not idle."""
+        return len(self.orderer) > 0 or not self._state.holds <= FOR_GOOD
 
     @property
     def owing(self) -> bool:

@@ -155,7 +155,7 @@ class ConnectionRegistry:
                 connection.abort()  # its broker does not answer, or it does not read its last answers
             elif connection.hung_up:
                 connection.abort()  # while it is held nothing else tells
-            elif connection.awaiting or self._idle < 0:
+            elif connection.waits or self._idle < 0:
                 continue
             elif idle > self._idle:
                 connection.close()
@@ -180,7 +180,7 @@ class ConnectionRegistry:
             self._idlest.extend(sorted(self._all, key=lambda connection: connection.last_active))
         while self._idlest:
             connection = self._idlest.popleft()
-            if connection.awaiting or connection.leaving_for(now) or connection not in self._all:
+            if connection.waits or connection.leaving_for(now) or connection not in self._all:
                 continue
             if now - connection.last_active >= GIVES_WAY_S:
                 connection.close()

@@ -13,6 +13,7 @@ from forebay_codecs.apis import API_VERSIONS, FETCH, PRODUCE, SASL_HANDSHAKE
 from forebay_codecs.compression import GZIP
 from forebay_codecs.error_codes import CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER
 from forebay_proxy.clients.client_connection import WITHOUT_ACKS, ClientConnection
+from forebay_proxy.clients.connections import GIVES_WAY_S
 from forebay_proxy.config.kinds import BrokerAddress
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.metrics import clients_seen
@@ -194,6 +195,26 @@ class TestOrder:
             await until(lambda: len(cluster.values("ponds", 0)) >= 2 * 2 * WITHOUT_ACKS)
             await soon(forebay.app.drain())
             assert cluster.values("ponds", 0) == values
+
+    @in_loop
+    async def test_one_whose_requests_wait_for_others_is_not_idle_and_one_that_does_not_read_is(self) -> None:
+        limits = {"client_max_in_flight_requests": 1, "max_connections": 1, "connections_max_idle_ms": 0}
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, **limits) as forebay:
+            cluster[0].holds(PRODUCE)
+            client = await forebay.client(0)
+            client.send(*[produce(1, ("ponds", 0, batch(keyed("a"))), acks=0)] * 2 * WITHOUT_ACKS)
+            away = await cluster[0].receives(PRODUCE)
+            (connection,) = forebay.app._connections
+            assert connection.holds == ["in flight"]
+            later = connection.last_active + GIVES_WAY_S + 1
+            forebay.app._connections.sweep(later)
+            assert not forebay.app._connections._make_room(later)
+            cluster[0].releases(PRODUCE)
+            away.answer()
+            await until(lambda: len(cluster.values("ponds", 0)) == 2 * WITHOUT_ACKS and not connection.held)
+            connection.pause_writing()
+            assert connection.holds == ["client slow"]
+            assert forebay.app._connections._make_room(later + 1)
 
     @in_loop
     async def test_who_may_send_no_more_without_acks_goes_on_once_their_fate_is_known(self) -> None:

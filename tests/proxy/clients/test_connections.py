@@ -26,7 +26,7 @@ class FakeConnection:
     def __init__(self, dock: Dock) -> None:
         self.dock = dock
         self.last_active = dock.now
-        self.awaiting = 0
+        self.waits = False
         self.left_at: float | None = None
         self.retires_at = inf
         self.settled = True
@@ -103,7 +103,7 @@ def test_where_all_places_are_taken_the_new_one_is_refused() -> None:
 def test_the_one_that_has_been_idle_for_longest_makes_room() -> None:
     dock = Dock(most=3)
     busy, idle, idlest = [dock.let_in() for _ in range(3)]
-    busy.last_active, busy.awaiting = dock.now - 3, 1
+    busy.last_active, busy.waits = dock.now - 3, True
     idle.last_active, idlest.last_active = dock.now - 1, dock.now - 2
     dock.now += GIVES_WAY_S
     fourth = dock.let_in()
@@ -192,7 +192,7 @@ def test_nobody_is_let_in_once_it_is_closed() -> None:
 def test_the_idle_leave_their_broker_first_and_then_are_closed(idle_ms: int, idle_s: float, did: list[str]) -> None:
     dock = Dock(connections_max_idle_ms=idle_ms)
     connection, waits = dock.let_in(), dock.let_in()
-    waits.awaiting = 1
+    waits.waits = True
     dock.connections.sweep(dock.now + idle_s)
     assert connection.did == did
     assert waits.did == []
@@ -204,7 +204,7 @@ def test_one_that_does_not_leave_is_cut_off_after_the_request_timeout(idle_ms: i
     dock = Dock(request_timeout_ms=5_000, connections_max_idle_ms=idle_ms)
     connection = dock.let_in()
     connection.left_at = dock.now
-    connection.awaiting = 1
+    connection.waits = True
     dock.connections.sweep(dock.now + 4.9)
     assert connection.did == []
     dock.connections.sweep(dock.now + 5.1)
