@@ -84,9 +84,10 @@ compile-test: $(VENV)/.dev build/compiled/.done
 	$(COMPILED) $(PYTEST) $(TWO) -p no:cacheprovider \
 	    $(if $(WHOLE),$(UNIT),$$($(BIN)/python -m tests.kit.compiled))
 
+# With ports of its own: `make test` makes it beside compile-test.
 deploy-test: $(VENV)/.dev kit
 	$(BIN)/python -m tests.deploy.schemas
-	$(PYTEST) tests/deploy
+	FOREBAY_TEST_PORTS=30000-32699 $(PYTEST) tests/deploy
 
 # Over two real Sparks, each for all the files that it is given: mostly one thread plans, and the tasks are small.
 pipeline-test: $(VENV)/.dev kit

@@ -27,6 +27,7 @@ from tests.fuzz.batches import LIMIT, contents_of
 from tests.fuzz.brokers import HOST, PORTS, Brokers, Spoil
 from tests.fuzz.memory_loop import MemoryLoop, MemoryTransport
 from tests.fuzz.schema import read
+from tests.kit.own_logs import own_logs
 from tests.kit.wire import batch, echo, keyed, null_key, produce
 
 MOST: Final = 1 << 20
@@ -171,7 +172,7 @@ def in_world(
 
     modules = [module for name, module in sys.modules.items() if name.startswith("forebay_proxy.")]
     try:
-        with loop.clock_of(modules), asyncio.Runner(loop_factory=lambda: loop) as runner:
+        with own_logs(), loop.clock_of(modules), asyncio.Runner(loop_factory=lambda: loop) as runner:
             structlog.configure(processors=[_Faults(loop.escaped)])
             runner.run(main())
     finally:

@@ -3,7 +3,7 @@
 A port asked from the kernel (bind to 0) may be lent to somebody's outgoing connection before the server that it is
 meant for binds it; one from this range can only be lost to another server. A port is given again by this process only
 when half of the range has been given since, and pytest's workers, which run side by side, each have a part of the range
-to themselves.
+to themselves; so have runs of pytest beside each other, by FOREBAY_TEST_PORTS=FIRST-LAST.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ def _share_of(ports: range) -> range:
     return ports[worker * size : (worker + 1) * size]
 
 
-_RANGE = _share_of(range(12_000, 30_000))
+_first, _last = map(int, os.environ.get("FOREBAY_TEST_PORTS", "12000-29999").split("-"))
+_RANGE = _share_of(range(_first, _last + 1))
 _given: dict[int, None] = {}
 """Those given last, the oldest first."""
 _rng = random.Random()  # of its own: Hypothesis seeds the shared one, the same in all workers

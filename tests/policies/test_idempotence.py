@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from forebay_policies.idempotence import MAX_EPOCH, MAX_IDS, Kind, ProducerIds
 from forebay_policies.producer_batch import Lane, ProducerBatch
 from forebay_policies.throttling import CLIENT_ID
@@ -32,6 +34,12 @@ class Ids(Bench):
     def away(self, *values: bytes, partition: int = 0, lane: Lane = KEPT) -> ProducerBatch:
         self.put(partition, *values, lane=lane)
         return self.drain_one(partition + 1)
+
+    def forget_topic(self) -> None:
+        """It is produced to again."""
+        self.accumulator.forget("topic")
+        self.topic = self.accumulator.topic("topic")
+        self.lead(1, 2)
 
     def acknowledge(self, batch: ProducerBatch, partition: int = 0) -> None:
         self.queue(partition, batch.lane.acks).sequence.acknowledged(batch)
@@ -137,9 +145,7 @@ class TestQueuesThatComeBack:
     def test_a_forgotten_topic_begins_with_the_next_epoch(self) -> None:
         ids = Ids()
         ids.acknowledge(ids.away(b"a"))
-        ids.accumulator.forget("topic")
-        ids.topic = ids.accumulator.topic("topic")
-        ids.lead(1, 2)
+        ids.forget_topic()
         assert numbers(ids.away(b"b")) == Numbers(7, 1, 0, 1)
 
     def test_one_that_has_raised_its_epoch_takes_all_later_ones_behind_that(self) -> None:
@@ -153,7 +159,8 @@ class TestQueuesThatComeBack:
         assert found is not None
         assert found.first_epoch == 6
 
-    def test_queues_of_client_ids_that_are_merged_again_are_forgotten_too(self) -> None:
+    @pytest.mark.parametrize("how", ["merged again", "idle", "topic forgotten"])
+    def test_queues_of_client_ids_are_forgotten_too(self, how: str) -> None:
         ids = Ids()
         ids.accumulator.throttled(1, "client", 0.0, ids.now)
         batch = self._away(ids)
@@ -167,8 +174,21 @@ class TestQueuesThatComeBack:
             queue = ids.topic.queue(0, 1, "client")
             queue.sequence.acknowledged(batch)
             ids.accumulator.completed(queue, batch, ids.now)
-            ids.accumulator.settle(ids.now + 1e6)
-            ids.accumulator.throttled(1, "client", 0.0, ids.now)
+            if how == "merged again":
+                ids.accumulator.settle(ids.now + 1e6)
+                ids.accumulator.throttled(1, "client", 0.0, ids.now)
+            elif how == "idle":
+                ids.accumulator.drop_abandoned(ids.now)
+            else:
+                ids.forget_topic()
+
+    def test_what_was_merged_before_client_ids_were_kept_apart_is_forgotten_with_the_topic(self) -> None:
+        ids = Ids()
+        ids.acknowledge(ids.away(b"a"))
+        ids.accumulator.throttled(1, "client", 0.0, ids.now)
+        ids.forget_topic()
+        ids.accumulator.settle(ids.now + 1e6)
+        assert numbers(ids.away(b"b")) == Numbers(7, 1, 0, 1)
 
     def _away(self, ids: Ids) -> ProducerBatch:
         batch = client_batch(b"x")

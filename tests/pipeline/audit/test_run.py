@@ -92,6 +92,7 @@ def test_when_all_has_expired_there_is_no_answer(world: World) -> None:
         world.audit()
 
 
+@pytest.mark.whole  # the next test has this step first
 def test_what_expires_while_it_is_read_is_not_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.send(world.made(10, b"key"))
     world.expire(4)

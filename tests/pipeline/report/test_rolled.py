@@ -116,6 +116,7 @@ def test_the_same_as_from_the_rows(spark: SparkSession, tmp_path: Path, seed: in
     assert list(differences(expected._replace(summary=summary, facts=facts), found)) == []
 
 
+@pytest.mark.whole  # rollups/test_days.py has the days, test_command.py the sentence
 def test_what_is_missing_is_said(spark: SparkSession, tmp_path: Path) -> None:
     """Of ten days there are two, of which one is asked for with nine others."""
     for at_us in (FIRST, FIRST + 9 * DAY, FIRST + 10 * DAY + HOUR):

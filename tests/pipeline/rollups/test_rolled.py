@@ -58,6 +58,7 @@ def test_what_could_not_be_read_counts_once(spark: SparkSession, tmp_path: Path)
         assert found.summary(50).torn == 2
 
 
+@pytest.mark.whole  # report/test_command.py has a page of such a time
 def test_of_days_without_batches_there_is_no_summary(spark: SparkSession, tmp_path: Path) -> None:
     write_journal(tmp_path / "journal", [gauge_row(time_us=FIRST)])
     store = store_of(spark, tmp_path / "journal", tmp_path / "rollups")

@@ -269,6 +269,7 @@ def test_a_short_demo_through_forebay() -> None:
     assert all(0 < requests <= directly for requests in through)
 
 
+@pytest.mark.whole  # the short demo and the capacity have tests of their own
 def test_what_the_machine_bears_is_measured_and_said() -> None:
     console, out = text_console()
     assert run_demo(SHORT._replace(calibration=0.3, partitioners=("uniform",)), console) == 0

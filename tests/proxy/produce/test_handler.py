@@ -333,6 +333,27 @@ class TestBatchesThatCannotBeOpened:
             assert [value[0] for value in cluster.values("ponds", 0)] == ["w", "a", "n", "b", "c"]
 
     @in_loop
+    async def test_nothing_leaves_before_one_without_acks_is_known_to_be_taken(self) -> None:
+        large = batch(keyed("b" * 5_000), GZIP)
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, max_decompressed_bytes=1_000) as forebay,
+        ):
+            client = await forebay.client(0)
+            await warm(client, "ponds")
+            await cluster[0].receives(PRODUCE)
+            cluster[0].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 0, large), acks=0), produce(2, ("ponds", 0, batch(keyed("c")))))
+            asked = await cluster[0].receives(PRODUCE)
+            assert asked.produce.acks == 1
+            await turns(100)
+            assert len(cluster[0].requests(PRODUCE)) == 2
+            asked.answer()
+            (await cluster[0].receives(PRODUCE)).answer()
+            await client.receives(2)
+            assert [value[:1] for value in cluster.values("ponds", 0)] == ["w", "b", "c"]
+
+    @in_loop
     @pytest.mark.parametrize("acks", [0, 1])
     async def test_one_after_the_other_all_arrive(self, acks: int) -> None:
         async with (

@@ -380,6 +380,14 @@ class TestTainted:
             assert await it.told() == codes.NONE
 
     @in_loop
+    async def test_where_another_attempt_follows_its_fate_is_as_unknown_as_before(self) -> None:
+        """The lost one may be appended after all, behind what was out of order."""
+        async with pier() as it:
+            (await it.tainted()).answer(error_code=codes.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            (await it.asked()).answer(error_code=codes.TOPIC_AUTHORIZATION_FAILED)
+            assert await it.told() == codes.REQUEST_TIMED_OUT
+
+    @in_loop
     async def test_a_later_epoch_at_the_broker_is_told_as_unknown_and_another_id_taken(self) -> None:
         async with pier() as it:
             (await it.tainted()).answer(error_code=codes.INVALID_PRODUCER_EPOCH)
