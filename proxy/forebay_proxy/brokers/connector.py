@@ -25,6 +25,7 @@ from forebay_proxy import __version__
 from forebay_proxy.brokers.dial import dial
 from forebay_proxy.brokers.refusals import Refusals
 from forebay_proxy.brokers.session import Session
+from forebay_proxy.brokers.tried_addresses import TriedAddresses
 from forebay_proxy.brokers.upstream_connection import UpstreamConnection
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.logs import get_logger
@@ -73,6 +74,7 @@ class Connector:
         self._backoff_s = settings.reconnect_backoff_ms / 1000, settings.reconnect_backoff_max_ms / 1000
         self._authenticator: Authenticator | None = None
         self._refusals = Refusals(*self._backoff_s, self._rng)
+        self._tried = TriedAddresses()
         self._principals: Principals | None = None
         """Of one that logs in as clients."""
         if secured is not None:
@@ -88,7 +90,7 @@ class Connector:
     def of_clients(self, principals: Principals) -> Connector:
         """One whose connections log in as a client, once `present` has said how, and not at all before."""
         other = Connector(self._settings, self._stats, self._rng, self._secured)
-        other._principals = principals
+        other._principals, other._tried = principals, self._tried
         other._authenticator = None
         return other
 
@@ -149,11 +151,12 @@ class Connector:
         """
         connection = UpstreamConnection(f"{host}:{port}", self._request_timeout, self._stats)
         try:
-            await dial(host, port, self._setup_s, lambda: connection, self._secured.context)
+            address = await dial(host, port, self._setup_s, lambda: connection, self._secured.context, self._tried)
             async with asyncio.timeout(self._setup_s):
-                return await connection.call(
-                    lambda number: api_versions.request(number, CLIENT_ID, version, "forebay", __version__)
-                )
+                with self._tried.trying(host, port, address):
+                    return await connection.call(
+                        lambda number: api_versions.request(number, CLIENT_ID, version, "forebay", __version__)
+                    )
         except TimeoutError as error:
             why = str(error) or f"{connection.name} did not answer within {self._setup_s:g} s"
             raise TimeoutError(why) from None
@@ -174,9 +177,10 @@ class Connector:
             raise AuthenticationFailed(why)
         connection = UpstreamConnection(f"{broker.host}:{broker.port}", self._request_timeout, self._stats)
         try:
-            await dial(broker.host, broker.port, self._setup_s, lambda: connection, self._secured.context)
+            address = await dial(*broker, self._setup_s, lambda: connection, self._secured.context, self._tried)
             async with asyncio.timeout(self._setup_s):
-                await _ask_versions(connection, client_id)
+                with self._tried.trying(*broker, address):  # one that takes connections may say nothing
+                    await _ask_versions(connection, client_id)
                 session = await self._log_in(connection, broker)
         except TimeoutError as error:
             connection.close()
@@ -196,7 +200,7 @@ class Connector:
         UnicodeError for a name that cannot be one, or Malformed.
         """
         if not logs_in or (self._authenticator is None and self._principals is None):
-            await dial(host, port, self._setup_s, lambda: protocol, self._secured.context)
+            await dial(host, port, self._setup_s, lambda: protocol, self._secured.context, self._tried)
             return None
         connection, session = await self._open(host, port, CLIENT_ID)
         connection.hand_over(protocol)

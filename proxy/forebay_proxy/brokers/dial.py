@@ -1,9 +1,9 @@
 """Connecting by name: every address that a name has is tried, each with a timeout of its own.
 
 In: a host, a port, a protocol, and a context where TLS is spoken: its SNI and the name that is verified are the host.
-Out: the protocol connected, its handshake done, or OSError. One address that swallows packets costs its own
-`socket.connection.setup.timeout.ms` and not those of the others, as Kafka's clients do (`client.dns.lookup`'s
-`use_all_dns_ips`).
+Out: the protocol connected, its handshake done, and the address; or OSError. An address that swallows packets costs its
+own `socket.connection.setup.timeout.ms` and not those of the others, as with Kafka's clients (`client.dns.lookup`'s
+`use_all_dns_ips`), and from then on comes last.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from forebay_proxy.brokers.keepalive import keep_alive
+from forebay_proxy.brokers.tried_addresses import TriedAddresses
 from forebay_proxy.security.tls import SHUTDOWN_S, explain
 
 _LEFT: Final = "TLS: the other side has left in the middle of the handshake"
@@ -27,7 +28,8 @@ async def dial(
     setup_s: float,
     make: Callable[[], asyncio.BaseProtocol],
     context: ssl.SSLContext | None = None,
-) -> None:
+    tried: TriedAddresses | None = None,
+) -> str:
     """Connect a protocol that `make` makes to the first address that answers; `setup_s` seconds for each.
 
     With a `context`, an address answers once the TLS handshake with it is done.
@@ -41,14 +43,17 @@ async def dial(
     async with asyncio.timeout(setup_s):
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     error: OSError = ConnectionError(f"{host} has no address")
-    for address in dict.fromkeys(entry[4][0] for entry in found):
+    if tried is None:
+        tried = TriedAddresses()
+    for address in tried.in_order(host, port, (str(entry[4][0]) for entry in found)):
         try:
-            async with asyncio.timeout(setup_s):
-                transport, _ = await loop.create_connection(make, str(address), port, **secured)
+            with tried.trying(host, port, address):
+                async with asyncio.timeout(setup_s):
+                    transport, _ = await loop.create_connection(make, address, port, **secured)
             connection = transport.get_extra_info("socket")
             if connection is not None:  # else its protocol has said all there was to say, and closed it
                 keep_alive(connection)
-            return
+            return address
         except TimeoutError:
             error = TimeoutError(f"{host}:{port} ({address}) did not answer within {setup_s:g} s")
         except ssl.SSLError as failure:

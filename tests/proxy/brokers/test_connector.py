@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -16,6 +18,7 @@ from forebay_codecs.apis import API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, SASL_H
 from forebay_codecs.primitives import Writer
 from forebay_codecs.sasl import plain
 from forebay_proxy.brokers import connector as connectors
+from forebay_proxy.brokers import dial, tried_addresses
 from forebay_proxy.brokers.cluster import Node
 from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.upstream_connection import UpstreamConnection
@@ -248,6 +251,30 @@ async def test_a_login_that_hangs_is_given_up_and_refused_by_nobody() -> None:
         assert [asked.api_key for asked in cluster[0].seen] == [API_VERSIONS, SASL_HANDSHAKE] * 2
         assert guarded.stats.take().counters["forebay_errors_total", ("upstream", "authentication")] == 0
         await until(lambda: not cluster[0].connections)
+
+
+@in_loop
+async def test_an_address_that_takes_connections_and_says_nothing_gives_way_to_the_names_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with FakeCluster({}) as cluster:
+        port = cluster[0].port
+
+        class Resolving:
+            create_connection = asyncio.get_running_loop().create_connection
+
+            async def getaddrinfo(self, *_: Any, **how: Any) -> list[tuple[Any, ...]]:
+                return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in ("127.0.0.2", LOOPBACK)]
+
+        monkeypatch.setattr(dial, "asyncio", SimpleNamespace(get_running_loop=Resolving, timeout=asyncio.timeout))
+        monkeypatch.setattr(tried_addresses, "GIVEN_UP_S", 0.0)
+        silent = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.2", port)
+        it = Connector(settings(cluster.bootstrap, 1, socket_connection_setup_timeout_ms=50), MetricRegistry())
+        with pytest.raises(TimeoutError):
+            await it.open("kafka.example", port)
+        (await it.open("kafka.example", port)).close()
+        await it.ask_versions("kafka.example", port, 3)
+        silent.close()
 
 
 @in_loop

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from forebay_proxy.brokers.dial import dial
+from forebay_proxy.brokers.tried_addresses import TriedAddresses
 from tests.kit.event_loop import in_loop, soon
 from tests.kit.ports import LOOPBACK, free_port
 
@@ -78,3 +79,15 @@ async def test_silence_is_told_as_a_timeout_with_the_address(monkeypatch: pytest
     monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
     with pytest.raises(TimeoutError, match=r"kafka\.example:9092 \(192\.0\.2\.1\) did not answer within 0\.01 s"):
         await dial("kafka.example", 9092, 0.01, asyncio.Protocol)
+
+
+@in_loop
+async def test_an_address_that_was_silent_is_tried_last_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with await asyncio.start_server(lambda reader, writer: None, LOOPBACK, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        loop, tried = Resolving(("192.0.2.1", LOOPBACK), ("192.0.2.1",)), TriedAddresses()
+        monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+        for _ in range(2):
+            assert await dial("kafka.example", port, 0.05, asyncio.Protocol, tried=tried) == LOOPBACK
+        monkeypatch.undo()
+        assert loop.tried == ["192.0.2.1", LOOPBACK, LOOPBACK]
