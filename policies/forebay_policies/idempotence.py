@@ -36,8 +36,8 @@ SEQUENCE_MASK: Final = 0x7FFFFFFF
 """After 2147483647 comes 0."""
 
 MAX_IDS: Final = 1000
-"""Of a worker: one for acks=1, one for acks=all, and two for each client id while a broker meters clients. Whoever
-comes beyond these is sent as without idempotence."""
+"""Of a worker: one for acks=1, one for acks=all, and two for each client id while a broker meters clients. Beyond these
+the oldest one of a client id makes room."""
 
 Kind = tuple[bool, bool, str | None]
 """Which queues of different partitions share a producer id: (acks=all, of one client id only, client id). Queues of one
@@ -103,7 +103,7 @@ class ProducerIds:
     def of(self, kind: Kind) -> ProducerId | None:
         """The id for queues of that kind that have none yet; None where it has to arrive first."""
         found = self._current.get(kind)
-        if found is None and self._enabled and len(self._current) + len(self.wanted) < MAX_IDS:
+        if found is None and self._enabled and kind not in self.wanted and self._has_room():
             self._want(kind)
         return found
 
@@ -128,6 +128,16 @@ class ProducerIds:
                 self.used_up(kind, number)
             else:
                 current.first_epoch = epoch + 1
+
+    def _has_room(self) -> bool:
+        """For one more. Queues go on with an id that had to make room; those that begin later get another one."""
+        if len(self._current) + len(self.wanted) < MAX_IDS:
+            return True
+        for kind in self._current:
+            if kind[1]:
+                del self._current[kind]
+                return True
+        return False
 
     def _want(self, kind: Kind) -> None:
         if kind not in self.wanted:

@@ -226,6 +226,19 @@ class TestIds:
             assert ids.of((False, True, str(number))) is None
         assert len(ids.wanted) == MAX_IDS
 
+    def test_beyond_so_many_the_oldest_of_a_client_id_makes_room(self) -> None:
+        ids = ProducerIds()
+        ids.observe(lambda: None)
+        clients: list[Kind] = [(False, True, str(number)) for number in range(MAX_IDS)]
+        for number, kind in enumerate([LEADER_ACKS, ALL_ACK, *clients]):
+            ids.of(kind)
+            ids.of(kind)
+            ids.arrived(kind, number, 0)
+        assert ids.count == MAX_IDS
+        assert all(ids.of(kind) for kind in (LEADER_ACKS, ALL_ACK, *clients[2:]))
+        assert ids.of(clients[0]) is None
+        assert list(ids.wanted) == [clients[0]]
+
     def test_another_queues_old_id_is_not_replaced_twice(self) -> None:
         ids = ProducerIds()
         ids.observe(lambda: None)
