@@ -325,6 +325,9 @@ class TestRecords:
         query = bench.next(0.1 + after)
         assert "a" in (query.names or ())
         assert query.elsewhere is elsewhere
+        bench.answer(query, 0.2 + after)
+        bench.ask("a")
+        assert not bench.next(0.2 + after).elsewhere, "the doubt was about the other one"
 
     def test_and_again_where_it_is_being_asked_for(self) -> None:
         bench = Bench({"a": 1}).started()
