@@ -148,17 +148,23 @@ class Cluster:
             state.described, state.nodes = None, NO_IDS
             self._accumulator.set_leaders(state.queues, (), now)
             state.queues.available, state.queues.racks = (), {}
-            gone = [queue for queue in state.queues.queues() if queue.batches]
-            for observer in self._on_partitions_gone:
-                observer(gone)
+            self._gone(state.queues)
         elif described.placement is not NOWHERE:
             state.internal = described.topic.is_internal
             state.error_code = error_codes.NONE
-            state.topic_id = described.printable_id
+            was, state.topic_id = state.topic_id, described.printable_id
             state.described = described
             leaders, replicas, state.nodes = described.placement
             self._accumulator.set_leaders(state.queues, leaders, now, replicas)
             self._refresh_available(state)
+            if was and state.topic_id and was != state.topic_id:
+                self._gone(state.queues)
+
+    def _gone(self, queues: TopicQueues) -> None:
+        """The topic is not there any more, or another has its name: tell of partitions that there are no more."""
+        gone = [queue for queue in queues.queues() if queue.batches and queue.index >= queues.partition_count]
+        for observer in self._on_partitions_gone:
+            observer(gone)
 
     def set_down(self, node: Node, *, down: bool) -> bool:
         """Note whether the broker can be reached. True where that is news."""

@@ -188,10 +188,13 @@ class Delivery:
             self._retries["unreachable"].value += 1
 
     def gone(self, queues: Iterable[PartitionQueue]) -> None:
-        """The brokers do not know these partitions any more."""
+        """The brokers do not know these partitions any more. What may go to others of the topic goes there."""
+        now = monotonic()
         for queue in queues:
             while queue.batches:
                 batch = queue.batches[0]
+                if batch.lane.movable and not batch.tainted and self._move(queue, batch, now):
+                    continue
                 self._accumulator.take_out(queue, batch)
                 # Some clients take the former for a refusal and send again.
                 code = error_codes.REQUEST_TIMED_OUT if batch.tainted else error_codes.UNKNOWN_TOPIC_OR_PARTITION

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from forebay_codecs.error_codes import LEADER_NOT_AVAILABLE, NONE, UNKNOWN_TOPIC_OR_PARTITION
+from forebay_codecs.metadata import NO_TOPIC_ID
 from forebay_policies.accumulator import NO_LEADER, Accumulator, PartitionQueue
 from forebay_policies.memory_shares import MemoryRequest
 from forebay_proxy.brokers.cluster import Cluster, Node
@@ -172,6 +175,26 @@ class TestTopics:
         assert (cluster.usable("ponds"), told.available()) == (None, [])
         cluster.apply(fakes.metadata({"ponds": [1]}), {"ponds"}, 2.0, MAX_AGE)
         assert (cluster.usable("ponds"), told.available()) == (cluster.topics["ponds"], [0])
+
+    @pytest.mark.parametrize(
+        ("before", "after", "gone"),
+        [
+            pytest.param(b"a" * 16, b"b" * 16, [("ponds", 1)], id="made again"),
+            pytest.param(b"a" * 16, b"a" * 16, [], id="told by a broker that lags behind"),
+            pytest.param(b"a" * 16, NO_TOPIC_ID, [], id="told by a broker that knows no ids"),
+            pytest.param(NO_TOPIC_ID, b"b" * 16, [], id="of which no id was known"),
+        ],
+    )
+    def test_a_topic_made_again_with_fewer_partitions_names_those_that_wait(
+        self, before: bytes, after: bytes, gone: list[tuple[str, int]]
+    ) -> None:
+        told = Told()
+        for at, (topic_id, leaders) in enumerate([(before, [0, 1]), (after, [1])]):
+            (topic,) = fakes.metadata({"ponds": leaders}).topics
+            told.cluster.apply_topics([topic._replace(topic_id=topic_id)], {"ponds"}, float(at))
+            for index in range(len(leaders)):
+                fakes.append(told.accumulator, told.cluster.topics["ponds"].queues.queue(index), keyed("a"))
+        assert told.gone == gone
 
     def test_a_passing_error_leaves_what_was_known(self) -> None:
         told = Told()

@@ -354,3 +354,16 @@ class TestGone:
         dock.cluster.apply(fakes.metadata({"ponds": []}, errors={"ponds": 3}), {"ponds"}, 1.0, 300.0)
         assert [owner.told for owner in owners] == [[("failed", UNKNOWN_TOPIC_OR_PARTITION, [])]] * 3
         dock.assert_empty()
+
+    @in_loop
+    async def test_records_without_a_key_go_to_a_partition_that_is_there(self) -> None:
+        dock = Dock()
+        kept = fakes.append(dock.accumulator, dock.queue(2), keyed("k"))
+        moved = fakes.append(dock.accumulator, dock.queue(2), null_key("n"), movable=True)
+        gone = dock.queue(2)
+        dock.cluster.apply(fakes.metadata({"ponds": [0]}), {"ponds"}, 1.0, 300.0)
+        dock.delivery.gone([gone])
+        assert (kept.told, moved.told) == ([("failed", UNKNOWN_TOPIC_OR_PARTITION, [])], [])
+        dock.answer(fakes.drain(dock.accumulator, dock.queue(0)), NONE, 3)
+        assert moved.told == [("acknowledged", 3, True)]
+        dock.assert_empty()
