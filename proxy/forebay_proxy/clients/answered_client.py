@@ -253,6 +253,10 @@ class AnsweredClient:
     def not_taken(self) -> None:
         self._life.end(Cause.NOT_TAKEN, client=self._life.peer)
 
+    def no_room(self) -> None:
+        if not self._state.over:
+            self._life.end(Cause.NO_ROOM, client=self._life.peer)
+
     def _tell_room(self) -> None:
         ready, self._room = self._room, None
         if ready is not None:

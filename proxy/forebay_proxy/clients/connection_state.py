@@ -58,6 +58,7 @@ class Cause(enum.Enum):
     # Its broker
     RECORDS_REFUSED = "records without acks refused"
     NO_ANSWER = "no answer"
+    NO_ROOM = "no room"
     BROKER_UNKNOWN = "broker unknown"
     BROKER_UNREACHABLE = "broker unreachable"
     BROKER_LOST = "broker lost"
@@ -113,6 +114,10 @@ ENDINGS: Final[dict[Cause, Ending]] = {
     Cause.RECORDS_REFUSED: Ending(Phase.LEAVING, "acks=0 records refused, closing the client"),
     # ApiVersions or Metadata that no broker answers in time.
     Cause.NO_ANSWER: Ending(Phase.CLOSING),
+    # Metadata for which untaken_answers has found no room in time.
+    Cause.NO_ROOM: Ending(
+        Phase.CLOSING, "closing a client whose answer waits for others to read theirs", metric=_refused("no_room")
+    ),
     # Another broker stands in for it, which may say where it is, and nothing else.
     Cause.BROKER_UNKNOWN: Ending(Phase.LEAVING, "a client must come again to reach its broker", RateLimited.info),
     Cause.BROKER_UNREACHABLE: Ending(

@@ -66,6 +66,9 @@ class MetadataClient(Client, Protocol):
     def room_for(self, size: int, ready: Callable[[], None]) -> bool:
         """Whether an answer of so many bytes may be given now. False: `ready` is called then, or once it has left."""
 
+    def no_room(self) -> None:
+        """There was none in time: its connection ends."""
+
     def translate(self, node_id: int, host: str, port: int, *, cached: bool = False) -> tuple[str, int] | None:
         """Where the client finds that broker; None: nowhere. `cached`: its own address is no news."""
 
@@ -240,8 +243,9 @@ class PendingMetadata:
 
     def _expired(self) -> None:
         handler, request = self._handler, self._request
+        self._timer = None
         if self._room is False:
-            self._end(None)
+            self._end_without_room()
             return
         handler.requests.drop(request.names, request.ids, self)
         if handler.cache.brokers is None or (request.all_topics and self._everything is None):
@@ -280,7 +284,10 @@ class PendingMetadata:
         if self._room is None:
             self._room = self._client.room_for(len(cluster) + sum(map(len, sections)), self._room_told)
             if not self._room:
-                self._wait()
+                if self._asked and self._timer is None:  # its time is up
+                    self._end_without_room()
+                else:
+                    self._wait()
                 return
         handler.age.observe(now - oldest)
         self._client.told = LastAnswer(self._hash, now if self._told_at is None else self._told_at, bad=bad)
@@ -303,6 +310,10 @@ class PendingMetadata:
             if address is not None:
                 reachable[node_id] = Broker(*address, broker.rack)
         return reachable
+
+    def _end_without_room(self) -> None:
+        self._client.no_room()
+        self._end(None)
 
     def _end(self, frame: bytes | None) -> None:
         if self._timer is not None:

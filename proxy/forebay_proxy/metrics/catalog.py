@@ -55,6 +55,7 @@ FRAME_REASONS: Final = (
     "unsupported_version",
     "stalled",
     "not_taken",
+    "no_room",  # for an answer: others do not take theirs
     "max_connections",
     "max_connections_per_ip",
 )

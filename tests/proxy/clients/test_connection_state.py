@@ -41,6 +41,11 @@ ROWS: dict[Cause, tuple[Phase, tuple[str, str] | None, Counted]] = {
     ),
     Cause.RECORDS_REFUSED: (Phase.LEAVING, ("warning", "acks=0 records refused, closing the client"), set()),
     Cause.NO_ANSWER: (Phase.CLOSING, None, set()),
+    Cause.NO_ROOM: (
+        Phase.CLOSING,
+        ("warning", "closing a client whose answer waits for others to read theirs"),
+        {(REFUSED, ("no_room",)), PROTOCOL},
+    ),
     Cause.BROKER_UNKNOWN: (Phase.LEAVING, ("info", "a client must come again to reach its broker"), set()),
     Cause.BROKER_UNREACHABLE: (
         Phase.CLOSING,

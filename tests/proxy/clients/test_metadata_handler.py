@@ -693,6 +693,20 @@ class TestLargeAnswers:
             client.send(asks_all(1))
             assert await client.is_closed()
             await until(lambda: not forebay.app._untaken._waiting)
+            assert forebay.count("forebay_frames_refused_total", "no_room") == 1
+
+    @in_loop
+    async def test_one_whose_time_was_up_while_brokers_were_asked_waits_for_no_room(self) -> None:
+        cluster = FakeCluster(LARGE_CLUSTER)
+        async with before(cluster, request_timeout_ms=300) as forebay:
+            await ask(await forebay.client(0), 1, *LARGE_CLUSTER)
+            await until(lambda: forebay.app._untaken.total == 0)
+            assert forebay.app._untaken.admits(NeverReads(), 10**9)
+            cluster[0].holds(METADATA)
+            client = await forebay.client(0)
+            client.send(asks(2, *LARGE_CLUSTER, "not known"))
+            assert await client.is_closed()
+            assert forebay.count("forebay_frames_refused_total", "no_room") == 1
 
 
 class NeverReads:
