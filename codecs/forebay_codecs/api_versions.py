@@ -104,6 +104,12 @@ def rewrite_api_versions(response: bytes, version: int, hidden: Container[int] =
     return splice(response, start, end, array.getvalue())
 
 
+def without_throttle_time(response: bytes, version: int) -> bytes:
+    """The response with a throttle time of 0; v0, which has none, and one with an error, unchanged."""
+    reader = _past_ranges(response, flexible=version >= FLEXIBLE_FROM) if version >= 1 else None
+    return splice(response, reader.pos, reader.pos + 4, bytes(4)) if reader is not None else response
+
+
 def with_admin(response: bytes, address: str) -> bytes:
     """A v3 or v4 response with the admin endpoint's address added as ADMIN_TAG; one with an error, unchanged."""
     reader = _at_tags(response)
@@ -127,13 +133,20 @@ def admin(response: bytes) -> str | None:
 
 def _at_tags(response: bytes) -> Reader | None:
     """A reader at the tagged fields of a v3 or v4 response; None if the response is an error."""
+    reader = _past_ranges(response, flexible=FLEXIBLE)
+    if reader is not None:
+        reader.skip(4)  # throttle_time_ms
+    return reader
+
+
+def _past_ranges(response: bytes, *, flexible: bool) -> Reader | None:
+    """A reader at what follows the ranges; None if the response is an error."""
     reader = Reader(response, 4)
     if reader.i16() != NONE:
         return None
-    for _ in range(reader.array(FLEXIBLE)):
+    for _ in range(reader.array(flexible)):
         reader.skip(6)
-        reader.skip_tags()
-    reader.skip(4)  # throttle_time_ms
+        reader.skip_tags(flexible)
     return reader
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from forebay_codecs.api_versions import (
     software,
     unsupported_version_response,
     with_admin,
+    without_throttle_time,
 )
 from forebay_codecs.apis import (
     API_VERSIONS,
@@ -191,3 +193,16 @@ def test_the_admin_endpoint_stands_where_others_skip_it(version: int, data: st.D
     told = with_admin(plain, "127.0.0.1:9644")
     assert admin(told) == "127.0.0.1:9644"
     assert parse_api_versions(told, version) == parse_api_versions(plain, version)
+
+
+@VERSIONS
+@settings(max_examples=30)
+@given(data=st.data())
+def test_without_its_throttle_time_all_else_is_as_it_came(version: int, data: st.DataObject) -> None:
+    told = replace(data.draw(entities(response_class(version))), error_code=ErrorCode.none)
+    if version >= 1:
+        told = replace(told, throttle_time=timedelta(milliseconds=800))
+    expected = replace(told, throttle_time=timedelta(0)) if version >= 1 else told
+    assert without_throttle_time(encode_response(told), version) == encode_response(expected)
+    refused = encode_response(replace(told, error_code=REFUSED))
+    assert without_throttle_time(refused, version) == refused

@@ -464,6 +464,8 @@ class FakeCluster:
         """API keys that brokers do not know."""
         self.ranges: dict[int, tuple[int, int]] = {}
         """Versions of APIs, where they are not what they usually are."""
+        self.versions_throttle_ms = 0
+        """The throttle time in answers to ApiVersions."""
         self.id_errors: list[int] = []
         """What the next requests for a producer id are answered with."""
         self.states: dict[tuple[str, int], ProducerStates] = {}
@@ -562,7 +564,7 @@ class FakeCluster:
             if flexible:
                 writer.tags()
         if asked.version >= 1:
-            writer.i32(0)
+            writer.i32(self.versions_throttle_ms)
         if flexible:
             writer.tags()
         return writer.getvalue()

@@ -1,8 +1,8 @@
 """What a broker offers, as clients ask for it: ApiVersions answers, asked once for each broker and version.
 
-In: (broker, version of the request). Out: the broker's answer in that version, cut to what the proxy understands.
-Answers are kept for a minute, since a broker may be upgraded behind the proxy; clients that ask at the same time wait
-for the same request.
+In: (broker, version of the request). Out: the broker's answer in that version, cut to what the proxy understands,
+without a throttle time, which would be the proxy's own. Answers are kept for a minute, since a broker may be upgraded
+behind the proxy; clients that ask at the same time wait for the same request.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from time import monotonic
 
-from forebay_codecs.api_versions import rewrite_api_versions
+from forebay_codecs.api_versions import rewrite_api_versions, without_throttle_time
 from forebay_codecs.errors import Malformed
 from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.config.settings import HostPort
@@ -82,7 +82,8 @@ class BrokerVersions:
             ready(response)
 
     async def _ask_broker(self, host: str, port: int, version: int) -> bytes:
-        return rewrite_api_versions(await self._connector.ask_versions(host, port, version), version)
+        response = await self._connector.ask_versions(host, port, version)
+        return without_throttle_time(rewrite_api_versions(response, version), version)
 
     def close(self) -> None:
         """Cancel the requests under way; who waits for them is told at once that there is no answer."""

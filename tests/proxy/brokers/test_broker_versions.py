@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from forebay_codecs.api_versions import parse_api_versions
 from forebay_codecs.apis import API_VERSIONS, PRODUCE
 from forebay_proxy.brokers import broker_versions
@@ -57,6 +59,15 @@ async def test_each_broker_and_each_version_has_its_own() -> None:
         answers = {await asking.get(node, version) for node in (0, 1) for version in (0, 3)}
         assert len(answers) == 2  # v0 and v3; the brokers are equal
         assert (cluster[0].accepted, cluster[1].accepted) == (2, 2)
+
+
+@in_loop
+@pytest.mark.parametrize("version", range(4))
+async def test_no_client_is_told_the_throttle_time_of_who_asked(version: int) -> None:
+    async with FakeCluster({}) as cluster:
+        usual = await Asking(cluster).get(0, version)
+        cluster.versions_throttle_ms = 800
+        assert await Asking(cluster).get(0, version) == usual
 
 
 @in_loop
