@@ -168,11 +168,16 @@ class TerminatedLogin:
     # Frames
 
     def takes(self, head: Head) -> bool:
-        """Whether a frame is the login's, or ends the connection; else it is a request of a client that may ask."""
+        """Whether a frame is the login's, or ends the connection; else it is a request of a client that may ask.
+
+        Raises Malformed where it is none.
+        """
         if self._state is not _State.DONE:
             if head.size > self._door.max_receive:
                 self._refuse("a request that is too large for a login")
             return True
+        if head.size < PEEK_SIZE:  # which tokens may be, and after them no request
+            raise Malformed(f"a frame of {head.size} bytes")
         key, version, _ = peek(head.start, 0)
         if key == SASL_HANDSHAKE and self._may_begin_again():
             self._began_again = monotonic()

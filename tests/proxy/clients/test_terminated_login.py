@@ -251,6 +251,18 @@ class TestRefused:
             assert await client.is_closed()
 
     @in_loop
+    async def test_a_frame_that_is_too_short_for_a_request_after_a_login_by_tokens(self) -> None:
+        async with gate() as it:
+            client = await it.forebay.client(0)
+            client.send(handshake(1, 0), framed(sasl.plain("alice", "hers")), echo(2))
+            await client.receives(1)
+            assert (await client.receive()).whole == b""
+            await client.receives(2)
+            client.send(framed(b"ab"))
+            assert await client.is_closed()
+            assert it.forebay.count("forebay_frames_refused_total", "malformed") == 1
+
+    @in_loop
     async def test_its_log_names_who_came_and_no_secret(self) -> None:
         with capture_logs() as logs:
             async with gate() as it:
