@@ -12,7 +12,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable
-from typing import Final, TextIO
+from typing import Final, TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, ExcInfo, FilteringBoundLogger, Processor, WrappedLogger
@@ -35,6 +35,31 @@ def _all_visible(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     return {key: visible(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
+class _Forgiving:
+    """A stream that raises nothing: a full disk, or a reader that is gone, ends nobody who logs.
+
+    The first line that can be written again says how many could not; some of those may still come late.
+    """
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._lost = 0
+
+    def write(self, text: str) -> None:
+        try:
+            self._out.write(text)
+            self._out.flush()
+            self._lost = 0
+        except (OSError, ValueError):  # ValueError: it is closed
+            self._lost += 1
+
+    def flush(self) -> None:
+        """`write` has done it."""
+
+    def own_up(self, _: WrappedLogger, __: str, event: EventDict) -> EventDict:
+        return {**event, "lines_lost": self._lost} if self._lost else event
+
+
 def _traceback(out: TextIO, error: ExcInfo) -> None:
     text = io.StringIO()
     structlog.dev.plain_traceback(text, error)
@@ -48,10 +73,12 @@ def configure(level: str, form: str, stream: TextIO | None = None) -> None:
     """
     out = stream if stream is not None else sys.stderr
     console = form == "console" or (form == "auto" and out.isatty())
+    forgiving = _Forgiving(out)
     common: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=not console),
+        forgiving.own_up,
     ]
     # Neither renderer shows the local variables of a traceback: they may hold payloads.
     if console:
@@ -64,10 +91,10 @@ def configure(level: str, form: str, stream: TextIO | None = None) -> None:
     structlog.configure(
         processors=[*common, *last],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.WriteLoggerFactory(file=out),
+        logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, forgiving)),
         cache_logger_on_first_use=False,
     )
-    _adopt_standard_library(out, common, last)
+    _adopt_standard_library(forgiving, common, last)
 
 
 def set_level(level: str) -> None:
@@ -77,7 +104,7 @@ def set_level(level: str) -> None:
     )
 
 
-def _adopt_standard_library(out: TextIO, common: list[Processor], last: list[Processor]) -> None:
+def _adopt_standard_library(out: _Forgiving, common: list[Processor], last: list[Processor]) -> None:
     """Messages of asyncio and aiohttp (mainly unhandled exceptions) take the same form."""
     handler = logging.StreamHandler(out)
     remove_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta

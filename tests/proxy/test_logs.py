@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
@@ -31,6 +32,17 @@ class Clock:
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+class Disk(io.StringIO):
+    def __init__(self) -> None:
+        super().__init__()
+        self.full = True
+
+    def write(self, text: str) -> int:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(text)
 
 
 def lines(out: io.StringIO) -> list[dict[str, Any]]:
@@ -117,6 +129,25 @@ class TestForm:
         logging.getLogger("asyncio").error("Task exception was never %s", "retrieved")
         (line,) = lines(out)
         assert (line["event"], line["level"]) == ("Task exception was never retrieved", "error")
+
+
+class TestAStreamThatFails:
+    def test_ends_nobody_who_logs_and_owns_up_to_what_is_lost(self) -> None:
+        out = Disk()
+        configure("info", "json", out)
+        log = get_logger()
+        log.warning("a")
+        logging.getLogger("asyncio").error("b")
+        out.full = False
+        log.warning("c")
+        log.warning("d")
+        assert [(line["event"], line.get("lines_lost")) for line in lines(out)] == [("c", 2), ("d", None)]
+
+    def test_nor_does_one_that_is_closed(self) -> None:
+        out = io.StringIO()
+        configure("info", "json", out)
+        out.close()
+        get_logger().warning("a")
 
 
 class TestRateLimited:
