@@ -16,6 +16,7 @@ from forebay_codecs.error_codes import (
     NONE,
     NOT_LEADER_OR_FOLLOWER,
     REQUEST_TIMED_OUT,
+    TOPIC_AUTHORIZATION_FAILED,
 )
 from forebay_policies.journal_rows import (
     BatchFate,
@@ -508,6 +509,17 @@ class TestTopic:
             await until(lambda: forebay.count("forebay_journal_rows_dropped_total") > 0)
             client.send(produce(2, ("ponds", 0, batch(null_key("b")))))
             await client.receives(2)
+
+    @in_loop
+    async def test_rows_that_brokers_refuse_are_counted(self) -> None:
+        async with FakeCluster({"journal": [0]}) as cluster:
+            cluster[0].holds(PRODUCE)
+            async with running(cluster.bootstrap, journal_topic="journal") as forebay:
+                refused = await cluster[0].receives(PRODUCE)
+                refused.answer(error_code=TOPIC_AUTHORIZATION_FAILED)
+                rows = len(refused.values)
+                await until(lambda: forebay.count("forebay_journal_rows_dropped_total") == rows)
+                cluster[0].releases(PRODUCE)
 
     @in_loop
     async def test_rows_do_not_wait_for_the_memory_of_clients(self) -> None:
