@@ -9,7 +9,8 @@ Sources: Kafka's ApiVersionsRequest.json and ApiVersionsResponse.json.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from forebay_codecs.addresses import splice
@@ -21,6 +22,8 @@ from forebay_codecs.primitives import FLEXIBLE, Reader, Writer
 FLEXIBLE_FROM: Final = 3
 HIGHEST_WITH_SOFTWARE: Final = 4
 """The newest request version whose layout is known; the client's software name and version are in it from v3 on."""
+
+NO_LIMITS: Final[Mapping[int, int]] = MappingProxyType({})
 
 ADMIN_TAG: Final = 0x464F4245
 """Forebay's own tagged field ("FOBE"), far above Kafka's, which are numbered from 0."""
@@ -73,10 +76,13 @@ def parse_api_versions(response: bytes, version: int) -> dict[int, tuple[int, in
     return ranges
 
 
-def rewrite_api_versions(response: bytes, version: int, hidden: Container[int] = ()) -> bytes:
+def rewrite_api_versions(
+    response: bytes, version: int, hidden: Container[int] = (), at_most: Mapping[int, int] = NO_LIMITS
+) -> bytes:
     """The response with each range narrowed to what APIS offers, without `hidden` and APIs of which nothing is left.
 
-    Throttle time and features are copied. A response with an error is returned unchanged.
+    `at_most`: by API, a version above which none is offered. Throttle time and features are copied. A response with an
+    error is returned unchanged.
     """
     flexible = version >= FLEXIBLE_FROM
     reader = Reader(response, 4)
@@ -90,7 +96,7 @@ def rewrite_api_versions(response: bytes, version: int, hidden: Container[int] =
         tags = reader.pos
         reader.skip_tags(flexible)
         api = APIS.get(key) if key not in hidden else None
-        offered = api.offered(lowest, highest) if api else None
+        offered = api.offered(lowest, min(highest, at_most.get(key, highest))) if api else None
         if offered is None:
             continue
         count += 1

@@ -19,7 +19,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from forebay_codecs.apis import APIS, DESCRIBE_TOPIC_PARTITIONS, FETCH, FIND_COORDINATOR, INIT_PRODUCER_ID, LIST_OFFSETS
+from forebay_codecs.apis import (
+    APIS,
+    DESCRIBE_TOPIC_PARTITIONS,
+    FETCH,
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    PRODUCE,
+)
 from forebay_codecs.error_codes import (
     GROUP_AUTHORIZATION_FAILED,
     TOPIC_AUTHORIZATION_FAILED,
@@ -30,6 +38,9 @@ from forebay_codecs.header import peek, read_client_id
 from forebay_codecs.primitives import FLEXIBLE, Reader, Writer
 
 MESSAGE: Final = "this port takes producers only"
+AT_MOST: Final[Mapping[int, int]] = MappingProxyType({PRODUCE: 8})
+"""A request is divided among brokers, of which one has told its versions; in a cluster that is being upgraded others
+offer less, but v8 since Kafka 2.4. Later ones have another layout, name leaders, and concern transactions."""
 NOT_OFFERED: Final = frozenset({DESCRIBE_TOPIC_PARTITIONS})
 """Its answer names leaders that such a client knows nothing of; Metadata, which clients ask instead, does not."""
 MAX_KEYS: Final = 1_000

@@ -94,6 +94,13 @@ def test_hides_what_it_is_told_to(version: int) -> None:
 
 
 @VERSIONS
+def test_offers_no_more_than_it_is_told_to(version: int) -> None:
+    brokers = {PRODUCE: (0, 12), METADATA: (0, 8)}
+    rewritten = rewrite_api_versions(encode_response(sample(version, brokers)), version, (), {PRODUCE: 8, METADATA: 9})
+    assert rewritten == encode_response(sample(version, {PRODUCE: (0, 8), METADATA: (0, 8)}))
+
+
+@VERSIONS
 @settings(max_examples=30)
 @given(data=st.data())
 def test_throttle_and_features_stay(version: int, data: st.DataObject) -> None:

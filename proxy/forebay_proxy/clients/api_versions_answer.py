@@ -30,8 +30,8 @@ def answer_api_versions(
         return
 
     def ready(response: bytes | None) -> None:
-        if response is not None and gateway.hidden:
-            response = api_versions.rewrite_api_versions(response, version, gateway.hidden)
+        if response is not None and (gateway.hidden or gateway.at_most):
+            response = api_versions.rewrite_api_versions(response, version, gateway.hidden, gateway.at_most)
         if response is not None and admin is not None:
             response = api_versions.with_admin(response, admin)
         own = correlation_id.to_bytes(4, "big", signed=True)

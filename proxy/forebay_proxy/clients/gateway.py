@@ -10,6 +10,7 @@ from collections.abc import Callable
 from time import monotonic
 
 from forebay_codecs import error_codes, one_broker, produce_response, producers_only
+from forebay_codecs.api_versions import NO_LIMITS
 from forebay_codecs.apis import OF_ONES_OWN_USER
 from forebay_codecs.produce_response import ProduceResponse
 from forebay_policies import retry
@@ -63,6 +64,8 @@ class Gateway:
         self.producers_only = listener.settings.producers_only
         self.hidden = _hidden(listener.settings)
         """Keys of APIs that clients of the listener are not offered."""
+        self.at_most = producers_only.AT_MOST if self.producers_only else NO_LIMITS
+        """The highest versions that they are offered, by key."""
         self._changes: TopicChanges = of._changes if of is not None else TopicChanges(monotonic)
         self._logs_in = of is not None or not self.own_logins
         self._settings = settings

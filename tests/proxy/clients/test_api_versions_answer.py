@@ -16,9 +16,10 @@ from forebay_proxy.clients.gateway import Gateway
 class Told:
     """A gateway whose broker answers `response`, and the frames that the client got."""
 
-    def __init__(self, response: bytes | None, hidden: frozenset[int] = frozenset()) -> None:
+    def __init__(self, response: bytes | None) -> None:
         self.response = response
-        self.hidden = hidden
+        self.hidden: frozenset[int] = frozenset()
+        self.at_most = api_versions.NO_LIMITS
         self.asked: list[tuple[int | None, int]] = []
         self.frames: list[bytes | None] = []
 
@@ -47,10 +48,11 @@ def test_the_brokers_answer_comes_with_the_clients_correlation_id() -> None:
 def test_where_only_producers_are_served_nothing_is_offered_that_names_other_leaders() -> None:
     describe_topic_partitions = b"\0\x4b" + bytes(4) + b"\0"
     produce = b"\0\0" + b"\0\0" + b"\0\x0c" + b"\0"
-    told = Told(bytes(6) + b"\3" + produce + describe_topic_partitions + bytes(4) + b"\0", producers_only.NOT_OFFERED)
+    told = Told(bytes(6) + b"\3" + produce + describe_topic_partitions + bytes(4) + b"\0")
+    told.hidden, told.at_most = producers_only.NOT_OFFERED, producers_only.AT_MOST
     frame = told.ask(3)
     assert frame is not None
-    assert frame[8:] == bytes(2) + b"\2" + produce + bytes(4) + b"\0"
+    assert frame[8:] == bytes(2) + b"\2" + produce.replace(b"\x0c", b"\x08") + bytes(4) + b"\0"
 
 
 def test_a_version_that_is_too_new_is_answered_without_a_broker() -> None:

@@ -9,6 +9,7 @@ import pytest
 import structlog
 
 from forebay_codecs import error_codes
+from forebay_codecs.api_versions import parse_api_versions
 from forebay_codecs.apis import API_VERSIONS, DESCRIBE_CLUSTER, FIND_COORDINATOR, INIT_PRODUCER_ID, METADATA, PRODUCE
 from forebay_codecs.metadata import parse_metadata_response
 from forebay_codecs.primitives import Reader
@@ -101,6 +102,16 @@ class TestDivided:
             client.send(produce(1, ("ponds", 1, idempotent("a")), acks=-1), echo(2))
             answer, _ = await client.receives(1, 2)
             assert only(answer).error_code == 0
+
+    @in_loop
+    async def test_clients_use_a_version_that_brokers_take_which_are_not_upgraded_yet(self) -> None:
+        async with FakeCluster(PONDS, 2) as cluster:
+            cluster.produce_versions = (3, 12)
+            async with running(cluster.bootstrap, producers_only=True) as forebay:
+                client = await forebay.client()
+                client.send(request(API_VERSIONS, 0, 1, b""))
+                (answer,) = await client.receives(1)
+                assert parse_api_versions(answer.whole, 0)[PRODUCE] == (0, 8)
 
     @in_loop
     async def test_what_no_broker_knows_is_refused_as_one_would(self) -> None:
