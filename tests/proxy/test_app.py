@@ -283,6 +283,15 @@ async def test_whoever_waits_at_an_inherited_socket_is_served_once_it_is_ready()
         client.close()
 
 
+@in_loop
+async def test_the_journals_bounds_are_each_what_is_set(tmp_path: Path) -> None:
+    own = {"journal_queue_bytes": 5 << 20, "journal_segment_bytes": 3 << 20, "journal_retention_bytes": 7 << 20}
+    async with FakeCluster({}) as cluster:
+        for where, bounds in (({"journal_dir": str(tmp_path)}, list(own)), ({"journal_topic": "j"}, list(own)[:1])):
+            sink = App(settings(cluster.bootstrap, free_run(2), **where, **own), MetricRegistry())._journal_sink()
+            assert [vars(sink)[bound.removeprefix("journal")] for bound in bounds] == [own[bound] for bound in bounds]
+
+
 PASSES = {"topics_exclude": ("ponds",)}
 
 
