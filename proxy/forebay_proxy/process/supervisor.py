@@ -472,10 +472,13 @@ class Supervisor:
             self._past = merge([self._past, await worker.retire()])
             if self.stop.draining.is_set() or worker.leaving or worker is self._replacing.on_trial:
                 return DRAINED if code == DRAINED else FAILED
-            if worker.start_failure is not None and not worker.served.is_set():
-                self._start_failure = self._start_failure or worker.start_failure
-                self.stop.draining.set()
-                return FAILED
+            if worker.start_failure is not None:
+                if not worker.served.is_set():
+                    self._start_failure = self._start_failure or worker.start_failure
+                    self.stop.draining.set()
+                    return FAILED
+                get_logger().error("worker lost", worker=worker.index, error=worker.start_failure)
+                worker.start_failure = None
             deaths = 1 if self._clock() - began > STEADY_S else deaths + 1
             pause = backoff(deaths - 1, RESTART_BACKOFF_S, RESTART_BACKOFF_MAX_S, self._rng)
             get_logger().error("worker died", worker=worker.index, exit_code=code, restart_in_s=pause)

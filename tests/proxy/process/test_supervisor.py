@@ -535,6 +535,26 @@ def test_a_worker_that_is_not_understood_is_replaced_and_the_other_serves_on(mon
     asyncio.run(scenario())
 
 
+def test_why_a_worker_cannot_start_again_is_told_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervision, "RESTART_BACKOFF_S", 0.001)
+    worker = Worker(0, settings_of(2), [])
+    monkeypatch.setattr(supervision, "WorkerSlot", lambda *_: worker)
+
+    async def scenario() -> None:
+        supervisor = supervisor_of(1)
+        running = asyncio.create_task(supervisor.run())
+        ready(worker)
+        worker.start_failure = "client.rack: it fails"
+        worker.ended.set()
+        with structlog.testing.capture_logs() as logs:
+            await until(lambda: [line["event"] for line in logs].count("worker died") >= 2)
+        assert [line["error"] for line in logs if line["event"] == "worker lost"] == ["client.rack: it fails"]
+        supervisor.stop.draining.set()
+        assert await asyncio.wait_for(running, LONG) == 0
+
+    asyncio.run(scenario())
+
+
 def test_where_no_worker_can_be_started_that_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     Exec(monkeypatch, 2)
     with pytest.raises(StartError, match="a worker process cannot be started: Resource temporarily unavailable"):
