@@ -1,9 +1,9 @@
 """A worker process: `python -m forebay_proxy.process.worker FD FD`, started by worker_slot.py only.
 
 The first is its end of the control channel, the second that over which listening sockets come and go. It lives as long
-as the supervisor wants it: told to drain, or finding the channel closed, it drains and exits with the codes of
-lifecycle.py. SIGTERM drains it too, SIGHUP reloads; SIGINT and SIGUSR2, which terminals and service managers send to
-every process, are left to the supervisor.
+as the supervisor wants it: told to drain, or finding the channel closed, or that a part of it has failed, it drains and
+exits with the codes of lifecycle.py. SIGTERM drains it too, SIGHUP reloads; SIGINT and SIGUSR2, which terminals and
+service managers send to every process, are left to the supervisor.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class WorkerControl:
         """Act on the supervisor's messages until the channel is closed."""
         while message := await self._channel.receive():
             if isinstance(message, Ask):
+                self._leave_if_broken()
                 self._asked = message.number
                 self.report(details=message.details)
             elif isinstance(message, Reload):
@@ -80,6 +81,11 @@ class WorkerControl:
             else:
                 self._stop.draining.set()
         self._stop.draining.set()
+
+    def _leave_if_broken(self) -> None:
+        if not self._stop.draining.is_set() and (why := self._app.unhealthy()) is not None:
+            logs.get_logger().error("this worker drains, and another takes its place", error=why)
+            self._stop.draining.set()
 
     def _share(self) -> None:
         try:
