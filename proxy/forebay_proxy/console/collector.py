@@ -27,6 +27,8 @@ from forebay_proxy.metrics.registry import Snapshot
 from forebay_proxy.metrics.topics_seen import SeenTopic
 
 SECOND: Final = 1.0
+EARLY_S: Final = 0.002
+"""uvloop rounds to milliseconds: a timer may end that much before its time."""
 DETAILS_S: Final = 10.0
 PARTITIONS_S: Final = 60
 SWEEP_S: Final = 60
@@ -126,7 +128,7 @@ class Collector:
             if self._clock() >= self._details_due:
                 await self.look_closely()
             now = self._time_of_day()
-            await asyncio.sleep(SECOND - now % SECOND)
+            await asyncio.sleep(SECOND - now % SECOND + EARLY_S)
 
     async def after(self, second: int) -> None:
         """Returns once a second later than this one has been looked at."""
@@ -134,16 +136,16 @@ class Collector:
             await self._next.wait()
 
     def look(self) -> None:
-        """At all but topics and clients."""
+        """At all but topics and clients; in a second that has its row already, at nothing."""
         now = self._clock()
         second = int(self._time_of_day())
+        if self.second - 2 < second <= self.second:  # further back, the clock was set
+            return
         taken = self._source.now()
         before, began = self.snapshot, self._looked_at
         self.snapshot, self._looked_at = taken, now
         if began is None:
             return
-        if second <= self.second:
-            second = self.second + 1 if self.second - second < 2 else second
         self.rows = measure(before, taken, max(now - began, 1e-3))
         self.events.compare(before, taken, second)
         history = self.history

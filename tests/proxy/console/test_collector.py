@@ -27,12 +27,27 @@ async def test_each_second_has_its_row() -> None:
 
 
 @in_loop
-async def test_two_looks_in_one_second_are_two_rows() -> None:
+async def test_a_timer_that_ends_early_makes_no_row_of_its_own() -> None:
     seen = Seen()
-    seen.step(1.0)
-    seen.step(0.9)
-    seen.step(0.05)
+    moved = seen.source.stats.counter("forebay_records_total", fate="moved")
+    seen.step()
+    early = 2**-10
+    for _ in range(4):
+        moved.value += 10
+        seen.step(1 - early)
+        seen.step(early)
+    assert seen.collector.second == 1_000_005
+    columns = seen.collector.history.columns("totals", ALL, 4, 1_000_005, 4)[1]
+    assert list(columns)[TOTALS.index("records_in")] == [10, 10, 10, 10]
+
+
+@in_loop
+async def test_a_clock_that_went_back_by_less_than_two_seconds_is_waited_for() -> None:
+    seen = Seen()
+    for seconds in (1, 1, -1, 1, 1):
+        seen.step(seconds)
     assert seen.collector.second == 1_000_003
+    assert not math.isnan(seen.collector.history.row("totals", ALL, 1_000_001)[0])
 
 
 @in_loop
