@@ -32,6 +32,7 @@ from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.delegation_tokens import DelegationTokens
 from forebay_proxy.clients.client_listeners import ClientListeners
 from forebay_proxy.clients.client_racks import ClientRacks
+from forebay_proxy.clients.client_upstream import Departing
 from forebay_proxy.clients.connection_context import ConnectionContext
 from forebay_proxy.clients.connections import ConnectionRegistry
 from forebay_proxy.clients.departed_brokers import DepartedBrokers
@@ -40,7 +41,6 @@ from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.handshakes import MAX_PENDING, Handshakes
 from forebay_proxy.clients.held import held
 from forebay_proxy.clients.listener import Listener
-from forebay_proxy.clients.opaque_connection import OpaqueConnection
 from forebay_proxy.clients.terminated_login import LoginDoor
 from forebay_proxy.config.listeners import ClientListener
 from forebay_proxy.config.live import with_live
@@ -138,7 +138,7 @@ class App:
         inbound_memory = InboundMemory(settings.queued_max_request_bytes, settings.socket_request_timeout_ms / 1000)
         responses = ResponseMemory()
         self._untaken = UntakenAnswers()
-        self._departing: set[OpaqueConnection] = set()
+        self._departing: set[Departing] = set()
 
         def context_of(listener: Listener) -> ConnectionContext:
             gateway = Gateway(settings, view, listener, responses, self._departing)
@@ -374,8 +374,8 @@ class App:
         self._leave()
         for connection in self._connections:
             connection.abort()
-        for upstream in tuple(self._departing):
-            upstream.abort()
+        for departing in tuple(self._departing):
+            departing.abort()
         self._stop()
 
     def _accept_no_more(self) -> None:

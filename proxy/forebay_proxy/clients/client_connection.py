@@ -451,9 +451,9 @@ class ClientConnection(BoundedReads):
 
     @property
     def owing(self) -> bool:
-        """Answers are outstanding that do not wait for something to happen, as those of Fetch do, or records without
-        acks are to be sent."""
-        if self._writer.unsent or self._upstream.holds_records:
+        """Answers are outstanding that do not wait for something to happen, as those of Fetch do, or where records
+        without acks go is not known yet."""
+        if self._writer.unsent or self._upstream.undivided:
             return True
         return self._upstream.owed and not self._state.passing
 
@@ -467,7 +467,7 @@ class ClientConnection(BoundedReads):
         """Nothing that was taken of it is under way."""
         if len(self.orderer) or self._client.producing or self._state.passing or self._writer.unsent:
             return False
-        return not self._upstream.holds_records
+        return not self._upstream.undivided
 
     @property
     def has_upstream(self) -> bool:

@@ -30,12 +30,18 @@ from forebay_proxy.clients.response_orderer import ResponseOrderer
 _PRODUCE = APIS[PRODUCE]
 
 
+class Departing(Protocol):
+    """It may still have records without acks to send, of a client that is gone."""
+
+    def abort(self) -> None:
+        """Leave them at once."""
+
+
 class Brokers(Protocol):
     """What the client's side asks of the gateway."""
 
     responses: ResponseMemory
-    departing: set[OpaqueConnection]
-    """Connections to brokers that may still have records without acks to send, of clients that are gone."""
+    departing: set[Departing]
     own_logins: bool
     """Clients log in at brokers by themselves: nothing is asked for them by anybody else."""
 
@@ -85,6 +91,8 @@ class ClientUpstream:
         self.own_login = gateway.own_logins
         self.corked = False
         self.vouched = False
+        self.undivided = 0
+        """Requests without acks that wait for their leaders (divided_upstream)."""
         self.advertised_host = self.client_host = ""
         self._life = life
         self._state = life.state
@@ -121,11 +129,6 @@ class ClientUpstream:
     def has_records(self) -> bool:
         """Records of the client are on their way here."""
         return self._opaque is not None and self._opaque.has_records
-
-    @property
-    def holds_records(self) -> bool:
-        """Records without acks were taken and may not have gone to the broker."""
-        return self._opaque is not None and self._opaque.holds_records
 
     def vouch(self, gateway: Brokers) -> None:
         """The client has proved who it is; `gateway` can do so again, in its place."""
@@ -165,7 +168,10 @@ class ClientUpstream:
     ) -> None:
         """A Produce request of the proxy's; see produce.client.Client."""
         if self._state.over:
-            on_answer(None)
+            if acks == 0:
+                self._send_apart(frame)
+            else:
+                on_answer(None)
             return
         if acks == 0:
             self.expect_none()
@@ -181,6 +187,15 @@ class ClientUpstream:
             buffers, self._gathered = self._gathered, []
             if not self._state.over:
                 self._opened().write(buffers)
+
+    def _send_apart(self, buffers: list[Buffer]) -> None:
+        """Records without acks of a client that is gone, on a connection that closes behind them."""
+        if self.own_login and not (self.vouched or self.is_open):
+            self._note_unreachable(ConnectionError("the client, which logs in itself, is gone"))
+            return
+        self.expect_none()
+        self._opened().write(buffers)
+        self.close()
 
     def _next(self) -> OpaqueConnection:
         """Where the next request goes; what was passed on before is whole."""
@@ -244,15 +259,19 @@ class ClientUpstream:
             opaque.close()
 
     def close(self) -> None:
-        """The client is gone. What was written still goes out, and records without acks once the connection stands."""
+        """The client is gone. What was written still goes out, and records without acks as soon as they can."""
         opaque, self._opaque = self._opaque, None
-        if self._connecting is not None and (opaque is None or not opaque.holds_records):
+        if opaque is None:
+            return
+        if self._connecting is not None and not opaque.holds_records:
             self._connecting.cancel()
             self._connecting = None
-        if opaque is not None:
-            if opaque.unheard and not opaque.closed:
-                self._gateway.departing.add(opaque)
-            opaque.close()
+        if opaque.unheard and not opaque.closed:
+            self._gateway.departing.add(opaque)
+        held_back = opaque.held_back
+        opaque.close()
+        if held_back:
+            self._send_apart(held_back)
 
     # What the opaque connection tells (opaque_connection.Owner)
 

@@ -174,8 +174,6 @@ class DividedUpstream(ClientUpstream):
         self._links: dict[int, BrokerLink] = {}
         self._reasons: dict[HoldReason, int] = {}
         """How often the client is held for each."""
-        self.undivided = 0
-        """Requests without acks that wait for their leaders."""
 
     @property
     def sees_one_broker(self) -> bool:
@@ -194,7 +192,7 @@ class DividedUpstream(ClientUpstream):
         acks: int,
         on_answer: Callable[[bytes | None], None],
     ) -> None:
-        if self._state.over:
+        if self._state.over and acks:
             on_answer(None)
             return
         whole = b"".join(frame)[4:]
@@ -225,7 +223,9 @@ class DividedUpstream(ClientUpstream):
             for node_id, parts in by_broker.items():
                 frame = divided.frame_of(parts)
                 self._link(node_id).send_own(frame, request.version, request.correlation_id, 0, lambda answer: None)
-            if any(part.outcome is not None for part in divided.parts) and not self._state.over:
+            if self._state.over:
+                self.close()  # it has gone on links of its own
+            elif any(part.outcome is not None for part in divided.parts):
                 self._life.end(Cause.RECORDS_REFUSED, client=self._life.peer)
             return
         for node_id, parts in by_broker.items():
@@ -301,10 +301,6 @@ class DividedUpstream(ClientUpstream):
     @property
     def has_records(self) -> bool:
         return super().has_records or any(link.has_records for link in self._links.values())
-
-    @property
-    def holds_records(self) -> bool:
-        return self.undivided > 0 or super().holds_records or any(link.holds_records for link in self._links.values())
 
     def client_slow(self, *, slow: bool) -> None:
         super().client_slow(slow=slow)
@@ -405,7 +401,9 @@ class PendingDivision:
         self._missing = missing
         self._unknown = len(missing)
         self._upstream.hold_for(HoldReason.CONNECTING)
-        self._upstream.undivided += self._divided.request.acks == 0
+        if self._divided.request.acks == 0:
+            self._upstream.undivided += 1
+            leaders.departing.add(self)
         wait = _wait_s(self._divided.request, leaders.patience)
         self._timer = asyncio.get_running_loop().call_later(wait, self._expired)
         for name in missing:
@@ -417,6 +415,13 @@ class PendingDivision:
             self._timer.cancel()
             self._go_on()
 
+    def abort(self) -> None:
+        """Nothing of it is sent."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._leaders.departing.discard(self)
+
     def _expired(self) -> None:
         for name in self._missing:
             self._leaders.forget(name, self._topic_settled)
@@ -424,7 +429,9 @@ class PendingDivision:
 
     def _go_on(self) -> None:
         self._timer = None
-        self._upstream.undivided -= self._divided.request.acks == 0
+        if self._divided.request.acks == 0:
+            self._upstream.undivided -= 1
+            self._leaders.departing.discard(self)
         self._upstream.send(self._divided)
         self._upstream.release_for(HoldReason.CONNECTING)
 

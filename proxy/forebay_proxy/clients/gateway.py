@@ -20,6 +20,7 @@ from forebay_policies.topic_changes import SETTLE_S, TopicChanges
 from forebay_proxy.brokers.broker_view import BrokerView
 from forebay_proxy.brokers.cluster import Node
 from forebay_proxy.brokers.session import Session
+from forebay_proxy.clients.client_upstream import Departing
 from forebay_proxy.clients.listener import Listener
 from forebay_proxy.clients.opaque_connection import OpaqueConnection
 from forebay_proxy.config.listeners import ClientListener
@@ -43,7 +44,7 @@ class Gateway:
         view: BrokerView,
         listener: Listener,
         responses: ResponseMemory,
-        departing: set[OpaqueConnection],
+        departing: set[Departing],
         of: Gateway | None = None,
     ) -> None:
         """`of`: the listener's own, of which this is what one identity sees; its connections log in as that."""

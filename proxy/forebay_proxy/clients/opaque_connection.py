@@ -237,6 +237,11 @@ class OpaqueConnection(BoundedReads):
             return True
         return self._transport is not None and not self.closed and self._transport.get_write_buffer_size() > 0
 
+    @property
+    def held_back(self) -> list[Buffer]:
+        """Requests, records without acks among them, that wait for the session to be renewed: a close leaves them."""
+        return self._waiting if self._renewal is not None and self.holds_records and not self.closed else []
+
     def expect(self, expected: Expected) -> None:
         """A request follows that has a response. Requests are announced in the order in which they are written."""
         expected.behind = self._unacknowledged

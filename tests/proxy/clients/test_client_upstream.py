@@ -163,17 +163,43 @@ class TestEnd:
         assert stage.gateway.departing == set()
 
     @in_loop
+    async def test_records_without_acks_that_come_once_the_client_is_gone_have_a_connection_of_their_own(self) -> None:
+        stage = Stage()
+        sends_without_acks(stage)
+        stage.life.end(Cause.TOLD_TO_ABORT)
+        stage.upstream.send_own([b", more"], 7, 1, 0, lambda answer: None)
+        stage.life.end(Cause.CLIENT_LEFT)
+        stage.upstream.close()
+        stage.upstream.send_own([b"late"], 7, 2, 0, lambda answer: None)
+        stage.upstream.close()
+        await connected(stage)
+        found = {tuple(broker.wrote): broker.closed for _, broker in stage.gateway.connections}
+        assert found == {(b"records, more",): True, (b"late",): True}
+        assert stage.gateway.departing == {opaque for opaque, _ in stage.gateway.connections}
+
+    @in_loop
+    async def test_of_one_that_logs_in_itself_such_records_are_lost_with_a_line(self) -> None:
+        stage = Stage()
+        stage.upstream.own_login = True
+        stage.life.end(Cause.CLIENT_LEFT)
+        with structlog.testing.capture_logs() as logs:
+            stage.upstream.send_own([b"late"], 7, 2, 0, lambda answer: None)
+            await connected(stage)
+        assert [line["event"] for line in logs] == ["no connection to the broker for a client"]
+        assert (stage.count(ERRORS, "upstream", "connect"), stage.gateway.connections) == (1, [])
+
+    @in_loop
     async def test_one_that_is_closed_with_records_without_acks_departs_until_it_is_gone(self) -> None:
         stage = Stage()
         sends_without_acks(stage)
         await connected(stage)
         ((opaque, broker),) = stage.gateway.connections
         broker.unsent = 7
-        assert stage.upstream.holds_records
+        assert opaque.holds_records
         stage.upstream.leave_if_idle()
         assert not broker.closed
         broker.unsent = 0
-        assert not stage.upstream.holds_records
+        assert not opaque.holds_records
         stage.life.end(Cause.CLIENT_LEFT)
         stage.upstream.close()
         assert (broker.closed, stage.gateway.departing) == (True, {opaque})
@@ -315,6 +341,25 @@ class TestSession:
         assert life.state.taking
         await renewing.answers(8, b"second")
         assert renewing.stage.out == b"\0\0\0\x09\0\0\0\x07first\0\0\0\x0a\0\0\0\x08second"
+
+    @in_loop
+    async def test_records_without_acks_that_wait_for_it_when_the_client_leaves_are_sent_on_another(self) -> None:
+        renewing = Renewing()
+        await renewing.connect()
+        stage = renewing.stage
+        sends_without_acks(stage)
+        await turns()
+        stage.life.end(Cause.CLIENT_LEFT)
+        stage.upstream.close()
+        await turns()
+        (first, before), (second, after) = stage.gateway.connections
+        assert (before.wrote, before.closed) == ([b"one,", LOGIN], True)
+        assert (after.wrote, after.closed) == ([b"records"], True)
+        assert stage.gateway.departing == {first, second}
+        first.connection_lost(None)
+        await turns()
+        second.connection_lost(None)
+        assert not stage.gateway.departing
 
     @in_loop
     async def test_a_login_that_is_not_renewed_ends_the_client_and_nothing_of_it_goes_out(self) -> None:

@@ -183,6 +183,21 @@ class TestDivided:
             assert produced(answer) == {}
 
 
+async def whose_leader_is_being_asked_for(cluster: FakeCluster, forebay: Running, *, leaves: bool) -> None:
+    """Records without acks of a client, which `leaves` or stays."""
+    client = await forebay.client()
+    client.send(echo(0))
+    await client.receives(0)
+    for node in (0, 1):
+        cluster[node].holds(METADATA)
+    client.send(produce(1, ("ponds", 1, batch(null_key("a"))), acks=0))
+    (connection,) = forebay.app._connections
+    await until(lambda: connection.holds)
+    if leaves:
+        connection.abort()
+        await until(lambda: not len(forebay.app._connections))
+
+
 class TestWithoutAcks:
     @in_loop
     async def test_records_arrive_and_nothing_is_answered(self) -> None:
@@ -193,17 +208,11 @@ class TestWithoutAcks:
             await client.receives(2)
             await until(lambda: cluster.values("ponds", 0) and cluster.values("ponds", 1))
 
+    @pytest.mark.parametrize("leaves", [False, True])
     @in_loop
-    async def test_a_drain_waits_for_those_whose_leader_is_being_asked_for(self) -> None:
+    async def test_a_drain_waits_for_those_whose_leader_is_being_asked_for(self, leaves: bool) -> None:
         async with FakeCluster(PONDS, 2) as cluster, running(cluster.bootstrap, **UNTOUCHED) as forebay:
-            client = await forebay.client()
-            client.send(echo(0))
-            await client.receives(0)
-            for node in (0, 1):
-                cluster[node].holds(METADATA)
-            client.send(produce(1, ("ponds", 1, batch(null_key("a"))), acks=0))
-            (connection,) = forebay.app._connections
-            await until(lambda: connection.holds)
+            await whose_leader_is_being_asked_for(cluster, forebay, leaves=leaves)
             draining = asyncio.create_task(forebay.app.drain())
             await turns(50)
             assert not draining.done()
@@ -213,6 +222,14 @@ class TestWithoutAcks:
                     asked.answer()
             await soon(draining)
             await until(lambda: cluster.values("ponds", 1) == ["a"])
+
+    @in_loop
+    async def test_who_stops_at_once_does_not_wait_for_their_leader(self) -> None:
+        async with FakeCluster(PONDS, 2) as cluster, running(cluster.bootstrap, **UNTOUCHED) as forebay:
+            await whose_leader_is_being_asked_for(cluster, forebay, leaves=True)
+            assert forebay.app._departing
+            forebay.app.abort()
+            assert not forebay.app._departing
 
     @in_loop
     async def test_a_refusal_closes_the_client_behind_the_answers_before(self) -> None:

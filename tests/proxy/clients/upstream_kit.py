@@ -9,7 +9,7 @@ from forebay_codecs.primitives import Buffer
 from forebay_policies.response_memory import ResponseMemory
 from forebay_proxy.brokers.session import Session
 from forebay_proxy.clients.client_identity import ClientIdentity
-from forebay_proxy.clients.client_upstream import ClientUpstream
+from forebay_proxy.clients.client_upstream import ClientUpstream, Departing
 from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.opaque_connection import OpaqueConnection
 from forebay_proxy.clients.response_orderer import ResponseOrderer
@@ -54,7 +54,7 @@ class FakeGateway:
         self.connections: list[tuple[OpaqueConnection, FakeTransport]] = []
         self.taken = True
         self.responses = ResponseMemory()
-        self.departing: set[OpaqueConnection] = set()
+        self.departing: set[Departing] = set()
         self.session: Session | None = None
         self.own_logins = False
 
