@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from forebay_pipeline.errors import CLEAN, CannotRun
 from forebay_pipeline.jobs.options import OpenSpark, format_option, job, journal_options, session_options
 from forebay_pipeline.jobs.streams import await_end, triggered
-from forebay_pipeline.journal.parquet_output import check_owner, own
+from forebay_pipeline.journal.output_owner import check_owner, own
 from forebay_pipeline.journal.schema import DAY, KIND, TORN
 from forebay_pipeline.journal.source import OFFSETS_A_TRIGGER, JournalPlace, day_of, stream_rows
 from forebay_pipeline.journal.table_writer import TableWriter

@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from forebay_pipeline.journal.parquet_output import query_id
+from forebay_pipeline.journal.output_owner import query_id
 from forebay_pipeline.journal.schema import DAY, KIND, SPARK_SCHEMA, UNKNOWN, columns_of, kind_of
 from forebay_pipeline.journal.source import day_of
 from forebay_pipeline.journal.tables import KINDS, OTHER, Tables

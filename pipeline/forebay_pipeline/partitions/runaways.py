@@ -89,7 +89,7 @@ def command(
     if output is not None:
         checkpoint = checkpoint or f"{output.rstrip('/')}/_checkpoint"
         check_output(storage, output, checkpoint)
-        changes = Changes(JsonLines(storage, output, "changes"))
+        changes = Changes(JsonLines(storage, output, "changes", checkpoint))
     batches = Batches(changes.told)
     batches.start(stream_changes(rows, watching), checkpoint, None if once else every)
     batches.await_end()

@@ -79,8 +79,8 @@ def command(
 
     session = spark("watch", kafka=place.in_kafka, settings=(STORES,))
     rows = live_rows(session, place, KINDS, "watch")
-    if output is not None:
-        watcher.outputs.append(JsonLines(Storage(session), output, "minutes"))
+    if output is not None and checkpoint is not None:
+        watcher.outputs.append(JsonLines(Storage(session), output, "minutes", checkpoint))
     if prometheus is not None:
         watcher.outputs.append(TextFile(Storage(session), prometheus, totals))
     if to_topic is not None:

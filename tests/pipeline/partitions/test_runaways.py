@@ -76,6 +76,20 @@ def test_what_an_earlier_version_wrote_is_not_added_to(spark: SparkSession, tmp_
     )
 
 
+def test_what_another_checkpoint_wrote_is_not_replaced(spark: SparkSession, tmp_path: Path) -> None:
+    write_journal(tmp_path / "journal", window(0, EVEN))
+    (tmp_path / "told").mkdir()
+    (tmp_path / "told" / "changes-000000000.jsonl").write_text("{}\n")
+    refused = run("runaways", "--once", "--journal", tmp_path / "journal", "--output", tmp_path / "told")
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        f"forebay-pipeline: {tmp_path}/told has lines that were not written with the checkpoint "
+        f"{tmp_path}/told/_checkpoint: that one would replace them. Give the checkpoint that they were written with, "
+        "or another output.\n",
+    )
+    assert (tmp_path / "told" / "changes-000000000.jsonl").read_text() == "{}\n"
+
+
 @pytest.mark.whole  # test_runaways_stream.py has the stream, test_the_command_tells_sentences the words
 def test_it_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
     journal = tmp_path / "journal"

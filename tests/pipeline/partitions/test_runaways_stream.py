@@ -49,11 +49,12 @@ class Stream:
     def run(self) -> list[dict[str, Any]]:
         """Everything told so far, after what is there was read."""
         rows = stream_rows(self._spark, JournalPlace(str(self._journal)), files_a_trigger=2)
-        self.batches = Batches(Changes(JsonLines(Storage(self._spark), str(self.output), "changes")).told)
+        lines = JsonLines(Storage(self._spark), str(self.output), "changes", str(self._checkpoint))
+        self.batches = Batches(Changes(lines).told)
         self.batches.start(stream_changes(rows, self._watching), str(self._checkpoint), None)
         self.batches.await_end()
-        lines = b"".join(path.read_bytes() for path in self.output.glob("*")).splitlines()
-        return sorted(map(msgspec.json.decode, lines), key=lambda told: (told["window_us"], told["topic"]))
+        told = b"".join(path.read_bytes() for path in self.output.glob("*.jsonl")).splitlines()
+        return sorted(map(msgspec.json.decode, told), key=lambda told: (told["window_us"], told["topic"]))
 
     def told(self) -> list[tuple[str, int, str, int]]:
         """(topic, partition, event, number of the window)."""

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal.parquet_output import check_owner, own, query_id
+from forebay_pipeline.journal.output_owner import check_owner, own, query_id
 from forebay_pipeline.storage import Storage
 
 

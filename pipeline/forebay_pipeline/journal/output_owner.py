@@ -1,0 +1,80 @@
+"""Whose an output is, Parquet of `compact` or JSON lines: that of one checkpoint.
+
+Spark's file sink numbers its batches, and leaves out each one whose number it has: how a batch that is done again is
+written once. A query with another checkpoint begins at 0, so what it reads first would be left out for good, though its
+checkpoint has it as read; of JSON lines it would replace those with its numbers. In: an output and a checkpoint. Out:
+CannotRun where they do not belong together.
+
+    OUTPUT/_spark_metadata/4                  Spark's: batch 4 is written
+    OUTPUT/minutes-000000004.jsonl            ours: its JSON lines
+    OUTPUT/_query                             ours: the id of the query that writes here, as in CHECKPOINT/metadata
+    CHECKPOINT/offsets/4                      Spark's: batch 4 has begun, which comes first
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.storage import Storage
+
+_OWNER: Final = "_query"
+
+
+def query_id(storage: Storage, checkpoint: str) -> str | None:
+    """The checkpoint's own name: another one begins anew, even in its place. None before its query has started."""
+    return _id_in(storage, checkpoint, "metadata")
+
+
+def check_owner(storage: Storage, output: str, checkpoint: str) -> None:
+    """Raises CannotRun if the output has batches that the query with that checkpoint did not write."""
+    written = _last_batch(storage, f"{output.rstrip('/')}/_spark_metadata")
+    if not _wrote(storage, checkpoint, output, written):
+        raise CannotRun(
+            f"{output} has batches that were not written with the checkpoint {checkpoint}: what that one reads first "
+            "would be left out. Give the checkpoint that they were written with, or another output."
+        )
+
+
+def check_lines_owner(storage: Storage, output: str, name: str, checkpoint: str) -> None:
+    """Raises CannotRun if the output has JSON lines of that name that the query with that checkpoint did not write."""
+    query = query_id(storage, checkpoint)
+    if query is not None and query == _id_in(storage, output, _OWNER):
+        return  # without a look at what may be thousands of files
+    if not _wrote(storage, checkpoint, output, _last_batch(storage, output, f"{name}-")):
+        raise CannotRun(
+            f"{output} has lines that were not written with the checkpoint {checkpoint}: that one would replace them. "
+            "Give the checkpoint that they were written with, or another output."
+        )
+
+
+def own(storage: Storage, output: str, query: str) -> None:
+    """Note that the query of that id writes to the output."""
+    if _id_in(storage, output, _OWNER) != query:
+        storage.write(f"{output.rstrip('/')}/{_OWNER}", msgspec.json.encode({"id": query}))
+
+
+def _wrote(storage: Storage, checkpoint: str, output: str, last: int | None) -> bool:
+    """Whether the output's batches, up to `last`, are of the query with that checkpoint."""
+    if last is None:
+        return True
+    begun = _last_batch(storage, f"{checkpoint.rstrip('/')}/offsets")
+    owner = _id_in(storage, output, _OWNER)  # None in outputs of earlier versions
+    return begun is not None and begun >= last and owner in (None, query_id(storage, checkpoint))
+
+
+def _id_in(storage: Storage, folder: str, name: str) -> str | None:
+    """The query's id in that file, Spark's or ours; None if there is none."""
+    written = storage.read(f"{folder.rstrip('/')}/{name}")
+    return msgspec.json.decode(written, type=dict[str, str])["id"] if written is not None else None
+
+
+def _last_batch(storage: Storage, folder: str, before: str = "") -> int | None:
+    """The highest number among files such as 8 or 9.compact, with `before` in front of it; None if there is none."""
+    if not storage.is_folder(folder):
+        return None
+    names = storage.names(folder)
+    numbers = [name.removeprefix(before).partition(".")[0] for name in names if name.startswith(before)]
+    return max((int(number) for number in numbers if number.isdecimal()), default=None)
