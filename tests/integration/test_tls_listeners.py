@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.integration.checks import check_all
@@ -109,6 +109,21 @@ def test_clients_too_old_for_the_brokers_produce_through_tls(with_tls: Secured, 
         result = client.produce(with_tls.forebay.tls_bootstrap, spec)
         assert not result.failures
         assert len(with_tls.route.log.read(topic, since, at_least=spec.count)) == spec.count
+
+
+def test_who_closes_behind_records_without_acks_loses_none(with_tls: Secured) -> None:
+    """librdkafka's flush returns once they are written, so that its farewell comes together with the last of them."""
+    settings = {"acks": 0, "linger.ms": 0, "batch.num.messages": 1, **with_tls.librdkafka_props()}
+    for number in range(3):
+        topic = f"tls-farewell-{number}"
+        with_tls.route.cluster.create_topic(topic, 1)
+        producer = Producer({"bootstrap.servers": with_tls.forebay.tls_bootstrap, **settings})
+        for value in range(300):
+            producer.produce(topic, f"{value}".encode())
+        assert producer.flush(60) == 0
+        del producer
+        found = with_tls.route.log.read(topic, {0: 0}, at_least=300)
+        assert sorted(int(record.value or b"") for record in found) == list(range(300))
 
 
 def test_clients_of_the_other_listener_are_told_its_addresses(with_tls: Secured) -> None:
