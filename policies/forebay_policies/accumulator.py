@@ -305,6 +305,13 @@ class Accumulator:
         for root in topic.roots():
             root.sequence.forgotten()
 
+    def renew_ids(self) -> None:
+        """Another cluster answers. Batches that may be appended keep their numbers."""
+        self.ids.renew()
+        for topic in self.topics.values():
+            for queue in (*topic.queues(), *topic.roots()):
+                queue.sequence.renew()
+
     def has_room(self, queue: PartitionQueue, lane: Lane, batch: ClientBatch) -> bool:
         """Whether `batch` would join an open batch rather than open a new one."""
         open_batch = queue.open.get(lane)

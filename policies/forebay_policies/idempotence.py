@@ -120,6 +120,11 @@ class ProducerIds:
             if self._enabled:
                 self._want(kind)
 
+    def renew(self) -> None:
+        """Another cluster may have given these ids to others."""
+        for kind, current in list(self._current.items()):
+            self.used_up(kind, current.number)
+
     def forgotten(self, kind: Kind, number: int, epoch: int) -> None:
         """A queue that used the id up to `epoch` is gone. Should it come back, it does not know how far it was."""
         current = self._current.get(kind)

@@ -197,6 +197,30 @@ class TestQueuesThatComeBack:
         return ids.drain_one(1)
 
 
+class TestAnotherCluster:
+    """It gives out ids by itself: ours may be another producer's there."""
+
+    def test_whatever_leaves_from_then_on_has_another_id(self) -> None:
+        ids = Ids()
+        ids.acknowledge(ids.away(b"a"))
+        ids.accumulator.renew_ids()
+        assert list(ids.ids.wanted) == [LEADER_ACKS, ALL_ACK]
+        ids.ids.arrived(LEADER_ACKS, 9, 5)
+        assert numbers(ids.away(b"b")) == Numbers(9, 5, 0, 1)
+        assert numbers(ids.away(b"c", partition=1)) == Numbers(9, 5, 0, 1)
+
+    def test_what_may_be_appended_keeps_its_own(self) -> None:
+        ids = Ids()
+        batch = ids.away(b"a", b"b")
+        ids.accumulator.renew_ids()
+        ids.ids.arrived(LEADER_ACKS, 9, 5)
+        batch.tainted = True
+        ids.back(0, batch)
+        assert numbers(ids.drain_one(1)) == Numbers(7, 0, 0, 2)
+        ids.acknowledge(batch)
+        assert numbers(ids.away(b"c")) == Numbers(9, 5, 0, 1)
+
+
 class TestIds:
     def test_without_anybody_who_asks_brokers_nothing_carries_an_id(self) -> None:
         bench = Bench(2)

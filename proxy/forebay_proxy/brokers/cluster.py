@@ -61,6 +61,7 @@ class Cluster:
         self.nodes: dict[int, Node] = {}
         self.topics: dict[str, TopicState] = {}
         self.updated_at: float | None = None
+        self._id: str | None = None
         self._on_node: list[Callable[[Node], None]] = []
         self._on_partitions_gone: list[Callable[[list[PartitionQueue]], None]] = []
         self._on_forgotten: list[Callable[[str], None]] = []
@@ -98,6 +99,10 @@ class Cluster:
 
     def apply(self, metadata: Metadata, asked: set[str], now: float, max_age: float) -> None:
         """Take in a Metadata response to the topics `asked`. Brokers unseen for `max_age` seconds are gone."""
+        if metadata.cluster_id is not None:
+            if self._id not in (None, metadata.cluster_id):  # wiped, or another one has its addresses
+                self._accumulator.renew_ids()
+            self._id = metadata.cluster_id
         for node_id, broker in metadata.brokers.items():
             self._set_rack(self.learn(node_id, broker.host, broker.port, now), broker.rack or "")
         for node in [node for node in self.nodes.values() if now - node.last_seen > max_age]:

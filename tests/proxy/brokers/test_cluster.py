@@ -64,6 +64,19 @@ class TestNodes:
         assert 1 in cluster.nodes
 
 
+class TestAnotherCluster:
+    def test_its_ids_are_asked_for_before_records_go_there(self) -> None:
+        told = Told()
+        ids = told.accumulator.ids
+        ids.observe(lambda: None)
+        kind = next(iter(ids.wanted))
+        for cluster_id, number in (("one", 7), ("one", 7), ("another", None)):
+            ids.arrived(kind, 7, 0)
+            told.cluster.apply(fakes.metadata({})._replace(cluster_id=cluster_id), set(), 0.0, MAX_AGE)
+            found = ids.of(kind)
+            assert (found.number if found is not None else None) == number
+
+
 class TestAvailability:
     def test_partitions_without_a_leader_or_with_one_that_is_down_are_not_available(self) -> None:
         told = Told()
