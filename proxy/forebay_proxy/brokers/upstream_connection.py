@@ -201,6 +201,9 @@ class UpstreamConnection(asyncio.Protocol):
             log.error("broker broke the protocol", broker=self.name, error=str(error))
             self.close()
 
+    def eof_received(self) -> None:
+        self.close()  # with TLS the transport would wait for an answer to our own farewell
+
     def _answer(self, response: bytes) -> None:
         upstream_correlation_id = read_i32_be(response, 0)
         if not self._pending or self._pending[0][0] != upstream_correlation_id:

@@ -53,6 +53,9 @@ MAX_RESPONSE = 0x7FFFFFFF
 MAX_HELD = 256 * 1024
 """Bytes of responses behind a slower one before the broker is not read any more: a few chunks of the event loop."""
 
+FAREWELL_S: Final = 1.0
+"""A broker that does not answer TLS's farewell, and for which no records are left, holds a connection for so long."""
+
 OWN_CORRELATION_ID: Final = 0
 """Of what we say ourselves: whoever waits for it gets the next response."""
 
@@ -403,6 +406,8 @@ class OpaqueConnection(BoundedReads):
         self.closed = True
         if self._transport is not None:
             self._transport.close()
+            if self._joins and not self.unheard:
+                asyncio.get_running_loop().call_later(FAREWELL_S, self._transport.abort)
         elif not self.holds_records:  # else they leave as soon as the connection stands
             self.connection_lost(None)  # nothing was written: whoever waits for an answer need not wait
 
@@ -464,6 +469,10 @@ class OpaqueConnection(BoundedReads):
             self._client.upstream_malformed(error)
             return
         self.adjust_reading()
+
+    def eof_received(self) -> None:
+        if self._joins and not self.closed and self._transport is not None:
+            self._transport.abort()  # it would wait for an answer to our own farewell
 
     def connection_lost(self, exc: Exception | None) -> None:
         was_closed, self.closed = self.closed, True

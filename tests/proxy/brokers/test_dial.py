@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import Any
+import ssl
+from pathlib import Path
+from typing import Any, Final, cast
 
 import pytest
 
 from forebay_proxy.brokers.dial import dial
 from forebay_proxy.brokers.tried_addresses import TriedAddresses
-from tests.kit.event_loop import in_loop, soon
+from tests.kit.certificates import Authority
+from tests.kit.event_loop import in_loop, soon, until
 from tests.kit.ports import LOOPBACK, free_port
+
+MANY: Final = 20_000_000
+"""Bytes, beyond what the system keeps of a connection."""
 
 
 def named(*addresses: str) -> Any:
@@ -65,6 +71,35 @@ async def test_a_protocol_may_close_it_as_soon_as_it_stands() -> None:
 
     async with await asyncio.start_server(lambda reader, writer: None, LOOPBACK, 0) as server:
         await dial(LOOPBACK, server.sockets[0].getsockname()[1], 5.0, Leaves)
+
+
+@in_loop
+async def test_what_was_written_before_the_end_reaches_one_who_reads_it_late_with_tls_too(tmp_path: Path) -> None:
+    transports: list[asyncio.Transport] = []
+    arrived = bytearray()
+
+    class Server(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            transports.append(cast(asyncio.Transport, transport))
+            transports[0].pause_reading()
+
+        def data_received(self, data: bytes) -> None:
+            arrived.extend(data)
+
+    class Leaves(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            cast(asyncio.Transport, transport).write(bytes(MANY))
+            transport.close()
+
+    authority = Authority(tmp_path)
+    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    theirs.load_cert_chain(authority.issue("kafka", LOOPBACK))
+    server = await asyncio.get_running_loop().create_server(Server, LOOPBACK, 0, ssl=theirs)
+    async with server:
+        await dial(LOOPBACK, server.sockets[0].getsockname()[1], 5.0, Leaves, authority.client_context())
+        await asyncio.sleep(1.1)  # an end to this patience came after a second
+        transports[0].resume_reading()
+        await until(lambda: len(arrived) == MANY)
 
 
 @in_loop

@@ -128,6 +128,19 @@ async def test_a_broker_that_leaves_meanwhile_is_told_to_who_waits() -> None:
 
 
 @in_loop
+async def test_the_farewell_of_a_broker_is_told_to_who_waits_though_it_leaves_the_connection_open() -> None:
+    async with FakeCluster({}) as cluster:
+        stage = Stage(cluster)
+        connection = await stage.open()
+        stage.broker.holds(LIST_GROUPS)
+        stage.call(connection, 0)
+        await stage.broker.receives(LIST_GROUPS)
+        connection.eof_received()
+        await until(lambda: stage.answers)
+        assert stage.answers == [(0, False)]
+
+
+@in_loop
 async def test_a_connection_is_handed_over_with_nothing_of_ours_left_on_it() -> None:
     async with FakeCluster({}) as cluster:
         stage = Stage(cluster)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import cast
 
 import pytest
 
@@ -120,6 +122,47 @@ def test_a_token_that_nobody_waits_for_ends_the_connection() -> None:
     connection.expect(Expected(APIS[PRODUCE], 9, 2, capture=lambda answer: None))
     connection.data_received(framed(b"a token"))
     assert client.told == ["malformed"]
+
+
+class Secured:
+    """A transport with TLS, and the loop: what they are told."""
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+
+    def get_extra_info(self, name: str) -> bool:
+        return name == "sslcontext"
+
+    def close(self) -> None:
+        self.did.append("close")
+
+    def abort(self) -> None:
+        self.did.append("abort")
+
+    def call_later(self, seconds: float, what: Callable[[], None]) -> None:
+        self.did.append(f"{what.__name__} in {seconds:g} s")
+
+
+@pytest.mark.parametrize(("records", "then"), [(0, ["abort in 1 s"]), (1, [])])
+def test_a_broker_that_does_not_answer_tls_farewell_is_waited_for_where_records_may_be_left(
+    monkeypatch: pytest.MonkeyPatch, records: int, then: list[str]
+) -> None:
+    secured = Secured()
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: secured)
+    connection = OpaqueConnection(Torn(), ResponseMemory())
+    connection.connection_made(cast(asyncio.BaseTransport, secured))
+    for _ in range(records):
+        connection.sent_unacknowledged()
+    connection.close()
+    assert secured.did == ["close", *then]
+
+
+def test_the_farewell_of_a_broker_ends_a_connection_with_tls_at_once() -> None:
+    secured = Secured()
+    connection = OpaqueConnection(Torn(), ResponseMemory())
+    connection.connection_made(cast(asyncio.BaseTransport, secured))
+    connection.eof_received()
+    assert secured.did == ["abort"]
 
 
 class TestLife:
