@@ -273,6 +273,9 @@ class BatchClassifier:
         if batch.codec:
             out.decompressed += batch.size
         if entry.reason is not None:
+            if count:
+                self._records_untouched.value += batch.record_count
+                self._topics.untouched(name, batch.record_count, entry.end - entry.start)
             out.untouched.append(PassthroughBatch(slot, name, partition, encode_batch(batch)))
             if entry.reason is Reason.OBSERVED:
                 if out.converted is None:

@@ -11,8 +11,9 @@ from forebay_policies.eligibility import Eligibility
 from forebay_policies.own_choices import CHOOSE_PARTITIONS_THEMSELVES
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.classifier import BatchClassifier, ClassifiedRequest, InspectedBatch
+from tests.codecs.message_oracle import messages
 from tests.codecs.record_oracle import Record, decode_section, encode_section, seal
-from tests.kit.wire import Batches, batch, keyed, null_key, produce, transactional
+from tests.kit.wire import Batches, batch, keyed, null_key, old_produce, produce, transactional
 
 CAP = 10_000
 MIXED = [*keyed("a"), *null_key("b"), *keyed("c"), *null_key("d")]
@@ -160,6 +161,20 @@ class TestLeftToTheBroker:
         too_large = batch(null_key("a" * (CAP // 2 + 500)), GZIP)
         assert [touched.slot for touched in Desk().classify(("ponds", 0, bad), ("ponds", 1, fits)).touched] == [1]
         assert [touched.slot for touched in Desk().classify(("ponds", 0, bad), ("ponds", 1, too_large)).touched] == []
+
+
+def test_records_of_old_producers_that_only_pass_count_as_untouched_once() -> None:
+    desk = Desk()
+    old = messages(null_key("a", "b"))
+    frame = old_produce(1, ("raw", 0, old))[4:]
+    inspected = desk.inspect(frame)
+    for count in (True, False):
+        desk.classifier.classify(frame, inspected, count=count)
+    taken = desk.stats.take()
+    assert taken.counters["forebay_records_total", ("untouched",)] == 2
+    assert [(topic.name, topic.untouched_records, topic.untouched_bytes) for topic in taken.topics] == [
+        ("raw", 2, len(old))
+    ]
 
 
 def test_all_kinds_beside_each_other_keep_their_slots() -> None:
