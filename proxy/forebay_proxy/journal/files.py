@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -120,7 +121,7 @@ class JournalFiles:
     # The thread
 
     def _run(self) -> None:
-        self._guarded(self._adopt)
+        self._tidy()
         while True:
             try:
                 item = self._queue.get(timeout=self._until_roll())
@@ -159,14 +160,18 @@ class JournalFiles:
         segment, self._segment = self._segment, None
         if segment is not None:
             segment.close()
-        self._adopt()
-        self._forget_oldest()
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """What cannot be closed, on a full disk perhaps, does not keep the oldest from making room."""
+        self._guarded(self._adopt)
+        self._guarded(self._forget_oldest)
 
     def _adopt(self) -> None:
         """Close every file that nobody writes any more: the one just rolled, and those that crashes left behind."""
         for path in self._folder.glob(f".*{IN_PROGRESS}"):
             if _OPEN_NAME.fullmatch(path.name):
-                _close_left_behind(path)
+                self._guarded(partial(_close_left_behind, path))
 
     def _forget_oldest(self) -> None:
         if self._retention_bytes < 0:

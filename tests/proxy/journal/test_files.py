@@ -288,6 +288,36 @@ class TestBadDisks:
         assert [lines_of(path) for path in closed_files(tmp_path)] == [[b"1"], [b"2"]]
         assert sink.dropped == 0
 
+    @in_loop
+    async def test_a_file_that_cannot_be_closed_keeps_no_other_open(self, tmp_path: Path) -> None:
+        for name in ("a-1-0-10", "z-1-0-10"):  # whichever the folder tells first
+            (tmp_path / f".{name}.inprogress").mkdir()
+        sink = files(tmp_path)
+        sink.open()
+        sink.put(b"1\n", 1)
+        with structlog.testing.capture_logs() as logs:
+            await sink.close()
+        assert {log["event"] for log in logs} == {"cannot close a journal file yet"}
+        assert [lines_of(path) for path in closed_files(tmp_path)] == [[b"1"]]
+
+    @in_loop
+    async def test_where_nothing_can_be_closed_the_oldest_files_go_all_the_same(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "no space")
+
+        monkeypatch.setattr(journal_files, "_compress", full)
+        (tmp_path / ".a-1-0-20.inprogress").write_bytes(b"1\n")
+        closed(tmp_path, 0, "a-1-0-10")
+        (oldest,) = closed_files(tmp_path)
+        oldest.write_bytes(bytes(100))
+        sink = files(tmp_path, retention_bytes=60)
+        sink.open()
+        await until(lambda: not oldest.exists())
+        await sink.close()
+        assert len(left(tmp_path)) == 1
+
     def test_a_folder_that_cannot_be_written_stops_the_start(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
         with pytest.raises(StartError, match=r"journal\.dir = .*/file: "):
