@@ -151,6 +151,8 @@ class ClientsSeen:
         identity = gone if gone is not None else next(iter(self._clients))
         del self._clients[identity]
         self._refused.pop(identity, None)
+        for _, records in (self._before, self._turned):
+            records.pop(identity, None)  # one that comes back counts from 0
 
     def turn(self, now: float) -> None:
         """Begin a new window; rates are over the last one and this."""

@@ -84,6 +84,17 @@ class TestSeen:
         clients.connected("newer", "10.0.0.1", None, None, 2.0)
         assert "0" not in [client.client_id for client in clients.snapshot(3.0)]
 
+    def test_one_that_had_made_room_and_comes_back_has_a_rate_from_0(self) -> None:
+        clients, (client,) = seen("till")
+        client.records = 1000
+        clients.turn(10.0)
+        clients.turn(20.0)
+        clients.gone(client, 20.0)
+        for name in range(MAX_CLIENTS):
+            clients.connected(str(name), "10.0.0.1", None, None, 20.0)
+        clients.connected("till", "10.0.0.1", None, None, 20.0).records = 50
+        assert [each.rate for each in clients.snapshot(20.0) if each.client_id == "till"] == [5]
+
     def test_the_rate_is_that_of_the_last_two_windows(self) -> None:
         clients, (client,) = seen("a")
         client.records += 300
