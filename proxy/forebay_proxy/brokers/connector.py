@@ -27,6 +27,7 @@ from forebay_proxy.brokers.refusals import Refusals
 from forebay_proxy.brokers.session import Session
 from forebay_proxy.brokers.tried_addresses import TriedAddresses
 from forebay_proxy.brokers.upstream_connection import UpstreamConnection
+from forebay_proxy.config import rereading
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
@@ -119,7 +120,7 @@ class Connector:
     @property
     def renewable(self) -> Renewable:
         """Certificates and login, for whoever watches their files."""
-        return Renewable("upstream", "connections to brokers", ("ssl.", "sasl."), self._prepare, self._expires_at)
+        return Renewable("upstream", "connections to brokers", rereading.UPSTREAM, self._prepare, self._expires_at)
 
     def _prepare(self, settings: Settings) -> Callable[[], None]:
         context = brokers_context(settings) if settings.uses_tls else None

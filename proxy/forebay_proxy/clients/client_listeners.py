@@ -21,6 +21,7 @@ from forebay_proxy.clients.handshakes import Handshakes
 from forebay_proxy.clients.listener import Listener, OnClient
 from forebay_proxy.clients.listener_ports import ListenerPorts
 from forebay_proxy.clients.tls_connection import TlsConnection, TlsDoor
+from forebay_proxy.config import rereading
 from forebay_proxy.config.listeners import ClientListener
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.inherited import Inherited
@@ -71,7 +72,7 @@ class ClientListeners:
         admit = partial(self._connections.accepted, partial(ClientConnection, context))
         if not listener.settings.uses_tls:
             return admit
-        name, prefixes = listener.settings.name, (listener.settings.setting("ssl."),)
+        name, prefixes = listener.settings.name, tuple(map(listener.settings.setting, rereading.TLS))
         nothing_yet = TlsContext(ssl.PROTOCOL_TLS_SERVER)
         door = TlsDoor(name, nothing_yet, self._handshakes, self._log)
 

@@ -1,7 +1,7 @@
 """Which settings a reload may change, and what it would change.
 
 In: the settings in force, and those that the sources have now. Out: names of each kind, with old and new values of
-those that may change. Values in files that are referred to are others' to watch (security.renewals).
+those that may change. Certificates and secrets in files that are referred to are others' to watch (security.renewals).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from forebay_proxy.config import kinds
+from forebay_proxy.config.rereading import is_watched
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.config.values import LISTENER_SETTINGS, SETTINGS, Setting, render
 
@@ -39,7 +40,7 @@ def difference(now: Settings, new: Settings) -> Difference:
     """Between what is in force and what the sources say."""
     found = Difference({}, [], [])
     for name, setting, before, after in _pairs(now, new):
-        if before == after or _is_watched(name, now, new):
+        if _compared(name, now, before) == _compared(name, new, after):
             continue
         if setting.changes == kinds.START:
             found.others.append(name)
@@ -60,7 +61,6 @@ def _pairs(now: Settings, new: Settings) -> Iterator[tuple[str, Setting, object,
             yield f"listener.name.{listener}.{name}", each, before, after
 
 
-def _is_watched(name: str, now: Settings, new: Settings) -> bool:
-    """What is written is the same, and refers to a file."""
-    written = now.references.get(name)
-    return written is not None and written == new.references.get(name)
+def _compared(name: str, settings: Settings, value: object) -> object:
+    """The value; where others watch the file that it stands in, what refers to that."""
+    return settings.references.get(name, value) if is_watched(name) else value

@@ -18,6 +18,13 @@ from forebay_proxy.config.settings import Settings, conflicts
 from forebay_proxy.config.values import SETTINGS, find, listener_setting
 from forebay_proxy.errors import StartError
 
+# Prefixes of what is made anew when its files change (security.renewals); from TLS on they are of listeners.
+UPSTREAM: Final = ("ssl.", "sasl.")
+ADMIN: Final = ("admin.ssl.", "admin.bearer.", "admin.change.")
+TLS: Final = ("ssl.enabled.", "ssl.cipher.", "ssl.client.", "ssl.keystore.", "ssl.key.", "ssl.truststore.")
+LOGINS: Final = ("plain.", "scram.", "oauthbearer.")
+IDENTITIES: Final = ("upstream.identities.",)
+
 _IDENTITIES: Final = "upstream.identities.location"
 _SCRAM: Final = "scram.credentials.location"
 
@@ -43,6 +50,13 @@ def reread(settings: Settings, prefixes: tuple[str, ...], environ: Mapping[str, 
     for conflict in (*conflicts(changed), *security_conflicts(changed)):
         raise StartError(f"{conflict[0]}: {conflict[1]}")
     return changed
+
+
+def is_watched(name: str) -> bool:
+    """Whether what its reference leads to is made anew as soon as that changes."""
+    if (found := listener_setting(name)) is not None:
+        return found[1].name.startswith((*TLS, *LOGINS, *IDENTITIES))
+    return name.startswith((*UPSTREAM, *ADMIN))
 
 
 def _value(name: str, text: str, environ: Mapping[str, str]) -> object:

@@ -25,6 +25,7 @@ from typing import Final, Protocol
 
 from aiohttp import web
 
+from forebay_proxy.config import rereading
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.inherited import Inherited
@@ -93,7 +94,7 @@ class Admin:
     @property
     def renewable(self) -> Renewable:
         """Its certificates and its token, for whoever watches their files."""
-        return Renewable("admin", "admin endpoint", ("admin.",), self._prepare, self._expires_at)
+        return Renewable("admin", "admin endpoint", rereading.ADMIN, self._prepare, self._expires_at)
 
     def _expires_at(self) -> float:
         return math.inf if self._access is None else self._access.expires_at

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from forebay_codecs.scram import HASHES
-from forebay_proxy.config import jaas
+from forebay_proxy.config import jaas, rereading
 from forebay_proxy.config.listeners import ClientListener, ListenerSettings
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import Settings
@@ -35,7 +35,7 @@ class ClientLogins:
         self._plain: Mapping[str, Secret] = {}
         self._scram = NOBODY
         self._begin_bearer: Callable[[], Exchange] | None = None
-        prefixes = tuple(map(listener.setting, ("plain.", "scram.", "oauthbearer.")))
+        prefixes = tuple(map(listener.setting, rereading.LOGINS))
         self.renewable = Renewable("client", f"logins at listener {listener.name}", prefixes, self._prepare)
         self._prepare(settings)()
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from forebay_codecs.scram import HASHES
-from forebay_proxy.config import identity_map
+from forebay_proxy.config import identity_map, rereading
 from forebay_proxy.config.identity_map import ANYBODY, Target
 from forebay_proxy.config.listeners import ClientListener
 from forebay_proxy.config.settings import Settings
@@ -44,7 +44,7 @@ class UpstreamIdentities:
         self._name = listener.name
         self._environ = environ
         self._targets: Mapping[str, Target] = {}
-        prefixes = (listener.setting("upstream.identities."),)
+        prefixes = tuple(map(listener.setting, rereading.IDENTITIES))
         self.renewable = Renewable(
             "client", f"upstream identities of listener {listener.name}", prefixes, self._prepare
         )

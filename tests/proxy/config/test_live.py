@@ -10,7 +10,7 @@ from forebay_proxy.config.kinds import ListenerAddress
 from forebay_proxy.config.listeners import ListenerSettings
 from forebay_proxy.config.live import LIVE, difference, with_live
 from forebay_proxy.config.secret import Secret
-from forebay_proxy.config.settings import Settings
+from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.config.values import SETTINGS
 
 NOW = Settings(
@@ -74,6 +74,38 @@ def test_what_stands_in_files_is_others_to_watch() -> None:
     assert difference(before, after) == ({}, [], [])
     elsewhere = msgspec.structs.replace(after, references={"ssl.keystore.key": "${file:/run/other:key}"})
     assert difference(before, elsewhere).workers == ["ssl.keystore.key"]
+
+
+def test_what_nobody_watches_is_compared_wherever_it_stands() -> None:
+    names = ("topics.exclude", "bootstrap.servers", "client.rack", "listener.name.external.ssl.principal.mapping.rules")
+    written = dict.fromkeys(names, "${file:/etc/forebay.properties:it}")
+    rules = {"external": ListenerSettings(ssl_principal_mapping_rules="RULE:^(.*)$/$1/L")}
+    new = changed(
+        topics_exclude=("x",),
+        bootstrap_servers=(HostPort("b", 1),),
+        client_rack="a",
+        listener_name=rules,
+        references=written,
+    )
+    found = difference(changed(references=written), new)
+    assert found.changes.keys() == {*names} - {"bootstrap.servers"}
+    assert found.workers == ["client.rack", "listener.name.external.ssl.principal.mapping.rules"]
+    assert found.others == ["bootstrap.servers"]
+
+
+def test_what_is_watched_elsewhere_is_news_even_with_the_same_value() -> None:
+    before, after = (
+        changed(
+            ssl_keystore_key=Secret("same"),
+            topics_exclude=("x",),
+            references=dict.fromkeys(("ssl.keystore.key", "topics.exclude"), f"${{file:/run/{folder}:it}}"),
+        )
+        for folder in ("here", "there")
+    )
+    for now, new in [(before, after), (before, changed(ssl_keystore_key=Secret("same"), topics_exclude=("x",)))]:
+        for one, other in [(now, new), (new, now)]:
+            told = {"ssl.keystore.key": "[hidden] → [hidden]"}
+            assert difference(one, other) == (told, ["ssl.keystore.key"], [])
 
 
 def test_only_live_settings_are_taken_over() -> None:

@@ -46,6 +46,19 @@ def test_every_live_setting_reaches_every_worker(tmp_path: Path, workers: int) -
 
 
 @WORKERS
+def test_a_live_setting_in_a_file_that_is_referred_to_is_read_again(tmp_path: Path, workers: int) -> None:
+    referred, socket = tmp_path / "topics.properties", str(tmp_path / "s")
+    referred.touch(mode=0o600)
+    referred.write_text("mine=orders")
+    told = (f"topics.include=${{file:{referred}:mine}}", f"admin.socket={socket}")
+    with running("--set", told[0], "--set", told[1], workers=workers) as forebay:
+        referred.write_text("mine=logs")
+        changes = "topics.include: orders → logs\nIn force in all workers, as generation 2.\n"
+        assert commanded("reload", "--socket", socket) == (0, changes, "")
+        assert [line["topics"] for line in forebay.until("committed", workers)] == [["logs"]] * workers
+
+
+@WORKERS
 def test_by_the_socket_a_reload_is_answered(tmp_path: Path, workers: int) -> None:
     path, socket = tmp_path / "forebay.toml", tmp_path / "s"
     with configured(path, workers, "--set", f"admin.socket={socket}") as forebay:
