@@ -269,7 +269,7 @@ def _journal(settings: Settings) -> Iterator[Finding]:
         return
     folder = Path(settings.journal_dir)
     there = folder
-    while not there.exists():
+    while not os.path.exists(there):  # a Path's own raises where it may not look
         there = there.parent
     if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
         yield Finding("journal", FAILURE, f"{folder} cannot be written: {there} does not let us")

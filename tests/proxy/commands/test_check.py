@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -122,6 +123,21 @@ def test_a_journal_that_cannot_be_written(brokers: str, port: int, tmp_path: Pat
     assert (result.exit_code, line(result, "journal")[:4]) == (1, "FAIL")
     assert line(checked(brokers, port, "--set", f"journal.dir={tmp_path}/new"), "journal").startswith("ok")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_journal_in_a_folder_that_may_not_be_looked_into(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder, stat = tmp_path / "locked", os.stat
+    folder.mkdir()
+
+    def refusing(path: Any, **how: Any) -> os.stat_result:
+        if folder in Path(path).parents:
+            raise PermissionError
+        return stat(path, **how)
+
+    monkeypatch.setattr(os, "stat", refusing)  # who tests may be root, who may look anywhere
+    monkeypatch.setattr(os, "access", lambda path, mode: path != folder)
+    (found,) = check._journal(settings((), 1, journal_dir=f"{folder}/a/journal"))
+    assert (found.verdict, found.said) == ("failure", f"{folder}/a/journal cannot be written: {folder} does not let us")
 
 
 def test_a_socket_is_made_and_removed_or_it_is_said_why_not(brokers: str, port: int, tmp_path: Path) -> None:
