@@ -210,7 +210,7 @@ def test_ten_minutes_take_no_memory(browser: Browser, visit: Visit, many: Synthe
     assert grown < MIB
 
 
-def test_a_token_is_asked_for_and_used(visit: Visit) -> None:
+def test_a_token_is_asked_for_and_used_and_a_tab_without_one_changes_nothing(visit: Visit) -> None:
     with (
         MockCluster(1) as brokers,
         ForebayProcess(brokers.bootstrap, (1,), env={"FOREBAY_ADMIN_BEARER_TOKEN": "sesame"}) as forebay,
@@ -225,6 +225,12 @@ def test_a_token_is_asked_for_and_used(visit: Visit) -> None:
         page.ask("new Promise(resolve => setTimeout(resolve))")
         page.ask("document.querySelector('main form').requestSubmit()")
         page.until(f"{READY} && {NUMBERS}")
+        visit(forebay.admin_url, 400).until("!!document.querySelector('input[type=password]')")
+        page.ask(
+            "import('/live.js').then(({listen}) => {"
+            " window.told = new Set(); listen(({second}) => window.told.add(second?.second)); })"
+        )
+        page.until("window.told.size >= 2", 20)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

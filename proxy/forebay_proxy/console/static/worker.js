@@ -34,7 +34,7 @@ self.onconnect = ({ ports: [port] }) => {
   port.onmessage = ({ data }) => {
     if (data.bye) seen.delete(port);
     if ("visible" in data) seen.set(port, data.visible);
-    if ("token" in data && data.token !== token) {
+    if (data.token && data.token !== token) { // a tab without one leaves the others theirs
       token = data.token;
       if (ending) { ending.abort(); ending = null; }
     }
