@@ -198,7 +198,7 @@ def past(snapshot: list[SeenClient]) -> list[SeenClient]:
 
 
 def rows(clients: Iterable[SeenClient]) -> list[dict[str, Any]]:
-    """One JSON object per client, those that Kafka 4 would refuse first; `forebay clients` itself is left out.
+    """One JSON object per client, in the order of `row_order`; `forebay clients` itself is left out.
 
     `too_old_for_kafka_4`: what it would refuse, as "Produce v2"; `bridged`: Forebay translates all of that.
     `picks_partitions`: topics of which it seems to pick partitions itself, and how few of them it uses.
@@ -243,5 +243,10 @@ def rows(clients: Iterable[SeenClient]) -> list[dict[str, Any]]:
                 "bridged": bool(too_old) and all(key == PRODUCE for key, _ in too_old),
             }
         )
-    found.sort(key=lambda row: (row["survives_kafka_4"], -row["connections"], row["client_id"] or "", row["address"]))
+    found.sort(key=row_order)
     return found
+
+
+def row_order(row: dict[str, Any]) -> tuple[bool, int, str, str]:
+    """Those that Kafka 4 would refuse come first, then those with most connections."""
+    return row["survives_kafka_4"], -row["connections"], row["client_id"] or "", row["address"]

@@ -135,14 +135,17 @@ async def run_alone(
 
     named = NamedTopics(settings.metrics_topics_max)
 
+    def taken() -> Snapshot:
+        return stats.take(details=settings.metrics_topics_max > 0)
+
     async def metrics() -> tuple[bytes, str]:
-        return expose(stats.take(), __version__, named)
+        return expose(taken(), __version__, named)
 
     async def families() -> Iterable[Family]:
-        return collector(stats.take(), __version__, named).collect()
+        return collector(taken(), __version__, named).collect()
 
     async def clients() -> list[SeenClient]:
-        return stats.take().clients
+        return stats.current_clients()
 
     def unready() -> str | None:
         return stop.unready() or app.ready()

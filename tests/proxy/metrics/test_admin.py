@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -80,6 +81,34 @@ def test_clients_are_json() -> None:
         assert (row["client_id"], row["requests"]) == ("till-7", {"Produce": {"1": 3}})
 
     asyncio.run(scenario())
+
+
+@in_loop
+async def test_very_many_clients_do_not_hold_up_the_loop_and_are_in_order_all_the_same() -> None:
+    turn = 0
+    rows_made: Counter[int] = Counter()
+
+    class Requests(dict[int, int]):
+        def items(self) -> Any:
+            rows_made[turn] += 1
+            return super().items()
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    class Crowd(Proxy):
+        async def clients(self) -> list[SeenClient]:
+            return [SeenClient(f"{n:03}", "10.0.0.1", None, None, 1, requests=Requests()) for n in range(199, -1, -1)]
+
+    counting = asyncio.create_task(count_turns())
+    async with serving(Crowd()) as url:
+        _, _, body = await get(f"{url}/clients")
+    counting.cancel()
+    assert [row["client_id"] for row in json.loads(body)["clients"]] == [f"{n:03}" for n in range(200)]
+    assert max(rows_made.values()) <= 50
 
 
 @pytest.mark.parametrize("page", ["readyz", "healthz"])
