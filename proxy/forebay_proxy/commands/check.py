@@ -14,6 +14,7 @@ import shutil
 import socket
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 from typing import Final, Literal, NamedTuple
@@ -35,6 +36,8 @@ from forebay_proxy.config.advertised import may_strand
 from forebay_proxy.config.listeners import ClientListener
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.errors import StartError
+from forebay_proxy.inherited import Inherited
+from forebay_proxy.metrics.admin import bound
 from forebay_proxy.metrics.admin_socket import AdminSocket
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.security.authenticator import AuthenticationFailed
@@ -162,17 +165,28 @@ async def _cluster(connection: UpstreamConnection) -> Metadata:
 
 
 def _ports(settings: Settings, nodes: Sequence[int]) -> Iterator[Finding]:
-    """Each port that would be opened: whether it is free."""
+    """Each port that would be opened: whether it is free, also once the admin endpoint has its own."""
     ports = ListenerPorts(settings.client_listeners)
-    for listener in settings.client_listeners:
-        wanted: list[tuple[str, int | None]] = [("clients", listener.port)]
-        if not listener.producers_only:
-            wanted += [(f"broker {node_id}", ports.of(listener, node_id)) for node_id in nodes]
-        yield _port(listener, wanted)
-    if settings.admin is not None:
-        yield _free("admin endpoint", settings.admin.host, [("it", settings.admin.port)])
-    if settings.admin_socket:
-        yield _socket(settings.admin_socket)
+    with ExitStack() as held:
+        if settings.admin is not None:
+            yield _admin(settings.admin, held)
+        if settings.admin_socket:
+            yield _socket(settings.admin_socket)
+        for listener in settings.client_listeners:
+            wanted: list[tuple[str, int | None]] = [("clients", listener.port)]
+            if not listener.producers_only:
+                wanted += [(f"broker {node_id}", ports.of(listener, node_id)) for node_id in nodes]
+            yield _port(listener, wanted)
+
+
+def _admin(address: HostPort, held: ExitStack) -> Finding:
+    what = "admin endpoint"
+    try:
+        for each in bound(address, Inherited()):
+            held.enter_context(each)
+    except StartError as error:
+        return Finding(what, FAILURE, str(error))
+    return Finding(what, "ok", f"{address} is free")
 
 
 def _socket(path: str) -> Finding:
@@ -188,14 +202,10 @@ def _port(listener: ClientListener, wanted: Sequence[tuple[str, int | None]]) ->
     without = [name for name, port in wanted if port is None]
     if without:
         return Finding(what, FAILURE, f"has no port for {', '.join(without)}: name one with node.ports")
-    return _free(what, listener.host, [(name, port) for name, port in wanted if port is not None])
-
-
-def _free(what: str, host: str, wanted: Sequence[tuple[str, int]]) -> Finding:
-    taken = [f"{port} for {name}: {why}" for name, port in wanted if (why := _why_not(host, port))]
-    if taken:
+    host, named = listener.host, [(name, port) for name, port in wanted if port is not None]
+    if taken := [f"{port} for {name}: {why}" for name, port in named if (why := _why_not(host, port))]:
         return Finding(what, FAILURE, f"cannot listen on {host} port {'; '.join(taken)}")
-    return Finding(what, "ok", f"{host}, ports {', '.join(str(port) for _, port in wanted)} are free")
+    return Finding(what, "ok", f"{host}, ports {', '.join(str(port) for _, port in named)} are free")
 
 
 def _why_not(host: str, port: int) -> str | None:

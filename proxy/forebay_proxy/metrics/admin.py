@@ -124,7 +124,7 @@ class Admin:
         self._hosts = OwnHosts(LOCAL if settings.admin is None else settings.admin.host, settings.admin_hosts)
         try:
             if settings.admin is not None:
-                self._bound = _bound(settings.admin, inherited)
+                self._bound = bound(settings.admin, inherited)
             if settings.admin_socket:
                 self._socket = AdminSocket(settings.admin_socket, inherited)
         except StartError:
@@ -253,8 +253,8 @@ class Admin:
         return _verdict("ready", self._unready())
 
 
-def _bound(address: HostPort, inherited: Inherited) -> list[socket.socket]:
-    """A socket for each address of the host, as asyncio would have them."""
+def bound(address: HostPort, inherited: Inherited) -> list[socket.socket]:
+    """A socket for each address of the host, as asyncio would have them. Raises StartError."""
     found: list[socket.socket] = []
     try:
         infos = socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -106,6 +106,19 @@ def test_a_port_that_is_taken_is_named_with_whom_it_is_for(brokers: str, port: i
     assert f"{port + 3} for broker 2: " in line(result, "listener PLAINTEXT")
 
 
+def test_a_broker_s_port_that_the_admin_endpoint_would_have(brokers: str, port: int) -> None:
+    result = checked(brokers, port, "--admin", f"{LOOPBACK}:{port + 3}")
+    assert line(result, "admin endpoint") == f"ok    admin endpoint: {LOOPBACK}:{port + 3} is free"
+    assert result.exit_code == 1
+    assert f"{port + 3} for broker 2: " in line(result, "listener PLAINTEXT")
+
+
+def test_an_admin_endpoint_s_port_that_is_taken(brokers: str, port: int) -> None:
+    with socket.create_server((LOOPBACK, 0)) as taken:
+        result = checked(brokers, port, "--admin", f"{LOOPBACK}:{taken.getsockname()[1]}")
+    assert (result.exit_code, line(result, "admin endpoint")[:4]) == (1, "FAIL")
+
+
 def test_an_address_that_would_strand_clients_is_a_warning(brokers: str, port: int) -> None:
     where = ("--bootstrap-servers", brokers, "--listen", f"0.0.0.0:{port}")
     result = CliRunner().invoke(cli.main, ("check", *where))
