@@ -77,7 +77,7 @@ class ClientListeners:
         door = TlsDoor(name, nothing_yet, self._handshakes, self._log)
 
         def prepare(settings: Settings) -> Callable[[], None]:
-            context = _tls_context(next(each for each in settings.client_listeners if each.name == name))
+            context = tls_context(next(each for each in settings.client_listeners if each.name == name))
 
             def commit() -> None:
                 door.context = context
@@ -111,7 +111,8 @@ def _with_tls(
     return TlsConnection(door, partial(admit, node_id))
 
 
-def _tls_context(listener: ClientListener) -> TlsContext:
+def tls_context(listener: ClientListener) -> TlsContext:
+    """What its settings make. Raises StartError."""
     return server_context(tls_settings(listener), listener.told.ssl_client_auth)
 
 

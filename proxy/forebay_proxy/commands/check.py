@@ -1,8 +1,8 @@
 """What `forebay check` does: whether Forebay could be started with these settings, here and now.
 
-In: settings. Out: findings in the order in which Forebay would meet them: brokers as they are reached, logged in at and
-listed, ports, addresses that clients would be told, memory, descriptors, the journal. Nothing stays behind: ports are
-bound and given back, brokers are asked for ApiVersions and Metadata only.
+In: settings. Out: findings in the order in which Forebay would meet them: brokers as they are reached, logged
+in at and listed, what is made of files, ports, addresses that clients would be told, memory, descriptors, the journal.
+Nothing stays behind: ports are bound and given back, brokers are asked for ApiVersions and Metadata only.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import resource
 import shutil
 import socket
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final, Literal, NamedTuple
 
 import msgspec
+from prometheus_client.metrics_core import Metric as Family
 
 from forebay_codecs import produce_request
 from forebay_codecs.errors import Malformed
@@ -29,6 +31,7 @@ from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy.brokers.connector import Connector, takes_produce
 from forebay_proxy.brokers.metadata_updater import LOWEST_VERSION
 from forebay_proxy.brokers.upstream_connection import UpstreamConnection
+from forebay_proxy.clients.client_listeners import tls_context
 from forebay_proxy.clients.descriptors import room
 from forebay_proxy.clients.listener import listen
 from forebay_proxy.clients.listener_ports import ListenerPorts
@@ -38,9 +41,13 @@ from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.inherited import Inherited
 from forebay_proxy.metrics.admin import bound
+from forebay_proxy.metrics.admin_access import AdminAccess
 from forebay_proxy.metrics.admin_socket import AdminSocket
 from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.process.exporting import otlp_export
 from forebay_proxy.security.authenticator import AuthenticationFailed
+from forebay_proxy.security.client_logins import ClientLogins
+from forebay_proxy.security.upstream_identities import read_targets
 
 Verdict = Literal["ok", "warning", "failure"]
 FAILURE: Final = "failure"
@@ -66,6 +73,7 @@ def check(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
 
 async def _everything(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
     findings, nodes = await _brokers(settings)
+    findings += _made(settings, environ)
     findings += _ports(settings, nodes)
     findings += _addresses(settings, environ)
     findings += [_memory(settings, CGROUP_LIMITS), _descriptors(settings)]
@@ -162,6 +170,35 @@ async def _cluster(connection: UpstreamConnection) -> Metadata:
 
 
 # This machine
+
+
+def _made(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """What is made of files, and of an extra, before clients are let in: whether it can be."""
+    for what, make in _to_make(settings, environ):
+        try:
+            make()
+        except StartError as error:
+            yield Finding(what, FAILURE, str(error))
+        else:
+            yield Finding(what, "ok", "can be used")
+
+
+def _to_make(settings: Settings, environ: Mapping[str, str]) -> Iterator[tuple[str, Callable[[], object]]]:
+    for listener in settings.client_listeners:
+        if listener.uses_tls:
+            yield f"certificates of {listener.name}", partial(tls_context, listener)
+        if listener.terminates:
+            yield f"logins at {listener.name}", partial(ClientLogins, settings, listener)
+        if listener.told.upstream_identity == "mapped":
+            yield f"identities at {listener.name}", partial(read_targets, listener, environ)
+    if settings.admin is not None or settings.admin_socket:
+        yield "access to the admin endpoint", partial(AdminAccess, settings)
+    if settings.otlp_endpoint:
+        yield "export of metrics", partial(otlp_export, settings, _no_metrics, MetricRegistry())
+
+
+async def _no_metrics() -> Iterable[Family]:
+    return ()
 
 
 def _ports(settings: Settings, nodes: Sequence[int]) -> Iterator[Finding]:

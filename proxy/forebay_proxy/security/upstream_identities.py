@@ -28,6 +28,14 @@ TOKEN_MECHANISM: Final = "SCRAM-SHA-512"
 """By which delegation tokens are presented where Forebay's own login is not by SCRAM; brokers know each by all."""
 
 
+def read_targets(listener: ClientListener, environ: Mapping[str, str]) -> Mapping[str, Target]:
+    """What the listener's file says. Raises StartError."""
+    try:
+        return identity_map.read(listener.told.upstream_identities_location, environ)
+    except ValueError as error:
+        raise StartError(f"{listener.setting('upstream.identities.location')}: {error}") from None
+
+
 class UpstreamIdentities:
     """The same principal has the same login until `generation` changes. Raises StartError for a file that is wrong."""
 
@@ -70,12 +78,7 @@ class UpstreamIdentities:
 
     def _prepare(self, settings: Settings) -> Callable[[], None]:
         listener = next(each for each in settings.client_listeners if each.name == self._name)
-        targets: Mapping[str, Target] = {}
-        if self._mapped:
-            try:
-                targets = identity_map.read(listener.told.upstream_identities_location, self._environ)
-            except ValueError as error:
-                raise StartError(f"{listener.setting('upstream.identities.location')}: {error}") from None
+        targets = read_targets(listener, self._environ) if self._mapped else {}
 
         def commit() -> None:
             if targets != self._targets:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from forebay_proxy.commands import check, cli
+from forebay_proxy.config.kinds import ListenerAddress
+from forebay_proxy.config.listeners import ListenerSettings
+from forebay_proxy.config.settings import Settings
 from forebay_proxy.demo.mock_cluster import MockCluster
 from tests.kit.app import settings
+from tests.kit.certificates import Authority
 from tests.kit.event_loop import in_loop
 from tests.kit.fake_broker import FakeCluster
 from tests.kit.ports import LOOPBACK, free_port, free_run
@@ -159,6 +164,63 @@ def test_a_socket_is_made_and_removed_or_it_is_said_why_not(brokers: str, port: 
     result = checked(brokers, port, "--set", f"admin.socket={tmp_path / 'none' / 's'}")
     assert result.exit_code == 1
     assert "No such file or directory" in " ".join(result.output.split())
+
+
+def secured(store: Path) -> Settings:
+    """Whose files are all `store`."""
+    listener = ListenerSettings(
+        client_authentication="terminate",
+        sasl_enabled_mechanisms=("SCRAM-SHA-256",),
+        scram_credentials_location=str(store),
+        upstream_identity="mapped",
+        upstream_identities_location=str(store),
+        ssl_keystore_location=str(store),
+    )
+    return settings(
+        (),
+        1,
+        listen=None,
+        listeners=(ListenerAddress("SASL_SSL", LOOPBACK, 1), ListenerAddress("SSL", LOOPBACK, 2)),
+        listener_name={"sasl_ssl": listener, "ssl": ListenerSettings(ssl_keystore_location=str(store))},
+        admin_socket="/run/s",
+        admin_ssl_keystore_location=str(store),
+        otlp_endpoint="http://localhost:4318/v1/metrics",
+    )
+
+
+def test_what_cannot_be_made_of_files_or_of_an_extra_would_end_the_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delitem(sys.modules, "forebay_proxy.metrics.otlp", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.metric_exporter", None)
+    said = {
+        it.what: it.said.split(":")[0] for it in check._made(secured(tmp_path / "none"), {}) if it.verdict == "failure"
+    }
+    assert said == {
+        "certificates of SASL_SSL": "listener.name.sasl_ssl.ssl.keystore.location",
+        "logins at SASL_SSL": "listener.name.sasl_ssl.scram.credentials.location",
+        "identities at SASL_SSL": "listener.name.sasl_ssl.upstream.identities.location",
+        "certificates of SSL": "listener.name.ssl.ssl.keystore.location",
+        "access to the admin endpoint": "admin.ssl.keystore.location",
+        "export of metrics": "otlp.endpoint",
+    }
+
+
+def test_what_can_be_made_is_told_too(tmp_path: Path) -> None:
+    good = Authority(tmp_path).issue("forebay", LOOPBACK)
+    told = {it.what: it.verdict for it in check._made(secured(good), {})}
+    assert {what for what, verdict in told.items() if verdict != "ok"} == {
+        "logins at SASL_SSL",
+        "identities at SASL_SSL",
+    }
+    assert len(told) == 6
+
+
+def test_so_is_it_by_the_command(brokers: str, port: int, tmp_path: Path) -> None:
+    store = f"admin.ssl.keystore.location={tmp_path / 'none'}"
+    result = checked(brokers, port, "--admin", f"{LOOPBACK}:{port + 1}", "--set", store)
+    assert result.exit_code == 1
+    assert line(result, "access to the admin endpoint").startswith("FAIL")
 
 
 def test_json_has_the_same_findings(brokers: str, port: int) -> None:
