@@ -163,9 +163,9 @@ def test_the_autoscaler_says_how_many_pods_there_are() -> None:
 
 
 def test_memory_follows_what_workers_may_hold() -> None:
-    """56 + 16 + 32 + 64 + 2 x 64 MiB and a quarter; with 128 instead of 32 twice."""
-    assert Rendered(LEAST).container["resources"]["limits"]["memory"] == "370Mi"
-    assert Rendered(ALL).container["resources"]["limits"]["memory"] == "980Mi"
+    """56 + 32 + 32 + 32 + 64 + 2 x 64 MiB and a quarter; with 128 instead of 32 twice."""
+    assert Rendered(LEAST).container["resources"]["limits"]["memory"] == "430Mi"
+    assert Rendered(ALL).container["resources"]["limits"]["memory"] == "1100Mi"
     own = {"limits": {"memory": "1Gi"}}
     assert Rendered({**LEAST, "resources": own}).container["resources"] == own
 

@@ -27,6 +27,7 @@ from forebay_codecs import produce_request
 from forebay_codecs.errors import Malformed
 from forebay_codecs.metadata import METADATA, Metadata, parse_metadata_response
 from forebay_codecs.metadata_request import MAX_VERSION, encode_metadata_request
+from forebay_policies import response_memory, untaken_answers
 from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy.brokers.connector import Connector, takes_produce
 from forebay_proxy.brokers.metadata_updater import LOWEST_VERSION
@@ -54,8 +55,10 @@ FAILURE: Final = "failure"
 
 CGROUP_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """cgroup v2, v1."""
-PROCESS_BYTES: Final = 64 << 20
-"""What a worker takes before it holds records."""
+PROCESS_BYTES: Final = 56 << 20
+"""What a worker takes before it holds anything of clients."""
+ANSWERS_BYTES: Final = 2 * response_memory.LIMIT + untaken_answers.LIMIT
+"""Of answers that clients do not take; twice the limit where several of those that are rewritten pile up."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -273,7 +276,7 @@ def _addresses(settings: Settings, environ: Mapping[str, str]) -> Iterator[Findi
 
 def _memory(settings: Settings, limits: Sequence[Path]) -> Finding:
     opened = 2 * settings.max_decompressed_bytes  # a request, and what is made of its records
-    each = settings.buffer_memory + settings.queued_max_request_bytes + opened + PROCESS_BYTES
+    each = PROCESS_BYTES + settings.buffer_memory + settings.queued_max_request_bytes + ANSWERS_BYTES + opened
     needed = settings.workers * each
     limit = _limit(limits)
     said = f"{_mb(needed)} at most for {settings.workers} worker{'s' if settings.workers > 1 else ''}"

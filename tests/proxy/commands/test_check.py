@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from tests.kit.app import settings
 from tests.kit.certificates import Authority
 from tests.kit.event_loop import in_loop
 from tests.kit.fake_broker import FakeCluster
+from tests.kit.paths import ROOT
 from tests.kit.ports import LOOPBACK, free_port, free_run
 
 NODES = 3
@@ -232,6 +234,15 @@ def test_json_has_the_same_findings(brokers: str, port: int) -> None:
 def test_wrong_settings_are_told_as_everywhere(port: int) -> None:
     result = checked("nowhere", port)
     assert result.exit_code == 2
+
+
+def test_memory_is_as_much_as_the_readme_says(tmp_path: Path) -> None:
+    defaults = Settings(bootstrap_servers=())
+    said = check._memory(defaults, (tmp_path / "absent",)).said
+    assert said.startswith("344 MiB at most for 1 worker;")
+    (row,) = (row for row in (ROOT / "README.md").read_text().splitlines() if row.startswith("| memory per worker |"))
+    *parts, opened, in_all = map(int, re.findall(r"(\d+) MiB", row))
+    assert sum(parts) + 2 * opened == in_all == 344
 
 
 @pytest.mark.parametrize(

@@ -58,14 +58,14 @@ broker-{{ int . }}: {{ add (int $.Values.port) 1 (int .) }}
 {{- end -}}
 {{- end }}
 
-{{- /* MiB of one worker: the process, its two memories, responses that name brokers, a request that is decompressed and its
-       records, and a quarter more. */}}
+{{- /* MiB of one worker: the process, its two memories, responses that name brokers and Metadata's that clients do not take,
+       a request that is decompressed and its records, and a quarter more. */}}
 {{- define "forebay.workerMiB" -}}
 {{- $settings := include "forebay.settings" . | fromYaml }}
 {{- $buffer := get $settings "buffer.memory" | default 33554432 | int64 }}
 {{- $queued := get $settings "queued.max.request.bytes" | default 67108864 | int64 }}
 {{- $decompressed := get $settings "max.decompressed.bytes" | default 67108864 | int64 }}
-{{- div (mul (add 56 16 (div (add $buffer $queued (mul 2 $decompressed)) 1048576)) 5) 4 }}
+{{- div (mul (add 56 32 32 (div (add $buffer $queued (mul 2 $decompressed)) 1048576)) 5) 4 }}
 {{- end }}
 
 {{- define "forebay.resources" -}}
