@@ -11,11 +11,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from forebay_proxy.commands.text_output import table_text
+from forebay_proxy.config.overriding import Override, overlaid_values
 from forebay_proxy.config.sources import Loaded
 from forebay_proxy.config.values import SETTINGS
 
@@ -79,6 +81,11 @@ def until(expires_at: float) -> str:
 
 def overlaid(loaded: Loaded, told: dict[str, Any]) -> Loaded:
     """What is overridden, above what this command's sources say."""
-    values = {row["name"]: SETTINGS[row["name"]].parse(row["value"]) for row in told["rows"]}
-    origins = {row["name"]: f"override until {until(row['expires_at'])}: {row['reason']}" for row in told["rows"]}
+    rows = [{**row, "value": SETTINGS[row["name"]].parse(row["value"])} for row in told["rows"]]
+    overrides = msgspec.convert(rows, list[Override])
+    origins: dict[str, str] = {}
+    for each in overrides:
+        before = f"{origins[each.name]}; " if each.name in origins else ""
+        origins[each.name] = f"{before}override until {until(each.expires_at)}: {each.reason}"
+    values = overlaid_values(loaded.values, overrides)
     return replace(loaded, values={**loaded.values, **values}, origins={**loaded.origins, **origins})

@@ -2,7 +2,7 @@
 
     POST /api/v1/reload             read the settings again, as SIGHUP does
     POST /api/v1/restart            another process takes the place of this one, as by SIGUSR2: {"process": 4711}
-    GET /api/v1/overrides           what is overridden: {"rows": [{name, value, reason, expires_at}]}
+    GET /api/v1/overrides           what is overridden: {"rows": [{name, value, reason, expires_at, adds}]}
     POST /api/v1/overrides          {"settings": {"linger.ms": 5}, "reason": "…", "for_ms": 1800000}; an hour by default
     DELETE /api/v1/overrides/NAME   end one now
     POST /api/v1/brokers/ID/avoid   {"reason": "…", "for_ms": 1800000}: what may go elsewhere goes there
@@ -58,7 +58,7 @@ class Control(Protocol):
         """Have another Forebay take the place of this one: {process}."""
 
     def overrides(self) -> list[dict[str, Any]]:
-        """What is overridden: {name, value, reason, expires_at}."""
+        """What is overridden: {name, value, reason, expires_at, adds}, as overriding.Override has it."""
 
     async def override(self, settings: Mapping[str, object], reason: str, for_s: float | None) -> list[dict[str, Any]]:
         """Override these, for so long (None: as long as is usual); what is overridden now. Raises ValueError."""

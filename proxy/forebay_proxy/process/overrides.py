@@ -14,6 +14,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from forebay_proxy.config.overriding import Override, parsed
 from forebay_proxy.errors import StartError
 from forebay_proxy.logs import get_logger
@@ -54,7 +56,7 @@ class Overrides:
     def rows(self) -> list[dict[str, Any]]:
         """All that are in force, in their names' order."""
         return [
-            {"name": each.name, "value": each.written, "reason": each.reason, "expires_at": each.expires_at}
+            {**msgspec.structs.asdict(each), "value": each.written}
             for _, each in sorted(self._in_force.overrides.items())
         ]
 

@@ -35,7 +35,7 @@ def test_an_override_is_asked_for_as_it_is_written() -> None:
         steer.override(["linger"], "a test", None)
 
 
-ROW = {"name": "linger.ms", "value": "5", "reason": "a test", "expires_at": 1_764_000_000.0}
+ROW = {"name": "linger.ms", "value": "5", "reason": "a test", "expires_at": 1_764_000_000.0, "adds": False}
 
 
 def test_overrides_are_listed_with_their_end_and_reason() -> None:
@@ -55,6 +55,15 @@ def test_they_lie_above_what_the_command_s_sources_say() -> None:
     assert told.values["linger.ms"] == 5
     assert told.origins["linger.ms"] == "override until 2025-11-24 16:00:00Z: a test"
     assert told.values["topics.include"] == ("*",)
+
+
+def test_what_adds_leaves_the_others() -> None:
+    loaded = load(Sources(assignments=["brokers.avoid=1"]), ["adaptive"], complete=False)
+    row = {**ROW, "name": "brokers.avoid", "adds": True}
+    told = steer.overlaid(loaded, {"rows": [{**row, "value": "2"}, {**row, "value": "3", "reason": "another"}]})
+    assert told.values["brokers.avoid"] == (1, 2, 3)
+    until = "override until 2025-11-24 16:00:00Z"
+    assert told.origins["brokers.avoid"] == f"{until}: a test; {until}: another"
 
 
 def test_a_drain_says_what_is_left() -> None:

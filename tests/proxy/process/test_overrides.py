@@ -47,7 +47,8 @@ class Scene:
 async def test_when_its_time_is_up_what_the_sources_say_counts_again() -> None:
     scene = Scene()
     rows = await scene.overrides.add({"linger.ms": "5"}, "a test", 60.0)
-    assert rows == [{"name": "linger.ms", "value": "5", "reason": "a test", "expires_at": 1_000_160.0}]
+    row = {"name": "linger.ms", "value": "5", "reason": "a test", "expires_at": 1_000_160.0, "adds": False}
+    assert rows == [row]
     scene.now += 59.9
     assert await scene.overrides.expire()
     assert (scene.linger, len(scene.overrides.rows())) == ([5], 1)
