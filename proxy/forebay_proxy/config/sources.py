@@ -272,7 +272,7 @@ def _file(sources: Sources, problems: list[Problem]) -> list[Given]:
         problems.append(Problem(path, "", origin, f"cannot be read: {error.strerror or error}"))
     except UnicodeDecodeError:
         problems.append(Problem(path, "", origin, "is not UTF-8 text"))
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # TOMLDecodeError, or a number of more digits than Python reads
         problems.append(Problem(path, "", origin, f"is not valid TOML: {error}"))
     except RecursionError:
         problems.append(Problem(path, "", origin, "is nested too deeply"))

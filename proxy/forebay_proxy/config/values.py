@@ -171,8 +171,9 @@ def _number(written: object) -> int:
 
 
 def _share(written: object) -> float:
-    if isinstance(written, str | int | float) and not isinstance(written, bool) and 0 <= float(written) <= 1:
-        return float(written)
+    share = float(written) if isinstance(written, str) else written
+    if isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share <= 1:
+        return float(share)  # now: a whole number may be too large for one
     raise ValueError(written)
 
 

@@ -227,6 +227,12 @@ class TestFile:
         path = toml(tmp_path, text)
         assert str(problem(config=path)) == f"{path} (--config): is nested too deeply"
 
+    def test_a_number_beyond_all_bounds_is_a_problem(self, tmp_path: Path) -> None:
+        found = problem(config=toml(tmp_path, f'"partitioner.min.share" = 1{"0" * 400}'))
+        assert found.message == "must be a number from 0 to 1"
+        found = problem(config=toml(tmp_path, f'"linger.ms" = 1{"0" * 5000}'))
+        assert found.message.startswith("is not valid TOML: ")
+
     def test_a_file_without_an_end_is_named(self) -> None:
         assert problem(config=Path("/dev/zero")).message == "cannot be read: it has more than 16 MiB"
 
