@@ -144,6 +144,12 @@ def test_judging_would_find_something(visit: Visit, many: SyntheticConsole) -> N
     assert any("button-name" in finding for finding in judged(page))
 
 
+def test_a_client_without_an_id_is_asked_about_as_such(visit: Visit, many: SyntheticConsole) -> None:
+    page = visit(many.url, 400)
+    page.ask("import('/api.js').then(({ask}) => ask('explain', {topic: 'orders', client_id: '', q: null}))")
+    assert any(url.endswith("/explain?topic=orders&client_id=") for url in page.requests)
+
+
 def test_a_hostile_name_is_a_name(visit: Visit, many: SyntheticConsole) -> None:
     page = visit(f"{many.url}/#/clients", 1400)
     page.until(f"{READY} && document.querySelectorAll('tbody tr').length === 25")

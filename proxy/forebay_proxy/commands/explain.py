@@ -2,8 +2,9 @@
 
 With --url a running Forebay is asked, which knows its own settings, and what it has seen of the client.
 
-In: settings, a client id (None: not asked about), a topic. Out: for each of both the pattern that decides. What a batch
-itself brings (idempotent, transactional, keys) is not known here, and is said in general.
+In: settings, a client id (None: not asked about; empty: the client has none), a topic. Out: for each of both the
+pattern that decides. What a batch itself brings (idempotent, transactional, keys) is not known here, and is said in
+general.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def as_text(found: Sequence[Decision]) -> str:
 
 
 def _line(decision: Decision) -> str:
-    about = f"{decision.what} {decision.name}"
+    about = f"{decision.what} {decision.name or '(none)'}"
     if decision.setting is None:
         return f"{about}: one of Kafka's own"
     if decision.pattern is None:

@@ -209,7 +209,7 @@ class Api:
         seen = [
             _picks(view.seen, query["topic"])
             for view in self._seen.clients.values()
-            if view.seen.client_id == query.get("client_id")
+            if (view.seen.client_id or "") == query.get("client_id")
         ]
         if found := list(filter(None, seen)):
             return {**told, "text": "\n".join([told["text"], *found])}

@@ -84,6 +84,11 @@ def test_a_topic_that_is_touched() -> None:
     assert "Forebay may touch them" in result.output
 
 
+def test_a_client_without_an_id_is_asked_about_too() -> None:
+    result = explained("--topic", "orders", "--client-id", "", "--set", "client.ids.include=till-*")
+    assert result.output.splitlines()[0] == "client id (none): client.ids.include has no pattern that matches"
+
+
 def test_the_pattern_that_decides_is_named() -> None:
     result = explained("--topic", "orders.eu", "--set", "topics.exclude=billing-*,orders.*")
     assert "topic orders.eu: topics.exclude has orders.*" in result.output

@@ -87,6 +87,7 @@ async def test_an_explanation_says_what_was_seen_of_the_client() -> None:
     seen.source.clients = [
         SeenClient("till-7", "10.0.0.1", None, None, choices={"ponds": TopicChoices(12, 50, [3, 7])}),
         SeenClient("till-8", "10.0.0.1", None, None, choices={"ponds": TopicChoices(12, 1, [3, 7])}),
+        SeenClient(None, "10.0.0.1", None, None, choices={"ponds": TopicChoices(12, 50, [3])}),
     ]
     await seen.closely()
     async with served(seen) as forebay:
@@ -95,6 +96,8 @@ async def test_an_explanation_says_what_was_seen_of_the_client() -> None:
             "Seen from 10.0.0.1: its records without a key keep to 2 of 12 partitions, so it looks as if it picks them"
             " itself."
         )
+        _, told = await forebay.get(f"{PREFIX}explain?topic=ponds&client_id=")
+        assert "keep to 1 of 12 partitions" in told["text"]
         for query in ("topic=ponds&client_id=till-8", "topic=lakes&client_id=till-7", "topic=ponds"):
             _, told = await forebay.get(f"{PREFIX}explain?{query}")
             assert len(told["text"].splitlines()) == 1

@@ -19,9 +19,9 @@ export function headers(known = token()) {
   return known ? { Authorization: `Bearer ${known}` } : {};
 }
 
-/** `query`: what is undefined, null or "" is left out. */
+/** `query`: what is undefined or null is left out. */
 export async function ask(name, query = {}) {
-  const told = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== ""));
+  const told = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== undefined && value !== null));
   const url = `/api/v1/${name}${told.size ? `?${told}` : ""}`;
   let answer;
   try {

@@ -97,7 +97,7 @@ const BROKERS = [
 
 function Charts({ columns, seconds, memory, workers }) {
   const at = useMemo(() => Object.fromEntries(columns.totals.map((name, place) => [name, place])), [columns.totals.join()]);
-  const data = useHistory("totals", "", seconds, (second) => second.totals);
+  const data = useHistory("totals", null, seconds, (second) => second.totals);
   const of = (name) => (row) => row[at[name]];
   const charts = useMemo(() => [
     { id: "c-bytes", title: "Bytes per second", show: (value) => bytes(value), series: [{ label: "in", at: of("bytes_in") }, { label: "out", at: of("bytes_out") }] },

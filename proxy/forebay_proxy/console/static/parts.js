@@ -110,7 +110,7 @@ export function ServerTable({ name, query = {}, columns, usual, caption, what, s
   const [page, setPage] = useState(1);
   const [typed, type, text] = useTyped("");
   useEffect(() => setPage(1), [text, sort, JSON.stringify(query)]);
-  const { data, error } = useAsked(name, { ...query, sort, page, size, q: text }, seconds);
+  const { data, error } = useAsked(name, { ...query, sort, page, size, q: text || null }, seconds);
   const total = data?.total ?? 0;
   return html`
     ${(search || children) && html`<div class="bar">
