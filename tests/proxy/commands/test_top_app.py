@@ -134,7 +134,7 @@ def test_in_a_terminal_from_its_start_to_q(console: SyntheticConsole) -> None:
         wait_until(lambda: shows("1 client too old for Kafka 4"), SECONDS, "what needs attention is there")
         os.write(ours, b"c")
         wait_until(lambda: shows("till-0003"), SECONDS, "clients are there")
-        assert shows(r"\x1b[2J\x07till")
+        wait_until(lambda: shows(r"\x1b[2J\x07till"), SECONDS, "no name speaks to the terminal")
         os.write(ours, b"q")
         wait_until(lambda: shows("") and process.poll() is not None, SECONDS, "it has ended")
         assert process.returncode == 0
