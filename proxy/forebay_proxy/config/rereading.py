@@ -30,11 +30,11 @@ _SCRAM: Final = "scram.credentials.location"
 
 
 def reread(settings: Settings, prefixes: tuple[str, ...], environ: Mapping[str, str]) -> Settings:
-    """`settings`, with what refers to files under one of the prefixes resolved again. Raises StartError."""
+    """`settings`, with what is watched under one of the prefixes resolved again. Raises StartError."""
     own: dict[str, object] = {}
     of_listeners: dict[str, dict[str, object]] = {}
     for name, text in settings.references.items():
-        if not name.startswith(prefixes):
+        if not (name.startswith(prefixes) and is_watched(name)):
             continue
         value = _value(name, text, environ)
         if (found := listener_setting(name)) is not None:

@@ -64,6 +64,15 @@ def test_what_has_changed_is_taken_where_it_is_asked_for(tmp_path: Path) -> None
     assert both.listener_name["ssl"].ssl_keystore_location == "/own.pem"
 
 
+def test_what_a_reload_changes_stays_until_then(tmp_path: Path) -> None:
+    rack = tmp_path / "rack"
+    rack.touch(mode=0o600)
+    rack.write_text("a")
+    settings = loaded(tmp_path, **{"client.rack": f"${{dir:{tmp_path}:rack}}"})
+    rack.write_text("b")
+    assert reread(settings, ALL, {}).client_rack == "a"
+
+
 @pytest.mark.parametrize(
     ("file", "text", "why"),
     [
