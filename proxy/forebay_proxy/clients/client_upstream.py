@@ -88,6 +88,7 @@ class ClientUpstream:
         node_id: int | None,
     ) -> None:
         self.orderer = orderer
+        self.metrics = life.metrics
         self.own_login = gateway.own_logins
         self.corked = False
         self.vouched = False

@@ -35,7 +35,7 @@ class ConnectionLife:
         self.peer = ""
         """The client's address, for the log."""
         self._orderer = orderer
-        self._metrics = metrics
+        self.metrics = metrics
         self._log = log
         self._take = take
         self._write = write
@@ -77,7 +77,7 @@ class ConnectionLife:
         """Count and log it like that, of what does not end this connection."""
         ending = ENDINGS[cause]
         if ending.metric is not None:
-            ending.metric(self._metrics)
+            ending.metric(self.metrics)
         if ending.event:
             ending.log(self._log, ending.event, **keys)
 

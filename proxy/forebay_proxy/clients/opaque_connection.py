@@ -46,6 +46,7 @@ from forebay_policies.response_memory import ResponseMemory
 from forebay_proxy.brokers.session import Session
 from forebay_proxy.clients.bounded_reads import BoundedReads
 from forebay_proxy.clients.response_orderer import PASSED, UNTOUCHED, ResponseOrderer, Slot
+from forebay_proxy.metrics.traffic import TrafficMetrics
 
 MAX_RESPONSE = 0x7FFFFFFF
 """Any size will do: a cut-through response is not held, and those that are gathered share a bound."""
@@ -129,6 +130,7 @@ class Owner(Protocol):
     """Who has the connection: the client's side of the pair."""
 
     orderer: ResponseOrderer
+    metrics: TrafficMetrics
 
     @property
     def unsent(self) -> int:
@@ -168,6 +170,7 @@ class OpaqueConnection(BoundedReads):
     def __init__(self, client: Owner, memory: ResponseMemory) -> None:
         self._client = client
         self._orderer = client.orderer
+        self._metrics = client.metrics
         self._memory = memory
         self._transport: asyncio.Transport | None = None
         self._waiting: list[Buffer] = []
@@ -249,6 +252,8 @@ class OpaqueConnection(BoundedReads):
         """A request follows that has a response. Requests are announced in the order in which they are written."""
         expected.behind = self._unacknowledged
         self._to_gather += expected.gathered
+        if expected.api.key == PRODUCE:
+            self._metrics.produce_passed_on()
         if expected.slot is not None:
             expected.slot.path = UNTOUCHED if expected.api.key == PRODUCE else PASSED
             self._unsent.append(expected)
@@ -268,6 +273,7 @@ class OpaqueConnection(BoundedReads):
     def sent_unacknowledged(self) -> None:
         """A Produce request with acks=0 follows, which has no response."""
         self._unacknowledged += 1
+        self._metrics.produce_passed_on()
 
     def write(self, buffers: list[Buffer]) -> None:
         """Bytes of requests; kept until the connection stands (the client is not read meanwhile)."""
@@ -275,7 +281,7 @@ class OpaqueConnection(BoundedReads):
             self._waiting += [bytes(buffer) for buffer in buffers]
         elif not self._transport.is_closing():
             self._written()
-            self._transport.writelines(self._pieces(buffers))
+            self._put(self._transport, buffers)
 
     def _written(self) -> None:
         """All that was announced is being written."""
@@ -336,15 +342,19 @@ class OpaqueConnection(BoundedReads):
         request = build(OWN_CORRELATION_ID)
         expected = Expected(_AUTHENTICATE, 0, OWN_CORRELATION_ID, capture=answered, behind=self._behind)
         self._expected.append(expected)
-        self._transport.writelines([len(request).to_bytes(4, "big") + request])
+        self._put(self._transport, [len(request).to_bytes(4, "big") + request])
         response = await answer
         if response is None:
             raise ConnectionError("the connection was lost")
         return response
 
-    def _pieces(self, buffers: list[Buffer]) -> list[Buffer]:
-        """With TLS each piece would become a record of its own."""
-        return [b"".join(buffers)] if self._joins else buffers
+    def _put(self, transport: asyncio.Transport, buffers: list[Buffer]) -> None:
+        size = 0
+        for buffer in buffers:
+            size += len(buffer)
+        self._metrics.passed_on(size)
+        # With TLS each piece would become a record of its own.
+        transport.writelines([b"".join(buffers)] if self._joins else buffers)
 
     def responses_left(self, *, client_slow: bool) -> None:
         """Responses were written to the client, which reads them or does not (`client_slow`)."""
@@ -437,7 +447,7 @@ class OpaqueConnection(BoundedReads):
             return
         if self._waiting:
             self._written()
-            self._transport.writelines(self._pieces(self._waiting))
+            self._put(self._transport, self._waiting)
             self._waiting = []
         if self.closed:
             self._transport.close()
@@ -454,6 +464,7 @@ class OpaqueConnection(BoundedReads):
         if self.closed:
             return
         self._received += len(data)
+        self._metrics.passed_back(len(data))
         self._heard_at = monotonic()
         try:
             self._splitter.feed(data)

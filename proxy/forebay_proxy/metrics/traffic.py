@@ -31,6 +31,9 @@ class TrafficMetrics:
         self._requests = {api.name: stats.counter("forebay_requests_total", api=api.name) for api in APIS.values()}
         self._bytes_in = stats.counter("forebay_request_bytes_total", side="client")
         self._bytes_out = stats.counter("forebay_response_bytes_total", side="client")
+        self._passed_on = stats.counter("forebay_request_bytes_total", side="upstream")
+        self._passed_back = stats.counter("forebay_response_bytes_total", side="upstream")
+        self._produce_passed_on = stats.counter("forebay_produce_requests_total", side="upstream")
         self._refused = {
             reason: stats.counter("forebay_frames_refused_total", reason=reason) for reason in FRAME_REASONS
         }
@@ -75,6 +78,18 @@ class TrafficMetrics:
     def responses_out(self, size: int) -> None:
         """`size` bytes of responses were written to clients."""
         self._bytes_out.value += size
+
+    def passed_on(self, size: int) -> None:
+        """`size` bytes of requests were written to brokers, on connections of clients' own."""
+        self._passed_on.value += size
+
+    def passed_back(self, size: int) -> None:
+        """`size` bytes of responses have come on these."""
+        self._passed_back.value += size
+
+    def produce_passed_on(self) -> None:
+        """A Produce request goes on one of these."""
+        self._produce_passed_on.value += 1
 
     def refused(self, reason: str) -> None:
         """A frame or connection was refused; `reason` is one of FRAME_REASONS."""

@@ -24,6 +24,8 @@ from forebay_codecs.errors import Malformed
 from forebay_policies.response_memory import SMALL, ResponseMemory
 from forebay_proxy.clients.opaque_connection import Expected, OpaqueConnection
 from forebay_proxy.clients.response_orderer import ResponseOrderer
+from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.metrics.traffic import TrafficMetrics
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import FakeBroker, FakeCluster
@@ -42,6 +44,7 @@ from tests.kit.wire import (
     produced,
     request,
 )
+from tests.proxy.clients.upstream_kit import FakeTransport
 
 
 def opened(forebay: Running) -> float:
@@ -59,6 +62,8 @@ class Torn:
 
     def __init__(self) -> None:
         self.orderer = ResponseOrderer(lambda buffers: None)
+        self.stats = MetricRegistry()
+        self.metrics = TrafficMetrics(self.stats)
         self.told: list[str] = []
         self.unsent = 0
 
@@ -122,6 +127,24 @@ def test_a_token_that_nobody_waits_for_ends_the_connection() -> None:
     connection.expect(Expected(APIS[PRODUCE], 9, 2, capture=lambda answer: None))
     connection.data_received(framed(b"a token"))
     assert client.told == ["malformed"]
+
+
+def test_what_passes_counts_as_sent_to_brokers_and_as_received_from_them() -> None:
+    client = Torn()
+    connection = OpaqueConnection(client, ResponseMemory())
+    connection.sent_unacknowledged()
+    connection.write([b"kept ", b"until it stands"])
+    connection.connection_made(cast(asyncio.Transport, FakeTransport()))
+    connection.expect(Expected(APIS[PRODUCE], 9, 2, client.orderer.open()))
+    connection.write([b"records"])
+    connection.expect(Expected(APIS[LIST_GROUPS], 0, 3, client.orderer.open()))
+    connection.write([b"?"])
+    connection.data_received(framed((2).to_bytes(4, "big") + bytes(6)))
+    counters = client.stats.take().counters
+    assert [
+        counters[f"forebay_{name}_total", ("upstream",)]
+        for name in ("produce_requests", "request_bytes", "response_bytes")
+    ] == [2, 20 + 7 + 1, 14]
 
 
 class Secured:
