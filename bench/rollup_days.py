@@ -45,7 +45,7 @@ def write_days(spark: SparkSession, folder: Path, days: int, busy: Busy) -> list
     names = [day_at(start_us + number * DAY_US) for number in range(days)]
     for table in TABLES:
         place = folder / f"v{VERSION}" / table.name
-        if "time_us" in table.columns:
+        if not table.columns.keys().isdisjoint(_TIMES):
             _shifted(spark, store.read(table, [FIRST]), days).write.mode("append").partitionBy(DAY).parquet(str(place))
             continue
         for name in names[1:]:
@@ -71,6 +71,7 @@ def _first_day(spark: SparkSession, busy: Busy) -> dict[str, DataFrame]:
         f"concat('topic-', id div {busy.partitions}) AS topic", f"id % {busy.partitions} AS partition", "id AS place"
     )
     start_us = span_of(FIRST).first
+    assert start_us is not None
     hours = spark.range(24).selectExpr(f"{start_us} + id * {HOUR_US} AS time_us", "id AS hour")
 
     def histogram(keys: DataFrame, *measures: str) -> DataFrame:
@@ -94,6 +95,7 @@ def _first_day(spark: SparkSession, busy: Busy) -> dict[str, DataFrame]:
         "worker",
         f"{start_us} - 1000000000 AS started_us",
         "time_us AS first_us",
+        f"time_us + {HOUR_US - 1} AS last_us",
         "3600 AS seconds",
         "hour AS seconds_waited",
         "33554432 AS pool_bytes",
@@ -152,6 +154,8 @@ def _first_day(spark: SparkSession, busy: Busy) -> dict[str, DataFrame]:
             "0 AS errors",
             "0 AS opens",
             "null AS partitions",
+            f"{start_us} AS first_us",
+            f"{start_us + DAY_US - 1} AS last_us",
         ),
         tables.CLIENT_REQUESTS.name: clients.selectExpr("client_id", "principal", "400000 AS requests"),
         tables.CLIENT_TIMES.name: histogram(clients.drop("client"), "took_us"),

@@ -38,7 +38,7 @@ def pick_partitions(facts: Facts) -> Change | None:
     topic = worst.picked[0]
     present = facts.present.patterns("client.ids.exclude")
     patterns = dict.fromkeys([*present, *(exactly(one.client_id) for one in found[:MOST_PATTERNS])])
-    more = sum(one.merged for one in found) / facts.seconds * _saved(facts) if facts.merge_ratio else None
+    more = sum(one.merged for one in found) / facts.clients.seconds * _saved(facts) if facts.merge_ratio else None
     return Change(
         name="pick-partitions",
         title="Leave alone clients that seem to pick partitions themselves",
@@ -149,7 +149,7 @@ def observed(facts: Facts) -> Change | None:
     batches, opens = sum(one.batches for one in found), sum(one.opens for one in found)
     if batches < ENOUGH:
         return None
-    seconds = facts.seconds
+    seconds = facts.clients.seconds
     ms, of_ms = _replayed(facts)
     topics = dict.fromkeys([*facts.present.patterns("topics.move"), *(one.topic for one in found[:MOST_PATTERNS])])
     return Change(
@@ -200,8 +200,8 @@ def _if_merged(facts: Facts, reason: str, share: float = SHARE) -> Effect | None
     if facts.merge_ratio is None or batches < max(ENOUGH / 10, share * _all(facts)):
         return None
     untouched = sum(one.batches for one in facts.clients.reasons if one.reason not in TOUCHED)
-    of = facts.requests_a_second + untouched / facts.seconds
-    effect = Effect(requests=-batches / facts.seconds * _saved(facts), of_requests=of)
+    of = facts.requests_a_second + untouched / facts.clients.seconds
+    effect = Effect(requests=-batches / facts.clients.seconds * _saved(facts), of_requests=of)
     return effect if effect.worth >= share * SAVED else None
 
 

@@ -82,7 +82,8 @@ class ClientTables(NamedTuple):
     """What is counted of clients' batches. Those of several times can be added up."""
 
     treated: DataFrame
-    """client_id, principal, topic, reason, version: batches, records, errors, opens; at most, `partitions`."""
+    """client_id, principal, topic, reason, version: batches, records, errors, opens; at most, `partitions`; first_us
+    and last_us."""
     served: DataFrame
     """client_id, principal: requests, about, and `took_us`, an array of percentiles."""
     choices: DataFrame
@@ -103,6 +104,8 @@ def treated(batches: DataFrame) -> DataFrame:
         F.count_if(F.coalesce(F.col("error_code"), F.lit(0)) != 0).alias("errors"),
         F.sum("opens").alias("opens"),
         F.max("partitions").alias("partitions"),
+        F.min("time_us").alias("first_us"),
+        F.max("time_us").alias("last_us"),
     )
 
 
@@ -167,6 +170,7 @@ def _clients(tables: ClientTables, sent_on: DataFrame) -> Clients:
     for row in treated_as.collect():
         treatment.setdefault((row["client_id"], row["principal"]), {})[row["reason"]] = row["batches"]
     picked = _picked(tables, sent_on, told)
+    (times,) = tables.treated.agg(F.min("first_us"), F.max("last_us")).collect()
     return Clients(
         [
             ClientUse(
@@ -186,6 +190,7 @@ def _clients(tables: ClientTables, sent_on: DataFrame) -> Clients:
         ],
         left_out,
         [TopicReason(**row.asDict()) for row in reasons],
+        *times,
     )
 
 

@@ -28,7 +28,7 @@ FIRST_OF_KAFKA_4: Final = 3
 
 
 def length_s(first_us: int, last_us: int) -> float:
-    """From the first batch to the last, in seconds; one at least."""
+    """From the first row to the last, in seconds; one at least."""
     return max(1.0, (last_us - first_us) / 1e6)
 
 
@@ -149,6 +149,14 @@ class Clients(NamedTuple):
     """Further clients."""
     reasons: Sequence[TopicReason] = ()
     """Most batches first; the largest of them."""
+    first_us: int = 0
+    """Time of the first row about any client, which may be long before that of a batch to a broker."""
+    last_us: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """From the first row to the last; a second at least."""
+        return length_s(self.first_us, self.last_us)
 
     def batches(self, *reasons: str) -> int:
         """How many there were for these reasons."""

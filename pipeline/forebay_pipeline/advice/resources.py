@@ -9,6 +9,7 @@ from typing import Final
 
 from forebay_pipeline.advice.change import Change, Effect
 from forebay_pipeline.advice.facts import Facts
+from forebay_pipeline.partitions.summary import RackUse
 from forebay_pipeline.partitions.tables import GB, MONTH_S
 
 WAITED: Final = 0.01
@@ -64,15 +65,15 @@ def racks(facts: Facts) -> Change | None:
         title="Keep records without a key in their client's rack",
         evidence=f"{use.other_bytes / GB:,.1f} of {known / GB:,.1f} GB went to a leader in another rack;"
         f" {100 * movable:.0f} % of all bytes have no key.",
-        effect=Effect(crossing=-most / known, requests=0.0, others=tuple(_money(facts, most))),
+        effect=Effect(crossing=-most / known, requests=0.0, others=tuple(_money(most, use, facts.price_per_gb))),
         how="At best, where clients and leaders are spread alike over the racks: all that may move stays. With all"
         " clients in one of three racks it is two fifths of that. Copies to followers are not counted.",
         settings={"partitioner.rack.aware": True},
     )
 
 
-def _money(facts: Facts, saved_bytes: float) -> list[str]:
-    if facts.price_per_gb is None:
+def _money(saved_bytes: float, use: RackUse, price_per_gb: float | None) -> list[str]:
+    if price_per_gb is None:
         return []
-    month = saved_bytes / GB * facts.price_per_gb * MONTH_S / facts.seconds
-    return [f"{LEAST_KEPT * month:,.2f} to {month:,.2f} less in 30 days like that, at {facts.price_per_gb:g} a GB."]
+    month = saved_bytes / GB * price_per_gb * MONTH_S / max(1.0, use.seconds)
+    return [f"{LEAST_KEPT * month:,.2f} to {month:,.2f} less in 30 days like that, at {price_per_gb:g} a GB."]

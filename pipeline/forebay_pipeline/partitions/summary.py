@@ -104,6 +104,14 @@ class RackUse(msgspec.Struct, frozen=True):
     same_bytes: int
     other_bytes: int
     unknown_bytes: int
+    first_us: int = 0
+    """Time of the first gauge row: it counts whether anything is sent or not."""
+    last_us: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """From the first gauge row to the last."""
+        return (self.last_us - self.first_us) / 1e6
 
 
 class WorkerUse(msgspec.Struct, frozen=True):

@@ -187,8 +187,7 @@ def racks(summary: Summary, price_per_gb: float | None = None) -> str:
     if price_per_gb is None:
         return sentence
     cost = crossed * price_per_gb
-    seconds = (summary.last_us - summary.first_us) / 1e6
-    month = f", and {cost * MONTH_S / seconds:,.2f} in 30 days like that" if seconds else ""
+    month = f", and {cost * MONTH_S / use.seconds:,.2f} in 30 days like that" if use.seconds else ""
     return f"{sentence} At {price_per_gb:g} a GB that is {cost:,.2f}{month}."
 
 

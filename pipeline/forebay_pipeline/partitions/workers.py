@@ -42,8 +42,8 @@ TOTALS: Final = (
 def standing(gauges: DataFrame) -> DataFrame:
     """Rows that each stand for `seconds` gauge rows of one process, with their extremes; a gauge row stands for one.
 
-    `seconds_waited`: those in which a client waited for memory; `first_us`: the earliest time; `pool_used_bytes`: at
-    most; of TOTALS the last value, and by `first_…` the first one.
+    `seconds_waited`: those in which a client waited for memory; `first_us`, `last_us`: the earliest and the latest
+    time; `pool_used_bytes`: at most; of TOTALS the last value, and by `first_…` the first one.
     """
     if "seconds" in gauges.columns:
         return gauges
@@ -51,15 +51,17 @@ def standing(gauges: DataFrame) -> DataFrame:
         "seconds": F.lit(1),
         "seconds_waited": F.when(F.col("pool_waiters") > 0, 1).otherwise(0),
         "first_us": F.col("time_us"),
+        "last_us": F.col("time_us"),
         "pool_used_bytes": F.col("pool_bytes") - F.col("pool_available_bytes"),
     }
     return gauges.withColumns(own | {f"first_{name}": F.col(name) for name in TOTALS})
 
 
 def totals() -> list[Column]:
-    """Aggregates of standing rows: first_us, and the last and the first value of TOTALS."""
+    """Aggregates of standing rows: first_us and last_us, and the last and the first value of TOTALS."""
     firsts = ("first_us", *(f"first_{name}" for name in TOTALS))
-    return [*(F.max(name).alias(name) for name in TOTALS), *(F.min(name).alias(name) for name in firsts)]
+    lasts = ("last_us", *TOTALS)
+    return [*(F.max(name).alias(name) for name in lasts), *(F.min(name).alias(name) for name in firsts)]
 
 
 def extremes() -> list[Column]:
@@ -73,11 +75,12 @@ def extremes() -> list[Column]:
 
 
 def counted(gauges: DataFrame) -> DataFrame:
-    """A row for each process: worker, started_us, and the columns TOTALS with what it counted in the span."""
+    """A row for each process: worker, started_us, first_us, last_us, and TOTALS with what it counted in the span."""
     processes = standing(gauges).groupBy(*PROCESS).agg(*totals())
     began = F.col("first_us") - F.col("started_us") <= FIRST_ROW_US
     before = {name: F.when(began, 0).otherwise(F.col(f"first_{name}")) for name in TOTALS}
-    return processes.select("worker", "started_us", *((F.col(name) - before[name]).alias(name) for name in TOTALS))
+    times = ("started_us", "first_us", "last_us")
+    return processes.select("worker", *times, *((F.col(name) - before[name]).alias(name) for name in TOTALS))
 
 
 def workers(gauges: DataFrame) -> list[WorkerUse]:
@@ -138,7 +141,7 @@ def metadata_use(gauges: DataFrame, sent: Mapping[str, Any]) -> MetadataUse:
 def racks(gauges: DataFrame) -> RackUse | None:
     """Bytes within and across racks; None where no process knew of racks."""
     names = ("same", "other", "unknown")
-    (sums,) = counted(gauges).agg(*(F.sum(f"{name}_rack_bytes_total").alias(name) for name in names)).collect()
-    if sums["same"] is None:
-        return None
-    return RackUse(**{f"{name}_bytes": sums[name] for name in names})
+    sums = (F.sum(f"{name}_rack_bytes_total").alias(f"{name}_bytes") for name in names)
+    times = F.min("first_us").alias("first_us"), F.max("last_us").alias("last_us")
+    (found,) = counted(gauges).agg(*sums, *times).collect()
+    return None if found["same_bytes"] is None else RackUse(**found.asDict())

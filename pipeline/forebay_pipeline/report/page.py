@@ -12,7 +12,7 @@ from markupsafe import Markup
 from forebay_pipeline.jobs.time_text import instant
 from forebay_pipeline.partitions import tables
 from forebay_pipeline.report.advised import cards, notes
-from forebay_pipeline.report.sections import Known, headlines, sections
+from forebay_pipeline.report.sections import Known, covered, headlines, sections
 
 
 def page(known: Known) -> str:
@@ -26,7 +26,10 @@ def page(known: Known) -> str:
     )
     # `drawn` does not escape: matplotlib has escaped the text that it draws.
     environment.filters.update(instant=instant, drawn=Markup, number="{:,}".format)
+    first_us, last_us = covered(known)
     return environment.get_template("report.html").render(
+        first_us=first_us,
+        last_us=last_us,
         summary=known.summary,
         advised=known.facts is not None,
         cards=[] if known.facts is None else cards(known.facts),

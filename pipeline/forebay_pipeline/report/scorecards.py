@@ -22,8 +22,8 @@ SLOW: Final = 3
 """Times the median client's p99."""
 
 
-def scorecards(clients: Clients, seconds: float, most: int) -> Table:
-    """The `most` clients with the most batches, over so many `seconds`."""
+def scorecards(clients: Clients, most: int) -> Table:
+    """The `most` clients with the most batches."""
     users = any(one.principal for one in clients.clients)
     header = [
         "client id",
@@ -45,8 +45,8 @@ def scorecards(clients: Clients, seconds: float, most: int) -> Table:
             one.client_id or "(none)",
             *([one.principal] if users else []),
             "; ".join(remarks(one, usual)),
-            f"{one.requests / seconds:,.1f}",
-            f"{one.records / seconds:,.1f}",
+            f"{one.requests / clients.seconds:,.1f}",
+            f"{one.records / clients.seconds:,.1f}",
             f"{one.records / one.batches:,.1f}",
             percent(one.merged / one.batches),
             ms(one.took_us.p50_us) if one.took_us else "",

@@ -76,6 +76,15 @@ class Section(NamedTuple):
     tables: Sequence[Table] = ()
 
 
+def covered(known: Known) -> tuple[int, int]:
+    """The first and the last time of what the page tells of: of batches, and of what clients sent."""
+    summary = known.summary
+    clients = Clients() if known.facts is None else known.facts.clients
+    if not clients.clients:
+        return summary.first_us, summary.last_us
+    return min(summary.first_us, clients.first_us), max(summary.last_us, clients.last_us)
+
+
 def headlines(known: Known) -> Iterator[Headline]:
     """The numbers at the top of the page, in their order."""
     summary = known.summary
@@ -132,7 +141,7 @@ def _audited(audit: AuditResult) -> str:
 def sections(known: Known) -> Iterator[Section]:
     """The page's sections in their order."""
     if known.facts is not None and known.facts.clients.clients:
-        cards = scorecards(known.facts.clients, known.facts.seconds, MAX_ROWS)
+        cards = scorecards(known.facts.clients, MAX_ROWS)
         yield Section("clients", "Clients", tables=_cut([cards]))
     if known.summary.total.batches:
         yield _trends(known.series)
@@ -223,8 +232,8 @@ def _memory(summary: Summary, series: Series) -> Section:
 
 def _crossed(facts: Facts) -> Table:
     """What crossed by topic, and what it costs where a price is known."""
-    price = facts.price_per_gb
-    month = tables.MONTH_S / facts.seconds
+    price, use = facts.price_per_gb, facts.summary.racks
+    month = tables.MONTH_S / max(1.0, use.seconds if use else 0.0)
     rows = [
         (
             one.topic or "(others)",

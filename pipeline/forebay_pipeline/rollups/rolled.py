@@ -152,11 +152,12 @@ class Rolled:
     def _clients(self) -> clients.ClientTables:
         levels = percentiles_of(self.read(tables.CLIENT_TIMES), clients.CLIENT, ["took_us"])
         served = tables.CLIENT_REQUESTS.summed(self.read(tables.CLIENT_REQUESTS)).join(levels, clients.CLIENT, "left")
-        *sums, most = tables.CLIENTS.values
+        *sums, most, first, last = tables.CLIENTS.values
         treated = self.read(tables.CLIENTS).groupBy(*tables.CLIENTS.keys)
         # Most clients use the same partitions every day: all of them.
         chosen = self.read(tables.CHOICES).groupBy(*tables.CHOICES.keys, "used").agg(F.sum("turns").alias("turns"))
-        counted = treated.agg(*(F.sum(name).alias(name) for name in sums), F.max(most).alias(most))
+        extremes = F.max(most).alias(most), F.min(first).alias(first), F.max(last).alias(last)
+        counted = treated.agg(*(F.sum(name).alias(name) for name in sums), *extremes)
         return clients.ClientTables(counted, served, chosen)
 
 

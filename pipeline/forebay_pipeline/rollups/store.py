@@ -1,10 +1,10 @@
 """Rollups in a folder, wherever Spark reaches it: which days are there, their tables, and how a day comes there.
 
-    FOLDER/v1/days/2026-11-21.json            written last: the day is there
-    FOLDER/v1/batches/dt=2026-11-21/…         and so each of tables.TABLES, in Parquet
+    FOLDER/v2/days/2026-11-21.json            written last: the day is there
+    FOLDER/v2/batches/dt=2026-11-21/…         and so each of tables.TABLES, in Parquet
 
 So a day is there wholly or not at all, whatever ends the job that writes it; what is left of half a day is replaced by
-the next one. Days of another version (v2) are beside these, and not seen. Raises CannotRun where the folder cannot be
+the next one. Days of another version (v1) are beside these, and not seen. Raises CannotRun where the folder cannot be
 read or written.
 """
 

@@ -18,7 +18,7 @@ from forebay_pipeline.advice.counts import LINGERED
 from forebay_pipeline.partitions.runaway_windows import WATCHED
 from forebay_pipeline.partitions.workers import TOTALS
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 _LONG: Final = "bigint"
 _TEXT: Final = "string"
@@ -79,8 +79,15 @@ GAUGES: Final = Table(
     "gauges",
     {**_HOUR, "process": _TEXT, "worker": _LONG, "started_us": _LONG},
     _longs(
-        *("first_us", "seconds", "seconds_waited", "pool_bytes", "pool_used_bytes", "pool_available_bytes"),
-        *("queued_bytes", "queued_batches", "in_flight_requests"),
+        *("first_us", "last_us", "seconds", "seconds_waited"),
+        *(
+            "pool_bytes",
+            "pool_used_bytes",
+            "pool_available_bytes",
+            "queued_bytes",
+            "queued_batches",
+            "in_flight_requests",
+        ),
         *TOTALS,
         *(f"first_{name}" for name in TOTALS),
     ),
@@ -94,7 +101,7 @@ RACKS: Final = Table("racks", _TOPIC, _longs("same_bytes", "other_bytes", "unkno
 CLIENTS: Final = Table(
     "clients",
     {**_CLIENT, **_TOPIC, "reason": _TEXT, "version": _LONG},
-    _longs("batches", "records", "errors", "opens", "partitions"),
+    _longs("batches", "records", "errors", "opens", "partitions", "first_us", "last_us"),
 )
 """advice.clients.ClientTables.treated; `partitions` is a maximum."""
 CLIENT_REQUESTS: Final = Table("client_requests", _CLIENT, _longs("requests"))

@@ -145,11 +145,12 @@ def summary(**given: Any) -> Summary:
 
 
 def facts(**given: Any) -> Facts:
-    """`given` are fields of Facts, or of its Summary."""
+    """`given` are fields of Facts, or of its Summary. Clients sent in all that time, too."""
     own = {name: value for name, value in given.items() if name in Facts._fields}
     others = {name: value for name, value in given.items() if name not in own}
     found = Facts(summary(), BATCHES, BROKERS, TOPICS, clients=CLIENTS)._replace(**own)
-    return found._replace(summary=msgspec.structs.replace(found.summary, **others))
+    clients = found.clients._replace(last_us=found.clients.last_us or SECONDS * 1_000_000)
+    return found._replace(summary=msgspec.structs.replace(found.summary, **others), clients=clients)
 
 
 def as_forebay_reads(folder: Path, *changes: Change) -> Settings:

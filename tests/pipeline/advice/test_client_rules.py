@@ -118,6 +118,17 @@ def test_what_was_only_observed_may_move(tmp_path: Path) -> None:
     assert "for granted" in guessed.how
 
 
+def test_rates_of_clients_are_of_the_time_in_which_they_sent() -> None:
+    """A day, of which 12,000 requests went to brokers in the last two minutes."""
+    day_us = 86_400_000_000
+    few = BATCHES._replace(requests=12_000)
+    clients = OBSERVED._replace(reasons=[TopicReason("logs", "observed", 20_000, 5000)], last_us=day_us)
+    change = client_rules.observed(facts(clients=clients, batches=few, first_us=day_us - 120_000_000, last_us=day_us))
+    assert change is not None
+    assert change.effect.requests == pytest.approx(-15_000 / 86_400)
+    assert change.effect.of_requests == pytest.approx(100 + 20_000 / 86_400)
+
+
 def test_a_replay_tells_what_moving_does_to_latency() -> None:
     found = msgspec.structs.replace(report(0), unmerged=Unmerged(9.0, 1.0, 20.0, 100.0, 1.0, 9000, 9000))
     change = client_rules.observed(facts(clients=OBSERVED, replay=found))

@@ -21,6 +21,7 @@ def test_everything_is_there(spark: SparkSession, tmp_path: Path) -> None:
         batch_row(time_us=START_US + 10_000_000, leader=1),
         gauge_row(),
         ledger_row([sized_part(1, 10)]),
+        ledger_row([sized_part(1, 10)], time_us=START_US - 59 * 60_000_000),
         rack_row(same_bytes=10, other_bytes=5),
         rack_row(same_bytes=1, other_bytes=2, unknown_bytes=3, process="another"),
         rack_row(topic="u", other_bytes=9),
@@ -36,3 +37,4 @@ def test_everything_is_there(spark: SparkSession, tmp_path: Path) -> None:
     assert (found.batches.batches, [one.leader for one in found.brokers], list(found.topics)) == (2, [0, 1], ["t"])
     assert found.topic_racks == [TopicRacks("u", 0, 9, 0), TopicRacks("t", 11, 7, 3)]
     assert [one.client_id for one in found.clients.clients] == ["producer-1"]
+    assert (found.clients.first_us, found.clients.last_us) == (START_US - 59 * 60_000_000, START_US + 2000)

@@ -12,7 +12,7 @@ from forebay_pipeline.partitions.summary import RackUse
 from tests.pipeline.advice.made_up import BATCHES, as_forebay_reads, facts, worker
 
 SHORT = [worker(seconds_waited=40, pool_waits=96), worker(worker=1)]
-CROSSED = RackUse(same_bytes=10_000_000_000, other_bytes=30_000_000_000, unknown_bytes=0)
+CROSSED = RackUse(same_bytes=10_000_000_000, other_bytes=30_000_000_000, unknown_bytes=0, last_us=1_000_000_000)
 
 
 def test_waiting_for_memory_asks_for_more(tmp_path: Path) -> None:

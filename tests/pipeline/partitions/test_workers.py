@@ -39,9 +39,9 @@ def test_totals_over_restarts(spark: SparkSession, journal: Journal) -> None:
     gauges = of_kind(rows, GaugeRow)
     found = workers.counted(gauges)
     expected = [
-        (0, nine, 0, 120, 12, 0, 240, 0, 120, None),
-        (0, nine + 603 * SECOND, 0, 40, 4, 0, 80, 0, 40, None),
-        (1, nine - 3600 * SECOND, 0, 50, 5, 0, 100, 0, 50, None),
+        (0, nine, nine + SECOND, nine + 600 * SECOND, 0, 120, 12, 0, 240, 0, 120, None),
+        (0, nine + 603 * SECOND, nine + 604 * SECOND, nine + 900 * SECOND, 0, 40, 4, 0, 80, 0, 40, None),
+        (1, nine - 3600 * SECOND, nine + SECOND, nine + 900 * SECOND, 0, 50, 5, 0, 100, 0, 50, None),
     ]
     assertDataFrameEqual(found, spark.createDataFrame(expected, found.schema))
     use = workers.metadata(gauges, of_kind(rows, MetadataRow))
@@ -57,7 +57,9 @@ def test_what_crossed_racks(journal: Journal) -> None:
         )
 
     rows = [gauge(1, 0, 0), gauge(9, 40, 60), gauge(1, None, None, "knows none"), gauge(1, 100, 0, "q")]
-    assert journal.summary(batch_row(), *rows).racks == RackUse(same_bytes=140, other_bytes=60, unknown_bytes=14)
+    use = journal.summary(batch_row(), *rows).racks
+    assert use == RackUse(140, 60, 14, START_US + SECOND, START_US + 9 * SECOND)
+    assert use.seconds == 8
     assert journal.summary(batch_row(), gauge(1, None, None)).racks is None
 
 

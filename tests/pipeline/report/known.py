@@ -55,7 +55,8 @@ def _facts(summary: Summary, replay: ReplayReport, topic: str, client_id: str) -
     ]
     reasons = [TopicReason(topic, "null_key", 800_000, 0), TopicReason("logs", "idempotent", 200_000, 0)]
     racks = [TopicRacks(topic, 1_000_000_000, 30_000_000_000, 0), TopicRacks("", 60_000_000_000, 9_000_000_000, 2)]
-    return made_up.facts(summary=summary, clients=Clients(clients, 17, reasons), replay=replay, topic_racks=racks)
+    known = Clients(clients, 17, reasons, summary.first_us, summary.last_us)
+    return made_up.facts(summary=summary, clients=known, replay=replay, topic_racks=racks)
 
 
 def _wave(number: int) -> float:
@@ -153,7 +154,7 @@ def _summary(topics: tuple[str, ...], journal: str) -> Summary:
             request_bytes=16_000,
             response_bytes=900_000,
         ),
-        racks=RackUse(same_bytes=61_000_000_000, other_bytes=39_000_000_000, unknown_bytes=2_000_000_000),
+        racks=RackUse(61_000_000_000, 39_000_000_000, 2_000_000_000, START_US, START_US + 3600 * SECOND),
         workers=[
             WorkerUse(
                 worker=number,

@@ -12,8 +12,9 @@ from tests.pipeline.advice.made_up import client
 
 def test_how_a_client_sends_and_is_served() -> None:
     took = Percentiles(2100, 60_000, 250_000)
-    known = Clients([client(versions=[1, 3], hosts=40, errors=3, took_us=took, reasons={"mixed": 750}), client("")], 5)
-    found = scorecards(known, 100.0, 1)
+    both = [client(versions=[1, 3], hosts=40, errors=3, took_us=took, reasons={"mixed": 750}), client("")]
+    known = Clients(both, 5, first_us=7, last_us=100_000_007)
+    found = scorecards(known, 1)
     assert dict(zip(found.header, found.rows[0], strict=True)) == {
         "client id": "till-7",
         "what would help": "too old for Kafka 4: upgrade it, or keep it behind Forebay",
@@ -28,11 +29,11 @@ def test_how_a_client_sends_and_is_served() -> None:
         "addresses": "40",
     }
     assert found.left_out == 6
-    assert scorecards(known, 100.0, 2).rows[1][0] == "(none)"
+    assert scorecards(known, 2).rows[1][0] == "(none)"
 
 
 def test_users_are_named_where_there_are_any() -> None:
-    found = scorecards(Clients([client(principal="User:alice"), client()]), 1.0, 9)
+    found = scorecards(Clients([client(principal="User:alice"), client()]), 9)
     assert [row[1] for row in found.rows] == ["User:alice", ""]
 
 
@@ -55,6 +56,6 @@ def test_what_would_help(one: ClientUse, told: list[str]) -> None:
 
 def test_of_two_clients_none_is_slower_than_others() -> None:
     slow = [client("a", took_us=Percentiles(0, 90_000, 0)), client("b", took_us=Percentiles(0, 1000, 0))]
-    assert scorecards(Clients(slow), 1.0, 9).rows[0][1] == ""
+    assert scorecards(Clients(slow), 9).rows[0][1] == ""
     usual = [*slow, client("c", took_us=Percentiles(0, 1000, 0))]
-    assert scorecards(Clients(usual), 1.0, 9).rows[0][1] == "waits longer than others"
+    assert scorecards(Clients(usual), 9).rows[0][1] == "waits longer than others"

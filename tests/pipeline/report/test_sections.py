@@ -7,8 +7,9 @@ import pytest
 
 from forebay_pipeline.advice.facts import TopicReason
 from forebay_pipeline.partitions.summary import NOTHING
-from forebay_pipeline.report.sections import MAX_ROWS, Known, headlines, sections, size
-from tests.pipeline.report.known import known
+from forebay_pipeline.report.sections import MAX_ROWS, Known, covered, headlines, sections, size
+from tests.pipeline.report.known import SECOND, known
+from tests.pipeline.rows import START_US
 
 
 @pytest.mark.parametrize(
@@ -58,14 +59,27 @@ def test_that_nothing_was_merged_is_said_only_where_it_is_so() -> None:
     assert told("null_key", 0)[0] == "The journal has none of the batches that clients' batches were merged in."
 
 
+def test_the_time_is_that_of_batches_and_of_clients_whose_rates_are_of_their_own() -> None:
+    """A day before the hour in which anything was merged."""
+    everything = known()
+    assert everything.facts is not None
+    assert covered(everything) == (everything.summary.first_us, everything.summary.last_us)
+    first_us = START_US - 86_400 * SECOND
+    clients = everything.facts.clients._replace(first_us=first_us, last_us=START_US)
+    longer = everything._replace(facts=everything.facts._replace(clients=clients))
+    assert covered(longer) == (first_us, everything.summary.last_us)
+    (found,) = (section for section in sections(longer) if section.name == "clients")
+    rates = dict(zip(found.tables[0].header, found.tables[0].rows[2], strict=True))
+    assert (rates["client id"], rates["records/s"]) == ("agent", "10.4")
+
+
 def test_what_crossed_racks_has_a_price_where_one_is_given() -> None:
     everything = known()
     (racks,) = (section for section in sections(everything) if section.name == "racks")
     assert racks.text == [
         "Racks: 61.0 % of 100.0 GB went to a leader in the client's rack, 39.0 GB crossed. Of 2.0 GB it is not known."
     ]
-    summary = msgspec.structs.replace(everything.summary, first_us=0, last_us=3_600_000_000)
-    (racks,) = (it for it in sections(everything._replace(summary=summary, price_per_gb=0.02)) if it.name == "racks")
+    (racks,) = (it for it in sections(everything._replace(price_per_gb=0.02)) if it.name == "racks")
     assert racks.text[0].endswith(" At 0.02 a GB that is 0.78, and 561.60 in 30 days like that.")
     unknown = everything._replace(summary=msgspec.structs.replace(everything.summary, racks=None))
     assert "racks" not in {section.name for section in sections(unknown)}

@@ -89,9 +89,9 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(spark: SparkSession, tmp_p
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        for mark in folder.glob("v1/days/*.json"):
-            for table in (whole / "v1").glob(f"*/dt={mark.stem}"):
+        for mark in folder.glob("v2/days/*.json"):
+            for table in (whole / "v2").glob(f"*/dt={mark.stem}"):
                 of_it = table.relative_to(whole)
                 assert rows(spark, folder / of_it) == rows(spark, whole / of_it)
     assert process.returncode == 0
-    assert sorted(path.stem for path in folder.glob("v1/days/*.json")) == made_up.NAMES
+    assert sorted(path.stem for path in folder.glob("v2/days/*.json")) == made_up.NAMES

@@ -50,7 +50,7 @@ def test_half_a_day_is_not_there_and_is_replaced(spark: SparkSession, tmp_path: 
     fails = spark.range(1).select(F.raise_error(F.lit("the machine went down")).cast("long").alias("error"))
     with pytest.raises((PySparkException, Py4JError)):
         store.write("2026-11-18", {**given, TORN: fails.withColumn("lines", F.lit(1))}, MARK)
-    assert list(tmp_path.glob("v1/racks/dt=2026-11-18/*.parquet"))
+    assert list(tmp_path.glob("v2/racks/dt=2026-11-18/*.parquet"))
     assert store.days() == []
     store.write("2026-11-18", tables(spark, ("u", 9)), MARK)
     assert store.days() == ["2026-11-18"]
@@ -61,7 +61,7 @@ def test_what_else_lies_there_is_no_day(spark: SparkSession, tmp_path: Path) -> 
     store = RollupStore(spark, str(tmp_path))
     store.write("2026-11-18", tables(spark), MARK)
     for name in (".2026-11-19.json-0af1", "2026-11-19.json.bak", "notes.txt"):
-        (tmp_path / "v1" / "days" / name).touch()
+        (tmp_path / "v2" / "days" / name).touch()
     (tmp_path / "v0" / "days").mkdir(parents=True)
     (tmp_path / "v0" / "days" / "2026-11-17.json").touch()
     assert store.days() == ["2026-11-18"]
