@@ -59,6 +59,7 @@ class _Converter:
         self.stamped: i64 = 0
         self.base_timestamp: i64 = 0
         self.max_timestamp: i64 = 0
+        self.oldest: i64 = 0
         self.codec: i64 = 0
 
     def convert(self, data: bytes, start: i64, end: i64, wrapper: i64, *, stamps: bool) -> None:
@@ -123,6 +124,8 @@ class _Converter:
             self.max_timestamp = timestamp
         elif timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
+        if timestamp < self.oldest:
+            self.oldest = timestamp
         if stamped:
             self.stamped += 1
         if key_size < 0:
@@ -167,5 +170,6 @@ def open_message_set(data: bytes, start: int, end: int, max_decompressed: int, n
         converter.null_keys,
         converter.base_timestamp,
         converter.max_timestamp,
+        oldest=converter.oldest,
     )
     return MessageSet(batch, converter.stamped)

@@ -32,6 +32,7 @@ _NO_OFFSET: Final = bytes(8)
 """The base offset in a producer's batch, 0. The checksum does not cover it."""
 _MAX_TIMESTAMP: Final = 1 << 62
 """In ms. Far beyond any clock; with any delta that records.scan admits, timestamps stay within an int64."""
+NO_TIMESTAMP: Final = -1
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 
 
@@ -110,6 +111,7 @@ class ClientBatch:
         "header",
         "max_timestamp",
         "null_keys",
+        "oldest",
         "record_count",
         "start",
     )
@@ -126,8 +128,11 @@ class ClientBatch:
         max_timestamp: int,
         start: int = 0,
         end: int = -1,
+        oldest: int = 0,
     ) -> None:
         self.header = header
+        self.oldest = oldest
+        """The oldest timestamp, or 0 where all are later."""
         self.came = records
         self.came_start = start
         self.came_end = end if end >= 0 else len(records)
@@ -208,7 +213,7 @@ def open_batch(data: bytes, header: BatchHeader, max_decompressed: int) -> Clien
             came = data[at:to]
             section = compression.decompress(codec, came, max_decompressed)
             at, to = 0, len(section)
-        null_keys, newest = records.scan(section, at, to, header.record_count)
+        null_keys, newest, oldest = records.scan(section, at, to, header.record_count)
     except compression.TooLarge as error:
         raise BadBatch(MESSAGE_TOO_LARGE, f"the record batch decompresses to {error}", opened=True) from error
     except Malformed as error:
@@ -224,6 +229,7 @@ def open_batch(data: bytes, header: BatchHeader, max_decompressed: int) -> Clien
         header.base_timestamp + newest,
         at if not codec else 0,
         to if not codec else -1,
+        header.base_timestamp + oldest,
     )
 
 

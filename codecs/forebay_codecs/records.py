@@ -164,10 +164,10 @@ def append_record(
     out.append(u8(0))
 
 
-def scan(data: bytes, start: int, end: int, count: int) -> tuple[int, int]:
+def scan(data: bytes, start: int, end: int, count: int) -> tuple[int, int, int]:
     """Check every length and number in the section of `count` records at [start, end).
 
-    Returns (records without a key, the newest timestamp as a delta to the batch's base timestamp, in ms).
+    Returns (records without a key, the newest and the oldest timestamp as deltas to the batch's base timestamp, in ms).
 
     Raises Malformed if lengths do not add up, offsets are not 0..count-1, or bytes are left over.
     """
@@ -177,6 +177,7 @@ def scan(data: bytes, start: int, end: int, count: int) -> tuple[int, int]:
     wanted: i64 = count
     null_keys: i64 = 0
     max_delta: i64 = 0
+    min_delta: i64 = 0
     number: i64 = 0
     low: i64
     while number < wanted:
@@ -198,8 +199,12 @@ def scan(data: bytes, start: int, end: int, count: int) -> tuple[int, int]:
             pos = cursor.pos
             if delta > _DELTA_LIMIT or delta < -_DELTA_LIMIT:
                 raise Malformed("a timestamp out of range")
-        if number == 0 or delta > max_delta:
+        if number == 0:
+            max_delta = min_delta = delta
+        elif delta > max_delta:
             max_delta = delta
+        elif delta < min_delta:
+            min_delta = delta
         offset: i64
         if pos < record_end and data[pos] < 0x80:
             low = data[pos]
@@ -244,7 +249,7 @@ def scan(data: bytes, start: int, end: int, count: int) -> tuple[int, int]:
         number += 1
     if cursor.pos != section_end:
         raise Malformed("bytes behind the last record")
-    return null_keys, max_delta
+    return null_keys, max_delta, min_delta
 
 
 def _scan_headers(cursor: Cursor) -> None:

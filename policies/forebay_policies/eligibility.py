@@ -62,7 +62,8 @@ class Reason(enum.StrEnum):
     MIXED = "mixed"
     # neither: a message set without messages
     EMPTY = "empty"
-    # cannot be opened here: left to the broker, which answers CORRUPT_MESSAGE or INVALID_RECORD, or accepts it
+    # cannot be opened here, or has times before 1970: left to the broker, which answers CORRUPT_MESSAGE or
+    # INVALID_RECORD, or accepts it
     CORRUPT = "corrupt"
     INVALID = "invalid"
     TOO_LARGE = "too_large"

@@ -36,7 +36,7 @@ far = record_lists(spread=2**60)
 """Timestamp deltas as far apart as a section may have them."""
 
 
-def scanned(section: bytes, count: int) -> tuple[int, int]:
+def scanned(section: bytes, count: int) -> tuple[int, int, int]:
     return scan(section, 0, len(section), count)
 
 
@@ -50,21 +50,21 @@ def taken(section: bytes, skip: int, count: int, first_offset: int = 0) -> tuple
 
 
 def test_counts() -> None:
-    assert scanned(SECTION, 5) == (2, 70)
-    assert scanned(encode_section([Record(timestamp=NOW - 5), Record(timestamp=NOW - 9)]), 2) == (2, -5)
+    assert scanned(SECTION, 5) == (2, 70, min(record.timestamp - NOW for record in FEW))
+    assert scanned(encode_section([Record(timestamp=NOW - 5), Record(timestamp=NOW - 9)]), 2) == (2, -5, -9)
 
 
 @given(far)
 def test_scans_whatever_is_well_formed(batch: list[Record]) -> None:
     null_keys = sum(record.key is None for record in batch)
-    newest = max(record.timestamp - NOW for record in batch)
-    assert scanned(encode_section(batch), len(batch)) == (null_keys, newest)
+    deltas = [record.timestamp - NOW for record in batch]
+    assert scanned(encode_section(batch), len(batch)) == (null_keys, max(deltas), min(deltas))
 
 
 def test_a_section_within_other_bytes() -> None:
     data = b"\xff" * 7 + SECTION + b"\xff" * 7
     end = 7 + len(SECTION)
-    assert scan(data, 7, end, 5) == (2, 70)
+    assert scan(data, 7, end, 5) == scanned(SECTION, 5)
     assert renumber(data, 7, end, 0, 0) == SECTION
     assert take(data, 7, end, 0) == (SECTION, 70)
     assert starts(data, 7, end, [0, 5]) == [7, end]
@@ -138,14 +138,14 @@ def test_a_record_that_lies_is_malformed(section: bytes) -> None:
 
 @pytest.mark.parametrize("delta", [0, 63, 64, -64, -65, 2**31, -(2**31), 2**60, -(2**60)])
 def test_takes_timestamps_far_from_their_base(delta: int) -> None:
-    assert scanned(encode_section([Record(timestamp=NOW + delta)]), 1) == (1, delta)
+    assert scanned(encode_section([Record(timestamp=NOW + delta)]), 1) == (1, delta, delta)
 
 
 def test_longer_varints_than_needed_are_taken() -> None:
     """0 in five bytes, or a timestamp in ten, is clumsy, not wrong; a broker takes them as well."""
     zero, zero_long = b"\x80\x80\x80\x80\x00", b"\x80" * 9 + b"\x00"
     section = sized(b"\x00" + zero_long + zero + zero + zero + zero)
-    assert scanned(section, 1) == (0, 0)
+    assert scanned(section, 1) == (0, 0, 0)
     assert decode_section(renumber(section, 0, len(section), 0, 0), 1) == [Record(b"", b"")]
 
 
@@ -173,7 +173,8 @@ def test_damage_is_malformed_or_what_others_read_too(data: bytes, count: int) ->
         records = decode_section(data, count)
     except UnicodeDecodeError:  # a header's name: bytes to a broker, text to these decoders
         return
-    assert found == (sum(record.key is None for record in records), max(record.timestamp for record in records) - NOW)
+    deltas = [record.timestamp - NOW for record in records]
+    assert found == (sum(record.key is None for record in records), max(deltas), min(deltas))
     assert decode_section(renumber(data, 0, len(data), 0, 0), count) == records
     parts = split(data, 0, len(data))
     assert parts.keyed_count + parts.null_key_count == count
@@ -293,6 +294,6 @@ def test_what_is_made_passes_the_scan(first: list[Record], second: list[Record])
     parts = split(one, 0, len(one))
     made += [(parts.keyed, parts.keyed_count), (parts.null_key, parts.null_key_count)]
     made.append((taken(two, 1, len(second) - 1)[0], len(second) - 1))
-    check: Callable[[bytes, int], tuple[int, int]] = scanned
+    check: Callable[[bytes, int], object] = scanned
     for section, count in made:
         check(section, count)

@@ -18,7 +18,15 @@ from typing import Final, NamedTuple
 from forebay_codecs import error_codes
 from forebay_codecs.message_set import open_message_set
 from forebay_codecs.produce_request import RECORD_BATCHES_FROM, PartitionRecords, ProduceRequest
-from forebay_codecs.record_batch import BadBatch, BatchHeader, ClientBatch, open_batch, read_header, split_by_key
+from forebay_codecs.record_batch import (
+    NO_TIMESTAMP,
+    BadBatch,
+    BatchHeader,
+    ClientBatch,
+    open_batch,
+    read_header,
+    split_by_key,
+)
 from forebay_codecs.record_batch_builder import encode_batch
 from forebay_policies.eligibility import Eligibility, Reason, header_reason, key_reason
 from forebay_proxy.metrics.registry import MetricRegistry
@@ -114,8 +122,8 @@ class ClassifiedRequest:
     All stand in memory at once: a frame of 1 MiB has room for hundreds of batches that decompress to 64 MiB each. So
     they share one limit. `records` counts all that are in the request, as far as their batches say. `reasons` are those
     of the slots, `stamped` counts by slot the records that were given a timestamp. `unread`: some of what is untouched
-    was to be touched, and could not be opened. `converted`: by slot what message sets that are only observed hold, or
-    None.
+    was to be touched, and could not be opened, or not be merged. `converted`: by slot what message sets that are only
+    observed hold, or None.
     """
 
     __slots__ = (
@@ -272,11 +280,17 @@ class BatchClassifier:
         out.records += batch.record_count
         if batch.codec:
             out.decompressed += batch.size
-        if entry.reason is not None:
+        if entry.reason is not None or batch.oldest < NO_TIMESTAMP:
             if count:
                 self._records_untouched.value += batch.record_count
                 self._topics.untouched(name, batch.record_count, entry.end - entry.start)
-            out.untouched.append(PassthroughBatch(slot, name, partition, encode_batch(batch)))
+            if entry.message_set:
+                out.untouched.append(PassthroughBatch(slot, name, partition, encode_batch(batch)))
+            else:
+                out.untouched.append(_as_it_came(slot, entry, frame))
+            if entry.reason is None:
+                out.unread = True  # brokers that compress anew fail at such a time, and with it at the whole batch
+                return Reason.INVALID
             if entry.reason is Reason.OBSERVED:
                 if out.converted is None:
                     out.converted = {}

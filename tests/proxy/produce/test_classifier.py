@@ -12,7 +12,7 @@ from forebay_policies.own_choices import CHOOSE_PARTITIONS_THEMSELVES
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.classifier import BatchClassifier, ClassifiedRequest, InspectedBatch
 from tests.codecs.message_oracle import messages
-from tests.codecs.record_oracle import Record, decode_section, encode_section, seal
+from tests.codecs.record_oracle import Record, decode_batch, decode_section, encode_section, seal
 from tests.kit.wire import Batches, batch, keyed, null_key, old_produce, produce, transactional
 
 CAP = 10_000
@@ -146,6 +146,23 @@ class TestLeftToTheBroker:
         assert (found.unread, found.refused) == (True, [])
         assert [touched.slot for touched in found.touched] == [0, 2]
         assert desk.reasons() == {"keyed": 2, reason: 1}
+
+    @pytest.mark.parametrize("old", [False, True])
+    def test_what_would_have_brokers_refuse_others_records_with_it_goes_on_alone(self, *, old: bool) -> None:
+        """They fail at times before 1970 as they compress anew; -1, which is none, they know."""
+        desk = Desk()
+        for timestamp, touched in ((-5, False), (-1, True)):
+            sent = [Record(b"k", b"a", (), 7), Record(b"k", b"b", (), timestamp), Record(b"k", b"c", (), 9)]
+            if old:
+                frame = old_produce(1, ("ponds", 0, messages(sent)))[4:]
+                found = desk.classifier.classify(frame, desk.inspect(frame))
+            else:
+                found = desk.classify(("ponds", 0, batch(sent, GZIP)))
+            assert [decode_batch(bytes(entry.batch)).records for entry in found.untouched] == (
+                [] if touched else [sent]
+            )
+            assert (found.unread, found.records) == (not touched, 3)
+        assert desk.reasons() == {"keyed": 1, "invalid": 1}
 
     def test_what_decompresses_shares_one_limit(self) -> None:
         """In memory they stand beside each other. What came uncompressed is bounded by the frame."""

@@ -18,13 +18,15 @@ from forebay_codecs.error_codes import (
     NONE,
     NOT_LEADER_OR_FOLLOWER,
     REQUEST_TIMED_OUT,
+    UNKNOWN_SERVER_ERROR,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from forebay_proxy.produce.completion import ANSWERED_AT_ONCE
 from forebay_proxy.produce.handler import INSPECTED_AT_ONCE, SLICE
+from tests.codecs.record_oracle import Record
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, turns, until
-from tests.kit.fake_broker import FakeCluster
+from tests.kit.fake_broker import Asked, FakeCluster
 from tests.kit.wire import (
     LIST_GROUPS,
     PRODUCE_VERSION,
@@ -298,6 +300,25 @@ class TestWithoutMetadata:
             assert cluster[0].requests(LIST_GROUPS) == []
             asked.answer()
             await client.receives(1, 2)
+
+
+@in_loop
+async def test_a_broker_that_fails_at_ones_record_fails_at_nobody_elses() -> None:
+    """As Kafka does at times before 1970 where it compresses anew."""
+    async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, linger_ms=50) as forebay:
+
+        def fails(asked: Asked) -> bool:
+            if all(record.timestamp >= -1 for place in asked.partitions for record in asked.records(*place)):
+                return False
+            asked.answer(UNKNOWN_SERVER_ERROR)
+            return True
+
+        cluster[0].holds_produce(fails)
+        one, other = await forebay.client(0), await forebay.client(0)
+        one.send(produce(1, ("ponds", 0, batch([Record(b"k", b"long ago", (), -62_135_596_800_000)]))))
+        other.send(produce(2, ("ponds", 0, batch(keyed("new")))))
+        assert only((await one.receives(1))[0]).error_code == UNKNOWN_SERVER_ERROR
+        assert only((await other.receives(2))[0]).error_code == NONE
 
 
 class TestBatchesThatCannotBeOpened:
