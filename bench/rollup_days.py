@@ -94,6 +94,7 @@ def _first_day(spark: SparkSession, busy: Busy) -> dict[str, DataFrame]:
         "concat('here-', worker) AS process",
         "worker",
         f"{start_us} - 1000000000 AS started_us",
+        "'' AS cluster_id",
         "time_us AS first_us",
         f"time_us + {HOUR_US - 1} AS last_us",
         "3600 AS seconds",

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.jobs.time_text import within
+from forebay_pipeline.journal.clusters import clusters
 from forebay_pipeline.journal.schema import KIND, columns_of, kind_of
 from forebay_pipeline.journal.source import JournalPlace, Span, of_kind, read_rows, torn
 from forebay_pipeline.partitions import batches as partitions_batches
@@ -127,6 +128,7 @@ def summarize(
         workers=partitions_workers.workers(rows.gauges),
         racks=partitions_workers.racks(rows.gauges),
         torn=rows.torn,
+        clusters=clusters(rows.gauges),
     )
 
 

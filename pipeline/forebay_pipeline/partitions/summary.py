@@ -156,6 +156,8 @@ class Summary(msgspec.Struct, frozen=True):
     """None where no worker knew of racks."""
     torn: int
     """Unreadable lines and files of the journal, whatever their time."""
+    clusters: list[str] = []
+    """Ids of the clusters that its gauges tell of."""
 
     @property
     def seconds_waited(self) -> float | None:

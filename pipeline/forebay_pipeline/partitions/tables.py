@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from forebay_codecs import error_codes
 from forebay_pipeline.jobs.time_text import instant
+from forebay_pipeline.journal.clusters import mixed
 from forebay_pipeline.partitions.summary import Group, Percentiles, Summary
 
 _ERRORS: Final = {code: name for name, code in vars(error_codes).items() if name.isupper()}
@@ -192,11 +193,12 @@ def racks(summary: Summary, price_per_gb: float | None = None) -> str:
 
 
 def warnings(summary: Summary) -> Iterator[str]:
-    """A sentence for each reason why the numbers are incomplete."""
+    """A sentence for each reason why the numbers are incomplete, or not what they seem."""
     if summary.rows_dropped:
         yield f"Journal rows dropped because the disk or the topic was slow or full: {summary.rows_dropped:,}."
     if summary.torn:
         yield f"Unreadable lines or files in the journal: {summary.torn:,}."
+    yield from (f"The {told}." for told in mixed(summary.clusters))
 
 
 def error_name(code: int) -> str:

@@ -29,6 +29,7 @@ from forebay_pipeline.jobs.options import (
     span_options,
 )
 from forebay_pipeline.jobs.time_text import within
+from forebay_pipeline.journal.clusters import clusters, mixed
 from forebay_pipeline.journal.source import ALL_TIME, JournalPlace, Span, of_kind, read_rows
 from forebay_pipeline.replay import arrivals as arriving
 from forebay_pipeline.replay.arrivals import SYNTHETIC, Load
@@ -53,11 +54,11 @@ from forebay_pipeline.replay.text import as_text
 from forebay_pipeline.replay.topics import groups_of, leaders_of
 from forebay_pipeline.replay.trust import marked
 from forebay_pipeline.storage import Storage
-from forebay_policies.journal_rows import BatchRow, ChoiceRow, LedgerRow, ObservedRow
+from forebay_policies.journal_rows import BatchRow, ChoiceRow, GaugeRow, LedgerRow, ObservedRow
 
 T = TypeVar("T")
 
-KINDS: Final = (BatchRow, LedgerRow, ObservedRow, ChoiceRow)
+KINDS: Final = (BatchRow, LedgerRow, ObservedRow, ChoiceRow, GaugeRow)
 """The kinds of rows that it needs."""
 SLICE_S: Final = 60.0
 WITH_INTERVALS: Final = 20
@@ -139,7 +140,9 @@ def replay_journal(rows: DataFrame, plan: Plan) -> ReplayReport:
     ledger = of_kind(rows, LedgerRow).where(F.size("parts") > 0).persist()
     observed = of_kind(rows, ObservedRow).drop("kind").persist()
     try:
-        return _replayed(_recorded(batches, ledger, observed, of_kind(rows, ChoiceRow), plan), plan)
+        traffic = _recorded(batches, ledger, observed, of_kind(rows, ChoiceRow), plan)
+        several = [f"the {told}" for told in mixed(clusters(of_kind(rows, GaugeRow)))]
+        return _replayed(traffic._replace(assumed=[*several, *traffic.assumed]), plan)
     finally:
         batches.unpersist()
         ledger.unpersist()

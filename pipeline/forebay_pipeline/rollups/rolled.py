@@ -19,6 +19,7 @@ from forebay_pipeline.advice import clients, counts
 from forebay_pipeline.advice.facts import BatchUse, BrokerUse, Facts
 from forebay_pipeline.advice.gather import MOST_TOPICS
 from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal.clusters import clusters
 from forebay_pipeline.partitions import batches as of_batches
 from forebay_pipeline.partitions import workers
 from forebay_pipeline.partitions.measures import runaways_of
@@ -87,6 +88,7 @@ class Rolled:
             workers=workers.workers(gauges),
             racks=workers.racks(gauges),
             torn=self._torn(),
+            clusters=clusters(gauges),
         )
 
     def facts(self, known: Facts) -> Facts:

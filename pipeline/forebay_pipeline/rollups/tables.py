@@ -77,7 +77,7 @@ RUNAWAYS: Final = Table("runaways", {field.name: field.dataType.simpleString() f
 """As runaway_windows.watched has them: changes, and how to go on at the end of the day."""
 GAUGES: Final = Table(
     "gauges",
-    {**_HOUR, "process": _TEXT, "worker": _LONG, "started_us": _LONG},
+    {**_HOUR, "process": _TEXT, "worker": _LONG, "started_us": _LONG, "cluster_id": _TEXT},
     _longs(
         *("first_us", "last_us", "seconds", "seconds_waited"),
         *(

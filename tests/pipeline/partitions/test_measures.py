@@ -107,6 +107,11 @@ def test_so_is_a_journal_that_holds_nothing_readable(journal: Journal) -> None:
         journal.summary(gauge_row())
 
 
+def test_the_clusters_of_its_gauges_are_told(journal: Journal) -> None:
+    gauges = [gauge_row(cluster_id=each, process=f"p-{each}") for each in ("B", "", "A")]
+    assert journal.summary(batch_row(), *gauges).clusters == ["A", "B"]
+
+
 def test_what_cannot_be_read_is_counted(journal: Journal) -> None:
     write_lines(journal.folder, b"torn", name="torn")
     assert journal.summary(batch_row()).torn == 1

@@ -62,6 +62,8 @@ def test_what_is_incomplete_is_told(summary: Summary) -> None:
         "Unreadable lines or files in the journal: 1.",
     ]
     assert list(tables.warnings(msgspec.structs.replace(summary, workers=[], torn=0))) == []
+    (told,) = tables.warnings(msgspec.structs.replace(summary, workers=[], torn=0, clusters=["A", "B"]))
+    assert told.startswith("The journal is of 2 clusters (A, B): ")
 
 
 def test_errors_have_kafkas_names() -> None:

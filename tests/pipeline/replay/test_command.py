@@ -18,7 +18,7 @@ from forebay_pipeline.replay.command import Plan, command, replay_journal
 from forebay_pipeline.replay.results import ReplayReport
 from forebay_pipeline.replay.settings import read_grid, variants
 from tests.pipeline.replay.simulated import Journaled, settings, steady, world
-from tests.pipeline.rows import START_US, batch_row, ledger_row, observed_row, sized_part, write_journal
+from tests.pipeline.rows import START_US, batch_row, gauge_row, ledger_row, observed_row, sized_part, write_journal
 
 PART = sized_part(1, 100, base_offset=0)
 FOUND = variants({}, read_grid(["partitioner=adaptive,expected_wait linger.ms=-1"]))
@@ -119,17 +119,18 @@ def test_the_gain_is_predicted_where_nothing_was_merged(spark: SparkSession, tmp
     assert report.results[0].records == 40_000
 
 
-def test_a_broker_that_answered_nothing_is_told_and_left_out(spark: SparkSession, tmp_path: Path) -> None:
+def test_brokers_that_answered_nothing_and_a_second_cluster_are_told(spark: SparkSession, tmp_path: Path) -> None:
     rows = []
     for number in range(300):
         at = START_US + number * 100_000
         fate, code = ("unknown", 7) if number % 3 == 2 else ("acknowledged", 0)
         place = {"partition": number % 3, "movable": False}
         rows.append(batch_row(time_us=at, leader=number % 3, fate=fate, error_code=code, base_offset=number, **place))
-    write_journal(tmp_path, rows)
+    write_journal(tmp_path, [*rows, gauge_row(cluster_id="A"), gauge_row(cluster_id="B", process="another")])
     report = replay_journal(rows_of(spark, tmp_path), Plan(FOUND[:1]))
 
     assert report.results[0].records == report.records
+    assert any("the journal is of 2 clusters (A, B)" in line for line in report.assumed)
     assert any("brokers that answered nothing (2) are left out" in line for line in report.assumed)
 
 

@@ -115,6 +115,7 @@ def _gauge(rng: Random, worker: int, started_us: int, time_us: int, total: int) 
         worker=worker,
         started_us=started_us,
         time_us=time_us,
+        cluster_id="AB"[worker] if total else "",
         pool_waiters=rng.choice((0, 0, 0, 2)),
         pool_available_bytes=rng.randrange(33_554_432),
         queued_bytes=rng.randrange(1_000_000),
