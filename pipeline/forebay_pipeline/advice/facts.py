@@ -152,11 +152,13 @@ class Clients(NamedTuple):
     first_us: int = 0
     """Time of the first row about any client, which may be long before that of a batch to a broker."""
     last_us: int = 0
+    missing_us: int = 0
+    """Of the time between, days of which there are no rollups."""
 
     @property
     def seconds(self) -> float:
-        """From the first row to the last; a second at least."""
-        return length_s(self.first_us, self.last_us)
+        """From the first row to the last, without what is missing; a second at least."""
+        return length_s(self.first_us, self.last_us - self.missing_us)
 
     def batches(self, *reasons: str) -> int:
         """How many there were for these reasons."""
@@ -179,8 +181,8 @@ class Facts(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """From the first batch to the last; a second at least."""
-        return length_s(self.summary.first_us, self.summary.last_us)
+        """From the first batch to the last, without what is missing; a second at least."""
+        return max(1.0, self.summary.seconds)
 
     @property
     def requests_a_second(self) -> float:

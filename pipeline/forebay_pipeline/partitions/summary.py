@@ -107,11 +107,13 @@ class RackUse(msgspec.Struct, frozen=True):
     first_us: int = 0
     """Time of the first gauge row: it counts whether anything is sent or not."""
     last_us: int = 0
+    missing_us: int = 0
+    """As Summary has it."""
 
     @property
     def seconds(self) -> float:
-        """From the first gauge row to the last."""
-        return (self.last_us - self.first_us) / 1e6
+        """From the first gauge row to the last, without what is missing."""
+        return (self.last_us - self.first_us - self.missing_us) / 1e6
 
 
 class WorkerUse(msgspec.Struct, frozen=True):
@@ -158,6 +160,13 @@ class Summary(msgspec.Struct, frozen=True):
     """Unreadable lines and files of the journal, whatever their time."""
     clusters: list[str] = []
     """Ids of the clusters that its gauges tell of."""
+    missing_us: int = 0
+    """Of the time from the first batch to the last, days of which there are no rollups."""
+
+    @property
+    def seconds(self) -> float:
+        """From the first batch to the last, without what is missing."""
+        return (self.last_us - self.first_us - self.missing_us) / 1e6
 
     @property
     def seconds_waited(self) -> float | None:

@@ -20,7 +20,7 @@ from forebay_pipeline.partitions.runaway_windows import window_start
 from forebay_pipeline.report.sections import MAX_ROWS, Asked, Known
 from forebay_pipeline.report.series import Series, TimePoint, bucket_us, gauge_points, time_point, topic_shares
 from forebay_pipeline.rollups import tables
-from forebay_pipeline.rollups.days import Wanted, wanted
+from forebay_pipeline.rollups.days import DAY_US, Wanted, span_of, wanted
 from forebay_pipeline.rollups.roll import HOUR_US
 from forebay_pipeline.rollups.rolled import Rolled, rolled
 from forebay_pipeline.rollups.store import RollupStore
@@ -39,6 +39,7 @@ def known_of_days(spark: SparkSession, folder: str, span: Span, asked: Asked) ->
         summary = found.summary(MAX_ROWS)
         names = [topic.topic for topic in summary.topics[: asked.topics]]
         drawn = series(found, summary.first_us, summary.last_us, names)
+        drawn = drawn._replace(missing=frozenset(_unknown(days.missing, drawn.width_us)))
         known = Facts(summary, present=asked.present, replay=asked.replay, price_per_gb=asked.price_per_gb)
         facts = found.facts(known)
         return Known(summary, drawn, asked.audit, asked.replay, asked.price_per_gb, facts, list(_missing(days)))
@@ -63,6 +64,14 @@ def _time_points(found: Rolled, width_us: int) -> list[TimePoint]:
     points = counted.withColumn("average", F.col("bytes") / F.col("batches")).drop("bytes")
     rows = points.join(levels.withColumnRenamed("bytes", "sizes"), "at_us").orderBy("at_us")
     return [time_point(row) for row in rows.collect()]
+
+
+def _unknown(days: Sequence[str], width_us: int) -> Iterator[int]:
+    """When the buckets begin that have some of these days."""
+    for day in days:
+        first_us, _ = span_of(day)
+        assert first_us is not None
+        yield from range(first_us - first_us % width_us, first_us + DAY_US, width_us)
 
 
 def _missing(days: Wanted) -> Iterator[str]:

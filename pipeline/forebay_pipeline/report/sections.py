@@ -111,7 +111,7 @@ def _of_none(known: Known) -> Iterator[Headline]:
 
 def _of_batches(summary: Summary) -> Iterator[Headline]:
     total = summary.total
-    seconds = (summary.last_us - summary.first_us) / 1e6
+    seconds = summary.seconds
     rate = f"{total.records / seconds:,.0f} a second" if seconds >= 1 else ""
     yield Headline("Records", f"{total.records:,}", rate)
     yield Headline("Bytes", size(total.bytes), f"{total.batches:,} batches of {size(total.bytes_per_batch)}")

@@ -6,7 +6,7 @@ in the order of time, one per bucket; buckets are wide enough for MAX_POINTS to 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, Row, Window
@@ -75,6 +75,8 @@ class Series(NamedTuple):
     times: list[TimePoint]
     gauges: list[GaugePoint]
     shares: list[TopicShares]
+    missing: Collection[int] = ()
+    """When those buckets begin of which it is not known whether anything was sent: rollups lack a day of them."""
 
 
 def series(batches: DataFrame, gauges: DataFrame, first_us: int, last_us: int, topics: Sequence[str]) -> Series:

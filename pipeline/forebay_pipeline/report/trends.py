@@ -1,7 +1,7 @@
 """What has changed between the beginning and the end of the time: the first quarter of it against the last.
 
 In: the report's series. Out: a Trend for each number that is told over time; none of a time with fewer than LEAST
-buckets. The first and the last bucket do not count: they are seldom whole.
+buckets. The first and the last bucket do not count: they are seldom whole. Nor do those of which nothing is known.
 
 A trend is clear where the medians differ by CLEARLY and the middle halves of the two quarters do not overlap:
 
@@ -49,7 +49,8 @@ def trends(series: Series) -> Iterator[Trend]:
     if not series.times:
         return
     seconds = series.width_us / 1e6
-    whole = range(series.times[0].time_us + series.width_us, series.times[-1].time_us, series.width_us)
+    every = range(series.times[0].time_us + series.width_us, series.times[-1].time_us, series.width_us)
+    whole = [at for at in every if at not in series.missing]
     if len(whole) < LEAST - 2:
         return
     points = {point.time_us: point for point in series.times}

@@ -39,6 +39,12 @@ def span_of_all(days: Sequence[str]) -> tuple[int, int]:
     return first_us, end_us - 1
 
 
+def missing_us(days: Collection[str], first_us: int, last_us: int) -> int:
+    """How long of that time is of days that are not among these."""
+    every = range(first_us - first_us % DAY_US, last_us + 1, DAY_US)
+    return DAY_US * sum(day_at(time_us) not in days for time_us in every)
+
+
 def day_at(time_us: int) -> str:
     """The day of a time in microseconds since 1970."""
     return f"{datetime.datetime.fromtimestamp(time_us // 1_000_000, datetime.UTC):%Y-%m-%d}"

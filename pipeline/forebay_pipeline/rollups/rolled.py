@@ -25,9 +25,9 @@ from forebay_pipeline.partitions import workers
 from forebay_pipeline.partitions.measures import runaways_of
 from forebay_pipeline.partitions.runaway_detector import Change
 from forebay_pipeline.partitions.runaway_windows import CHANGES, Watch
-from forebay_pipeline.partitions.summary import NOTHING, Group, MetadataUse, Summary
+from forebay_pipeline.partitions.summary import NOTHING, Group, MetadataUse, RackUse, Summary
 from forebay_pipeline.rollups import tables
-from forebay_pipeline.rollups.days import before, span_of_all
+from forebay_pipeline.rollups.days import before, missing_us, span_of_all
 from forebay_pipeline.rollups.store import RollupStore
 from forebay_pipeline.rollups.tables import Table
 from forebay_pipeline.rollups.times import percentiles_of
@@ -86,19 +86,23 @@ class Rolled:
             runaway_changes_left_out=changes_left_out,
             metadata=self._metadata(gauges),
             workers=workers.workers(gauges),
-            racks=workers.racks(gauges),
+            racks=self._racks(gauges),
             torn=self._torn(),
             clusters=clusters(gauges),
+            missing_us=missing_us(self._days, first_us, last_us),
         )
 
     def facts(self, known: Facts) -> Facts:
         """`known`, with all that the days tell."""
+        found = clients.clients(self._clients(), self.batches)
+        if found.clients:
+            found = found._replace(missing_us=missing_us(self._days, found.first_us, found.last_us))
         return known._replace(
             batches=self._uses(),
             brokers=self._brokers(),
             topics=counts.topics(self.batches, MOST_TOPICS),
             topic_racks=counts.racks(self.read(tables.RACKS), MOST_TOPICS),
-            clients=clients.clients(self._clients(), self.batches),
+            clients=found,
         )
 
     def _total(self) -> Group:
@@ -135,6 +139,12 @@ class Rolled:
         levels = percentiles_of(self.read(tables.METADATA_TIMES), [], ["took_us"])
         (sent,) = self.read(tables.METADATA).agg(*sums).crossJoin(levels).collect()
         return workers.metadata_use(gauges, sent.asDict())
+
+    def _racks(self, gauges: DataFrame) -> RackUse | None:
+        use = workers.racks(gauges)
+        if use is None:
+            return None
+        return msgspec.structs.replace(use, missing_us=missing_us(self._days, use.first_us, use.last_us))
 
     def _torn(self) -> int:
         most = self.read(tables.TORN).groupBy("error").agg(F.max("lines").alias("lines"))

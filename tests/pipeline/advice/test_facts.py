@@ -15,6 +15,8 @@ def test_averages_and_rates() -> None:
     assert BATCHES.average_ms == 10
     assert BatchUse().average_ms == 0
     assert facts(last_us=5).seconds == 1
+    assert facts(missing_us=400_000_000).seconds == 600
+    assert Clients(last_us=8_000_000, missing_us=2_000_000).seconds == 6
     assert (Clients().seconds, Clients(first_us=1_000_000, last_us=8_000_000).seconds) == (1, 7)
     assert facts(batches=BatchUse(batches=10, runs=90)).merge_ratio is None
 

@@ -128,6 +128,9 @@ def test_what_is_missing_is_said(spark: SparkSession, tmp_path: Path) -> None:
     found = known_of_days(spark, folder, Span(FIRST, None), Asked())
     assert found.missing == [f"Of 8 of 10 days there are no rollups: {days}."]
     assert found.summary.total.batches == 2
+    assert found.facts is not None
+    assert found.summary.seconds == found.facts.seconds == 86_400
+    assert sorted(found.series.missing) == [FIRST + number * HOUR for number in range(24, 9 * 24, 2)]
     sentence = "There are no rollups from 2026-11-28T00:00:00Z on in"
     with pytest.raises(CannotRun, match=f"^{sentence} {folder}.$"):
         known_of_days(spark, folder, Span(FIRST + 10 * DAY, None), Asked())

@@ -51,6 +51,15 @@ def test_times_without_batches_count_as_none_sent() -> None:
     assert (rate.first, rate.last, rate.verdict, rate.change) == (100, 0, "fell", -1)
 
 
+def test_of_what_is_missing_nothing_is_known() -> None:
+    """Not even that nothing was sent."""
+    late = frozenset(range(30, 41))
+    found = series(42, lambda _: 2000, late)
+    missing = frozenset(number * SERIES.width_us for number in late)
+    rate = by_name(found._replace(missing=missing))["Records a second"]
+    assert (rate.first, rate.last, rate.verdict) == (100, 100, "steady")
+
+
 def test_what_was_not_there_at_first_has_no_relative_change() -> None:
     rate = by_name(series(42, lambda number: 2000, frozenset(range(1, 12))))["Records a second"]
     assert (rate.first, rate.last, rate.verdict, rate.change) == (0, 100, "rose", None)

@@ -11,7 +11,7 @@ from forebay_pipeline.compact import await_compacted, compact
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.source import ALL_TIME, JournalPlace, Span
 from forebay_pipeline.journal.tables import Format
-from forebay_pipeline.rollups.days import LATE_US, Wanted, before, day_at, over, span_of, wanted
+from forebay_pipeline.rollups.days import LATE_US, Wanted, before, day_at, missing_us, over, span_of, wanted
 from tests.pipeline.rollups.made_up import DAY, FIRST, HOUR
 from tests.pipeline.rows import batch_row, gauge_row, rack_row, write_journal
 
@@ -72,3 +72,9 @@ def test_the_days_of_a_report() -> None:
     for option, span in (("--from", Span(FIRST + HOUR, None)), ("--to", Span(None, FIRST + HOUR))):
         with pytest.raises(CannotRun, match=f"^{option} must be the beginning of a day in UTC"):
             wanted(there, span)
+
+
+def test_how_long_is_missing_of_a_time() -> None:
+    days = ["2026-11-18", "2026-11-21"]
+    assert missing_us(days, FIRST + HOUR, FIRST + 3 * DAY) == 2 * DAY
+    assert missing_us(days, FIRST, FIRST + DAY - 1) == 0
