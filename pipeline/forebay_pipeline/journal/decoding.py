@@ -21,6 +21,8 @@ from forebay_policies.journal_rows import ROWS
 
 _BLOCK: Final = 4 << 20
 """Bytes of lines decoded at once: some 15,000 rows."""
+_PIECE: Final = 64 << 10
+"""Compressed bytes taken at once."""
 
 
 class Wanted(NamedTuple):
@@ -95,18 +97,24 @@ def _of_files(lines: Lines, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _blocks(compressed: pa.Buffer) -> Iterator[bytes]:
-    """Blocks of whole lines; the last line may be torn."""
-    rest = b""
-    reader = zstandard.ZstdDecompressor().stream_reader(compressed, read_across_frames=True)
-    while piece := reader.read(_BLOCK):
-        whole, newline, rest_of_piece = piece.rpartition(b"\n")
-        if newline:
-            yield rest + whole + newline
-            rest = rest_of_piece
-        else:
-            rest += piece
-    if rest:
-        yield rest
+    """Blocks of whole lines; the last line may be torn. Behind them ZstdError if the file ends within a frame."""
+    lines = b""
+    frame = zstandard.ZstdDecompressor().decompressobj()
+    for start in range(0, compressed.size, _PIECE):
+        piece = compressed[start : start + _PIECE].to_pybytes()
+        while piece:
+            if frame.eof:
+                frame = zstandard.ZstdDecompressor().decompressobj()
+            lines += frame.decompress(piece)
+            piece = frame.unused_data
+        if len(lines) >= _BLOCK:
+            whole, newline, lines = lines.rpartition(b"\n")
+            if newline:
+                yield whole + newline
+    if lines:
+        yield lines
+    if not frame.eof:
+        raise zstandard.ZstdError("the file is cut off")
 
 
 def _of_records(lines: Lines, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

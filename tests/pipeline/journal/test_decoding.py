@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable
 
@@ -80,6 +81,27 @@ def test_files_are_told_by_their_paths() -> None:
     assert [row[KIND] for row in found] == ["gauge", TORN, TORN]
     assert found[1]["error"] == "torn: a torn line"
     assert found[2]["error"].startswith("foreign: ")
+
+
+def test_wherever_a_file_is_cut_it_is_told_and_its_lines_are_kept() -> None:
+    first, second = (json_lines([make.batch_row(topic=topic)] * 3) for topic in "ab")
+    frame = zstandard.compress(first)
+    whole = frame + zstandard.compress(second)
+    for end in range(len(whole)):
+        files = pa.RecordBatch.from_pydict({"path": ["f"], "content": pa.array([whole[:end]], pa.binary())})
+        found = pa.Table.from_batches(decode(Wanted(), [files])).to_pylist()
+        told = [] if end == len(frame) else ["f: the file is cut off"]
+        assert [row["error"] for row in found if row[KIND] == TORN] == told
+        assert [row["topic"] for row in found if row[KIND] == "batch"] == ["a"] * (3 if end >= len(frame) else 0)
+
+
+def test_a_file_of_many_blocks_and_frames() -> None:
+    lines = json_lines([make.batch_row(partition=number, load=number * 7919) for number in range(12_000)])
+    cuts = [0, 1_000_000, 1_000_001, 3_000_000, len(lines)]
+    frames = b"".join(zstandard.compress(lines[begin:end]) for begin, end in itertools.pairwise(cuts))
+    files = pa.RecordBatch.from_pydict({"path": ["f"], "content": [frames * 2]})
+    found = pa.Table.from_batches(decode(Wanted((kind_of(BatchRow),)), [files]))
+    assert found["partition"].to_pylist() == [*range(12_000)] * 2
 
 
 def test_records_are_lines_and_tombstones_are_nothing() -> None:

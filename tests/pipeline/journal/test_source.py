@@ -84,6 +84,7 @@ def test_a_file_cut_in_the_middle_of_its_compressed_bytes_gives_what_it_holds(
     path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
     found = read_rows(spark, JournalPlace(str(tmp_path)))
     assert 10_000 < of_kind(found, BatchRow).count() < 50_000
+    assert [row.error.rpartition(": ")[2] for row in torn(found).collect()] == ["a torn line", "the file is cut off"]
 
 
 def test_foreign_files_are_told_and_skipped(spark: SparkSession, tmp_path: Path) -> None:
