@@ -22,7 +22,7 @@ class JsonLines:
         check_lines_owner(storage, folder, name, checkpoint)
         self._storage = storage
         self._folder = folder
-        self._files = f"{folder.rstrip('/')}/{name}"
+        self._name = name
         self._checkpoint = checkpoint
 
     def tell(self, batch: int, results: Sequence[object]) -> None:
@@ -31,6 +31,6 @@ class JsonLines:
             return
         query = query_id(self._storage, self._checkpoint)
         assert query is not None  # Spark writes it before the first batch
-        own(self._storage, self._folder, query)
+        own(self._storage, self._folder, query, self._name)
         lines = b"".join(msgspec.json.encode(result) + b"\n" for result in results)
-        self._storage.write(f"{self._files}-{batch:09}.jsonl", lines)
+        self._storage.write(f"{self._folder.rstrip('/')}/{self._name}-{batch:09}.jsonl", lines)

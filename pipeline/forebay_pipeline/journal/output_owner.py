@@ -7,7 +7,8 @@ CannotRun where they do not belong together.
 
     OUTPUT/_spark_metadata/4                  Spark's: batch 4 is written
     OUTPUT/minutes-000000004.jsonl            ours: its JSON lines
-    OUTPUT/_query                             ours: the id of the query that writes here, as in CHECKPOINT/metadata
+    OUTPUT/_query, OUTPUT/_query-minutes      ours: the id of the query that writes here, Parquet or lines of that name,
+                                              as in CHECKPOINT/metadata
     CHECKPOINT/offsets/4                      Spark's: batch 4 has begun, which comes first
 """
 
@@ -31,7 +32,7 @@ def query_id(storage: Storage, checkpoint: str) -> str | None:
 def check_owner(storage: Storage, output: str, checkpoint: str) -> None:
     """Raises CannotRun if the output has batches that the query with that checkpoint did not write."""
     written = _last_batch(storage, f"{output.rstrip('/')}/_spark_metadata")
-    if not _wrote(storage, checkpoint, output, written):
+    if not _wrote(storage, checkpoint, output, _OWNER, written):
         raise CannotRun(
             f"{output} has batches that were not written with the checkpoint {checkpoint}: what that one reads first "
             "would be left out. Give the checkpoint that they were written with, or another output."
@@ -40,29 +41,30 @@ def check_owner(storage: Storage, output: str, checkpoint: str) -> None:
 
 def check_lines_owner(storage: Storage, output: str, name: str, checkpoint: str) -> None:
     """Raises CannotRun if the output has JSON lines of that name that the query with that checkpoint did not write."""
-    query = query_id(storage, checkpoint)
-    if query is not None and query == _id_in(storage, output, _OWNER):
+    query, owner = query_id(storage, checkpoint), f"{_OWNER}-{name}"
+    if query is not None and query == _id_in(storage, output, owner):
         return  # without a look at what may be thousands of files
-    if not _wrote(storage, checkpoint, output, _last_batch(storage, output, f"{name}-")):
+    if not _wrote(storage, checkpoint, output, owner, _last_batch(storage, output, f"{name}-")):
         raise CannotRun(
             f"{output} has lines that were not written with the checkpoint {checkpoint}: that one would replace them. "
             "Give the checkpoint that they were written with, or another output."
         )
 
 
-def own(storage: Storage, output: str, query: str) -> None:
-    """Note that the query of that id writes to the output."""
-    if _id_in(storage, output, _OWNER) != query:
-        storage.write(f"{output.rstrip('/')}/{_OWNER}", msgspec.json.encode({"id": query}))
+def own(storage: Storage, output: str, query: str, name: str | None = None) -> None:
+    """Note that the query of that id writes to the output: JSON lines of that name, else Parquet."""
+    owner = _OWNER if name is None else f"{_OWNER}-{name}"
+    if _id_in(storage, output, owner) != query:
+        storage.write(f"{output.rstrip('/')}/{owner}", msgspec.json.encode({"id": query}))
 
 
-def _wrote(storage: Storage, checkpoint: str, output: str, last: int | None) -> bool:
-    """Whether the output's batches, up to `last`, are of the query with that checkpoint."""
+def _wrote(storage: Storage, checkpoint: str, output: str, owner: str, last: int | None) -> bool:
+    """Whether the output's batches, up to `last`, are of the query with that checkpoint, as its file `owner` says."""
     if last is None:
         return True
     begun = _last_batch(storage, f"{checkpoint.rstrip('/')}/offsets")
-    owner = _id_in(storage, output, _OWNER)  # None in outputs of earlier versions
-    return begun is not None and begun >= last and owner in (None, query_id(storage, checkpoint))
+    query = _id_in(storage, output, owner)  # None in outputs of earlier versions
+    return begun is not None and begun >= last and query in (None, query_id(storage, checkpoint))
 
 
 def _id_in(storage: Storage, folder: str, name: str) -> str | None:

@@ -40,14 +40,14 @@ def test_lines_that_another_checkpoint_would_replace_are_refused(
     storage, told, mine = Storage(spark), str(tmp_path / "told"), checkpoint(tmp_path / "mine", "mine", 8)
     JsonLines(storage, told, "minutes", mine).tell(8, ["first"])
     if not named:
-        (tmp_path / "told" / "_query").unlink()
+        (tmp_path / "told" / "_query-minutes").unlink()
     others = [str(tmp_path / "none"), checkpoint(tmp_path / "behind", "behind", 7)]
     for other in [*others, checkpoint(tmp_path / "as far", "as far", 8)] if named else others:
         with pytest.raises(CannotRun, match=f"^{told} has lines that were not written with the checkpoint {other}: "):
             JsonLines(storage, told, "minutes", other)
     JsonLines(storage, told, "minutes", mine).tell(9, ["second"])
     assert sorted(path.name for path in (tmp_path / "told").iterdir()) == [
-        "_query",
+        "_query-minutes",
         "minutes-000000008.jsonl",
         "minutes-000000009.jsonl",
     ]
@@ -58,4 +58,16 @@ def test_once_its_lines_are_gone_the_folder_may_become_anyones(spark: SparkSessi
     JsonLines(storage, str(told), "minutes", checkpoint(tmp_path / "mine", "mine")).tell(8, ["first"])
     (told / "minutes-000000008.jsonl").unlink()
     JsonLines(storage, str(told), "minutes", checkpoint(tmp_path / "other", "other", 0)).tell(0, ["first"])
-    assert (told / "_query").read_bytes() == b'{"id":"other"}'
+    assert (told / "_query-minutes").read_bytes() == b'{"id":"other"}'
+
+
+def test_lines_of_two_names_in_one_folder_keep_out_of_each_others_way(spark: SparkSession, tmp_path: Path) -> None:
+    storage, told = Storage(spark), str(tmp_path / "told")
+    queries = {name: checkpoint(tmp_path / name, f"of {name}") for name in ("minutes", "runaways")}
+    for batch in (0, 1):
+        for name, mine in queries.items():
+            JsonLines(storage, told, name, mine).tell(batch, ["told"])
+    for name in queries:
+        assert len(list((tmp_path / "told").glob(f"{name}-*.jsonl"))) == 2
+        with pytest.raises(CannotRun, match="were not written with the checkpoint"):
+            JsonLines(storage, told, name, checkpoint(tmp_path / f"other {name}", "other"))
