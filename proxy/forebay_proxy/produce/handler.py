@@ -489,6 +489,8 @@ class PendingProduce:
                 run = self._append_batch(touched)
                 if entry is not None:
                     entry.appended(run, touched)
+        if handler.racks is not None and found.untouched:
+            handler.racks.passed(self._client, [self._inspected[passed.slot] for passed in found.untouched])
         self._untouched += found.untouched
         self._decompressed = found.decompressed
         self._appended += SLICE

@@ -46,7 +46,7 @@ class RackTraffic:
                 journal.crossed(topic, other=size)
 
     def passed(self, client: Client, inspected: Sequence[InspectedBatch]) -> None:
-        """All of a request's batches go on untouched, to the broker that the client has chosen."""
+        """These batches go on untouched, to the broker that the client has chosen."""
         leader = client.node_id if client.node_id is not None else NO_LEADER
         for entry in inspected:
             self.sent(entry.topic, client.rack, leader, entry.end - entry.start)

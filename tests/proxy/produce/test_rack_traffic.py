@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from forebay_policies.journal_rows import GaugeRow, RackRow
+from tests.codecs.message_oracle import messages
 from tests.kit.app import running
 from tests.kit.event_loop import in_loop
 from tests.kit.fake_broker import FakeCluster
 from tests.kit.journal import of, rows_in
-from tests.kit.wire import batch, keyed, null_key, produce
+from tests.kit.wire import batch, keyed, null_key, old_produce, produce
 
 KINDS = ("same", "other", "unknown")
 
@@ -50,6 +51,9 @@ async def test_merged_and_untouched_batches_count_where_their_leader_is() -> Non
             for number, request in enumerate(requests):
                 client.send(produce(number, request))
                 await client.receives(number)
+            old = messages(null_key("z" * 500))
+            client.send(produce(7, ("raw", 0, raw), ("ponds", 0, merged)), old_produce(8, ("raw", 0, old), version=2))
+            await client.receives(7, 8)
             same, other, unknown = (forebay.count("forebay_rack_bytes_total", kind) for kind in KINDS)
     assert 100 < unknown < len(merged)  # its records, without a header
-    assert (same, other) == (unknown + len(raw), 2 * unknown)
+    assert (same, other) == (2 * unknown + 2 * len(raw) + len(old), 2 * unknown)
