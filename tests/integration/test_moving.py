@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
+from confluent_kafka import KafkaError, Producer
 
 from tests.integration.checks import check_all, of_spec, produce_and_check
 from tests.integration.route import Route
@@ -107,3 +108,21 @@ def test_many_producers_at_once(route: Route, acks: str) -> None:
     assert len(found) == sum(spec.count for _, spec in producers)
     for (client, spec), result in zip(producers, results, strict=True):
         check_all(spec, client, result, of_spec(spec, found))
+
+
+def test_times_that_brokers_fail_at_cost_their_sender_alone(route: Route) -> None:
+    """Brokers that compress anew answer UNKNOWN_SERVER_ERROR to all of a batch with a time before 1970."""
+    topic = route.new_name("times")
+    route.cluster.create_topic(topic, 1, config={"compression.type": "lz4"})
+    told: dict[int, Counter[str]] = {-62_135_596_800_000: Counter(), 0: Counter()}
+    producers = {when: Producer({"bootstrap.servers": route.bootstrap, "linger.ms": 0}) for when in told}
+    for _ in range(100):
+        for when, producer in producers.items():
+
+            def on_delivery(error: KafkaError | None, _: object, counts: Counter[str] = told[when]) -> None:
+                counts["" if error is None else error.name()] += 1
+
+            producer.produce(topic, b"x" * 100, key=b"k", timestamp=when, on_delivery=on_delivery)
+            producer.poll(0.005)
+    assert [producer.flush(60) for producer in producers.values()] == [0, 0]
+    assert list(told.values()) == [{"UNKNOWN": 100}, {"": 100}]
