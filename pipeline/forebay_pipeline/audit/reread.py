@@ -4,20 +4,20 @@ In: the journal's place, what is wanted, and the closed files there. Out: the sp
 
 Rows of the last minutes are read again, because they tell of their neighbours, but no file that was over before them:
 the folder of an hour has an hour's files, and an audit may be due every ten minutes. Older rows only turn up in files
-that appear late, after a crash, say: while every older file was there for the last audit, nothing older is read. If one
-was not, everything is, of the last day, since its neighbours are needed too. The records of a topic come in the order
-of their sending, so nothing turns up late there.
+that appear late, after a crash, say: while every file begun earlier was there for the last audit, nothing older is
+read. If one was not, everything is, of the last day, since its neighbours are needed too. The records of a topic come
+in the order of their sending, so nothing turns up late there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.audit.ledger import AROUND_US, Wanted
-from forebay_pipeline.journal.folder import over_at
+from forebay_pipeline.journal.folder import began_before, over_at
 from forebay_pipeline.journal.source import JournalPlace, Span, closed_files
 
 
@@ -41,13 +41,8 @@ def reading(spark: SparkSession, place: JournalPlace, wanted: Wanted) -> Reading
     recent = Span(first_us, around.last)
     if place.in_kafka:
         return Reading(recent, names)
-    around_them = closed_files(spark, place, recent)
-    if not _all_known(names, set(around_them), before.files):
+    around_them, known = closed_files(spark, place, recent), set(before.files)
+    unknown = set(names) - known
+    if not known or unknown.difference(around_them) or began_before(unknown, first_us):
         return Reading(around, names)
-    return Reading(recent, names, over_at(around_them, first_us).intersection(before.files))
-
-
-def _all_known(names: list[str], recent: set[str], before: Iterable[str]) -> bool:
-    """Whether the files that are not recent were there for the last audit; not if there are none: it is no proof."""
-    known = set(before)
-    return bool(known) and set(names) - recent <= known
+    return Reading(recent, names, over_at(around_them, first_us) & known)

@@ -25,6 +25,7 @@ from forebay_policies.journal_rows import FILE_SUFFIX
 _FILE: Final = re.compile(r"(?P<writer>.+-\d+-\d+)-(?P<start>[0-9a-f]{12,})" + re.escape(FILE_SUFFIX))
 _DAY: Final = re.compile(r"dt=\d{4}-\d{2}-\d{2}")
 _HOUR_US: Final = 3_600_000_000
+_WAITS_US: Final = 60 * 1_000_000
 _DAY_US: Final = 24 * _HOUR_US
 
 _Times = tuple[int | None, int | None]
@@ -80,6 +81,15 @@ def _may_hold(began: str, length_us: int, times: _Times) -> bool:
         return False
     first, last = times
     return (last is None or began_us < last + _HOUR_US) and (first is None or began_us + length_us >= first - _HOUR_US)
+
+
+def began_before(names: Iterable[str], time_us: int) -> set[str]:
+    """Those of the proxy's files that may have older rows. A foreign name is not among them.
+
+    With a minute's margin: a row may wait for the disk.
+    """
+    began = ((name, _FILE.fullmatch(name)) for name in names)
+    return {name for name, file in began if file is not None and int(file["start"], 16) < time_us + _WAITS_US}
 
 
 def over_at(names: Iterable[str], time_us: int) -> set[str]:

@@ -47,8 +47,22 @@ def test_of_an_hour_only_the_files_that_were_not_over(spark: SparkSession, tmp_p
     found = reading(spark, place, Wanted(state=state(old, *before)))
     assert found.but == set(before[:2])
     assert sorted(found.files) == sorted([old, *before, new])
-    unknown = reading(spark, place, Wanted(state=state(old, *before[1:])))
-    assert unknown.but == {before[1]}
+
+
+def test_everything_is_where_a_file_of_less_than_an_hour_ago_has_turned_up(spark: SparkSession, tmp_path: Path) -> None:
+    """Its folder is among those of the last rows, but it was begun before them."""
+
+    def writes(minutes: int) -> str:
+        time_us = START_US + minutes * 60_000_000
+        return write_journal(tmp_path, [batch_row(time_us=time_us)], f"here-1-0-{time_us:x}").name
+
+    place, known = JournalPlace(str(tmp_path)), [writes(minutes) for minutes in (-10, 0)]
+    writes(-14)
+    wanted = Wanted(state=state(*known))
+    assert reading(spark, place, wanted).span == Span(START_US - AROUND_US)
+    late = writes(-40)
+    found = reading(spark, place, wanted)
+    assert (found.span, found.but, late in found.files) == (wanted.around, (), True)
 
 
 def test_everything_is_where_an_old_file_has_turned_up(spark: SparkSession, tmp_path: Path) -> None:

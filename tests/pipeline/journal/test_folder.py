@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal.folder import JournalFolder, over_at
+from forebay_pipeline.journal.folder import JournalFolder, began_before, over_at
 from forebay_pipeline.storage import Storage
 from tests.pipeline.rows import START_US
 
@@ -68,3 +68,10 @@ def test_files_are_over_when_their_writer_begins_the_next_one() -> None:
     assert over_at(names, START_US + 5 * 60_000_000 - 1) == set()
     assert over_at(names, START_US + 5 * 60_000_000) == {one[0]}
     assert over_at(names, START_US + 3_600_000_000) == {one[0], one[1], other[0]}
+
+
+def test_files_may_have_rows_from_a_minute_before_they_were_begun() -> None:
+    one, other = f"host-1-0-{START_US:x}.jsonl.zst", f"host-1-1-{START_US + 1:x}.jsonl.zst"
+    names = [one, other, "rows-0.jsonl.zst"]
+    assert began_before(names, START_US - 60_000_000) == set()
+    assert began_before(names, START_US - 60_000_000 + 1) == {one}
