@@ -36,6 +36,8 @@ log = get_logger()
 LOWEST_VERSION = 4
 HEDGE_S = 0.5
 """A broker that has not answered by then has another asked beside it. Answers take milliseconds, large ones tenths."""
+SLOW_S = 60.0
+"""For so long such a broker is asked after others that may be."""
 LOG_EVERY = 60
 """Failures between two lines in the log, about a second apart."""
 ALL = -1
@@ -104,6 +106,8 @@ class MetadataUpdater:
         """A broker whose answers did not help."""
         self._standing: dict[HostPort, tuple[UpstreamConnection, float]] = {}
         """Connections to brokers that were left, and when."""
+        self._slow: dict[HostPort, float] = {}
+        """Brokers beside which another one had to be asked, and when."""
         self._versions: dict[int, tuple[int, int]] = {}
         self._backoff = settings.retry_backoff_ms / 1000
         self._max_backoff = settings.retry_backoff_max_ms / 1000
@@ -220,6 +224,8 @@ class MetadataUpdater:
             done, _ = await asyncio.wait(attempts, timeout=HEDGE_S)
             if not done and (first.address is None or len(self._addresses.of(None)) > 1):
                 log.info("metadata: a broker takes its time, asking another", broker=str(first.address or "?"))
+                if first.address is not None:
+                    self._slow[first.address] = monotonic()
                 attempts.add(self._loop.create_task(self._try(query, _Attempt(), (first.address,))))
             found = await _first(attempts)
             for attempt in attempts:  # another one may have answered in the same turn
@@ -231,6 +237,8 @@ class MetadataUpdater:
         if self._connection is not None and self._connection is not found.connection:
             self._connection.close()
         self._connection, self._versions, self._address = found.connection, found.connection.versions, found.address
+        if found.address is not None:
+            self._slow.pop(found.address, None)
         self._bytes_received.value += len(found.response)
         metadata = parse_metadata_response(found.response, found.version)
         if metadata.error_code or not metadata.brokers:
@@ -291,14 +299,16 @@ class MetadataUpdater:
     async def _connect(self, attempt: _Attempt, avoid: tuple[HostPort | None, ...]) -> UpstreamConnection:
         """A connection to any broker that answers: the one that stands, else known nodes, then the bootstrap servers.
 
-        Those of `avoid`, and the one that was left last, come last. A connection to one that was left is used again.
+        Those that took their time a while ago come last, before them those of `avoid` and the one that was left last. A
+        connection to one that was left is used again.
         """
         if not avoid and self._connection is not None and not self._connection.closed:
             attempt.address = self._address
             return self._connection
-        last = (*avoid, self._left)
+        last, old = (*avoid, self._left), monotonic() - SLOW_S
+        self._slow = {address: at for address, at in self._slow.items() if at > old}
         error: Exception = ConnectionError("no broker is known")
-        for address in sorted(self._addresses.of(None), key=lambda address: address in last):
+        for address in sorted(self._addresses.of(None), key=lambda address: (address in self._slow, address in last)):
             attempt.address = address
             standing = self._standing.pop(address, None)
             if standing is not None and not standing[0].closed:

@@ -449,6 +449,19 @@ class TestABrokerThatDoesNotHelp:
             assert len([a for a in brokers[first].requests(METADATA) if topics(a) == ["ponds"]]) == 1
 
     @in_loop
+    async def test_one_that_took_its_time_is_not_asked_again_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """For as long as a partition has no leader, brokers take turns."""
+        monkeypatch.setattr(metadata_updater, "HEDGE_S", 0.05)
+        async with FakeCluster({"ponds": [-1]}, nodes=3) as brokers, updating(brokers, retry_backoff_ms=1) as running:
+            brokers[1].holds(METADATA)
+            running.want("ponds")
+            await until(lambda: running.ready == ["ponds"])
+            fakes.append(running.accumulator, running.cluster.topics["ponds"].queues.queue(0), keyed("x"))
+            running.updater.invalidate(["ponds"], "error")
+            await until(lambda: len(running.asked()) > 30)
+            assert len(brokers[1].requests(METADATA)) <= 1
+
+    @in_loop
     async def test_brokers_that_take_turns_are_asked_on_the_connections_of_before(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from forebay_proxy.brokers.tried_addresses import GIVEN_UP_S, MOST, TriedAddresses
+from forebay_proxy.brokers.tried_addresses import AGAIN_S, GIVEN_UP_S, MOST, TriedAddresses
 
 
 class Tried:
@@ -42,6 +42,19 @@ def test_the_one_that_failed_last_comes_last_until_it_answers() -> None:
     it.answers("a")
     assert it.order("a", "b", "c") == "acb"
     assert it.order("a", "b", "c", port=9093) == "abc"
+
+
+def test_after_a_minute_the_resolver_has_its_way_again_and_one_attempt_finds_out() -> None:
+    it = Tried()
+    for address in "abc":
+        it.fails(address)
+    it.answers("a")
+    assert it.order("b", "c", "a") == "abc"
+    it.now += AGAIN_S
+    assert it.order("b", "c", "a") == "bca"
+    with it.addresses.trying("kafka", 9092, "b"):
+        assert it.order("b", "c", "a") == "cab"
+    assert it.order("b", "c", "a") == "bca"
 
 
 def test_one_that_was_given_up_has_failed_if_it_took_long() -> None:
