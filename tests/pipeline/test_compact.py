@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -175,6 +176,16 @@ def test_a_journal_that_was_moved_is_not_taken_again(spark: SparkSession, journa
     write_journal(moved, [make.batch_row()], "b")
     assert run(spark, moved, output).rows == 1
     assert read_rows(spark, JournalPlace(str(output))).count() == 3
+
+
+def test_files_that_are_much_older_than_what_was_read_are_taken_too(
+    spark: SparkSession, journal: Path, tmp_path: Path
+) -> None:
+    """Of a second host, copied with their times."""
+    for days in (0, 8, 300):
+        at_us = START_US - days * DAY_US
+        os.utime(write_journal(journal, [make.batch_row(time_us=at_us)], f"old{days}"), (at_us / 1e6, at_us / 1e6))
+        assert run(spark, journal, tmp_path / "parquet").rows == 1
 
 
 def test_what_a_crash_left_half_written_is_neither_lost_nor_doubled(

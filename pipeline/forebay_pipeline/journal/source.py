@@ -220,6 +220,8 @@ def stream_rows(
         .option("maxFilesPerTrigger", files_a_trigger)
         # Names are unique: a journal that is read from another path goes on where it was, instead of anew.
         .option("fileNameOnly", "true")
+        # Files may turn up late: Spark leaves out, without a word, what is so much older than the newest; 7 days else.
+        .option("maxFileAge", "365d")
         .load(f"{place}/dt=*/hour=*")
     )
     return _decoded(_closed(files).select("path", "content"), wanted)
