@@ -42,7 +42,7 @@ function Login({ onDone }) {
     onDone();
   }
   return html`<${Title}>A token is needed<//>
-    <p>This Forebay was started with <code>admin.bearer.token</code>. The token stays in this tab.</p>
+    <p>This Forebay was started with <code>admin.bearer.token</code>. The token is kept until the tabs of this page are closed.</p>
     <form class="bar" onSubmit=${submit}>
       <input type="password" autocomplete="off" aria-label="Token" placeholder="Token" value=${written} onInput=${(event) => write(event.target.value)} />
       <button type="submit">Go on</button>
