@@ -32,7 +32,6 @@ from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.delegation_tokens import DelegationTokens
 from forebay_proxy.clients.client_listeners import ClientListeners
 from forebay_proxy.clients.client_racks import ClientRacks
-from forebay_proxy.clients.client_upstream import Departing
 from forebay_proxy.clients.connection_context import ConnectionContext
 from forebay_proxy.clients.connections import ConnectionRegistry
 from forebay_proxy.clients.departed_brokers import DepartedBrokers
@@ -138,10 +137,9 @@ class App:
         inbound_memory = InboundMemory(settings.queued_max_request_bytes, settings.socket_request_timeout_ms / 1000)
         responses = ResponseMemory()
         self._untaken = UntakenAnswers()
-        self._departing: set[Departing] = set()
 
         def context_of(listener: Listener) -> ConnectionContext:
-            gateway = Gateway(settings, view, listener, responses, self._departing)
+            gateway = Gateway(settings, view, listener, responses, self._realm.departing)
             told = listener.settings.told
             recognises = listener.settings.passes_logins and told.upstream_identity == "client"
             return ConnectionContext(
@@ -340,7 +338,8 @@ class App:
         await self._connections.all_gone()
         if self._journal is not None:
             await self._journal.close()
-        while self._departing:  # noqa: ASYNC110 - which is seldom, has no rows, and may take longer than there is time
+        # Which is seldom, has no rows, and may take longer than there is time.
+        while any(realm.departing for realm in self._all_realms()):  # noqa: ASYNC110 - several, and any of them
             await asyncio.sleep(DRAIN_STEP)
         await self._tokens.close()
         self._stop()
@@ -374,8 +373,9 @@ class App:
         self._leave()
         for connection in self._connections:
             connection.abort()
-        for departing in tuple(self._departing):
-            departing.abort()
+        for realm in self._all_realms():
+            for departing in tuple(realm.departing):
+                departing.abort()
         self._stop()
 
     def _accept_no_more(self) -> None:

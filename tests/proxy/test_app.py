@@ -454,9 +454,9 @@ class TestDrain:
             client.close()
             for connection in forebay.app._connections:
                 connection.abort()
-            await until(lambda: forebay.app._departing)
+            await until(lambda: forebay.app._realm.departing)
             forebay.app.abort()
-            assert not forebay.app._departing
+            assert not forebay.app._realm.departing
             may_connect.set()
             await turns(50)
             assert cluster.log == {}

@@ -51,7 +51,7 @@ class Gateway:
         self.responses = responses
         """What is gathered of brokers' responses, for all clients."""
         self.departing = departing
-        """Of all clients that are gone: a drain waits for these."""
+        """Of clients that are gone: a drain waits for these, and so does the end of the login that they need."""
         self.own_logins = listener.settings.passes_logins
         self._cluster = view.cluster
         self._caches = view.caches
@@ -75,9 +75,9 @@ class Gateway:
         if of is None and not self.producers_only:
             view.cluster.on_node(self._node_changed)
 
-    def within(self, view: BrokerView) -> Gateway:
+    def within(self, view: BrokerView, departing: set[Departing]) -> Gateway:
         """What an identity that knows brokers by `view` sees of this listener."""
-        return Gateway(self._settings, view, self._listener, self.responses, self.departing, self)
+        return Gateway(self._settings, view, self._listener, self.responses, departing, self)
 
     def _node_changed(self, node: Node) -> None:
         if node.gone:

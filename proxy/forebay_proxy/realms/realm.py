@@ -29,6 +29,7 @@ from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.brokers.producer_id_requests import ProducerIdRequests
 from forebay_proxy.brokers.reachability import Reachability
+from forebay_proxy.clients.client_upstream import Departing
 from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.clients.metadata_handler import MetadataHandler
 from forebay_proxy.config.settings import Patterns, Settings
@@ -109,6 +110,8 @@ class Realm:
     def __init__(self, shared: Shared, connector: Connector, stats: MetricRegistry, *, asks: bool) -> None:
         settings, rng, journal = shared.settings, shared.rng, shared.journal
         self._asks = asks
+        self.departing: set[Departing] = set()
+        """Of its clients that are gone."""
 
         # Brokers, and what waits for them.
         throttling = Throttling(merges=settings.merge_across_client_ids, patience=settings.delivery_timeout_ms / 1000)
@@ -195,7 +198,8 @@ class Realm:
     @property
     def at_rest(self) -> bool:
         """Nothing of it waits, is on its way, or is being asked."""
-        return not (self.busy or self.accumulator.queued_batches or self.view.updater.asking)
+        waits = self.accumulator.queued_batches > 0 or len(self.departing) > 0
+        return not (self.busy or waits or self.view.updater.asking)
 
     def run(self) -> Iterator[Coroutine[None, None, None]]:
         """What must run for as long as the realm lives; none of it ends by itself."""

@@ -55,7 +55,7 @@ class ClientRealm:
         """What it sees of a listener."""
         found = self._gateways.get(of)
         if found is None:
-            found = self._gateways[of] = of.within(self.realm.view)
+            found = self._gateways[of] = of.within(self.realm.view, self.realm.departing)
         return found
 
     def wake(self, login: Login, ended: Callable[[asyncio.Task[None]], None]) -> None:

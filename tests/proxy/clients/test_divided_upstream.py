@@ -227,9 +227,9 @@ class TestWithoutAcks:
     async def test_who_stops_at_once_does_not_wait_for_their_leader(self) -> None:
         async with FakeCluster(PONDS, 2) as cluster, running(cluster.bootstrap, **UNTOUCHED) as forebay:
             await whose_leader_is_being_asked_for(cluster, forebay, leaves=True)
-            assert forebay.app._departing
+            assert forebay.app._realm.departing
             forebay.app.abort()
-            assert not forebay.app._departing
+            assert not forebay.app._realm.departing
 
     @in_loop
     async def test_a_refusal_closes_the_client_behind_the_answers_before(self) -> None:

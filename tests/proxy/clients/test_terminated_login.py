@@ -31,7 +31,7 @@ from forebay_proxy.security.client_exchanges import PlainExchange, Said
 from forebay_proxy.security.upstream_identities import UpstreamIdentities
 from tests.kit.app import Running, running
 from tests.kit.certificates import Authority
-from tests.kit.event_loop import in_loop, turns, until
+from tests.kit.event_loop import in_loop, soon, turns, until
 from tests.kit.fake_broker import Asked, FakeCluster
 from tests.kit.journal import of, rows_in
 from tests.kit.ports import LOOPBACK, free_run
@@ -389,6 +389,16 @@ def mapped(folder: Path, principals: str = "'User:alice'='a'\n'User:amy'='a'\n'U
 UPSTREAM = {"security_protocol": "SASL_PLAINTEXT"}
 
 
+async def sends_without_acks_while_no_broker_reads(it: Gate) -> None:
+    client = await it.user("alice", node=None)
+    client.send(metadata(1, "alice-ponds"))
+    await client.receives(1)
+    for broker in it.cluster.brokers.values():
+        broker.reads(False)
+    client.send(produce(2, ("alice-ponds", 0, batch(null_key("late"))), acks=0))
+    await until(lambda: it.forebay.count("forebay_upstream_connections"))
+
+
 class TestMapped:
     @in_loop
     async def test_records_are_merged_by_identity_and_sent_as_that(self, tmp_path: Path) -> None:
@@ -489,6 +499,41 @@ class TestMapped:
                 return it.forebay.count("forebay_identities") == 0
 
             await until(forgotten)  # what it asks brokers is let go on first
+
+    @pytest.mark.parametrize("drains", [False, True])
+    @in_loop
+    async def test_an_identity_stays_until_records_without_acks_of_its_last_client_have_gone(
+        self, drains: bool, tmp_path: Path
+    ) -> None:
+        async with gate(mapped(tmp_path), **UPSTREAM, topics_exclude=("alice-ponds",)) as it:
+            app = it.forebay.app
+            await sends_without_acks_while_no_broker_reads(it)
+            draining = asyncio.create_task(app.drain()) if drains else None
+            if draining is None:
+                next(iter(app._connections)).abort()
+            await until(lambda: not len(app._connections))
+            (home,) = app._client_realms._realms.values()
+            await until(lambda: not home.realm.view.updater.asking)
+            app._client_realms.sweep(monotonic())
+            assert home.awake
+            for broker in it.cluster.brokers.values():
+                broker.reads(True)
+            await until(lambda: it.cluster.values("alice-ponds", 0) == ["late"])
+            if draining is not None:
+                await soon(draining)
+            await until(lambda: home.realm.at_rest)
+            app._client_realms.sweep(monotonic())
+            assert not home.awake
+
+    @in_loop
+    async def test_who_stops_at_once_waits_for_no_records_without_acks_of_an_identity(self, tmp_path: Path) -> None:
+        async with gate(mapped(tmp_path), **UPSTREAM, topics_exclude=("alice-ponds",)) as it:
+            await sends_without_acks_while_no_broker_reads(it)
+            (realm,) = it.forebay.app._client_realms
+            next(iter(it.forebay.app._connections)).abort()
+            await until(lambda: realm.departing)
+            it.forebay.app.abort()
+            assert not realm.departing
 
 
 class TestProof:
