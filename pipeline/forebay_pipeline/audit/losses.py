@@ -287,7 +287,9 @@ class _Process:
 
     @property
     def _ended(self) -> bool:
-        return self._known.ended or any(each.ended for each in self._gauges)
+        # One that was reported to be gone, and of which newer rows are there now, was not.
+        gone = self._known.ended and self._last_us <= self._known.last_us
+        return gone or any(each.ended for each in self._gauges)
 
     @property
     def ended_untold(self) -> bool:

@@ -137,6 +137,16 @@ def test_what_was_reported_is_not_reported_again(spark: SparkSession, tmp_path: 
     assert found.followed["gone-2"].ended
 
 
+def test_what_was_told_as_gone_and_has_newer_rows_is_expected_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Of one, its files had only been late; of the other, later ones than those are not there."""
+    rows = journal_of(spark, tmp_path, [*gauges("back-1", range(7, 110)), *gauges("gone-2", range(7, 9))])
+    told = Followed({"gauge": 6}, [], BEGIN_US - SECOND_US, ended=True)
+    before = AuditState(processes={"back-1": ProcessMark(BEGIN_US, [])}, followed={"back-1": told, "gone-2": told})
+    found = losses(rows, Wanted(state=before, due_us=DUE_US), str)
+    assert found.ends == ["gone-2"]
+    assert [found.followed[name].ended for name in ("back-1", "gone-2")] == [False, True]
+
+
 def sent(process: str, number: int | None, at_s: int = 2, **given: object) -> Row:
     return batch_row(process=process, seq=number, time_us=BEGIN_US + at_s * SECOND_US, **given)
 
