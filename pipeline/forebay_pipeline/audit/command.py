@@ -19,6 +19,7 @@ from forebay_pipeline.audit.state import read_state, write_state
 from forebay_pipeline.audit.text import as_text
 from forebay_pipeline.audit.topics import KafkaTopics
 from forebay_pipeline.jobs.options import (
+    FiniteRange,
     OpenSpark,
     checked_span,
     compacted_options,
@@ -46,7 +47,7 @@ from forebay_pipeline.storage import Storage
 )
 @click.option(
     "--settle",
-    type=click.FloatRange(0),
+    type=FiniteRange(0),
     default=600,
     show_default=True,
     metavar="SECONDS",

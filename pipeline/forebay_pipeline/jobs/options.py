@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import math
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -61,6 +62,17 @@ class _Instant(click.ParamType[int]):
         if read < _EPOCH:
             self.fail(f"{value!r} is before 1970", param, ctx)
         return (read - _EPOCH) // datetime.timedelta(microseconds=1)
+
+
+class FiniteRange(click.FloatRange):
+    """As FloatRange, without nan and inf."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """As click calls it. Raises click.BadParameter."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return number
 
 
 _PLACE: Final = ("journal", "journal_topic", "bootstrap_servers", "command_config")

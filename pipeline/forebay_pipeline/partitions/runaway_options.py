@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from forebay_pipeline.jobs.options import FiniteRange
 from forebay_pipeline.partitions.runaway_detector import Thresholds
 
 T = TypeVar("T")
@@ -17,14 +18,14 @@ _OPTIONS: Final = (
     ("--window", click.IntRange(1, 86_400), 10, "Runaways: seconds per window."),
     (
         "--share",
-        click.FloatRange(1, min_open=True),
+        FiniteRange(1, min_open=True),
         _DEFAULT.share,
         "Runaways get at least this many times their fair share of the bytes.",
     ),
-    ("--wait", click.FloatRange(1), _DEFAULT.wait, "Runaways wait at least this many times as long as the others."),
+    ("--wait", FiniteRange(1), _DEFAULT.wait, "Runaways wait at least this many times as long as the others."),
     (
         "--rise",
-        click.FloatRange(0),
+        FiniteRange(0),
         _DEFAULT.rise,
         "Runaways get at least this many times what they got before they were slow.",
     ),

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from forebay_pipeline.errors import CLEAN, CannotRun
 from forebay_pipeline.jobs.options import (
+    FiniteRange,
     format_option,
     in_format,
     job,
@@ -283,15 +284,15 @@ def _synthetic_options(command: Callable[..., T]) -> Callable[..., T]:
     """--synthetic, and an option for each field of Load."""
     for names, kind, default, text in reversed(
         (
-            (("--rate", "records_per_s"), click.FloatRange(1), 2048, "records per second"),
+            (("--rate", "records_per_s"), FiniteRange(1), 2048, "records per second"),
             (("--record-bytes",), click.IntRange(7), 512, "bytes per record"),
             (("--run", "records_a_run"), click.IntRange(1), 1, "records per client batch"),
             (("--connections",), click.IntRange(1), 3, "client connections"),
             (("--partitions",), click.IntRange(1), 3, "partitions of the topic"),
             (("--brokers",), click.IntRange(1), 3, "brokers that lead them in turn"),
-            (("--service-ms",), click.FloatRange(0.001), 0.6, "time a broker takes for a request"),
-            (("--slow-ms",), click.FloatRange(0.001), 20.5, "time broker 0 takes instead"),
-            (("--seconds",), click.FloatRange(1), 60, "duration"),
+            (("--service-ms",), FiniteRange(0.001), 0.6, "time a broker takes for a request"),
+            (("--slow-ms",), FiniteRange(0.001), 20.5, "time broker 0 takes instead"),
+            (("--seconds",), FiniteRange(1), 60, "duration"),
         )
     ):
         command = click.option(
@@ -321,7 +322,7 @@ def _synthetic_options(command: Callable[..., T]) -> Callable[..., T]:
 @click.option(
     "--slice",
     "slice_s",
-    type=click.FloatRange(1),
+    type=FiniteRange(1),
     default=SLICE_S,
     show_default=True,
     metavar="SECONDS",
@@ -329,7 +330,7 @@ def _synthetic_options(command: Callable[..., T]) -> Callable[..., T]:
 )
 @click.option(
     "--sample",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=FiniteRange(0, 1, min_open=True),
     default=1.0,
     show_default=True,
     metavar="SHARE",

@@ -15,7 +15,7 @@ from forebay_pipeline.advice.gather import KEPT, gather
 from forebay_pipeline.advice.present import read
 from forebay_pipeline.audit.result import AuditResult
 from forebay_pipeline.errors import CLEAN, CannotRun
-from forebay_pipeline.jobs.options import OpenSpark, job, rollups_options, session_options, span_options
+from forebay_pipeline.jobs.options import FiniteRange, OpenSpark, job, rollups_options, session_options, span_options
 from forebay_pipeline.journal.source import JournalPlace, Span
 from forebay_pipeline.partitions.measures import Questions, Rows, kept_rows, summarize
 from forebay_pipeline.replay.results import ReplayReport
@@ -67,7 +67,7 @@ def read_result(storage: Storage, path: str | None, kind: type[T], made_by: str)
 @click.option("--config", metavar="FILE.toml", help="The proxy's settings, for the advice; without it, its defaults.")
 @click.option(
     "--price-per-gb",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     metavar="MONEY",
     help="Say what bytes that crossed racks cost, at this price for a GB.",
 )

@@ -16,7 +16,7 @@ from forebay_pipeline.errors import CLEAN, FINDINGS, INCOMPLETE
 from forebay_pipeline.jobs.batches import Batches
 from forebay_pipeline.jobs.json_lines import JsonLines
 from forebay_pipeline.jobs.live import STORES, live_options, live_rows, tell_late, wait_s
-from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options
+from forebay_pipeline.jobs.options import FiniteRange, OpenSpark, job, journal_options, session_options
 from forebay_pipeline.journal.source import JournalPlace
 from forebay_pipeline.storage import Storage
 from forebay_pipeline.watch.exposition import TextFile, Totals
@@ -29,9 +29,7 @@ from forebay_pipeline.watch.webhook import Webhook
 @click.command()
 @journal_options
 @live_options(every=5)
-@click.option(
-    "--slow", type=click.FloatRange(0), metavar="MS", help="A minute whose p99 latency exceeds this is a finding."
-)
+@click.option("--slow", type=FiniteRange(0), metavar="MS", help="A minute whose p99 latency exceeds this is a finding.")
 @click.option("--output", metavar="FOLDER", help="Write JSON lines to this folder.")
 @click.option("--to-topic", metavar="TOPIC", help="Send each minute as JSON to this topic.")
 @click.option("--prometheus", metavar="FILE", help="Keep metrics in this file, for node_exporter's textfile collector.")

@@ -67,6 +67,8 @@ def test_young_rows_are_left_to_the_next_audit(world: World, tmp_path: Path) -> 
         (["--bootstrap-servers", "any:9092"], "give either --journal or --journal-topic"),
         (["--journal", "."], "audit requires --bootstrap-servers"),
         (["--journal", ".", "--bootstrap-servers", "any:9092", "--settle", "-1"], "--settle"),
+        (["--journal", ".", "--bootstrap-servers", "any:9092", "--settle", "nan"], "'nan' is not a finite number"),
+        (["--journal", ".", "--bootstrap-servers", "any:9092", "--settle", "inf"], "'inf' is not a finite number"),
         (["--journal", ".", "--bootstrap-servers", "any:9092", "--from", "now"], "--from"),
         (
             ["--journal", ".", "--bootstrap-servers", "any:9092", "--from", "2026-11-02", "--to", "2026-11-01"],

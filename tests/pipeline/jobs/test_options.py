@@ -13,6 +13,7 @@ from py4j.protocol import Py4JError
 from forebay_pipeline.errors import CLEAN, COULD_NOT_RUN, CannotRun
 from forebay_pipeline.jobs import options
 from forebay_pipeline.jobs.options import (
+    FiniteRange,
     OpenSpark,
     compacted_options,
     job,
@@ -81,6 +82,14 @@ def test_mistakes_are_said(words: list[str], said: str) -> None:
     assert isinstance(result, Result)
     assert result.exit_code == COULD_NOT_RUN
     assert said in result.stderr
+
+
+def test_a_number_is_in_its_range_and_finite() -> None:
+    kind = FiniteRange(0)
+    assert kind.convert("1e12", None, None) == 1e12
+    for text in ("nan", "inf", "-inf", "-1", "x"):
+        with pytest.raises(click.BadParameter):
+            kind.convert(text, None, None)
 
 
 def test_rollups_take_the_place_of_a_journal() -> None:

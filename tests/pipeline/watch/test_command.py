@@ -100,6 +100,7 @@ def test_what_it_cannot_write_is_one_sentence(job: Job, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["--journal", "j", "--slow", "nan"], "'nan' is not a finite number"),
         (["--journal", "j"], "watch requires --bootstrap-servers: it asks the brokers where topics end"),
         (
             ["--journal", "j", "--bootstrap-servers", "a:1", "--webhook", "http://a"],
