@@ -31,6 +31,7 @@ from forebay_policies.journal_rows import FILE_SUFFIX, BatchRow, GaugeRow, Obser
 _DAY_US: Final = 86_400_000_000
 _FILE: Final = "path string, modificationTime timestamp, length long, content binary"
 _HOUR_US: Final = 3_600_000_000
+_LAST_DAY: Final = (datetime.date.max - datetime.date(1970, 1, 1)).days
 
 _LATER: Final = {kind_of(ObservedRow), kind_of(RackRow)}
 """Kinds that the first versions of `compact` did not know: what those wrote need not have their columns."""
@@ -90,7 +91,9 @@ def day_of(time_us: str) -> Column:
 
 
 def _day(time_us: int) -> str:
-    return f"{datetime.datetime.fromtimestamp(time_us // 1_000_000, datetime.UTC):%Y-%m-%d}"
+    """The nearest one since 1970 that dates have: a span with a margin may go beyond them."""
+    day = min(max(time_us // _DAY_US, 0), _LAST_DAY)
+    return f"{datetime.date(1970, 1, 1) + datetime.timedelta(day)}"
 
 
 ALL_TIME: Final = Span()

@@ -204,6 +204,15 @@ def test_parquet_of_others_is_refused(spark: SparkSession, tmp_path: Path) -> No
         read_rows(spark, JournalPlace(str(tmp_path)))
 
 
+def test_a_span_of_days_may_go_beyond_those_that_dates_have(spark: SparkSession, tmp_path: Path) -> None:
+    write_journal(tmp_path / "journal", [make.batch_row()])
+    rows = read_rows(spark, JournalPlace(str(tmp_path / "journal"))).withColumn("dt", day_of("time_us").cast("string"))
+    rows.write.partitionBy("kind", "dt", "topic").parquet(str(tmp_path / "parquet"))
+    place, ages_us = JournalPlace(str(tmp_path / "parquet")), 10**18
+    assert read_rows(spark, place, Span(None, ages_us)).count() == 1
+    assert read_rows(spark, place, Span(-ages_us, START_US)).count() == 0
+
+
 def test_what_an_earlier_version_compacted_lacks_the_columns_of_later_kinds(
     spark: SparkSession, tmp_path: Path
 ) -> None:
