@@ -3,7 +3,7 @@
 Spark's file sink numbers its batches, and leaves out each one whose number it has: how a batch that is done again is
 written once. A query with another checkpoint begins at 0, so what it reads first would be left out for good, though its
 checkpoint has it as read; of JSON lines it would replace those with its numbers. In: an output and a checkpoint. Out:
-CannotRun where they do not belong together.
+CannotRun where they do not belong together, or do not say so.
 
     OUTPUT/_spark_metadata/4                  Spark's: batch 4 is written
     OUTPUT/minutes-000000004.jsonl            ours: its JSON lines
@@ -22,6 +22,12 @@ from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.storage import Storage
 
 _OWNER: Final = "_query"
+
+
+class _Query(msgspec.Struct):
+    """What those files hold, Spark's and ours."""
+
+    id: str
 
 
 def query_id(storage: Storage, checkpoint: str) -> str | None:
@@ -55,7 +61,7 @@ def own(storage: Storage, output: str, query: str, name: str | None = None) -> N
     """Note that the query of that id writes to the output: JSON lines of that name, else Parquet."""
     owner = _OWNER if name is None else f"{_OWNER}-{name}"
     if _id_in(storage, output, owner) != query:
-        storage.write(f"{output.rstrip('/')}/{owner}", msgspec.json.encode({"id": query}))
+        storage.write(f"{output.rstrip('/')}/{owner}", msgspec.json.encode(_Query(query)))
 
 
 def _wrote(storage: Storage, checkpoint: str, output: str, owner: str, last: int | None) -> bool:
@@ -69,8 +75,12 @@ def _wrote(storage: Storage, checkpoint: str, output: str, owner: str, last: int
 
 def _id_in(storage: Storage, folder: str, name: str) -> str | None:
     """The query's id in that file, Spark's or ours; None if there is none."""
-    written = storage.read(f"{folder.rstrip('/')}/{name}")
-    return msgspec.json.decode(written, type=dict[str, str])["id"] if written is not None else None
+    path = f"{folder.rstrip('/')}/{name}"
+    written = storage.read(path)
+    try:
+        return msgspec.json.decode(written, type=_Query).id if written is not None else None
+    except msgspec.DecodeError as error:
+        raise CannotRun(f"{path} does not say which query it is of: {error}.") from error
 
 
 def _last_batch(storage: Storage, folder: str, before: str = "") -> int | None:

@@ -70,3 +70,10 @@ def test_one_that_is_as_far_by_chance_is_another_one_all_the_same(storage: Stora
 def test_the_id_of_a_query(storage: Storage, tmp_path: Path) -> None:
     assert query_id(storage, checkpoint(tmp_path / "c", "mine") + "/") == "mine"
     assert query_id(storage, str(tmp_path / "none")) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"id":1}'])
+def test_what_names_no_query_is_told(storage: Storage, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "metadata").write_bytes(content)
+    with pytest.raises(CannotRun, match=f"^{tmp_path}/metadata does not say which query it is of: .*[^.].$"):
+        query_id(storage, str(tmp_path))
