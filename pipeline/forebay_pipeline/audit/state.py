@@ -113,6 +113,12 @@ class AuditState(msgspec.Struct):
         )
 
 
+class _Versioned(msgspec.Struct):
+    """Of a state of any version. It always has one: other JSON must not be replaced."""
+
+    v: int
+
+
 def read_state(storage: Storage, path: str, only: list[str]) -> AuditState:
     """The state that an earlier audit of the topics `only` left at `path`; an empty one if there is no file.
 
@@ -122,11 +128,12 @@ def read_state(storage: Storage, path: str, only: list[str]) -> AuditState:
     if written is None:
         return AuditState(only=sorted(only))
     try:
+        version = msgspec.json.decode(written, type=_Versioned).v
+        if version != VERSION:
+            raise CannotRun(f"The state in {path} has version {version}, not {VERSION}.")
         state = msgspec.json.decode(written, type=AuditState)
     except msgspec.DecodeError as error:
         raise CannotRun(f"{path} is not the state of an audit: {error}.") from error
-    if state.v != VERSION:
-        raise CannotRun(f"The state in {path} has version {state.v}, not {VERSION}.")
     if state.only != sorted(only):
         raise CannotRun(
             f"The state in {path} is for {_topics(state.only)}, not for {_topics(only)}: "

@@ -42,9 +42,11 @@ def test_where_there_is_none_nothing_is_known(storage: Storage, tmp_path: Path) 
     ("content", "why"),
     [
         (b"{", "is not the state of an audit"),
-        (b'{"processes": 3}', "is not the state of an audit"),
+        (b'{"v": 1, "processes": 3}', "is not the state of an audit"),
+        (b"{}", "is not the state of an audit"),
+        (b'{"first_us": 1, "rows": 1}', "is not the state of an audit"),
         (b'{"v": 2}', "has version 2, not 1"),
-        (b'{"only": ["a"]}', "is for a, not for all topics"),
+        (b'{"v": 1, "only": ["a"]}', "is for a, not for all topics"),
     ],
 )
 def test_what_is_no_state_of_this_audit(storage: Storage, tmp_path: Path, content: bytes, why: str) -> None:
