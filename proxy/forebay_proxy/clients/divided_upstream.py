@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from time import monotonic
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from forebay_codecs import error_codes, produce_request, produce_response
 from forebay_codecs.apis import Api
@@ -178,6 +178,10 @@ class DividedUpstream(ClientUpstream):
     @property
     def sees_one_broker(self) -> bool:
         return True
+
+    def vouch(self, gateway: Brokers) -> None:
+        super().vouch(gateway)
+        self._leaders = cast(Leaders, gateway)
 
     # Requests
 

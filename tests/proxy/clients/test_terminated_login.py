@@ -626,6 +626,26 @@ class TestCertificates:
             assert answer.body[:2] == ILLEGAL_SASL_STATE.to_bytes(2, "big")
 
     @in_loop
+    async def test_behind_one_port_untouched_records_go_as_its_identity_too(self, tmp_path: Path) -> None:
+        authority = Authority(tmp_path)
+        told = {**self.told(authority, "required"), **mapped(tmp_path, "'User:TILL-7'='a'"), "producers_only": True}
+        del told["plain_sasl_jaas_config"]
+        changed = {
+            **UPSTREAM,
+            "topics_exclude": ("alice-ponds",),
+            "sasl_mechanism": "PLAIN",
+            "sasl_jaas_config": Secret(f"{_PLAIN} required username='a' password='its';"),
+        }
+        async with FakeCluster(TOPICS) as cluster:
+            cluster.exchange, cluster.users = [], {**USERS, "a": "its"}
+            async with running(cluster.bootstrap, tls=told, **changed) as it:
+                client = await it.client(None, authority.client_context(authority.issue("till", subject="till-7")))
+                client.send(produce(1, ("alice-ponds", 0, batch(null_key("hers")))))
+                (response,) = await client.receives(1)
+                assert only(response).error_code == NONE
+                assert [asked.user for asked in cluster[0].requests(PRODUCE)] == ["alice"], "not as Forebay, which may"
+
+    @in_loop
     async def test_whom_no_rule_names_is_closed_and_nothing_of_it_is_served(self, tmp_path: Path) -> None:
         authority = Authority(tmp_path)
         changed = {"connection_failed_authentication_delay_ms": 1}
