@@ -82,10 +82,10 @@ def command(
     wanted = Wanted(span, topics, state, due_us if span.last is None else min(due_us, span.last))
     topics_now = KafkaTopics(place.brokers)
     again = reading(session, place, wanted)
-    result, state = audit(session, read_rows(session, place, again.span, but=again.but), topics_now, wanted)
+    result, moved_on = audit(session, read_rows(session, place, again.span, but=again.but), topics_now, wanted)
     click.echo(as_text(result, terminal_width()))
     if output is not None:
         storage.write(output, msgspec.json.encode(result))
-    if state_path is not None:
-        write_state(storage, state_path, msgspec.structs.replace(state, files=again.files))
+    if state_path is not None and moved_on is not state:
+        write_state(storage, state_path, msgspec.structs.replace(moved_on, files=again.files))
     return result.exit_code

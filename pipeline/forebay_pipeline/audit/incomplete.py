@@ -17,8 +17,13 @@ _NAMED: Final = 5
 """Gaps or processes that a sentence names."""
 
 
-def incomplete(totals: Counts, losses: Losses) -> Iterator[str]:
-    """A sentence for each reason."""
+def incomplete(totals: Counts, losses: Losses, deleted: int = 0) -> Iterator[str]:
+    """A sentence for each reason. `deleted`: ledger rows that were there at first, and were not audited."""
+    if deleted:
+        yield (
+            f"Deleted while it was audited: {deleted:,} ledger rows. Records of those rows are not audited and count "
+            "as unclaimed."
+        )
     yield from _journal(losses)
     if totals.not_followed:
         yield (

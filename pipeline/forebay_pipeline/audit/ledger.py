@@ -142,6 +142,11 @@ def _with_checked(lines: DataFrame, wanted: Wanted) -> DataFrame:
     )
 
 
+def rows_of(parts: DataFrame) -> int:
+    """How many ledger rows they are parts of, whether to be checked or not."""
+    return parts.where("first_of_row").count()
+
+
 class Survey(NamedTuple):
     """The rows to be checked: how many, their first and last time, and the offsets they claim of each partition."""
 

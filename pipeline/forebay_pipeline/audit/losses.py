@@ -75,6 +75,8 @@ class Losses(NamedTuple):
     """Processes that are gone without a last row: after a crash, or their last files are not there."""
     unnumbered: int
     """Ledger rows without a number, as older proxies wrote them: whether one is missing, nobody can tell."""
+    ledger_rows: int
+    """Ledger rows of the audited topics that were read, whatever their time."""
     without_ledger: list[str]
     """Processes that sent batches to the audited topics, which were acknowledged, and that keep no ledger."""
     cluster_id: str
@@ -129,6 +131,7 @@ def losses(rows: DataFrame, wanted: Wanted, cluster_id: Callable[[], str]) -> Lo
         vanished=list(vanished(named.difference(before.vanished), lives, wanted)),
         ends=sorted(name for name, process in followed.items() if process.ended_untold),
         unnumbered=sum(process.unnumbered for process in followed.values()),
+        ledger_rows=sum(each.ledger_rows_read for name in followed for each in processes.get(name, [])),
         without_ledger=sorted(name for name, process in followed.items() if process.keeps_no_ledger),
         cluster_id=ours,
         others=others,
@@ -145,9 +148,8 @@ def _found(rows: DataFrame, wanted: Wanted) -> list[SparkRow]:
     checked, gauge = wanted.to_be_checked.holds, F.col(KIND) == _GAUGE
     ledger, torn = F.col(KIND) == _LEDGER, F.when(F.col(KIND) == TORN, F.col("error"))
     dropped = F.when(gauge & checked, F.col("rows_dropped_total"))
-    sent = (F.col(KIND) == _BATCH) & (F.col("fate") == _ACKNOWLEDGED) & checked
-    if wanted.topics:
-        sent &= F.col("topic").isin(list(wanted.topics))
+    of_topics = F.col("topic").isin(list(wanted.topics)) if wanted.topics else F.expr("true")
+    sent = (F.col(KIND) == _BATCH) & (F.col("fate") == _ACKNOWLEDGED) & checked & of_topics
 
     def within(column: Column) -> Column:
         return F.when(checked, column)
@@ -158,6 +160,7 @@ def _found(rows: DataFrame, wanted: Wanted) -> list[SparkRow]:
         .agg(
             F.count("*").alias("rows"),
             F.count_if(ledger & number.isNull() & checked).alias("unnumbered"),
+            F.count_if(ledger & of_topics).alias("ledger_rows_read"),
             sequence.short(sequence.bitmap(number)).alias("seen"),
             sequence.short(sequence.bitmap(F.when(ledger, within(number)))).alias("audited"),
             F.min(within(number)).alias("first"),

@@ -36,6 +36,8 @@ is left afterwards: what expired meanwhile counts as expired, even where it was 
 def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) -> tuple[AuditResult, AuditState]:
     """Audit `rows` (all kinds, SPARK_SCHEMA) against the topics; the result, and the state after it.
 
+    They are read twice. The state stays that of `wanted` if some were deleted in between.
+
     Raises CannotRun if the ledger has no rows of the span, if all their records have expired, if the state is that of
     another cluster, or as `topics` does.
     """
@@ -46,8 +48,9 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
     ours = rows.where(~F.col("process").isin(list(lost.others))) if lost.others else rows
     with keep(ledger.parts(ours, wanted)) as parts:
         survey = ledger.survey(parts)
+        deleted = max(0, lost.ledger_rows - ledger.rows_of(parts))
         if survey is None:
-            return _nothing_new(lost, wanted), _moved_on(state, {}, state.offsets, lost)
+            return _nothing_new(lost, deleted, wanted), _moved_on(state, {}, state.offsets, lost, deleted)
         audited = wanted.before.offsets if wanted.before is not None else {}
         around = parts.where(F.col("time_us") >= survey.first_us - AROUND_US)
         examined, read, anew = _examined(spark, around, survey.claimed, audited, topics)
@@ -69,10 +72,10 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
         rows_missing=lost.missing,
         rows_dropped=lost.dropped,
         lines_torn=lost.lines_torn,
-        incomplete=list(incomplete(examined.totals, lost)),
+        incomplete=list(incomplete(examined.totals, lost, deleted)),
         notes=[*anew.values(), *_elsewhere(lost), *_notes(examined.totals)],
     )
-    return result, _moved_on(state, marks, _offsets(state.offsets, anew, read), lost)
+    return result, _moved_on(state, marks, _offsets(state.offsets, anew, read), lost, deleted)
 
 
 def _check_cluster(state: AuditState, lost: Losses) -> None:
@@ -108,7 +111,7 @@ def _left(topics: Topics, names: Collection[str], read: list[Range]) -> list[Ran
     return without_expired(read, topics.now(names))
 
 
-def _nothing_new(lost: Losses, wanted: Wanted) -> AuditResult:
+def _nothing_new(lost: Losses, deleted: int, wanted: Wanted) -> AuditResult:
     if wanted.before is None or not wanted.before.processes:
         unread = "".join(f" {note}" for note in _elsewhere(lost))
         unread += f" Unreadable lines or files: {lost.lines_torn:,}." if lost.torn else ""
@@ -125,7 +128,7 @@ def _nothing_new(lost: Losses, wanted: Wanted) -> AuditResult:
         rows_missing=lost.missing,
         rows_dropped=lost.dropped,
         lines_torn=lost.lines_torn,
-        incomplete=list(incomplete(Counts(), lost)),
+        incomplete=list(incomplete(Counts(), lost, deleted)),
         notes=["The ledger has no new rows since the last audit.", *_elsewhere(lost)],
     )
 
@@ -147,8 +150,14 @@ def _notes(totals: Counts) -> Iterator[str]:
 
 
 def _moved_on(
-    state: AuditState, marks: Mapping[str, ProcessMark], offsets: dict[str, dict[int, int]], lost: Losses
+    state: AuditState,
+    marks: Mapping[str, ProcessMark],
+    offsets: dict[str, dict[int, int]],
+    lost: Losses,
+    deleted: int,
 ) -> AuditState:
+    if deleted:
+        return state
     return state.moved_on(
         marks, offsets, lost.totals, lost.followed, lost.torn, lost.vanished, lost.elsewhere, lost.cluster_id
     )

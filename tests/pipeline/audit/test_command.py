@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,9 +11,12 @@ from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.audit import command as audit
+from forebay_pipeline.audit import run as audit_run
 from forebay_pipeline.audit import topics as audit_topics
+from forebay_pipeline.audit.losses import Losses, losses
 from forebay_pipeline.audit.result import AuditResult, Kind
-from forebay_pipeline.errors import CLEAN, COULD_NOT_RUN, FINDINGS
+from forebay_pipeline.audit.state import AuditState, ProcessMark
+from forebay_pipeline.errors import CLEAN, COULD_NOT_RUN, FINDINGS, INCOMPLETE
 from forebay_pipeline.journal import brokers
 from tests.kit.ports import LOOPBACK, free_port
 from tests.pipeline.audit.world import World
@@ -59,6 +63,28 @@ def test_young_rows_are_left_to_the_next_audit(world: World, tmp_path: Path) -> 
     result = run(*words, "--settle", "1e12")
     assert (result.exit_code, "no ledger rows" in result.stderr) == (COULD_NOT_RUN, True)
     assert not (tmp_path / "state.json").exists()
+
+
+def test_a_state_stays_as_it_was_where_files_are_deleted_meanwhile(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the files that it knows: what came late is late for the next audit, too."""
+    row = world.send(world.made(5))
+    world.close_files()
+
+    def then_deleted(*given: Any) -> Losses:
+        lost = losses(*given)
+        world.file(0).unlink()
+        return lost
+
+    monkeypatch.setattr(audit_run, "losses", then_deleted)
+    state = tmp_path / "state.json"
+    before = msgspec.json.encode(AuditState(processes={"before-0": ProcessMark(row.time_us, [])}))
+    state.write_bytes(before)
+    words = ("--journal", tmp_path / "journal", "--bootstrap-servers", "any:9092", "--state", state)
+    result = run(*words, "--to", "2026-12-01")
+    assert (result.exit_code, "Deleted while it was audited: 1 ledger rows." in result.stdout) == (INCOMPLETE, True)
+    assert state.read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ NOTHING = Losses(
     vanished=[],
     ends=[],
     unnumbered=0,
+    ledger_rows=0,
     without_ledger=[],
     cluster_id="A",
     others={"there": "B"},
@@ -57,6 +58,11 @@ def test_where_all_was_there_and_followed_there_is_none() -> None:
 def test_what_the_journal_lost(lost: dict[str, object], sentence: str) -> None:
     (told,) = incomplete(Counts(), NOTHING._replace(**lost))  # type: ignore[arg-type]
     assert told.startswith(sentence)
+
+
+def test_what_was_deleted_meanwhile() -> None:
+    (told,) = incomplete(Counts(), NOTHING, 1234)
+    assert told.startswith("Deleted while it was audited: 1,234 ledger rows.")
 
 
 @pytest.mark.parametrize(

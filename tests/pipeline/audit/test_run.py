@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from forebay_pipeline.audit import run
 from forebay_pipeline.audit.ledger import AROUND_US, Wanted
+from forebay_pipeline.audit.losses import Losses, losses
 from forebay_pipeline.audit.ranges import Ends, Range, TopicNow
 from forebay_pipeline.audit.result import AuditResult, Finding, Kind
 from forebay_pipeline.audit.state import AuditState, ProcessMark
@@ -83,6 +86,22 @@ def test_a_span_without_rows(world: World) -> None:
     world.send(world.made(5))
     with pytest.raises(CannotRun, match=r"no ledger rows in that span: was journal\.ledger on\?"):
         world.audit(Wanted(Span(START_US + 3600 * STEP_US)))
+
+
+def test_a_file_that_is_deleted_while_it_is_audited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was there when rows were counted, but not when they were to be checked; the next audit misses it."""
+    row = world.send(world.made(5))
+
+    def then_deleted(*given: Any) -> Losses:
+        lost = losses(*given)
+        world.file(0).unlink()
+        return lost
+
+    monkeypatch.setattr(run, "losses", then_deleted)
+    state = AuditState(processes={"before-0": ProcessMark(row.time_us, [])})
+    result, moved = world.audit_on(Wanted(state=state))
+    assert (result.rows, result.exit_code, moved is state) == (0, INCOMPLETE, True)
+    assert result.incomplete[0].startswith("Deleted while it was audited: 1 ledger rows.")
 
 
 def test_when_all_has_expired_there_is_no_answer(world: World) -> None:
