@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -82,7 +83,8 @@ class Losses(NamedTuple):
     cluster_id: str
     """Of the audited topics; empty if the journal names no cluster, or the brokers tell none."""
     others: Mapping[str, str]
-    """Processes in front of another cluster than the audited one → its id. All else says nothing of them."""
+    """Processes that were only in front of another cluster than the audited one → its id. All else says nothing of
+    them."""
     only_others: bool
     """All processes that there are rows of are among `others`."""
     elsewhere: Mapping[str, int]
@@ -110,9 +112,9 @@ def losses(rows: DataFrame, wanted: Wanted, cluster_id: Callable[[], str]) -> Lo
     for each in found:
         if each[KIND] != TORN:
             processes[each.process].append(each)
-    clusters = {name: max((each.cluster_id or "" for each in found), default="") for name, found in processes.items()}
+    clusters = {name: {*chain(*(each.cluster_ids for each in found))} - {""} for name, found in processes.items()}
     ours = cluster_id() if any(clusters.values()) else ""
-    others = {name: found for name, found in clusters.items() if ours and found not in ("", ours)}
+    others = {name: max(found) for name, found in clusters.items() if ours and found and ours not in found}
     followed = {name: _Process(name, each, wanted) for name, each in processes.items() if name not in others}
     before = wanted.before or AuditState()
     for name in set(before.followed) - set(followed) - set(others):
@@ -169,7 +171,7 @@ def _found(rows: DataFrame, wanted: Wanted) -> list[SparkRow]:
             F.max("time_us").alias("last_us"),
             F.min(F.when(gauge, F.col("started_us"))).alias("started_us"),
             F.coalesce(F.bool_or(F.when(gauge, F.col("last"))), F.expr("false")).alias("ended"),
-            F.max("cluster_id").alias("cluster_id"),
+            F.collect_set("cluster_id").alias("cluster_ids"),
             F.flatten(F.collect_list("files_before")).alias("files_before"),
             F.min(dropped).alias("min_dropped"),
             F.max(dropped).alias("max_dropped"),

@@ -88,6 +88,14 @@ def test_a_journal_of_another_cluster_alone(spark: SparkSession, tmp_path: Path)
     assert (found.cluster_id, found.others, found.only_others) == ("there", {}, False)
 
 
+def test_a_process_that_changed_clusters_while_it_ran(spark: SparkSession, tmp_path: Path) -> None:
+    """Whichever of the ids is the greater one, it was in front of the audited cluster as well."""
+    changes = {"p-1": ("a", "here"), "p-2": ("here", "z"), "p-3": ("z", "here"), "p-4": ("a", "z")}
+    rows = [gauge_row(process=name, cluster_id=each) for name, ids in changes.items() for each in ("", *ids)]
+    found = losses(journal_of(spark, tmp_path, rows), Wanted(), lambda: "here")
+    assert (found.others, sorted(found.followed)) == ({"p-4": "z"}, ["p-1", "p-2", "p-3"])
+
+
 def test_a_process_of_which_nothing_is_there(spark: SparkSession, tmp_path: Path) -> None:
     """Others know of it. Of one that is in front of another cluster nothing is wanted, be its rows there or not."""
 
