@@ -29,10 +29,9 @@ from forebay_proxy.security.authenticator import AuthenticationFailed
 
 
 def _hidden(listener: ClientListener) -> frozenset[int]:
-    if listener.producers_only:
-        return producers_only.NOT_OFFERED
+    hidden: frozenset[int] = producers_only.NOT_OFFERED if listener.producers_only else frozenset()
     own_names = listener.told.upstream_identity in ("client", "delegation_token")
-    return OF_ONES_OWN_USER if listener.terminates and not own_names else frozenset()
+    return hidden | OF_ONES_OWN_USER if listener.terminates and not own_names else hidden
 
 
 class Gateway:

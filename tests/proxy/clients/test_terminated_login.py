@@ -626,6 +626,32 @@ class TestCertificates:
             assert answer.body[:2] == ILLEGAL_SASL_STATE.to_bytes(2, "big")
 
     @in_loop
+    @pytest.mark.parametrize("identity", ["service", "mapped"])
+    async def test_behind_one_port_apis_that_would_speak_of_anothers_user_are_hidden_too(
+        self, identity: str, tmp_path: Path
+    ) -> None:
+        authority = Authority(tmp_path)
+        told = {**self.told(authority, "required"), "producers_only": True}
+        if identity == "mapped":
+            told |= mapped(tmp_path, "'User:TILL-7'='a'")
+            del told["plain_sasl_jaas_config"]
+        login = Secret(f"{_PLAIN} required username='a' password='its';")
+        async with FakeCluster(TOPICS) as cluster:
+            cluster.exchange, cluster.users = [], {**USERS, "a": "its"}
+            async with running(
+                cluster.bootstrap, tls=told, **{**UPSTREAM, "sasl_mechanism": "PLAIN", "sasl_jaas_config": login}
+            ) as it:
+                context = authority.client_context(authority.issue("till", subject="till-7"))
+                for key in sorted(OF_ONES_OWN_USER):
+                    client = await it.client(None, context)
+                    client.send(framed(api_versions.request(1, "c", 3, "c", "1")))
+                    (offers,) = await client.receives(1)
+                    assert key not in api_versions.parse_api_versions(offers.whole, 3)
+                    client.send(request(key, 0, 2, bytes(8)))
+                    assert await client.is_closed()
+                    assert not cluster[0].requests(key)
+
+    @in_loop
     async def test_behind_one_port_untouched_records_go_as_its_identity_too(self, tmp_path: Path) -> None:
         authority = Authority(tmp_path)
         told = {**self.told(authority, "required"), **mapped(tmp_path, "'User:TILL-7'='a'"), "producers_only": True}
