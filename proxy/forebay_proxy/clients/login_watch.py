@@ -122,6 +122,8 @@ class LoginWatch:
         self._attempt: _Attempt | None = None
         self._member: Member | None = None
         self._serving = False
+        self._in_session = False
+        """Its login was accepted, and it has not begun another: served or not, it ends with that."""
         self._since = 0.0
         self._lifetime: float | None = None
         """Seconds, as the broker told; 0: for ever; None: it does not tell this client."""
@@ -132,13 +134,13 @@ class LoginWatch:
     def goes_on(self, key: int) -> bool:
         """Whether a request of that API may be taken: not once the session has expired, but for another login."""
         member = self._member
-        if member is None or not self._serving or key == SASL_HANDSHAKE:
+        if member is None or not self._in_session or key == SASL_HANDSHAKE:
             return True
         lifetime = self._lifetime if self._lifetime is not None else member.lifetime
         if lifetime and monotonic() - self._since >= lifetime:
             self._life.end(Cause.SESSION_OVER, client=self._life.peer)
             return False
-        if member.refused and not self._client.producing:
+        if self._serving and member.refused and not self._client.producing:
             self._stop()
         return True
 
@@ -152,10 +154,12 @@ class LoginWatch:
 
     def unseen(self) -> None:
         """A request of the login goes to the broker that is not looked at."""
+        self._in_session = False
         self._stop()
         self._attempt = None
 
     def _handshake(self, frame: bytes) -> OnResponse:
+        self._in_session = False
         self._stop()
         self._attempt = None
         attempt = self._attempt = _Attempt(sasl.asked_mechanism(frame))
@@ -234,7 +238,7 @@ class LoginWatch:
         if lifetime is None and attempt.login.expires_at:
             lifetime = max(SHORTEST_S, attempt.login.expires_at - time())
         self._since, self._lifetime = attempt.began, lifetime
-        self._serving = True
+        self._serving = self._in_session = True
         self._client.served_as(member.principal)
         self._upstream.vouch(member.gateway)
         self._serve(member)
@@ -248,8 +252,8 @@ class LoginWatch:
             self._serve(None)
 
     def gone(self) -> None:
-        """The connection has ended."""
-        self._stop()
+        """The connection has ended. What it sent while it was served still goes out as it (`vouched`)."""
+        self._serving = False
         self._gone = True
         self._attempt = None
         if self._member is not None:

@@ -64,13 +64,15 @@ class _Slot:
 class Entry:
     """One request, until it is answered."""
 
-    __slots__ = ("_ledger", "client", "number", "received_us", "request", "slots")
+    __slots__ = ("_ledger", "client", "number", "received_us", "request", "slots", "user")
 
     def __init__(
         self, ledger: Ledger, client: Client, request: ProduceRequest, inspected: list[InspectedBatch]
     ) -> None:
         self._ledger = ledger
         self.client = client
+        self.user = client.user
+        """As whom it was served when it sent this: it may have left, or log in again, by the time it is answered."""
         self.request = request
         self.number = ledger.next_number()
         self.received_us = ledger.now_us()
@@ -158,6 +160,6 @@ class Ledger:
                 VERSION,
                 journal.ledger_rows,
                 topic.topic_id if topic is not None else "",
-                entry.client.user,
+                entry.user,
             )
         )

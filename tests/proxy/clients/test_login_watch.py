@@ -14,6 +14,7 @@ from forebay_codecs.apis import METADATA, PRODUCE, SASL_AUTHENTICATE, SASL_HANDS
 from forebay_codecs.error_codes import NONE, TOPIC_AUTHORIZATION_FAILED
 from forebay_policies.identities import KEPT_S
 from forebay_policies.journal_rows import BatchRow, LedgerRow
+from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.clients import login_watch
 from forebay_proxy.config.kinds import ListenerAddress
 from forebay_proxy.config.listeners import ListenerSettings
@@ -175,6 +176,24 @@ class TestServed:
         own = {("alice-ponds", "User:alice"), ("bob-ponds", "User:bob")}
         assert {(row.topic, row.principal) for row in of(BatchRow, rows)} == own
         assert {(row.topic, row.principal) for row in of(LedgerRow, rows)} == own
+
+    @in_loop
+    @pytest.mark.parametrize("meanwhile", ["leaves", "logs in again"])
+    async def test_whose_records_they_are_is_who_it_was_when_it_sent_them(self, meanwhile: str, tmp_path: Path) -> None:
+        async with town(journal_dir=str(tmp_path), journal_ledger=True) as it:
+            client = await it.user("alice")
+            it.cluster[0].holds(PRODUCE)
+            client.send(produce(1, ("alice-ponds", 0, batch(keyed("a")))))
+            asked = await it.cluster[0].receives(PRODUCE)
+            if meanwhile == "leaves":
+                client.close()
+                await until(lambda: len(it.forebay.app._connections) == 0)
+            else:
+                client.send(handshake(2))
+                await turns(20)
+            asked.answer()
+            await it.forebay.app.drain()
+        assert [row.principal for row in of(LedgerRow, rows_in(tmp_path))] == ["User:alice"]
 
     @in_loop
     async def test_metadata_is_each_users_own(self) -> None:
@@ -385,6 +404,23 @@ class TestSessions:
             assert sum(map(len, it.cluster.log.values())) == 2
 
     @in_loop
+    async def test_nor_does_it_last_longer_for_a_client_that_is_no_longer_served(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A broker refused its identity for a moment: Forebay goes on logging in as it for its own connections."""
+        async with town() as it:
+            now = 1000.0
+            monkeypatch.setattr(login_watch, "monotonic", lambda: now)
+            it.cluster.session_ms = 5000
+            client = await it.user("alice")
+            monkeypatch.setattr(Connector, "is_refused", True)
+            client.send(echo(2))
+            await client.receives(2)
+            now += 5.1
+            client.send(echo(3))
+            assert await client.is_closed()
+
+    @in_loop
     async def test_whoever_fails_to_log_in_again_is_closed_and_not_served_as_who_it_was(self) -> None:
         async with town() as it:
             for broker_left in (False, True):
@@ -512,3 +548,26 @@ class TestTheLifeOfARealm:
             assert each.connector._authenticator is not None, "it drains"
             each.realm.accumulator.flush_all(0.0)
             await until(lambda: sum(map(len, it.cluster.log.values())) == 1)
+
+    @in_loop
+    async def test_untouched_ones_without_acks_are_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Beside them are some whose topic is not known yet."""
+        monkeypatch.setitem(TOPICS, "alice-new", [0])
+        async with town(topics_exclude=("alice-ponds",)) as it:
+            client = await it.user("alice")
+            standing = len(it.forebay.app._connections)
+            brokers = it.cluster.brokers.values()
+            for broker in brokers:
+                broker.holds(METADATA)
+                broker.forget()
+            own, new = ("alice-ponds", 0, batch(keyed("a"))), ("alice-new", 0, batch(keyed("b")))
+            client.send(produce(2, own, new, acks=0))
+            await until(lambda: any(broker.requests(METADATA) for broker in brokers))
+            client.close()
+            await until(lambda: len(it.forebay.app._connections) < standing)
+            for broker in brokers:
+                broker.releases(METADATA)
+                for asked in broker.requests(METADATA):
+                    asked.answer()
+            await until(lambda: it.cluster.values("alice-ponds", 0) == ["a"])
+            await until(lambda: it.cluster.values("alice-new", 0) == ["b"])
