@@ -74,7 +74,7 @@ def read(path: str | None) -> Present:
         return Present()
     present = Present(written_in(path))
     for name, default in DEFAULTS.items():
-        if isinstance(default, int | float):
+        if isinstance(default, int | float) and not isinstance(default, bool):
             _check_number(present, path, name)
     return present
 

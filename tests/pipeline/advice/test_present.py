@@ -23,6 +23,8 @@ def test_a_file_is_read_as_forebay_reads_it(tmp_path: Path) -> None:
     assert present.known
     assert present.patterns("topics.exclude") == ("a", "b*")
     assert present.text("partitioner.rack.aware") == "true"
+    path.write_text('"partitioner.rack.aware" = "true"\n"linger.ms" = "7"\n')
+    assert (read(str(path)).text("partitioner.rack.aware"), read(str(path)).number("linger.ms")) == ("true", 7)
     assert (present.number("linger.ms"), present.number("batch.size")) == (7, 16_384)
 
 
