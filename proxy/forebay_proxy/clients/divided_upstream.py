@@ -169,7 +169,6 @@ class DividedUpstream(ClientUpstream):
         node_id: int | None,
     ) -> None:
         super().__init__(life, orderer, who, gateway, node_id)
-        self._leaders = gateway
         self._handover = LeaderHandover()
         self._links: dict[int, BrokerLink] = {}
         self._reasons: dict[HoldReason, int] = {}
@@ -179,9 +178,10 @@ class DividedUpstream(ClientUpstream):
     def sees_one_broker(self) -> bool:
         return True
 
-    def vouch(self, gateway: Brokers) -> None:
-        super().vouch(gateway)
-        self._leaders = cast(Leaders, gateway)
+    @property
+    def _leaders(self) -> Leaders:
+        """The gateway that the client has: from a login on, that of its identity."""
+        return cast(Leaders, self._gateway)
 
     # Requests
 

@@ -116,6 +116,20 @@ async def town(**changed: Any) -> AsyncIterator[Town]:
             yield found
 
 
+class Clock:
+    now = 1000.0
+
+
+@asynccontextmanager
+async def timed_sessions(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Town, Clock]]:
+    """A town whose sessions last for five seconds of a clock that is turned by hand."""
+    clock = Clock()
+    async with town() as it:
+        monkeypatch.setattr(login_watch, "monotonic", lambda: clock.now)
+        it.cluster.session_ms = 5000
+        yield it, clock
+
+
 def records(topic: str, *values: str, partition: int = 0, correlation_id: int = 1) -> bytes:
     return produce(correlation_id, *[(topic, partition, batch(null_key(value))) for value in values])
 
@@ -387,15 +401,12 @@ class TestSessions:
     async def test_a_session_that_is_over_ends_the_connection_at_the_next_request(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        async with town() as it:
-            now = 1000.0
-            monkeypatch.setattr(login_watch, "monotonic", lambda: now)
-            it.cluster.session_ms = 5000
+        async with timed_sessions(monkeypatch) as (it, clock):
             client, other = await it.user("alice"), await it.user("alice")
-            now += 4.9
+            clock.now += 4.9
             client.send(records("alice-ponds", "a"))
             await client.receives(1)
-            now += 0.2
+            clock.now += 0.2
             client.send(records("alice-ponds", "late", correlation_id=2))
             assert await client.is_closed()
             assert await it.log_in(other, "alice") == NONE, "this one logs in again"
@@ -408,15 +419,12 @@ class TestSessions:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A broker refused its identity for a moment: Forebay goes on logging in as it for its own connections."""
-        async with town() as it:
-            now = 1000.0
-            monkeypatch.setattr(login_watch, "monotonic", lambda: now)
-            it.cluster.session_ms = 5000
+        async with timed_sessions(monkeypatch) as (it, clock):
             client = await it.user("alice")
             monkeypatch.setattr(Connector, "is_refused", True)
             client.send(echo(2))
             await client.receives(2)
-            now += 5.1
+            clock.now += 5.1
             client.send(echo(3))
             assert await client.is_closed()
 
