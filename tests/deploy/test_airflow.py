@@ -13,14 +13,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 
 from tests.deploy.files import DEPLOY
 from tests.kit.forebay import ForebayProcess
 from tests.kit.kafka import KafkaCluster
 from tests.kit.paths import AIRFLOW, JARS, ROOT
 from tests.kit.spark import JVM_FLAGS
-from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.whole, pytest.mark.timeout(1_800)]  # eight Sparks, one after the other
 
@@ -90,9 +88,7 @@ class Stage:
             assert producer.flush(60) == 0
 
     def make_again(self, topic: str) -> None:
-        admin = AdminClient({"bootstrap.servers": self.cluster.internal})
-        admin.delete_topics([topic], operation_timeout=30)[topic].result(60)
-        wait_until(lambda: topic not in admin.list_topics(timeout=30).topics, 60, "the topic is gone")
+        self.cluster.delete_topic(topic)
         self.cluster.create_topic(topic, 1)
 
     def without_brokers(self) -> None:

@@ -131,12 +131,10 @@ def test_partitions_that_are_added_are_seen(cluster: KafkaCluster, forebay: Fore
     sees(forebay, "grows", lambda topic: len(topic.partitions) == 5, "the new partitions are seen")
 
 
-def test_a_topic_that_is_deleted_and_made_anew_is_seen(
-    cluster: KafkaCluster, forebay: ForebayProcess, admin: AdminClient
-) -> None:
+def test_a_topic_that_is_deleted_and_made_anew_is_seen(cluster: KafkaCluster, forebay: ForebayProcess) -> None:
     cluster.create_topic("anew", 3)
     before = topic_of(forebay, "anew")
-    admin.delete_topics(["anew"], operation_timeout=30)["anew"].result(60)
+    cluster.delete_topic("anew")
     sees(forebay, "anew", lambda topic: topic.error_code == UNKNOWN_TOPIC_OR_PARTITION, "the deletion is seen")
     cluster.create_topic("anew", 2)
     sees(forebay, "anew", lambda topic: topic.error_code == NONE, "the new topic is seen")

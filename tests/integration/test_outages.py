@@ -228,8 +228,7 @@ def test_deleted_records_are_deleted_and_no_more(scene: Scene) -> None:
 def test_a_topic_that_is_made_again_under_load_holds_what_was_acknowledged_since_once(scene: Scene) -> None:
     topic = scene.topic("again")
     with scene.load(topic, DEFAULT) as load:
-        scene.admin.delete_topics([topic])[topic].result(30)
-        wait_until(lambda: topic not in scene.admin.list_topics(timeout=10).topics, SOON, "gone")
+        scene.cluster.delete_topic(topic)
         scene.topic(topic)
         since = monotonic()
         flows(load, since)

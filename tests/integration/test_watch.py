@@ -100,9 +100,7 @@ def produce(bootstrap: str, topic: str, acks: str = "all") -> None:
 
 
 def make_again(cluster: KafkaCluster, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.internal})
-    admin.delete_topics([topic], operation_timeout=30)[topic].result(60)
-    wait_until(lambda: topic not in admin.list_topics(timeout=30).topics, 60, "the topic is gone")
+    cluster.delete_topic(topic)
     cluster.create_topic(topic, 1)
 
 

@@ -28,6 +28,7 @@ from typing import Self
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from forebay_codecs.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from tests.kit.leadership import leads
 from tests.kit.metadata import ask_metadata
 from tests.kit.paths import KAFKA, NotSetUp, classpath
@@ -190,6 +191,17 @@ class KafkaCluster:
         admin.create_topics([topic], operation_timeout=30)[name].result(60)
         for node in self.nodes:
             self._servers[node].wait_until(lambda node=node: self._is_ready(node, name, len(replicas)), START_SECONDS)  # type: ignore[misc]
+
+    def delete_topic(self, name: str) -> None:
+        """Deletes and waits until every node has heard of it: until then its leaders take records for it."""
+        admin = AdminClient({"bootstrap.servers": self.internal})
+        admin.delete_topics([name], operation_timeout=30)[name].result(60)
+        for node in self.nodes:
+            self._servers[node].wait_until(lambda node=node: self._has_forgotten(node, name), START_SECONDS)  # type: ignore[misc]
+
+    def _has_forgotten(self, node: int, topic: str) -> bool:
+        known = ask_metadata(self.internal_ports[node], topic)
+        return known is not None and known.topics[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
 
     def _knows_all(self, node: int) -> bool:
         known = ask_metadata(self.internal_ports[node])
