@@ -364,6 +364,8 @@ def render(value: object) -> str:
         return HIDDEN if value else ""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, int) and value.bit_length() > 64:
+        return hex(value)  # Python writes no decimals of thousands of digits
     if isinstance(value, ADDRESSES):
         return str(value)
     if isinstance(value, dict):

@@ -232,6 +232,8 @@ class TestFile:
         assert found.message == "must be a number from 0 to 1"
         found = problem(config=toml(tmp_path, f'"linger.ms" = 1{"0" * 5000}'))
         assert found.message.startswith("is not valid TOML: ")
+        found = problem(config=toml(tmp_path, f'"linger.ms" = 0x{"f" * 5000}'))
+        assert (found.value, found.message[:5]) == (f"0x{'f' * 5000}", "must ")
 
     def test_a_file_without_an_end_is_named(self) -> None:
         assert problem(config=Path("/dev/zero")).message == "cannot be read: it has more than 16 MiB"
