@@ -71,7 +71,7 @@ class _Run(NamedTuple):
 class ObservedRequest:
     """One request, or a part of one that takes turns, until it is answered."""
 
-    __slots__ = ("_at_leisure", "_client", "_number", "_observer", "_received", "_request", "_seen", "_sent")
+    __slots__ = ("_at_leisure", "_client", "_number", "_observer", "_received", "_request", "_seen", "_sent", "_user")
 
     def __init__(
         self, observer: Observer, client: Client, request: ProduceRequest, number: int, seen: list[_Seen], now: float
@@ -83,6 +83,8 @@ class ObservedRequest:
         self._seen = seen
         self._received = self._sent = now
         self._at_leisure = client.at_leisure
+        self._user = client.user
+        """As whom it was served when it sent this, as the ledger's (Entry)."""
 
     def leaves(self) -> None:
         """It is written now, rather than when it was looked at."""
@@ -99,7 +101,9 @@ class ObservedRequest:
     def answered(self, response: ProduceResponse | None) -> None:
         """The broker's answer; None: there is none."""
         took = monotonic() - self._sent if response is not None and self._at_leisure else -1.0
-        self._observer.answered(self._client, self._request, self._number, self._seen, self._received, took, response)
+        self._observer.answered(
+            self._client, self._user, self._request, self._number, self._seen, self._received, took, response
+        )
 
 
 class Observer:
@@ -326,6 +330,7 @@ class Observer:
     def answered(
         self,
         client: Client,
+        user: str,
         request: ProduceRequest,
         number: int,
         seen: Sequence[_Seen],
@@ -375,7 +380,7 @@ class Observer:
                     codes.get((each.topic, each.partition)),
                     VERSION,
                     journal.observed_rows,
-                    client.user,
+                    user,
                 )
             )
 

@@ -13,7 +13,7 @@ from forebay_codecs import api_versions, sasl
 from forebay_codecs.apis import METADATA, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from forebay_codecs.error_codes import NONE, TOPIC_AUTHORIZATION_FAILED
 from forebay_policies.identities import KEPT_S
-from forebay_policies.journal_rows import BatchRow, LedgerRow
+from forebay_policies.journal_rows import BatchRow, LedgerRow, ObservedRow
 from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.clients import login_watch
 from forebay_proxy.config.kinds import ListenerAddress
@@ -208,6 +208,21 @@ class TestServed:
             asked.answer()
             await it.forebay.app.drain()
         assert [row.principal for row in of(LedgerRow, rows_in(tmp_path))] == ["User:alice"]
+
+    @in_loop
+    async def test_whose_records_are_observed_is_who_it_was_when_it_sent_them(self, tmp_path: Path) -> None:
+        async with town(journal_dir=str(tmp_path), moves="observe") as it:
+            client = await it.user("alice")
+            broker = it.cluster[0]
+            broker.forget()
+            broker.holds(PRODUCE, SASL_HANDSHAKE)
+            client.send(produce(1, ("alice-ponds", 0, batch(keyed("a")))))
+            client.send(handshake(2))
+            for api in (PRODUCE, SASL_HANDSHAKE):
+                (await broker.receives(api)).answer()
+            await client.receives(1, 2)
+            await it.forebay.app.drain()
+        assert [row.principal for row in of(ObservedRow, rows_in(tmp_path))] == ["User:alice"]
 
     @in_loop
     async def test_metadata_is_each_users_own(self) -> None:
