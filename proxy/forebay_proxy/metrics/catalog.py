@@ -284,7 +284,12 @@ _ALL: Final = (
         {"reason": FLUSH_REASONS},
     ),
     Metric("forebay_batch_records", "histogram", "Records per batch sent.", buckets=SIZES),
-    Metric("forebay_batch_bytes", "histogram", "Bytes per batch sent.", buckets=SIZES),
+    Metric(
+        "forebay_batch_bytes",
+        "histogram",
+        "Bytes of records per batch sent, uncompressed where it was merged.",
+        buckets=SIZES,
+    ),
     Metric(
         "forebay_batch_linger_time_seconds",
         "histogram",

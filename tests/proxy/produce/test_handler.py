@@ -354,6 +354,25 @@ class TestBatchesThatCannotBeOpened:
             assert [value[0] for value in cluster.values("ponds", 0)] == ["w", "a", "n", "b", "c"]
 
     @in_loop
+    async def test_of_one_that_its_brokers_answer_lacks_nothing_is_known(self) -> None:
+        large = batch(keyed("b" * 5_000), GZIP)
+        async with (
+            FakeCluster({"ponds": [0, 0]}) as cluster,
+            running(cluster.bootstrap, max_decompressed_bytes=1_000) as forebay,
+        ):
+            client = await forebay.client(0)
+            await warm(client, "ponds")
+            cluster[0].holds_produce(lambda asked: asked.values == ["b" * 5_000])
+            cluster[0].forget()
+            client.send(produce(1, ("ponds", 0, large), ("ponds", 1, batch(keyed("a")))))
+            while (asked := await cluster[0].receives(PRODUCE)).values == ["a"]:
+                pass
+            asked.respond(bytes(8))  # no topics, no throttle time
+            (response,) = await client.receives(1)
+            told = {partition: answer.error_code for (_, partition), answer in produced(response).items()}
+            assert told == {0: REQUEST_TIMED_OUT, 1: NONE}
+
+    @in_loop
     async def test_nothing_leaves_before_one_without_acks_is_known_to_be_taken(self) -> None:
         large = batch(keyed("b" * 5_000), GZIP)
         async with (

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from random import Random
 from time import monotonic
 from unittest.mock import Mock
 
 import pytest
+from kio.schema.types import BrokerId
+from kio.static.primitive import i32
 
 from forebay_codecs.apis import METADATA, PRODUCE
 from forebay_codecs.error_codes import (
@@ -20,9 +23,11 @@ from forebay_codecs.error_codes import (
     UNKNOWN_SERVER_ERROR,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from forebay_codecs.record_batch import HEADER_SIZE
 from forebay_policies.dispatch_groups import MAX_GROUPS
 from forebay_policies.loop_turns import SLICE_S
 from forebay_proxy.produce import sender as sender_module
+from tests.codecs.kio_oracle import encode_response, example, message
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import Asked, FakeCluster
@@ -110,6 +115,22 @@ class TestRetries:
             (await cluster[0].receives(PRODUCE)).answer(error_code=code)
             answer = only((await client.receives(1))[0], 8)
             assert (answer.error_code, answer.base_offset, answer.error_message) == (code, -1, "refused")
+
+    @in_loop
+    async def test_brokers_that_an_answer_names_are_known_from_then_on(self) -> None:
+        cls, endpoint = message("produce", 10, "ProduceResponse"), message("produce", 10, "NodeEndpoint")
+        moved = replace(example(endpoint), node_id=BrokerId(7), host="moved.example", port=i32(9093))
+        answer = replace(example(cls), responses=(), node_endpoints=(moved,))
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster.produce_versions = (3, 10)
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            cluster[0].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            (await cluster[0].receives(PRODUCE)).respond(encode_response(answer)[4:])
+            await client.receives(1)
+            known = forebay.app._realm.handler.cluster.nodes[7]
+            assert (known.host, known.port) == ("moved.example", 9093)
 
     @in_loop
     async def test_a_partition_without_a_leader_is_sent_to_when_it_has_one(self) -> None:
@@ -328,6 +349,20 @@ class TestRefusedBatches:
 
 
 class TestRequests:
+    @in_loop
+    async def test_each_batch_is_measured_as_it_leaves(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, linger_ms=50) as forebay:
+            clients = [await forebay.client(0) for _ in range(2)]
+            for client in clients:
+                client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            for client in clients:
+                await client.receives(1)
+            (asked,) = cluster[0].requests(PRODUCE)
+            ((_, _, start, end),) = [(n, *place) for n, places in asked.produce.topics for place in places]
+            assert forebay.observed("forebay_batch_records") == (1, 2)
+            assert forebay.observed("forebay_batch_bytes") == (1, end - start - HEADER_SIZE)
+            assert forebay.count("forebay_batches_flushed_total", "linger") == 1
+
     @in_loop
     async def test_one_batch_of_a_partition_is_away_at_a_time_and_no_more_requests_than_set(self) -> None:
         async with (
