@@ -306,7 +306,7 @@ class Accumulator:
             root.sequence.forgotten()
 
     def renew_ids(self) -> None:
-        """Another cluster answers. Batches that may be appended keep their numbers."""
+        """Another cluster answers, or one that was wiped. Batches that may be appended keep their numbers."""
         self.ids.renew()
         for topic in self.topics.values():
             for queue in (*topic.queues(), *topic.roots()):

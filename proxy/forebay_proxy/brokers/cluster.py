@@ -115,12 +115,15 @@ class Cluster:
     def apply_topics(self, topics: Iterable[Topic], asked: set[str], now: float) -> None:
         """Take in what was told of the topics `asked`; those that are not there are unknown."""
         answered = set()
+        made_again = False
         for topic in topics:
             if topic.name is not None:
                 answered.add(topic.name)
-                self._apply_topic(topic.name, topic, now)
+                made_again |= self._apply_topic(topic.name, topic, now)
         for name in asked - answered:
             self._apply_topic(name, None, now)
+        if made_again:  # perhaps by whoever wiped the cluster, and left it its id
+            self._accumulator.renew_ids()
 
     def _set_rack(self, node: Node, rack: str) -> None:
         if node.rack == rack:
@@ -142,7 +145,8 @@ class Cluster:
         self._accumulator.set_leaders(state.queues, leaders, now)
         self._refresh_available(state)
 
-    def _apply_topic(self, name: str, topic: Topic | None, now: float) -> None:
+    def _apply_topic(self, name: str, topic: Topic | None, now: float) -> bool:
+        """Whether another topic has the name now."""
         described = self._described.of(topic) if topic is not None else None
         state = self.topics.get(name)
         if state is None:
@@ -164,6 +168,8 @@ class Cluster:
             self._refresh_available(state)
             if was and state.topic_id and was != state.topic_id:
                 self._gone(state.queues)
+                return True
+        return False
 
     def _gone(self, queues: TopicQueues) -> None:
         """The topic is not there any more, or another has its name: tell of partitions that there are no more."""

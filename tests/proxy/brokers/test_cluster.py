@@ -76,6 +76,18 @@ class TestAnotherCluster:
             found = ids.of(kind)
             assert (found.number if found is not None else None) == number
 
+    def test_so_they_are_as_a_topic_is_made_again_for_a_wiped_one_may_keep_its_id(self) -> None:
+        told = Told()
+        ids = told.accumulator.ids
+        ids.observe(lambda: None)
+        kind = next(iter(ids.wanted))
+        (topic,) = fakes.metadata({"ponds": [0]}).topics
+        for topic_id, number in ((b"1" * 16, 7), (b"1" * 16, 7), (b"2" * 16, None)):
+            ids.arrived(kind, 7, 0)
+            told.cluster.apply_topics([topic._replace(topic_id=topic_id)], {"ponds"}, 0.0)
+            found = ids.of(kind)
+            assert (found.number if found is not None else None) == number
+
 
 class TestAvailability:
     def test_partitions_without_a_leader_or_with_one_that_is_down_are_not_available(self) -> None:
