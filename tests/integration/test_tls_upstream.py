@@ -13,6 +13,7 @@ from tests.kit.forebay import ForebayProcess
 from tests.kit.kafka import KafkaCluster
 from tests.kit.ports import LOOPBACK
 from tests.kit.topic_log import TopicLog
+from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -99,3 +100,22 @@ def test_every_kind_of_connection_is_secured(stage: Stage, tmp_path: Path) -> No
         assert metrics["forebay_journal_rows_dropped_total"] == 0
         assert "Traceback" not in forebay.log.read_text()
         assert sum(log.ends("journal").values()) > 0
+
+
+def test_clients_that_leave_behind_records_without_acks_leave_no_connections(stage: Stage) -> None:
+    """A broker that reads the last request and TLS's farewell at once does not answer the farewell."""
+    stage.cluster.create_topic("left", 1)
+    clients = 20
+    with (
+        ForebayProcess(
+            stage.cluster.bootstrap, stage.cluster.nodes, settings={**stage.settings, "moves": "observe"}
+        ) as forebay,
+        TopicLog(stage.cluster.internal) as log,
+    ):
+        for _ in range(clients):
+            producer = Producer({"bootstrap.servers": forebay.bootstrap, "acks": "0"})
+            producer.produce("left", b"the last one")
+            assert producer.flush(30) == 0
+            producer.close()
+        wait_until(lambda: forebay.metrics()["forebay_upstream_connections"] < 3, 20, "all connections are gone")
+        assert sum(log.ends("left").values()) == clients

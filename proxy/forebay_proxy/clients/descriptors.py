@@ -55,9 +55,18 @@ def room(limit: int, more: int = 0) -> int:
 
 def unread(transport: asyncio.BaseTransport) -> int:
     """Bytes that have arrived and wait in the system's buffer."""
+    return _bytes(transport, termios.FIONREAD)
+
+
+def unconfirmed(transport: asyncio.BaseTransport) -> int:
+    """Bytes that were handed to the system, and that the other side's has not confirmed."""
+    return _bytes(transport, termios.TIOCOUTQ)
+
+
+def _bytes(transport: asyncio.BaseTransport, of: int) -> int:
     size = array.array("i", [0])
     try:
-        fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.FIONREAD, size)
+        fcntl.ioctl(transport.get_extra_info("socket").fileno(), of, size)
     except (OSError, ValueError):  # it is being closed
         return 0
     return size[0]

@@ -45,6 +45,7 @@ from forebay_policies.inbound_memory import READ
 from forebay_policies.response_memory import ResponseMemory
 from forebay_proxy.brokers.session import Session
 from forebay_proxy.clients.bounded_reads import BoundedReads
+from forebay_proxy.clients.descriptors import unconfirmed
 from forebay_proxy.clients.response_orderer import PASSED, UNTOUCHED, ResponseOrderer, Slot
 from forebay_proxy.metrics.traffic import TrafficMetrics
 
@@ -54,8 +55,8 @@ MAX_RESPONSE = 0x7FFFFFFF
 MAX_HELD = 256 * 1024
 """Bytes of responses behind a slower one before the broker is not read any more: a few chunks of the event loop."""
 
-FAREWELL_S: Final = 1.0
-"""A broker that does not answer TLS's farewell, and for which no records are left, holds a connection for so long."""
+FAREWELL_S: Final = 0.5
+"""How often a broker is looked at that does not answer TLS's farewell, to see whether it has all that was written."""
 
 OWN_CORRELATION_ID: Final = 0
 """Of what we say ourselves: whoever waits for it gets the next response."""
@@ -210,6 +211,9 @@ class OpaqueConnection(BoundedReads):
         self._unsent: list[Expected] = []
         """Those of which nothing has been written."""
         self._heard_at = 0.0
+        self._farewell: asyncio.TimerHandle | None = None
+        self._has_left = False
+        """All that was written, when it was last looked at."""
 
     @property
     def awaited(self) -> int:
@@ -415,11 +419,26 @@ class OpaqueConnection(BoundedReads):
         """Close once what was written has gone out: acks=0 records of a client that has left are still to be sent."""
         self.closed = True
         if self._transport is not None:
-            self._transport.close()
-            if self._joins and not self.unheard:
-                asyncio.get_running_loop().call_later(FAREWELL_S, self._transport.abort)
+            self._leave(self._transport)
         elif not self.holds_records:  # else they leave as soon as the connection stands
             self.connection_lost(None)  # nothing was written: whoever waits for an answer need not wait
+
+    def _leave(self, transport: asyncio.Transport) -> None:
+        transport.close()
+        if self._joins:
+            self._farewell = asyncio.get_running_loop().call_later(FAREWELL_S, self._unanswered, transport)
+
+    def _unanswered(self, transport: asyncio.Transport) -> None:
+        """The broker has not answered TLS's farewell. Kafka's does not where it read it together with the last request:
+        it looks at the connection again when that ends. So it ends once all that was written has left, seen twice: what
+        is on its way from the transport's own buffer to the system's is in neither.
+        """
+        had_left = self._has_left
+        self._has_left = not transport.get_write_buffer_size() and not unconfirmed(transport)
+        if not self.unheard or (had_left and self._has_left):
+            transport.abort()
+        else:
+            self._farewell = asyncio.get_running_loop().call_later(FAREWELL_S, self._unanswered, transport)
 
     @property
     def stood(self) -> bool:
@@ -450,7 +469,7 @@ class OpaqueConnection(BoundedReads):
             self._put(self._transport, self._waiting)
             self._waiting = []
         if self.closed:
-            self._transport.close()
+            self._leave(self._transport)
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -487,6 +506,8 @@ class OpaqueConnection(BoundedReads):
 
     def connection_lost(self, exc: Exception | None) -> None:
         was_closed, self.closed = self.closed, True
+        if self._farewell is not None:
+            self._farewell.cancel()
         self._expected.extend(self._announced)
         self._announced.clear()
         entries = [entry for entry in (self._current, *self._expected) if entry is not None]

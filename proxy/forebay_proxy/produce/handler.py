@@ -546,7 +546,7 @@ class PendingProduce:
         """A request of the untouched batches alone, in the client's order and, if it may be, the client's version."""
         request, completion = self._request, self._completion
         # Whether a broker takes what could not be opened must be known before anything behind it is carried out.
-        acks = request.acks or int(self._overtakes)
+        acks = request.acks or int(self._overtakes and not self._client.left)
         version = max(request.version, produce_request.RECORD_BATCHES_FROM)
         topics: dict[str, list[tuple[int, int, list[Buffer]]]] = {}
         for _, topic, partition, batch in untouched:

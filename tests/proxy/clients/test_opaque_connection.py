@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -22,11 +25,13 @@ from forebay_codecs.apis import (
 from forebay_codecs.error_codes import NONE, REQUEST_TIMED_OUT
 from forebay_codecs.errors import Malformed
 from forebay_policies.response_memory import SMALL, ResponseMemory
-from forebay_proxy.clients.opaque_connection import Expected, OpaqueConnection
+from forebay_proxy.brokers.dial import dial
+from forebay_proxy.clients.opaque_connection import FAREWELL_S, Expected, OpaqueConnection
 from forebay_proxy.clients.response_orderer import ResponseOrderer
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.metrics.traffic import TrafficMetrics
 from tests.kit.app import Running, running
+from tests.kit.certificates import Authority
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import FakeBroker, FakeCluster
 from tests.kit.ports import LOOPBACK
@@ -148,7 +153,7 @@ def test_what_passes_counts_as_sent_to_brokers_and_as_received_from_them() -> No
 
 
 class Secured:
-    """A transport with TLS, and the loop: what they are told."""
+    """A transport with TLS: what it is told."""
 
     def __init__(self) -> None:
         self.did: list[str] = []
@@ -156,28 +161,8 @@ class Secured:
     def get_extra_info(self, name: str) -> bool:
         return name == "sslcontext"
 
-    def close(self) -> None:
-        self.did.append("close")
-
     def abort(self) -> None:
         self.did.append("abort")
-
-    def call_later(self, seconds: float, what: Callable[[], None]) -> None:
-        self.did.append(f"{what.__name__} in {seconds:g} s")
-
-
-@pytest.mark.parametrize(("records", "then"), [(0, ["abort in 1 s"]), (1, [])])
-def test_a_broker_that_does_not_answer_tls_farewell_is_waited_for_where_records_may_be_left(
-    monkeypatch: pytest.MonkeyPatch, records: int, then: list[str]
-) -> None:
-    secured = Secured()
-    monkeypatch.setattr(asyncio, "get_running_loop", lambda: secured)
-    connection = OpaqueConnection(Torn(), ResponseMemory())
-    connection.connection_made(cast(asyncio.BaseTransport, secured))
-    for _ in range(records):
-        connection.sent_unacknowledged()
-    connection.close()
-    assert secured.did == ["close", *then]
 
 
 def test_the_farewell_of_a_broker_ends_a_connection_with_tls_at_once() -> None:
@@ -186,6 +171,93 @@ def test_the_farewell_of_a_broker_ends_a_connection_with_tls_at_once() -> None:
     connection.connection_made(cast(asyncio.BaseTransport, secured))
     connection.eof_received()
     assert secured.did == ["abort"]
+
+
+class Unanswering(asyncio.Protocol):
+    """A broker that takes TLS's farewell for nothing, and closes as the stream ends: as Kafka where both the last
+    request and the farewell are in one read."""
+
+    def __init__(self, keystore: Path, *, reads: bool) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(keystore)
+        self._into, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._into, self._out, server_side=True)
+        self._reads = reads
+        self._greeted = False
+        self.got = bytearray()
+        self.over = False
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._into.write(data)
+        with suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+            if not self._greeted:
+                try:
+                    self._tls.do_handshake()
+                finally:
+                    self.transport.write(self._out.read())
+                self._greeted = True
+                if not self._reads:
+                    self.transport.pause_reading()
+            while more := self._tls.read(1 << 20):
+                self.got += more
+
+    def eof_received(self) -> None:
+        self.over = True
+
+
+class Parted(Torn):
+    gone = False
+
+    def upstream_closed(self, connection: OpaqueConnection) -> None:
+        self.gone = True
+
+
+@asynccontextmanager
+async def parting(
+    folder: Path, size: int, *, reads: bool, records: bool = True
+) -> AsyncIterator[tuple[Unanswering, Parted]]:
+    """A broker, and whose connection to it ends behind `size` bytes: `records` without acks, or nothing to miss."""
+    authority = Authority(folder)
+    broker = Unanswering(authority.issue("kafka", LOOPBACK), reads=reads)
+    client = Parted()
+    connection = OpaqueConnection(client, ResponseMemory())
+    async with await asyncio.get_running_loop().create_server(lambda: broker, LOOPBACK, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        await dial(LOOPBACK, port, 5.0, lambda: connection, authority.client_context())
+        if records:
+            connection.sent_unacknowledged()
+        connection.write([bytes(size)])
+        connection.close()
+        yield broker, client
+
+
+class TestFarewell:
+    MANY = 20_000_000
+    """Bytes, more than the system keeps."""
+
+    @in_loop
+    async def test_a_broker_that_has_all_records_and_does_not_answer_it_is_left(self, tmp_path: Path) -> None:
+        async with parting(tmp_path, 1000, reads=True) as (broker, client):
+            await until(lambda: client.gone and broker.over, 10)
+            assert len(broker.got) == 1000
+
+    @in_loop
+    async def test_one_that_reads_late_gets_all_records_first(self, tmp_path: Path) -> None:
+        async with parting(tmp_path, self.MANY, reads=False) as (broker, client):
+            await asyncio.sleep(3 * FAREWELL_S)  # in which it would have been left
+            assert not client.gone
+            broker.transport.resume_reading()
+            await until(lambda: client.gone and broker.over)
+            assert len(broker.got) == self.MANY
+
+    @in_loop
+    async def test_where_no_records_may_be_left_it_is_not_waited_for(self, tmp_path: Path) -> None:
+        async with parting(tmp_path, self.MANY, reads=False, records=False) as (_, client):
+            await until(lambda: client.gone, 10)
 
 
 class TestLife:

@@ -394,6 +394,30 @@ class TestBatchesThatCannotBeOpened:
             assert [value[:1] for value in cluster.values("ponds", 0)] == ["w", "b", "c"]
 
     @in_loop
+    @pytest.mark.parametrize("waits", ["cannot be opened", "settings changed"])
+    async def test_what_a_client_that_leaves_sent_last_without_acks_goes_behind_the_rest(self, waits: str) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, max_decompressed_bytes=1_000) as forebay,
+        ):
+            client = await forebay.client(0)
+            await warm(client, "ponds")
+            await cluster[0].receives(PRODUCE)
+            cluster[0].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 0, batch(keyed("first"))), acks=0))
+            asked = await cluster[0].receives(PRODUCE)
+            if waits == "settings changed":
+                forebay.change(topics_exclude=("ponds",))
+            last = "l" * (5_000 if waits == "cannot be opened" else 1)
+            client.send(produce(2, ("ponds", 0, batch(keyed(last), GZIP)), acks=0))
+            (connection,) = forebay.app._connections
+            await until(lambda: connection.holds)
+            connection.abort()
+            cluster[0].releases(PRODUCE)
+            asked.answer()
+            await until(lambda: cluster.values("ponds", 0)[1:] == ["first", last])
+
+    @in_loop
     @pytest.mark.parametrize("acks", [0, 1])
     async def test_one_after_the_other_all_arrive(self, acks: int) -> None:
         async with (
