@@ -52,6 +52,8 @@ def endpoint_settings(options: Mapping[str, Secret]) -> Settings:
     told: dict[str, object] = {}
     for name, value in options.items():
         if name.startswith("ssl.") and (setting := SETTINGS.get(name)) is not None:
+            if not value and name.startswith("ssl.truststore."):  # which would trust the system's authorities
+                raise StartError(f"sasl.jaas.config: its option {name} is empty")
             try:
                 told[setting.attribute] = setting.parse(value.reveal())
             except ValueError:

@@ -112,7 +112,7 @@ def _trust(context: ssl.SSLContext, tls: TlsSettings) -> None:
     if tls.truststore_location:
         setting = f"{tls.prefix}ssl.truststore.location"
         text = pem.read(setting, tls.truststore_location, private=False)
-    if not text:
+    elif not text:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         return
     try:

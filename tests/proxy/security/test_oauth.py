@@ -142,6 +142,7 @@ async def test_what_is_wrong_with_its_certificates_is_said_with_the_option(tmp_p
     endpoint = TokenEndpoint(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     for options, why in (
         ({"ssl_truststore_location": str(tmp_path / "none.pem")}, "ssl.truststore.location: .* cannot be read"),
+        ({"ssl_truststore_certificates": ""}, "ssl.truststore.certificates is empty"),
         ({"ssl_enabled_protocols": "SSLv3"}, "ssl.enabled.protocols must be TLSv1.2"),
         ({"ssl_cipher_suites": "NULL"}, "ssl.cipher.suites: NULL is no cipher suite"),
     ):

@@ -16,7 +16,9 @@ from forebay_proxy.errors import StartError
 from forebay_proxy.metrics.registry import MetricRegistry, decode, merge
 from forebay_proxy.metrics.traffic import RenewalMetrics
 from forebay_proxy.security.renewals import Renewable, Renewals
+from forebay_proxy.security.tls import TlsContext, brokers_context
 from tests.kit.app import settings
+from tests.kit.certificates import Authority
 from tests.kit.event_loop import in_loop, turns, until
 
 PREFIXES = ("ssl.",)
@@ -48,11 +50,14 @@ class Thing:
 
 @asynccontextmanager
 async def watching(
-    path: Path, settle_s: float = 0.0, look_s: float = 0.002
+    path: Path,
+    settle_s: float = 0.0,
+    look_s: float = 0.002,
+    prepare: Callable[[Settings], Callable[[], None]] | None = None,
 ) -> AsyncIterator[tuple[Thing, Renewals, MetricRegistry]]:
     stats, thing = MetricRegistry(), Thing(path)
     renewals = Renewals(settings((), 1, ssl_truststore_location=str(path)), RenewalMetrics(stats), look_s, settle_s)
-    renewals.add(Renewable("upstream", "brokers", PREFIXES, thing.prepare, lambda: 1e9))
+    renewals.add(Renewable("upstream", "brokers", PREFIXES, prepare or thing.prepare, lambda: 1e9))
     task = asyncio.create_task(renewals.run())
     try:
         yield thing, renewals, stats
@@ -131,6 +136,20 @@ async def test_what_nobody_foresaw_is_a_failed_renewal_with_its_traceback_and_th
     (line,) = [line for line in logs if line["log_level"] == "error"]
     assert line["error"] == "TypeError: nobody foresaw this"
     assert isinstance(line["exc_info"], TypeError)
+
+
+@in_loop
+async def test_a_truststore_that_is_emptied_is_a_failed_renewal_and_the_old_one_stays(tmp_path: Path) -> None:
+    path = Authority(tmp_path).pem
+    in_use: list[TlsContext] = []
+
+    def prepare(told: Settings) -> Callable[[], None]:
+        return partial(in_use.append, brokers_context(told))
+
+    async with watching(path, prepare=prepare) as (_, _, stats):
+        path.write_bytes(b"")
+        await until(lambda: count(stats, "failed") == 1)
+        assert (in_use, successful(stats)) == ([], 0)
 
 
 @in_loop

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,15 @@ def test_the_systems_certificates_are_trusted_where_none_are_given() -> None:
     context = client_context(TlsSettings(BOTH), verify_name=True)
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.check_hostname
+
+
+def test_an_empty_truststore_stands_for_no_authority_and_not_for_the_systems(tmp_path: Path) -> None:
+    own, empty = Authority(tmp_path).issue("a", "a.example"), tmp_path / "empty.pem"
+    empty.touch()
+    tls = TlsSettings(BOTH, truststore_location=str(empty), keystore_location=str(own))
+    for make in (partial(client_context, verify_name=True), partial(server_context, client_auth="required")):
+        with pytest.raises(StartError, match=r"^ssl\.truststore\.location: there is no certificate in PEM form in it"):
+            make(tls)
 
 
 def test_versions(tmp_path: Path) -> None:
