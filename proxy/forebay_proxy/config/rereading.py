@@ -63,7 +63,7 @@ def _value(name: str, text: str, environ: Mapping[str, str]) -> object:
     setting = find(name)
     assert setting is not None
     try:
-        value = providers.resolve(text, environ)
+        value = setting.resolve(text, environ)
     except ValueError as error:
         raise StartError(f"{name}: {error}") from None
     try:

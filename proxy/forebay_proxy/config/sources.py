@@ -27,7 +27,7 @@ from forebay_proxy.config.listeners import ListenerSettings
 from forebay_proxy.config.secret import HIDDEN
 from forebay_proxy.config.security import security_conflicts
 from forebay_proxy.config.settings import ALIASES, Settings, conflicts
-from forebay_proxy.config.values import LISTENER_SETTINGS, SETTINGS, find, listener_setting, render
+from forebay_proxy.config.values import LISTENER_SETTINGS, SETTINGS, Setting, find, listener_setting, render
 
 PREFIX: Final = "FOREBAY_"
 _OF_LISTENER: Final = "FOREBAY_LISTENER_NAME_"
@@ -146,7 +146,7 @@ def load(sources: Sources, partitioners: Collection[str], *, complete: bool = Tr
         written = given[name]
         origins[name] = written.origin
         try:
-            value = _resolved(written, sources.environ)
+            value = _resolved(setting, written, sources.environ)
         except ValueError as error:
             problems.append(Problem(name, _shown(written), written.origin, str(error)))
             continue
@@ -170,18 +170,17 @@ def _references(given: Mapping[str, Given]) -> dict[str, str]:
     return {name: text for name, text in written.items() if isinstance(text, str) and providers.files(text)}
 
 
-def _resolved(given: Given, environ: Mapping[str, str]) -> object:
+def _resolved(setting: Setting, given: Given, environ: Mapping[str, str]) -> object:
     """The value with its references resolved. Raises ValueError, also for a secret that others can see."""
     written = given.value
     if not isinstance(written, str):
         return written
-    setting = find(ALIASES.get(given.name, given.name))
-    if setting is not None and setting.is_secret and written and not providers.is_reference(written):
+    if setting.is_secret and written and not providers.is_reference(written):
         if given.origin == COMMAND_LINE:
             raise ValueError("is a secret, and every user can read a command line: refer to it as ${file:path:key}")
         if given.path is not None and providers.public(given.path.stat().st_mode):
             raise ValueError(f"is a secret, and others can read {given.path}: chmod o-rwx {given.path}")
-    return providers.resolve(written, environ)
+    return setting.resolve(written, environ)
 
 
 def _shown(given: Given) -> str:

@@ -11,7 +11,7 @@ import ipaddress
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Final, Literal, get_args, get_origin
@@ -19,6 +19,7 @@ from typing import Annotated, Final, Literal, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
+from forebay_proxy.config import providers
 from forebay_proxy.config.kinds import (
     INT_MAX,
     MAX_PORT,
@@ -42,6 +43,7 @@ from forebay_proxy.config.secret import HIDDEN, Secret
 from forebay_proxy.config.settings import HostPort, Patterns, Servers, Settings, is_host
 
 _LISTENER_NAME: Final = re.compile("[A-Za-z0-9_-]+")
+_OF_TLS: Final = re.compile(rf"(admin\.|{re.escape(PREFIX)}[^.]+\.)?ssl\.")
 _TRUTH: Final = {"true": True, "false": False}
 
 
@@ -83,6 +85,18 @@ class Setting:
     def is_secret(self) -> bool:
         """Whether its value is shown to nobody."""
         return self.kind == Secret
+
+    @property
+    def protects(self) -> bool:
+        """Whether less may be safe where it is empty: a secret's and TLS's are such."""
+        return self.is_secret or _OF_TLS.match(self.name) is not None
+
+    def resolve(self, text: str, environ: Mapping[str, str]) -> str:
+        """`text` with its references resolved. Raises ValueError, also where nothing is left of what protects."""
+        value = providers.resolve(text, environ)
+        if self.protects and value != text and not value.strip():
+            raise ValueError("refers to something that is empty")
+        return value
 
     @property
     def _parser(self) -> _Parser:

@@ -105,7 +105,7 @@ def _values(path: str, families: tuple[str, ...], environ: Mapping[str, str]) ->
         if setting.is_secret and text and public and not providers.is_reference(text):
             raise StartError(f"{name} ({path}): is a secret, and others can read the file: chmod o-rwx {path}")
         try:
-            resolved = providers.resolve(text, environ)
+            resolved = setting.resolve(text, environ)
         except ValueError as error:
             raise StartError(f"{name} ({path}): {error}") from None
         try:

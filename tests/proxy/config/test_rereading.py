@@ -77,7 +77,7 @@ def test_what_a_reload_changes_stays_until_then(tmp_path: Path) -> None:
     ("file", "text", "why"),
     [
         ("login", "org.apache.kafka.common.security.plain.PlainLoginModule req", "sasl.jaas.config: "),
-        ("login", "", "sasl.jaas.config: is required"),
+        ("login", "", "sasl.jaas.config: refers to something that is empty"),
         ("all.properties", "key.pass", "listener.name.ssl.ssl.key.password: refers to key.password in .*no such name"),
     ],
 )

@@ -242,6 +242,20 @@ class TestFile:
         found = problem(environ={"FOREBAY_ADMIN_BEARER_TOKEN": "canary\udcff"})
         assert (found.message, found.value) == ("is not UTF-8 text", "[hidden]")
 
+    @pytest.mark.parametrize("reference", ["${file:DIR/all.properties:none}", "${dir:DIR:none}", "${env:NONE}"])
+    @pytest.mark.parametrize(
+        "name",
+        ["admin.bearer.token", "ssl.truststore.certificates", "listener.name.a.ssl.keystore.certificate.chain"],
+    )
+    def test_what_protects_refers_to_nothing_that_is_empty(self, tmp_path: Path, name: str, reference: str) -> None:
+        for file, text in (("all.properties", "none=\n"), ("none", "\n")):
+            (tmp_path / file).touch(mode=0o600)
+            (tmp_path / file).write_text(text)
+        written = reference.replace("DIR", str(tmp_path))
+        found = problem(f"{name}={written}", environ={"NONE": ""})
+        assert (found.name, found.value, found.message) == (name, written, "refers to something that is empty")
+        assert settings(f"client.rack={written}", environ={"NONE": ""}).client_rack == ""
+
     def test_the_same_setting_twice_with_different_values_is_refused(self, tmp_path: Path) -> None:
         path = toml(tmp_path, '"linger.ms" = 5\n[linger]\nms = 6\n')
         assert "set twice" in problem(config=path).message

@@ -25,9 +25,12 @@ from forebay_proxy.inherited import Inherited
 from forebay_proxy.metrics import admin_door
 from forebay_proxy.metrics.admin import Admin
 from forebay_proxy.metrics.clients_seen import SeenClient
+from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.metrics.traffic import RenewalMetrics
+from forebay_proxy.security.renewals import Renewals
 from tests.kit.app import settings
 from tests.kit.certificates import Authority
-from tests.kit.event_loop import in_loop, soon, turns
+from tests.kit.event_loop import in_loop, soon, turns, until
 from tests.kit.ports import LOOPBACK, free_port
 
 
@@ -212,6 +215,26 @@ async def test_its_certificate_and_token_change_for_connections_to_come(tmp_path
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
             await asking(f"{url}/metrics", "Bearer new", authority.client_context())
         assert before < math.inf
+
+
+@in_loop
+async def test_a_file_that_is_emptied_takes_its_token_from_nobody(tmp_path: Path) -> None:
+    authority, file, stats = Authority(tmp_path), tmp_path / "token", MetricRegistry()
+    file.touch(mode=0o600)
+    told = {
+        "admin_ssl_keystore_location": str(authority.issue("admin", LOOPBACK)),
+        "admin_bearer_token": Secret(TOKEN),
+        "references": {"admin.bearer.token": f"${{dir:{tmp_path}:token}}"},
+    }
+    async with protected(told) as (url, admin):
+        renewals = Renewals(settings((), 1, **told), RenewalMetrics(stats))
+        renewals.add(admin.renewable)
+        renewals.now()
+        renewing = asyncio.create_task(renewals.run())
+        await until(lambda: stats.value("forebay_security_reloads_total", side="admin", outcome="failed"))
+        for authorization, status in (("", 401), (f"Bearer {TOKEN}", 200)):
+            assert await asking(f"{url}/metrics", authorization, authority.client_context()) == status
+        renewing.cancel()
 
 
 @in_loop

@@ -59,6 +59,10 @@ def test_who_does_not_log_in_needs_no_login(tmp_path: Path, protocol: str, witho
         (["sasl.login.callback.handler.class=a.B"], "must be org.apache.kafka.common.security.oauthbearer.OAuthBearer"),
         ([*LOGIN, "sasl.jaas.config=canary;"], "must begin with one of Kafka's modules"),
         (["sasl.jaas.config=${env:NONE}"], "NONE, which is not set"),
+        (
+            ["ssl.truststore.certificates=${env:EMPTY}"],
+            "certificates (FILE): refers to something that is empty",
+        ),
         (["sasl.jaas.config=${file:/none.properties:x}"], "cannot be read"),
         (["a=\\uXY"], "is no .properties file"),
     ],
@@ -66,7 +70,7 @@ def test_who_does_not_log_in_needs_no_login(tmp_path: Path, protocol: str, witho
 def test_what_is_wrong_is_one_line(tmp_path: Path, lines: list[str], why: str) -> None:
     path = written(tmp_path, *lines)
     with pytest.raises(StartError) as error:
-        read(path, BOTH, {})
+        read(path, BOTH, {"EMPTY": ""})
     assert why.replace("FILE", path) in str(error.value)
     assert "\n" not in str(error.value)
     assert "canary" not in str(error.value)
