@@ -21,7 +21,8 @@ ALL: dict[str, Any] = {
     "adminPort": 19000,
     "advertisedHost": "kafka.example.org",
     "settings": {
-        "topics.include": ["orders", 'a"b', "<&>"],
+        "topics.include": ["orders"],
+        "client.ids.include": ['a"b', "<&>"],
         "linger.ms": 5,
         "buffer.memory": 134217728,
         "partitioner.min.share": 0.01,

@@ -15,7 +15,7 @@ TomlValue = str | bool | int | float | tuple[str, ...]
 WIDTH: Final = 40
 """Characters of a line in a list that does not fit on one."""
 
-_SPECIAL = re.compile(r"[*?\[]|^\s|\s$")
+_SPECIAL = re.compile(r"""[*?\[]|^\s|["'\s]$""")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _ESCAPED = re.compile(r'[\\"\x00-\x1f\x7f-\x9f\u2028\u2029]')
 

@@ -192,8 +192,8 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
     },
     "Which records may move": {
         "topics.include": Reference(
-            "Glob patterns: * any text, ? one character, [a-z] one of these. Records with a key never move, whatever "
-            "is set here; internal topics are never touched.",
+            "Glob patterns: * any text, ? one character, [a-z] one of these, [!a-z] none of these. Records with a key "
+            "never move, whatever is set here; internal topics are never touched.",
             NO_COUNTERPART,
             "orders,clicks-*",
         ),

@@ -72,6 +72,9 @@ class HostPort(NamedTuple):
 MAX_WORKERS: Final = 64
 Servers = tuple[HostPort, ...]
 Patterns = tuple[str, ...]
+TOPIC_PATTERN: Final = r"^[A-Za-z0-9._*?!\[\]-]+$"
+"""With another character, one of quotes around it, say, a pattern would match no topic."""
+TopicPatterns = tuple[Annotated[str, Meta(pattern=TOPIC_PATTERN)], ...]
 Partitioner = Annotated[
     str, Meta(extra={"allowed": "adaptive, expected_wait, uniform, sticky, round_robin or the name of an entry point"})
 ]
@@ -163,9 +166,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     ] = "auto"
 
     # Which records may move
-    topics_include: Annotated[Patterns, about("Topics whose records without a key may move.", LIVE)] = ("*",)
+    topics_include: Annotated[TopicPatterns, about("Topics whose records without a key may move.", LIVE)] = ("*",)
     topics_exclude: Annotated[
-        Patterns, about("Topics that are passed through untouched; wins over include.", LIVE)
+        TopicPatterns, about("Topics that are passed through untouched; wins over include.", LIVE)
     ] = ()
     client_ids_include: Annotated[Patterns, about("Clients whose records without a key may move.", LIVE)] = ("*",)
     client_ids_exclude: Annotated[
@@ -176,8 +179,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
         Literal["on", "observe"],
         about("observe: touch nothing, and measure what would move, merge and be saved.", LIVE),
     ] = "on"
-    topics_move: Annotated[Patterns, about("Topics that move although moves is observe.", LIVE)] = ()
-    topics_observe: Annotated[Patterns, about("Topics that are only observed, whatever moves is.", LIVE)] = ()
+    topics_move: Annotated[TopicPatterns, about("Topics that move although moves is observe.", LIVE)] = ()
+    topics_observe: Annotated[TopicPatterns, about("Topics that are only observed, whatever moves is.", LIVE)] = ()
     client_ids_observe: Annotated[Patterns, about("Clients that are only observed, whatever moves is.", LIVE)] = ()
 
     # Partitioning

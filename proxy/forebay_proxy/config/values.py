@@ -40,10 +40,21 @@ from forebay_proxy.config.kinds import (
 )
 from forebay_proxy.config.listeners import PREFIX, ListenerSettings
 from forebay_proxy.config.secret import HIDDEN, Secret
-from forebay_proxy.config.settings import HostPort, Patterns, Servers, Settings, is_host
+from forebay_proxy.config.settings import (
+    TOPIC_PATTERN,
+    HostPort,
+    Patterns,
+    Servers,
+    Settings,
+    TopicPatterns,
+    is_host,
+)
 
 _LISTENER_NAME: Final = re.compile("[A-Za-z0-9_-]+")
 _OF_TLS: Final = re.compile(rf"(admin\.|{re.escape(PREFIX)}[^.]+\.)?ssl\.")
+_OF_TOPICS: Final = re.compile(TOPIC_PATTERN)
+_QUOTED: Final = re.compile(r"""(["']).*\1|\[\s*(["']).*\2\s*\]""", re.DOTALL)
+"""As a shell and TOML have text and lists; a file for Docker's --env-file keeps the quotes."""
 _TRUTH: Final = {"true": True, "false": False}
 
 
@@ -79,7 +90,15 @@ class Setting:
     @property
     def is_list(self) -> bool:
         """Whether its value is a list: of servers, of patterns and the like."""
-        return self.kind in (Servers, Patterns, ListenerAddresses, TlsVersions, NodeIds, ServedMechanisms)
+        return self.kind in (
+            Servers,
+            Patterns,
+            TopicPatterns,
+            ListenerAddresses,
+            TlsVersions,
+            NodeIds,
+            ServedMechanisms,
+        )
 
     @property
     def is_secret(self) -> bool:
@@ -237,7 +256,14 @@ def _servers(written: object) -> Servers:
 
 
 def _patterns(written: object) -> Patterns:
-    return tuple(_text(element) or _refuse(written) for element in _elements(written))
+    patterns = tuple(_text(element) or _refuse(written) for element in _elements(written))
+    quoted = any(isinstance(each, str) and _QUOTED.fullmatch(each.strip()) for each in (written, *patterns))
+    return _refuse(written) if quoted else patterns
+
+
+def _topic_patterns(written: object) -> TopicPatterns:
+    patterns = _patterns(written)
+    return patterns if all(map(_OF_TOPICS.search, patterns)) else _refuse(written)
 
 
 def _node_ports(written: object) -> NodePorts:
@@ -335,7 +361,18 @@ _PARSERS: Final[list[tuple[object, _Parser]]] = [
         _Parser(_maybe_broker_address, f"host:port with {NODE} in the host, or empty", f"host{NODE}:port"),
     ),
     (Servers, _Parser(_servers, f"{_HOST_PORT_ALLOWED}; several are separated by commas", "host:port,…")),
-    (Patterns, _Parser(_patterns, "patterns with * ? [a-z]; several are separated by commas", "pattern,…")),
+    (
+        Patterns,
+        _Parser(_patterns, "patterns with * ? [a-z], not in quotes; several are separated by commas", "pattern,…"),
+    ),
+    (
+        TopicPatterns,
+        _Parser(
+            _topic_patterns,
+            "patterns of letters, digits, . _ - and * ? [a-z] [!a-z]; several are separated by commas: orders,audit-*",
+            "pattern,…",
+        ),
+    ),
     (NodeIds, _Parser(_node_ids, "node ids, each once; several are separated by commas", "id,…")),
     (NodePorts, _Parser(_node_ports, "node id:port; several are separated by commas", "id:port,…")),
     (

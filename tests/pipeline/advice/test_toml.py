@@ -44,7 +44,7 @@ def test_a_pattern_matches_the_name_and_no_other(name: str, other: str) -> None:
 
 
 def test_forebay_strips_nothing_of_a_name(tmp_path: Path) -> None:
-    names = (" a ", "b,c", "[d]*?", "\x7f", "é\u2028", "x\n")
+    names = (" a ", "b,c", "[d]*?", "\x7f", "é\u2028", "x\n", '"x"', "['x']")
     settings = {"client.ids.exclude": tuple(map(exactly, names))}
     read = as_forebay_reads(tmp_path, Change("", "", "", Effect(), "", settings))
     assert len(read.client_ids_exclude) == len(names)

@@ -32,6 +32,7 @@ def test_values_are_written_as_elsewhere(name: str, written: object, value: obje
         ("admin.bearer.token", "canary", r"^admin\.bearer\.token cannot be overridden: only live settings can$"),
         ("listener.name.external.producers.only", "true", "unknown setting"),
         ("topics.exclude", 5, r"^topics\.exclude = 5: must be patterns"),
+        ("topics.exclude", '["a"]', r'^topics\.exclude = \["a"\]: must be patterns'),
         ("topics.exclude", None, "must be patterns"),
         ("topics.exclude", {"a": 1}, "must be patterns"),
     ],

@@ -179,6 +179,30 @@ class TestValues:
         assert (found.name, found.value, found.origin) == (name, value, "--set")
         assert found.message.startswith("must be ")
 
+    @pytest.mark.parametrize(
+        "topics", ['["payments"]', "'payments'", '"payments"', "a payments", "^payments$", '["a", "b"]']
+    )
+    def test_patterns_that_would_match_no_topic_are_refused_wherever_they_are_written(
+        self, tmp_path: Path, topics: str
+    ) -> None:
+        found = [
+            problem(f"topics.exclude={topics}"),
+            problem(environ={"FOREBAY_TOPICS_EXCLUDE": topics}),
+            problem(config=toml(tmp_path, f"topics.exclude = {topics!r}")),
+            problem(config=toml(tmp_path, f"topics.exclude = [{topics!r}]")),
+        ]
+        for each in found:
+            assert each.message.startswith("must be patterns of letters, digits, . _ - and * ? [a-z] [!a-z]; several")
+
+    @pytest.mark.parametrize("clients", ['["till-7"]', "'till-7'", '"till-7"', '["a", "b"]', '"a,b"', "[ 'a' ]"])
+    def test_patterns_of_clients_in_quotes_are_refused(self, clients: str) -> None:
+        assert "not in quotes" in problem(f"client.ids.exclude={clients}").message
+
+    def test_patterns_of_names_are_taken(self) -> None:
+        taken = ("orders-*", "[a-c]*", "[!x]*", "Old_1.raw", "?-[0-9]")
+        assert settings(f"topics.include={','.join(taken)}").topics_include == taken
+        assert settings('client.ids.include=a b,^c$,d"e,["]f"').client_ids_include == ("a b", "^c$", 'd"e', '["]f"')
+
     @pytest.mark.parametrize("line", ["[linger]\nms = true", "[linger]\nms = [5]", '"linger.ms" = 5.0'])
     def test_impossible_toml_types_are_refused(self, tmp_path: Path, line: str) -> None:
         assert problem(config=toml(tmp_path, line)).name == "linger.ms"
