@@ -5,7 +5,8 @@ callback that is still waiting when the connection ends, because the request may
 With a session (SASL), whoever sends looks first whether it is to be renewed, and waits for that: what was not written
 is not lost where a broker does not renew it.
 A broker answers in the order of the requests. One that does not is broken: UpstreamProtocolError in the log, and the
-connection is closed. A request that is not answered within `request.timeout.ms` closes it too.
+connection is closed. A request that is not answered within `request.timeout.ms` closes it too. A broker that answers in
+TLS where we speak without is not logged here: whoever asks is told, perhaps again and again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from forebay_codecs.primitives import Buffer
 from forebay_proxy.brokers.session import NEVER, Session
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
-from forebay_proxy.security.tls import explain
+from forebay_proxy.security.tls import explain, is_tls
 
 log = get_logger()
 
@@ -198,7 +199,10 @@ class UpstreamConnection(asyncio.Protocol):
                     self._answer(event.data)
         except (Malformed, UpstreamProtocolError) as error:
             self._protocol_errors.value += 1
-            log.error("broker broke the protocol", broker=self.name, error=str(error))
+            if self.versions or self._joins or not is_tls(self._splitter.front):
+                log.error("broker broke the protocol", broker=self.name, error=str(error))
+            else:
+                self._why = ": it answers in TLS: set security.protocol=SSL or SASL_SSL"
             self.close()
 
     def eof_received(self) -> None:

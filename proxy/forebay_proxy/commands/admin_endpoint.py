@@ -24,7 +24,7 @@ from forebay_proxy.commands.command_config import CommandConfig
 from forebay_proxy.config.security import is_loopback
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.metrics.clients_seen import SOFTWARE
-from forebay_proxy.security.tls import explain
+from forebay_proxy.security.tls import explain, is_tls
 
 TIMEOUT_S: Final = 10
 _ANYWHERE: Final = ("0.0.0.0", "::", "")
@@ -66,7 +66,10 @@ def _ask(server: HostPort, context: ssl.SSLContext | None) -> tuple[str | None, 
     request = api_versions.request(1, SOFTWARE, _VERSION, SOFTWARE, __version__)
     with _connect(server, context) as connection, connection.makefile("rb") as answers:
         connection.sendall(len(request).to_bytes(4, "big") + request)
-        size = int.from_bytes(_exactly(answers, 4), "big")
+        start = _exactly(answers, 4)
+        if is_tls(start):
+            raise Malformed("it answers in TLS: set security.protocol=SSL or SASL_SSL in the file of --command-config")
+        size = int.from_bytes(start, "big")
         if size > _MAX_RESPONSE_BYTES:
             raise Malformed(f"a response of {size} bytes")
         return api_versions.admin(_exactly(answers, size)), connection.getpeername()[0]

@@ -2,7 +2,7 @@
 
 In: TlsSettings. Out: an ssl.SSLContext, new each time: a context that is in use is never changed, since one that was
 given a key that does not match fails every handshake from then on. What a person must mend is raised as StartError.
-`explain` says in one line why a handshake failed.
+`explain` says in one line why a handshake failed, `is_tls` whether the other side speaks TLS where we do not.
 """
 
 from __future__ import annotations
@@ -172,6 +172,11 @@ def _shake_hands(server: ssl.SSLContext) -> None:
                 ends.remove(end)
             except ssl.SSLWantReadError:
                 pass
+
+
+def is_tls(data: bytes) -> bool:
+    """Whether a connection's first bytes are those of TLS: of an alert, such as whoever speaks without it is sent."""
+    return data[:2] in (b"\x15\x03", b"\x16\x03")
 
 
 def explain(error: OSError) -> str:

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from random import Random
 from time import monotonic
 
+import pytest
+from structlog.testing import capture_logs
+
 from forebay_codecs.apis import SASL_AUTHENTICATE
 from forebay_codecs.sasl import authenticate_request
 from forebay_proxy.brokers.connector import Connector
@@ -138,6 +141,23 @@ async def test_the_farewell_of_a_broker_is_told_to_who_waits_though_it_leaves_th
         connection.eof_received()
         await until(lambda: stage.answers)
         assert stage.answers == [(0, False)]
+
+
+@in_loop
+async def test_a_broker_that_answers_in_tls_is_told_to_who_asked_and_not_to_the_log() -> None:
+    async def alerts(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(5)
+        writer.write(bytes((0x15, 3, 3, 0, 2, 2, 70)))
+
+    async with await asyncio.start_server(alerts, LOOPBACK, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        connector = Connector(settings((), 1), MetricRegistry())
+        with capture_logs() as logged, pytest.raises(ConnectionError) as told:
+            await connector.open(LOOPBACK, port)
+        assert str(told.value) == (
+            f"the connection to {LOOPBACK}:{port} was lost: it answers in TLS: set security.protocol=SSL or SASL_SSL"
+        )
+        assert logged == []
 
 
 @in_loop

@@ -83,3 +83,14 @@ async def test_without_tls_it_is_named_by_its_address_which_it_takes_for_its_own
     async with FakeCluster({}) as cluster, running(cluster.bootstrap, **admin) as forebay:
         server = HostPort("localhost", forebay.port)
         assert await asyncio.to_thread(discover, [server], read(None)) == f"http://{LOOPBACK}:9999"
+
+
+@in_loop
+async def test_whoever_answers_in_tls_where_it_was_not_asked_for_is_told_apart() -> None:
+    async def alerts(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(bytes((0x15, 3, 3, 0, 2, 2, 70)))
+
+    async with await asyncio.start_server(alerts, LOOPBACK, 0) as server:
+        asked = HostPort(LOOPBACK, server.sockets[0].getsockname()[1])
+        with pytest.raises(AdminError, match=f"{asked}: it answers in TLS: set security.protocol=SSL or SASL_SSL in"):
+            await asyncio.to_thread(discover, [asked], read(None))
