@@ -3,7 +3,7 @@
 In: a host, a port, a protocol, and a context where TLS is spoken: its SNI and the name that is verified are the host.
 Out: the protocol connected, its handshake done, and the address; or OSError. An address that swallows packets costs its
 own `socket.connection.setup.timeout.ms` and not those of the others, as with Kafka's clients (`client.dns.lookup`'s
-`use_all_dns_ips`), and from then on comes last.
+`use_all_dns_ips`), and from then on comes last. Errors say where they come from.
 """
 
 from __future__ import annotations
@@ -40,8 +40,11 @@ async def dial(
     secured: dict[str, Any] = {}
     if context is not None:
         secured = {"ssl": context, "server_hostname": host, "ssl_shutdown_timeout": SHUTDOWN_S}
-    async with asyncio.timeout(setup_s):
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        async with asyncio.timeout(setup_s):
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as failure:
+        raise _from(f"{host}:{port}", failure) from None
     error: OSError = ConnectionError(f"{host} has no address")
     if tried is None:
         tried = TriedAddresses()
@@ -56,8 +59,13 @@ async def dial(
             return address
         except TimeoutError:
             error = TimeoutError(f"{host}:{port} ({address}) did not answer within {setup_s:g} s")
-        except ssl.SSLError as failure:
-            error = ConnectionError(f"{host}:{port} ({address}): {explain(failure)}")
         except OSError as failure:
-            error = failure if str(failure) else ConnectionError(f"{host}:{port} ({address}): {_LEFT}")
+            error = _from(f"{host}:{port} ({address})", failure)
     raise error
+
+
+def _from(where: str, failure: OSError) -> OSError:
+    if isinstance(failure, ssl.SSLError) or failure.strerror is None:
+        return ConnectionError(f"{where}: {explain(failure) or _LEFT}")
+    failure.strerror = f"{where}: {failure.strerror}"
+    return failure

@@ -103,9 +103,22 @@ async def test_what_was_written_before_the_end_reaches_one_who_reads_it_late_wit
 
 
 @in_loop
-async def test_where_none_answers_the_last_error_is_told() -> None:
-    with pytest.raises(ConnectionRefusedError):
-        await soon(dial(LOOPBACK, free_port(), 5.0, asyncio.Protocol))
+async def test_where_none_answers_the_last_error_is_told_with_the_address() -> None:
+    port = free_port()
+    with pytest.raises(ConnectionRefusedError, match=rf"127\.0\.0\.1:{port} \(127\.0\.0\.1\): .*refused"):
+        await soon(dial(LOOPBACK, port, 5.0, asyncio.Protocol))
+
+
+@in_loop
+async def test_a_name_that_nobody_knows_is_told_with_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def getaddrinfo(host: str, port: int, **how: Any) -> list[tuple[Any, ...]]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    loop = Resolving((), ())
+    loop.getaddrinfo = getaddrinfo
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    with pytest.raises(socket.gaierror, match=r"kafka\.example:9092: Name or service not known"):
+        await dial("kafka.example", 9092, 5.0, asyncio.Protocol)
 
 
 @in_loop
