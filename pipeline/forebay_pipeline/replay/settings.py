@@ -138,7 +138,7 @@ def _known(name: str) -> str:
 def written_in(path: str) -> dict[str, object]:
     """Name → value of all settings in the proxy's TOML file. Raises CannotRun if it cannot be read."""
     try:
-        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise CannotRun(f"Cannot read {path}: {error.strerror}.") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

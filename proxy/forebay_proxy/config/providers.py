@@ -6,6 +6,7 @@
 
 In: text with any number of references, and the environment. Out: the text with what they stand for in their place.
 What cannot be resolved raises ValueError with words that follow a setting's name, and that hold none of the contents.
+A mark that files begin with (BOM), as Windows' editors write it, is none of their text.
 Files that others than their owner and group can read are refused: what they hold is no secret.
 """
 
@@ -81,7 +82,7 @@ def read_private(path: Path, max_bytes: int = MAX_BYTES) -> str:
             data = file.read(max_bytes + 1)
         if len(data) > max_bytes:
             raise ValueError(f"{path} is larger than {max_bytes} bytes")
-        return data.decode()
+        return data.decode("utf-8-sig")
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
@@ -90,7 +91,7 @@ def read_private(path: Path, max_bytes: int = MAX_BYTES) -> str:
 
 def read_settings(path: str) -> str:
     """The text of a file of settings. Raises OSError, also for one that does not end, and UnicodeDecodeError."""
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8-sig") as file:
         text = file.read(MOST_SETTINGS + 1)
     if len(text) > MOST_SETTINGS:
         raise OSError(errno.EFBIG, f"it has more than {MOST_SETTINGS >> 20} MiB")

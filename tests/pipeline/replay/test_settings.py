@@ -94,6 +94,12 @@ def test_the_present_settings_come_from_the_proxy_s_file_and_the_command_line(tm
     }
 
 
+def test_a_file_may_begin_with_the_mark_of_windows_editors(tmp_path: Path) -> None:
+    file = tmp_path / "forebay.toml"
+    file.write_text('\ufeff"linger.ms" = 7\n')
+    assert read_present(str(file), []) == {"linger.ms": "7"}
+
+
 @pytest.mark.parametrize(("text", "message"), [('"linger.ms" = "x"', "linger.ms=x"), ("=", "is not TOML")])
 def test_a_wrong_file_is_said_to_be_wrong(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "forebay.toml"

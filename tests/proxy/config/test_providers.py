@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forebay_proxy.config.providers import MAX_BYTES, is_reference, resolve
+from forebay_proxy.config.providers import MAX_BYTES, is_reference, read_settings, resolve
 
 
 def private(path: Path, text: str) -> Path:
@@ -20,6 +20,14 @@ def test_each_provider(tmp_path: Path) -> None:
     private(tmp_path / "password", "from a folder\n")
     text = f"a ${{file:{tmp_path}/kafka.properties:password}}, ${{dir:{tmp_path}:password}}, ${{env:PASSWORD}}."
     assert resolve(text, {"PASSWORD": "${env:X}"}) == "a from a file, from a folder, ${env:X}."
+
+
+def test_a_mark_at_the_beginning_is_none_of_the_text(tmp_path: Path) -> None:
+    private(tmp_path / "kafka.properties", "\ufeffpassword=from a file\n")
+    private(tmp_path / "password", "\ufefffrom a folder\r\n")
+    text = f"${{file:{tmp_path}/kafka.properties:password}}, ${{dir:{tmp_path}:password}}"
+    assert resolve(text, {}) == "from a file, from a folder"
+    assert read_settings(str(private(tmp_path / "forebay.toml", "\ufeffa = 1"))) == "a = 1"
 
 
 @pytest.mark.parametrize("text", ["", "$", "${", "${vault:a:b}", "$env:A", "{env:A}", "plain"])
