@@ -246,13 +246,23 @@ def _unknown(given: Given) -> Problem:
     """Without its value, which may be a secret under a misspelt name."""
     message = "unknown setting; `forebay config` lists all"
     for name in close_names(given.name, 1):
-        message = f"unknown setting; did you mean {name} ({SETTINGS[ALIASES.get(name, name)].allowed})?"
+        setting = find(_full_name(name))
+        assert setting is not None
+        message = f"unknown setting; did you mean {name} ({setting.allowed})?"
     return Problem(given.name, "", given.origin, message)
 
 
 def close_names(name: str, max_names: int) -> list[str]:
-    """Settings, and other names of theirs, that are spelled like `name`; the closest first."""
-    names = {_spelling(known): known for known in [*ALIASES, *SETTINGS]}
+    """Settings, and other names of theirs, that are spelled like `name`; the closest first. Of a listener: its own."""
+    if (listener := re.match(r"listener\.name\.[^.]+\.", name)) is not None:
+        near = _close(name[listener.end() :], LISTENER_SETTINGS, max_names)
+        if near:
+            return [listener[0] + each for each in near]
+    return _close(name, [*ALIASES, *SETTINGS], max_names)
+
+
+def _close(name: str, known: Iterable[str], max_names: int) -> list[str]:
+    names = {_spelling(each): each for each in known}
     return [names[near] for near in difflib.get_close_matches(_spelling(name), list(names), n=max_names)]
 
 

@@ -360,6 +360,8 @@ class TestProblems:
             ("bootstrap.server", "bootstrap.servers"),
             ("batch.maximum.size", "batch.max.size"),
             ("partition.availability.timeout", "partition.availability.timeout.ms"),
+            ("listener.name.ssl.ssl.keystore.locaton", "listener.name.ssl.ssl.keystore.location"),
+            ("listener.name.Edge.nodes.port", "listener.name.Edge.node.ports"),
         ],
     )
     def test_nearest_names(self, wrong: str, nearest: str) -> None:
