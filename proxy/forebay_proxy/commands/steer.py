@@ -49,6 +49,8 @@ def override(assignments: Sequence[str], reason: str, for_ms: int | None) -> dic
         name, separator, value = assignment.partition("=")
         if not separator:
             raise ValueError(f"{assignment}: must be NAME=VALUE")
+        if name.strip() in settings:
+            raise ValueError(f"{assignment}: {name.strip()} must be named once")
         settings[name.strip()] = value.strip()
     asked: dict[str, Any] = {"settings": settings, "reason": reason}
     return asked if for_ms is None else {**asked, "for_ms": for_ms}

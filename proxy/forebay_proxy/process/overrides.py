@@ -81,7 +81,7 @@ class Overrides:
         if not reason or len(reason) > MOST_REASON or not reason.isprintable():
             raise ValueError(f"a reason must be given, in one line of at most {MOST_REASON} characters")
         if not 0 < for_s <= LONGEST_S:
-            raise ValueError(f"an override ends by itself, after at most {LONGEST_S / 86_400:g} days")
+            raise ValueError(f"an override must last longer than 0, and at most {LONGEST_S / 86_400:g} days")
 
         def tell() -> None:  # before log.level may be another one
             for each in new.values():

@@ -33,6 +33,8 @@ def test_an_override_is_asked_for_as_it_is_written() -> None:
     assert steer.override(["linger.ms="], "a test", 5)["for_ms"] == 5
     with pytest.raises(ValueError, match="linger: must be NAME=VALUE"):
         steer.override(["linger"], "a test", None)
+    with pytest.raises(ValueError, match=r"linger\.ms =2: linger\.ms must be named once"):
+        steer.override(["linger.ms=1", "linger.ms =2"], "a test", None)
 
 
 ROW = {"name": "linger.ms", "value": "5", "reason": "a test", "expires_at": 1_764_000_000.0, "adds": False}

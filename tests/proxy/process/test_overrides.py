@@ -89,7 +89,7 @@ async def test_each_ends_in_its_own_time_and_the_last_word_counts() -> None:
         ({"linger.ms": 5}, " ", 60.0, "a reason must be given"),
         ({"linger.ms": 5}, "x" * (MOST_REASON + 1), 60.0, "a reason must be given"),
         ({"linger.ms": 5}, "two\nlines", 60.0, "a reason must be given, in one line"),
-        ({"linger.ms": 5}, "why", 0.0, "at most 7 days"),
+        ({"linger.ms": 5}, "why", 0.0, "must last longer than 0, and at most 7 days"),
         ({"linger.ms": 5}, "why", -1.0, "at most 7 days"),
         ({"linger.ms": 5}, "why", LONGEST_S + 1, "at most 7 days"),
         ({"linger.ms": 5, "max.connections": 0}, "why", 60.0, r"max\.connections = 0: must be"),
