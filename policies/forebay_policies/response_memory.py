@@ -47,7 +47,10 @@ class Holder(Protocol):
         """Do not read the broker, or read it again; what has arrived meanwhile is handled later."""
 
     def not_taken(self) -> None:
-        """Close the client's connection: it does not take what it asked for, and others wait for the memory."""
+        """Close the client's connection: it does not take what it asked for, and others wait for the memory.
+
+        What is held for it may be given back now or soon.
+        """
 
 
 class _Held:
@@ -105,13 +108,16 @@ class ResponseMemory:
     def tick(self) -> None:
         """See who does not go on. To be called every inbound_memory.TICK_S."""
         others_wait = any(held.waiting for held in self._all.values())
+        left, holders = self.total, len(self._all)
         for holder, held in list(self._all.items()):
             moved = holder.moved
             stuck = not held.waiting and held.mark is not None and abs(moved - held.mark) < SLOWEST
             held.mark = None if held.waiting else moved
             self._set(held, gathering=held.gathering, waiting=held.waiting, stuck=stuck)
-            wanted = others_wait or (self.total > 2 * self._limit and len(self._all) > 1)
+            wanted = others_wait or (left > 2 * self._limit and holders > 1)
             if stuck and wanted and holder.client_slow:
+                left -= held.size
+                holders -= 1
                 holder.not_taken()
         self._release()
 

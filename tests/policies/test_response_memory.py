@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,8 +54,17 @@ class FakeHolder:
         self.tell()
 
 
-def holders(memory: ResponseMemory, count: int, size: int = READ) -> list[FakeHolder]:
-    made = [FakeHolder(memory) for _ in range(count)]
+class LeavesLater(FakeHolder):
+    """As a connection: what it holds is given back in a later turn of the loop."""
+
+    def not_taken(self) -> None:
+        self.closed = True
+
+
+def holders(
+    memory: ResponseMemory, count: int, size: int = READ, kind: type[FakeHolder] = FakeHolder
+) -> list[FakeHolder]:
+    made = [kind(memory) for _ in range(count)]
     for holder in made:
         holder.gathers(size)
     return made
@@ -131,17 +141,32 @@ def test_a_client_that_takes_nothing_is_closed_where_others_wait_for_it() -> Non
     assert not second.waits
 
 
-def test_of_clients_that_take_nothing_one_after_the_other_the_oldest_are_closed() -> None:
+@pytest.mark.parametrize("kind", [FakeHolder, LeavesLater])
+def test_of_clients_that_take_nothing_one_after_the_other_the_oldest_are_closed(kind: type[FakeHolder]) -> None:
     memory = ResponseMemory(2 * READ)
     hoarders: list[FakeHolder] = []
-    for _ in range(20):
-        (hoarder,) = holders(memory, 1, READ)
+    for _ in range(22):
+        (hoarder,) = holders(memory, 1, READ, kind)
         hoarder.is_whole()
         hoarders.append(hoarder)
-        memory.tick()
-        memory.tick()
+        for _ in range(2):
+            memory.tick()
+            for closed in hoarders:
+                if closed.closed:
+                    closed.leaves()
         assert memory.total <= 5 * READ, "each was the only one that is read"
-    assert [hoarder.closed for hoarder in hoarders] == [True] * 16 + [False] * 4
+    assert [hoarder.closed for hoarder in hoarders] == [True] * 18 + [False] * 4
+
+
+def test_of_two_that_each_hold_too_much_one_is_kept() -> None:
+    memory = ResponseMemory(2 * READ)
+    (first,) = holders(memory, 1, 10 * READ, LeavesLater)
+    first.is_whole()
+    (second,) = holders(memory, 1, 10 * READ, LeavesLater)
+    second.is_whole()
+    memory.tick()
+    memory.tick()
+    assert [first.closed, second.closed] == [True, False]
 
 
 def test_a_client_that_takes_it_slowly_is_not_closed() -> None:
