@@ -8,6 +8,7 @@ Nothing stays behind: ports are bound and given back, brokers are asked for ApiV
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import resource
 import shutil
@@ -18,6 +19,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from random import Random
+from time import time
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -46,8 +48,10 @@ from forebay_proxy.metrics.admin_access import AdminAccess
 from forebay_proxy.metrics.admin_socket import AdminSocket
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.process.exporting import otlp_export
+from forebay_proxy.security import expiry
 from forebay_proxy.security.authenticator import AuthenticationFailed
 from forebay_proxy.security.client_logins import ClientLogins
+from forebay_proxy.security.tls import TlsContext
 from forebay_proxy.security.upstream_identities import read_targets
 
 Verdict = Literal["ok", "warning", "failure"]
@@ -75,8 +79,9 @@ def check(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
 
 
 async def _everything(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
-    findings, nodes = await _brokers(settings)
-    findings += _made(settings, environ)
+    now = time()
+    findings, nodes = await _brokers(settings, now)
+    findings += _made(settings, environ, now)
     findings += _ports(settings, nodes)
     findings += _addresses(settings, environ)
     findings += [_memory(settings, CGROUP_LIMITS), _descriptors(settings)]
@@ -87,12 +92,14 @@ async def _everything(settings: Settings, environ: Mapping[str, str]) -> list[Fi
 # Brokers
 
 
-async def _brokers(settings: Settings) -> tuple[list[Finding], list[int]]:
+async def _brokers(settings: Settings, now: float) -> tuple[list[Finding], list[int]]:
     """Findings, and the ids of all brokers; none: no broker tells of them."""
     try:
         connector = Connector(settings, MetricRegistry(), Random())
     except StartError as error:
         return [Finding("certificates and login", FAILURE, str(error))], []
+    expires_at = connector.renewable.expires_at()
+    own = [_lasting("certificate for brokers", expires_at, now)] if math.isfinite(expires_at) else []
     tried: list[_Tried] = []
     untold: list[Finding] = []
     known: Metadata | None = None
@@ -108,7 +115,7 @@ async def _brokers(settings: Settings) -> tuple[list[Finding], list[int]]:
             untold.append(Finding("cluster", FAILURE, f"{server} does not tell of it: {error}"))
         finally:
             connection.close()
-    findings = [*_together(tried, "another one is enough to start"), *untold]
+    findings = [*own, *_together(tried, "another one is enough to start"), *untold]
     if settings.only_passes_logins:
         said = "not looked at: clients log in themselves, Forebay has no login"
         return [*findings, Finding("cluster", "warning", said)], []
@@ -175,15 +182,24 @@ async def _cluster(connection: UpstreamConnection) -> Metadata:
 # This machine
 
 
-def _made(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """What is made of files, and of an extra, before clients are let in: whether it can be."""
+def _made(settings: Settings, environ: Mapping[str, str], now: float) -> Iterator[Finding]:
+    """What is made of files, and of an extra, before clients are let in: whether it can be, and for how long."""
     for what, make in _to_make(settings, environ):
         try:
-            make()
+            made = make()
         except StartError as error:
             yield Finding(what, FAILURE, str(error))
         else:
-            yield Finding(what, "ok", "can be used")
+            yield _lasting(what, made.expires_at if isinstance(made, TlsContext | AdminAccess) else math.inf, now)
+
+
+def _lasting(what: str, expires_at: float, now: float) -> Finding:
+    """Of what can be used until `expires_at`; inf: for ever."""
+    if expires_at <= now:
+        return Finding(what, FAILURE, f"a certificate expired at {expiry.written(expires_at)}")
+    if expires_at - now < expiry.SOON_S:
+        return Finding(what, "warning", f"a certificate expires at {expiry.written(expires_at)}")
+    return Finding(what, "ok", "can be used")
 
 
 def _to_make(settings: Settings, environ: Mapping[str, str]) -> Iterator[tuple[str, Callable[[], object]]]:

@@ -14,9 +14,7 @@ from typing import Any, Final
 from forebay_policies import own_choices
 from forebay_proxy.console.collector import ClientView
 from forebay_proxy.metrics.registry import Key, Snapshot
-
-EXPIRES_S: Final = 14 * 24 * 3600
-"""Two weeks, as the alert has it."""
+from forebay_proxy.security.expiry import SOON_S
 
 NAMED: Final = 5
 """Clients that a sentence names at most."""
@@ -76,7 +74,7 @@ def _secrets(now: Snapshot, at: float) -> Iterator[Found]:
     for (name, (side, *_)), level in _labelled(now):
         if name == "forebay_security_last_reload_successful" and not level:
             yield "critical", "reload_failed", f"new certificates or secrets cannot be used ({side}); the log says why"
-        elif name == "forebay_certificate_expiry_timestamp_seconds" and math.isfinite(level) and level - at < EXPIRES_S:
+        elif name == "forebay_certificate_expiry_timestamp_seconds" and math.isfinite(level) and level - at < SOON_S:
             days = max(0, int((level - at) // 86400))
             yield "warning", "certificate", f"a certificate ({side}) expires in {_many(days, 'day')}"
 

@@ -12,6 +12,9 @@ from typing import Final
 
 from forebay_proxy.security.der import certificate, elements
 
+SOON_S: Final = 14 * 24 * 3600
+"""Two weeks, as the alert has it."""
+
 _UTC_TIME: Final = 0x17
 _CERTIFICATE: Final = re.compile(
     r"-----BEGIN [A-Z0-9 ]*CERTIFICATE-----.*?-----END [A-Z0-9 ]*CERTIFICATE-----", re.DOTALL
@@ -31,3 +34,8 @@ def expiry(der: bytes) -> float:
     _, until = elements(certificate(der).validity.contents)
     year = "%y" if until.tag == _UTC_TIME else "%Y"
     return datetime.strptime(until.contents.decode("ascii"), f"{year}%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()
+
+
+def written(expires_at: float) -> str:
+    """When that is, for a person."""
+    return datetime.fromtimestamp(expires_at, UTC).isoformat()

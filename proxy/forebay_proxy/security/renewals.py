@@ -5,7 +5,8 @@
 
 In: settings, and what is made of them (Renewable). Out: new contexts and logins for connections that begin from then
 on; established ones stay. A file is known by where its links lead, so a folder that is swapped whole, as Kubernetes
-does, is noticed. What fails is told once, counted, and tried again with each look, until it succeeds.
+does, is noticed. What fails is told once, counted, and tried again with each look, until it succeeds. A certificate
+that has expired, or soon will, is used and told.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from time import time
 from typing import Final, Protocol
 
 from forebay_proxy.config.rereading import files, reread
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.logs import RateLimited, get_logger
+from forebay_proxy.security import expiry
 
 LOOK_S: Final = 10.0
 SETTLE_S: Final = 1.0
@@ -75,18 +77,22 @@ class Renewals:
         look_s: float = LOOK_S,
         settle_s: float = SETTLE_S,
         environ: Mapping[str, str] = os.environ,
+        time_of_day: Callable[[], float] = time,
     ) -> None:
         self._settings = settings
         self._told = told
         self._look_s = look_s
         self._settle_s = settle_s
         self._environ = environ
+        self._time_of_day = time_of_day
         self._log = RateLimited(get_logger())
         self._asked = asyncio.Event()
+        self._added: list[Renewable] = []
         self._watched: list[_Watched] = []
 
     def add(self, renewable: Renewable) -> None:
         """Watch its files from now on: to be called before it is made for the first time."""
+        self._added.append(renewable)
         paths = files(self._settings, renewable.prefixes)
         if not paths:
             return
@@ -100,7 +106,9 @@ class Renewals:
         self._asked.set()
 
     async def run(self) -> None:
-        """Look, until cancelled."""
+        """Look, until cancelled. All that was added has been made."""
+        for it in self._added:
+            self._warn_of_expiry(it)
         while True:
             try:
                 async with asyncio.timeout(self._look_s):
@@ -144,8 +152,15 @@ class Renewals:
     def _renewed(self, it: Renewable) -> None:
         self._told.renewed(it.side)
         expires_at = it.expires_at()
-        until = "" if math.isinf(expires_at) else datetime.fromtimestamp(expires_at, UTC).isoformat()
+        until = "" if math.isinf(expires_at) else expiry.written(expires_at)
         self._log.info("certificates and secrets renewed", of=it.what, **({"valid_until": until} if until else {}))
+        self._warn_of_expiry(it)
+
+    def _warn_of_expiry(self, it: Renewable) -> None:
+        left_s = (expires_at := it.expires_at()) - self._time_of_day()
+        if left_s < expiry.SOON_S:
+            event = "a certificate expires soon" if left_s > 0 else "a certificate has expired: others will refuse it"
+            self._log.warning(event, of=it.what, valid_until=expiry.written(expires_at))
 
     def _failed(self, each: _Watched, error: str, why: Exception) -> None:
         self._told.failed(each.it.side)

@@ -20,6 +20,7 @@ from forebay_proxy.config.kinds import ListenerAddress
 from forebay_proxy.config.listeners import ListenerSettings
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.demo.mock_cluster import MockCluster
+from forebay_proxy.security.expiry import SOON_S, first_expiry
 from tests.kit.app import settings
 from tests.kit.certificates import Authority
 from tests.kit.event_loop import in_loop
@@ -196,7 +197,9 @@ def test_what_cannot_be_made_of_files_or_of_an_extra_would_end_the_start(
     monkeypatch.delitem(sys.modules, "forebay_proxy.metrics.otlp", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.metric_exporter", None)
     said = {
-        it.what: it.said.split(":")[0] for it in check._made(secured(tmp_path / "none"), {}) if it.verdict == "failure"
+        it.what: it.said.split(":")[0]
+        for it in check._made(secured(tmp_path / "none"), {}, 0.0)
+        if it.verdict == "failure"
     }
     assert said == {
         "certificates of SASL_SSL": "listener.name.sasl_ssl.ssl.keystore.location",
@@ -210,12 +213,34 @@ def test_what_cannot_be_made_of_files_or_of_an_extra_would_end_the_start(
 
 def test_what_can_be_made_is_told_too(tmp_path: Path) -> None:
     good = Authority(tmp_path).issue("forebay", LOOPBACK)
-    told = {it.what: it.verdict for it in check._made(secured(good), {})}
+    told = {it.what: it.verdict for it in check._made(secured(good), {}, 0.0)}
     assert {what for what, verdict in told.items() if verdict != "ok"} == {
         "logins at SASL_SSL",
         "identities at SASL_SSL",
     }
     assert len(told) == 6
+
+
+@pytest.mark.parametrize(
+    ("left_s", "verdict", "said"),
+    [(SOON_S, "ok", "can be used"), (SOON_S - 1, "warning", "expires"), (0, "failure", "expired")],
+)
+def test_a_certificate_that_has_expired_or_soon_will(tmp_path: Path, left_s: float, verdict: str, said: str) -> None:
+    store = Authority(tmp_path).issue("forebay", LOOPBACK)
+    now = first_expiry(store.read_text()) - left_s
+    told = {it.what: it for it in check._made(secured(store), {}, now)}
+    for what in ("certificates of SSL", "access to the admin endpoint"):
+        assert (told[what].verdict, said in told[what].said) == (verdict, True)
+
+
+def test_one_for_brokers_that_has_expired_is_told_before_they_are_asked(port: int, tmp_path: Path) -> None:
+    store = Authority(tmp_path).issue("forebay", LOOPBACK, expired=True)
+    tls = ("--set", "security.protocol=SSL", "--set", f"ssl.keystore.location={store}")
+    result = checked(f"{LOOPBACK}:{free_port()}", port, *tls)
+    assert line(result, "certificate for brokers").startswith(
+        "FAIL  certificate for brokers: a certificate expired at "
+    )
+    assert result.exit_code == 1
 
 
 def test_so_is_it_by_the_command(brokers: str, port: int, tmp_path: Path) -> None:

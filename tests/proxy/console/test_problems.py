@@ -8,9 +8,10 @@ import pytest
 
 from forebay_policies.own_choices import TopicChoices
 from forebay_proxy.console.collector import ClientView
-from forebay_proxy.console.problems import EXPIRES_S, problems
+from forebay_proxy.console.problems import problems
 from forebay_proxy.metrics.clients_seen import SeenClient
 from forebay_proxy.metrics.registry import Snapshot
+from forebay_proxy.security.expiry import SOON_S
 
 NOW = 1_000_000.0
 OLD = ClientView(SeenClient("till-7", "10.0.0.1", None, None, requests={0 << 16 | 1: 5}), None, 1.0)
@@ -24,7 +25,7 @@ def test_all_is_well() -> None:
             ("forebay_broker_up", ("1",)): 1,
             ("forebay_buffer_memory_waiters", ()): 0,
             ("forebay_security_last_reload_successful", ("client",)): 1,
-            ("forebay_certificate_expiry_timestamp_seconds", ("client",)): NOW + EXPIRES_S + 1,
+            ("forebay_certificate_expiry_timestamp_seconds", ("client",)): NOW + SOON_S + 1,
             ("forebay_certificate_expiry_timestamp_seconds", ("upstream",)): float("inf"),
         },
     )

@@ -9,7 +9,7 @@ import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from forebay_proxy.security.expiry import expiry, first_expiry
+from forebay_proxy.security.expiry import expiry, first_expiry, written
 
 AUTHORITY = trustme.CA()
 YEARS = (datetime(2031, 2, 28, 23, 59, 59, tzinfo=UTC), datetime(2060, 1, 1, tzinfo=UTC))
@@ -20,6 +20,7 @@ YEARS = (datetime(2031, 2, 28, 23, 59, 59, tzinfo=UTC), datetime(2060, 1, 1, tzi
 def test_a_certificates_end(until: datetime) -> None:
     pem = AUTHORITY.issue_cert("a.example", not_after=until).cert_chain_pems[0].bytes()
     assert first_expiry(pem.decode()) == until.timestamp()
+    assert written(until.timestamp()) == until.isoformat()
 
 
 def test_the_first_of_several_counts() -> None:

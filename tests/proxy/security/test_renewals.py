@@ -9,12 +9,14 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+import pytest
 import structlog
 
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.metrics.registry import MetricRegistry, decode, merge
 from forebay_proxy.metrics.traffic import RenewalMetrics
+from forebay_proxy.security.expiry import SOON_S
 from forebay_proxy.security.renewals import Renewable, Renewals
 from forebay_proxy.security.tls import TlsContext, brokers_context
 from tests.kit.app import settings
@@ -22,6 +24,7 @@ from tests.kit.certificates import Authority
 from tests.kit.event_loop import in_loop, turns, until
 
 PREFIXES = ("ssl.",)
+EXPIRES_AT = 1e9
 
 
 class Thing:
@@ -54,10 +57,13 @@ async def watching(
     settle_s: float = 0.0,
     look_s: float = 0.002,
     prepare: Callable[[Settings], Callable[[], None]] | None = None,
+    left_s: float = SOON_S,
 ) -> AsyncIterator[tuple[Thing, Renewals, MetricRegistry]]:
     stats, thing = MetricRegistry(), Thing(path)
-    renewals = Renewals(settings((), 1, ssl_truststore_location=str(path)), RenewalMetrics(stats), look_s, settle_s)
-    renewals.add(Renewable("upstream", "brokers", PREFIXES, prepare or thing.prepare, lambda: 1e9))
+    told = settings((), 1, ssl_truststore_location=str(path))
+    renewals = Renewals(told, RenewalMetrics(stats), look_s, settle_s, time_of_day=lambda: EXPIRES_AT - left_s)
+    renewals.add(Renewable("upstream", "brokers", PREFIXES, prepare or thing.prepare, lambda: EXPIRES_AT))
+    renewals.add(Renewable("client", "a listener without files", ("none.",), thing.prepare, lambda: EXPIRES_AT))
     task = asyncio.create_task(renewals.run())
     try:
         yield thing, renewals, stats
@@ -150,6 +156,23 @@ async def test_a_truststore_that_is_emptied_is_a_failed_renewal_and_the_old_one_
         path.write_bytes(b"")
         await until(lambda: count(stats, "failed") == 1)
         assert (in_use, successful(stats)) == ([], 0)
+
+
+@pytest.mark.parametrize(("left_s", "what"), [(SOON_S, ""), (1, "expires soon"), (0, "has expired")])
+@in_loop
+async def test_a_certificate_that_has_expired_or_soon_will_is_told_at_the_start_and_as_it_is_renewed(
+    tmp_path: Path, left_s: float, what: str
+) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_text("one")
+    with structlog.testing.capture_logs() as logs:
+        async with watching(path, left_s=left_s) as (thing, renewals, _):
+            await turns()
+            renewals.now()
+            await until(lambda: thing.text == "one")
+    warned = [line for line in logs if line["log_level"] == "warning"]
+    assert [line["of"] for line in warned] == (["brokers", "a listener without files", "brokers"] if what else [])
+    assert all(what in line["event"] and line["valid_until"] == "2001-09-09T01:46:40+00:00" for line in warned)
 
 
 @in_loop
