@@ -6,6 +6,7 @@ with a private key that others can read is refused too. What is wrong is raised 
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Final
@@ -22,9 +23,9 @@ def read(setting: str, path: str, *, private: bool) -> str:
     """The text of a PEM file. `private`: it holds a key."""
     try:
         with Path(path).open("rb") as file:
-            if private and public(Path(path).stat().st_mode):
-                raise StartError(f"{setting}: {path} holds a key and can be read by others: chmod o-rwx {path}")
             data = file.read(MAX_BYTES)
+            if private and b"PRIVATE KEY" in data and public(os.fstat(file.fileno()).st_mode):
+                raise StartError(f"{setting}: {path} holds a key and can be read by others: chmod o-rwx {path}")
     except OSError as error:
         raise StartError(f"{setting}: {path} cannot be read: {error.strerror or error}") from None
     bare = path.rsplit(".", 1)[0]

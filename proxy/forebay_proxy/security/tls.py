@@ -141,10 +141,12 @@ def _present(context: TlsContext, tls: TlsSettings) -> None:
     except (ssl.SSLError, ValueError) as error:
         if isinstance(error, ssl.SSLError) and error.reason == "NO_SHARED_CIPHER":
             setting, why = f"{tls.prefix}ssl.cipher.suites", "none of them is for the certificate's kind of key"
-        elif tls.key_password or "ENCRYPTED" not in text:
-            why = f"the certificate and its key do not work together: {_words(error)}"
-        else:
+        elif "ENCRYPTED" in text and not tls.key_password:
             why = f"the key is encrypted: set {tls.prefix}ssl.key.password"
+        elif "ENCRYPTED" in text and "PEM lib" in str(error):  # which is all that OpenSSL says, of damage, too
+            why = f"{tls.prefix}ssl.key.password does not open the key, or what is there is damaged"
+        else:
+            why = f"the certificate and its key do not work together: {_words(error)}"
         raise StartError(f"{setting}: {why}") from None
 
 

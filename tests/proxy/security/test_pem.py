@@ -46,6 +46,14 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
     assert pem.read("ssl.truststore.location", str(path), private=False)
 
 
+def test_a_file_without_a_key_may_be_read_by_others(tmp_path: Path) -> None:
+    path = Authority(tmp_path).pem
+    path.chmod(0o644)
+    text = pem.read("ssl.keystore.location", str(path), private=True)
+    with pytest.raises(StartError, match="there must be one private key in PEM form in it, not 0"):
+        pem.private_key("ssl.keystore.location", text)
+
+
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(StartError, match=r"ssl\.x: there is no certificate in PEM form in it"):
         pem.certificates("ssl.x", "-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----")
