@@ -9,6 +9,8 @@ were until then. So what must be there is known at both ends of the time that is
     gauge: 7 ledger rows so far     ledger rows 8 9 11 12     gauge: 14 so far, and it is the last row of all
     expected 8 … 14                 missing 10, 13, 14
 
+Rows of it from just before or after that time tell the same: what is not there between them and it is missing, too.
+
 What was reported once is not reported again: the next audit expects what comes after. Of a process of which nothing at
 all is there, others tell that came after it (vanished.py). One that kept no ledger is told by the batches it sent.
 """
@@ -39,6 +41,8 @@ _ACKNOWLEDGED: Final[BatchFate] = "acknowledged"
 _KINDS: Final = [kind_of(row) for row in ROWS]
 _COUNTED: Final = [kind for kind in _KINDS if kind != _GAUGE]
 """Kinds that a gauge row counts, in `<kind>_rows_total`."""
+_OWN: Final = "own"
+"""Instead of a kind: the row's own, which it counts by its number."""
 
 _ANSWERED_US: Final = 60 * 1_000_000
 """A request's ledger rows follow its batches' rows within this time, once all of them are done or out of time."""
@@ -149,14 +153,17 @@ def _found(rows: DataFrame, wanted: Wanted) -> list[SparkRow]:
     number = F.when(F.col("seq") > 0, F.col("seq"))
     checked, gauge = wanted.to_be_checked.holds, F.col(KIND) == _GAUGE
     ledger, torn = F.col(KIND) == _LEDGER, F.when(F.col(KIND) == TORN, F.col("error"))
-    dropped = F.when(gauge & checked, F.col("rows_dropped_total"))
+    first_us, last_us = wanted.to_be_checked
+    earlier, later = F.col("time_us") < F.lit(first_us), F.col("time_us") >= F.lit(last_us)
+    dropped = F.when(gauge, F.col("rows_dropped_total"))
     of_topics = F.col("topic").isin(list(wanted.topics)) if wanted.topics else F.expr("true")
     sent = (F.col(KIND) == _BATCH) & (F.col("fate") == _ACKNOWLEDGED) & checked & of_topics
 
     def within(column: Column) -> Column:
         return F.when(checked, column)
 
-    totals = {f"{kind}_rows_total": F.when(gauge & checked, F.col(f"{kind}_rows_total")) for kind in _COUNTED}
+    totals = {kind: F.when(gauge, F.col(f"{kind}_rows_total")) for kind in _COUNTED}
+    counts = {_OWN: (number - 1, number), **{kind: (total, total) for kind, total in totals.items()}}
     return (
         known.groupBy(KIND, "process", sequence.bucket(number).alias("bucket"), torn.alias("error"))
         .agg(
@@ -165,21 +172,22 @@ def _found(rows: DataFrame, wanted: Wanted) -> list[SparkRow]:
             F.count_if(ledger & of_topics).alias("ledger_rows_read"),
             sequence.short(sequence.bitmap(number)).alias("seen"),
             sequence.short(sequence.bitmap(F.when(ledger, within(number)))).alias("audited"),
-            F.min(within(number)).alias("first"),
-            F.max(within(number)).alias("last"),
             F.min("time_us").alias("first_us"),
             F.max("time_us").alias("last_us"),
             F.min(F.when(gauge, F.col("started_us"))).alias("started_us"),
             F.coalesce(F.bool_or(F.when(gauge, F.col("last"))), F.expr("false")).alias("ended"),
             F.collect_set("cluster_id").alias("cluster_ids"),
             F.flatten(F.collect_list("files_before")).alias("files_before"),
-            F.min(dropped).alias("min_dropped"),
-            F.max(dropped).alias("max_dropped"),
+            F.max(F.when(earlier, dropped)).alias("dropped_before"),
+            F.min(within(dropped)).alias("min_dropped"),
+            F.max(within(dropped)).alias("max_dropped"),
             F.min(F.when(sent, F.col("time_us"))).alias("first_sent_us"),
             F.max(F.when(sent, F.coalesce(number, F.lit(0)))).alias("last_sent"),
             F.max(F.when(gauge, F.col("ledger_rows_total"))).alias("ledger_rows"),
-            *(F.min(total).alias(f"min_{name}") for name, total in totals.items()),
-            *(F.max(total).alias(f"max_{name}") for name, total in totals.items()),
+            *(F.max(F.when(earlier, with_it)).alias(f"{name}_before") for name, (_, with_it) in counts.items()),
+            *(F.min(within(until)).alias(f"{name}_first") for name, (until, _) in counts.items()),
+            *(F.max(within(with_it)).alias(f"{name}_last") for name, (_, with_it) in counts.items()),
+            *(F.min(F.when(later, until)).alias(f"{name}_after") for name, (until, _) in counts.items()),
         )
         .collect()
     )
@@ -245,19 +253,28 @@ class _Process:
         started_us = min(each.started_us for each in self._gauges)
         before = 0
         if earliest_us is not None and started_us < earliest_us:
-            before = min(each.min_dropped for each in self._gauges if each.min_dropped is not None)
+            known = [each.dropped_before for each in self._gauges if each.dropped_before is not None]
+            before = max(known or [min(each.min_dropped for each in self._gauges if each.min_dropped is not None)])
         if self._wanted.before is not None:
             before = self._wanted.before.dropped.get(self._name, before)
         return self.dropped_total - before
 
     # Rows that are not there
 
+    def _counts(self, kind: str, when: str) -> list[int]:
+        """How many rows of the kind there were, as they and the gauges tell: by those "before" the span, until the
+        "first" and with the "last" ones in it, and until those "after" it."""
+        counts = [each[f"{_OWN}_{when}"] for each in self._by_kind[kind]]
+        if kind != _GAUGE:
+            counts += [each[f"{kind}_{when}"] for each in self._gauges]
+        return [count for count in counts if count is not None]
+
     def _last(self, kind: str) -> int:
         """The number of the last row that is expected; 0 if none is."""
-        lasts = [each["last"] for each in self._by_kind[kind]]
-        if kind != _GAUGE:
-            lasts += [each[f"max_{kind}_rows_total"] for each in self._gauges]
-        return max((last for last in lasts if last is not None), default=0)
+        lasts = self._counts(kind, "last")
+        if self._wanted.state is None and (after := self._counts(kind, "after")):
+            lasts.append(min(after))  # with a state, the next audit expects them
+        return max(lasts, default=0)
 
     def _first(self, kind: str) -> int | None:
         """The number of the first row that is expected; None if nobody can tell."""
@@ -266,11 +283,10 @@ class _Process:
         begin = self._wanted.around.first
         if begin is None or self._began_us >= begin:
             return 1
-        firsts = [each["first"] for each in self._by_kind[kind]]
-        if kind != _GAUGE:
-            totals = (each[f"min_{kind}_rows_total"] for each in self._gauges)
-            firsts += [total + 1 for total in totals if total is not None]
-        return min((first for first in firsts if first is not None), default=None)
+        firsts = self._counts(kind, "first")
+        if before := self._counts(kind, "before"):
+            firsts.append(max(before))
+        return min(firsts) + 1 if firsts else None
 
     def gaps(self) -> Iterator[Gap]:
         """What is expected of each kind, and is not there."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.audit.ledger import Wanted
@@ -77,6 +79,59 @@ def test_what_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
     assert (found.cluster_id, found.others, found.only_others) == ("here", {f"elsewhere-{START}": "there"}, False)
     assert found.followed[f"middle-{START}"].audited == [(1, 1), (3, 3), (7, 7)]
     assert found.followed[f"crashed-{START}"].ended
+
+
+def lived(process: str, ticks: range, lost: range = range(0)) -> list[Row]:
+    """A row of the ledger and a gauge each ten seconds, in which it drops a row; those of some ticks are lost."""
+    return [
+        row
+        for number, tick in enumerate(ticks, 1)
+        if tick not in lost
+        for row in (
+            ledger_row([], process=process, seq=number, time_us=BEGIN_US + 10 * tick * SECOND_US),
+            gauge_row(
+                process=process,
+                seq=number,
+                time_us=BEGIN_US + (10 * tick + 5) * SECOND_US,
+                ledger_rows_total=number,
+                rows_dropped_total=number,
+                last=tick == ticks[-1],
+            ),
+        )
+    ]
+
+
+@pytest.mark.parametrize("state", [None, AuditState()])
+def test_what_is_lost_at_an_edge_of_the_span(spark: SparkSession, tmp_path: Path, state: AuditState | None) -> None:
+    """Rows from before and after it tell. What comes after the last row is left to the next audit, if there is one."""
+    lost = {"whole": range(0), "begin": range(3), "end": range(7, 10), "all": range(-5, 15)}
+    rows = journal_of(
+        spark, tmp_path, [row for name, ticks in lost.items() for row in lived(f"{name}-0", range(-90, 90), ticks)]
+    )
+    wanted = Wanted(Span(BEGIN_US, DUE_US), state=state, due_us=DUE_US)
+    found = losses(wanted.around.of(rows), wanted, str)
+    expected = {"begin": [(91, 93)]} if state else {"all": [(86, 105)], "begin": [(91, 93)], "end": [(98, 100)]}
+    assert found.gaps == [
+        Gap(f"{name}-0", kind, numbers) for name, numbers in expected.items() for kind in ("gauge", "ledger")
+    ]
+    assert found.dropped == 10 + 10 + 7  # there are no gauges of one
+    assert found.followed["end-0"].numbers["ledger"] == (97 if state else 100)
+
+
+def test_whatever_is_lost_of_the_span_is_told_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+    """Of processes that begin, end, and lose nothing or something at any time around it."""
+    chosen, rows, lost = random.Random(1), list[Row](), dict[str, range]()
+    for number in range(100):
+        begin, end = sorted(chosen.sample(range(-120, 130), 2))
+        first, after = sorted(chosen.sample(range(begin, end + 1), 2))
+        process = f"{number}-{BEGIN_US + 10 * begin * SECOND_US:x}"
+        lost[process] = range(first, after) if number % 2 else range(0)
+        rows += lived(process, range(begin, end), lost[process])
+    wanted = Wanted(Span(BEGIN_US, DUE_US), due_us=DUE_US)
+    found = losses(wanted.around.of(journal_of(spark, tmp_path, rows)), wanted, str)
+    told = {*found.beginnings, *found.ends, *(gap.process for gap in found.gaps)}
+    assert told >= {process for process, ticks in lost.items() if set(ticks) & set(range(10))}
+    assert told <= {process for process, ticks in lost.items() if ticks}
 
 
 def test_a_journal_of_another_cluster_alone(spark: SparkSession, tmp_path: Path) -> None:

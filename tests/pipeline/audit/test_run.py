@@ -168,6 +168,21 @@ def test_a_file_that_is_not_there_is_missed(world: World, lost: int) -> None:
     assert f"1 journal rows, by their numbers: here-1, ledger {lost + 1}." in result.incomplete[0]
 
 
+def test_an_hour_of_one_of_two_proxies_that_is_not_there(world: World) -> None:
+    """It had acknowledged a record that is gone, and its rows of before and after are there."""
+    hour = Span(START_US + 10 * STEP_US, START_US + 20 * STEP_US)
+    for time_us in (START_US, START_US + 12 * STEP_US, START_US + 22 * STEP_US):
+        for process in ("one-1", "two-2"):
+            world.now_us = time_us
+            world.send(world.made(1), process=process)
+            world.close_files()
+    del world.log().records[3]
+    world.file(3).unlink()
+    result = world.audit(Wanted(hour))
+    assert (result.rows, result.exit_code) == (1, INCOMPLETE)
+    assert "1 journal rows, by their numbers: two-2, ledger 2." in result.incomplete[0]
+
+
 # --- one after the other ------------------------------------------------------------------------------------------
 
 
