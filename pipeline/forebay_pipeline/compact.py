@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from forebay_pipeline.errors import CLEAN, CannotRun
 from forebay_pipeline.jobs.options import OpenSpark, format_option, job, journal_options, session_options
 from forebay_pipeline.jobs.streams import await_end, triggered
-from forebay_pipeline.journal.output_owner import check_owner, own
+from forebay_pipeline.journal.output_owner import check_owner, claim, own
 from forebay_pipeline.journal.schema import DAY, KIND, TORN
 from forebay_pipeline.journal.source import OFFSETS_A_TRIGGER, JournalPlace, day_of, stream_rows
 from forebay_pipeline.journal.table_writer import TableWriter
@@ -58,8 +58,8 @@ def compact(
 
     `checkpoint` defaults to `output`/_checkpoint. `every` is the number of seconds between checks for new rows; with
     None the query ends when it has written what is there now. With `skip_expired`, rows of the journal's topic that
-    expired unread do not fail the query. Raises CannotRun if there is no journal, if `output` has another format, or if
-    it is Parquet that was written with another checkpoint.
+    expired unread do not fail the query. Raises CannotRun if there is no journal, if `output` has another format, if it
+    is Parquet that was written with another checkpoint, or if the checkpoint is that of another job.
     """
     storage = Storage(spark)
     checkpoint = checkpoint or f"{output.rstrip('/')}/_checkpoint"
@@ -75,6 +75,7 @@ def compact(
     else:
         tables = TableWriter(tables_in(spark, output, output_format), storage, output, checkpoint)
         writer = rows.writeStream.foreachBatch(tables.batch)
+    claim(storage, checkpoint, "compact", output)
     query = triggered(writer.option("checkpointLocation", checkpoint), every).start()
     if output_format == PARQUET:
         own(storage, output, query.id)

@@ -1,15 +1,17 @@
-"""Whose an output is, Parquet of `compact` or JSON lines: that of one checkpoint.
+"""Whose an output is, Parquet of `compact` or JSON lines: that of one checkpoint. And whose that is: one job's.
 
 Spark's file sink numbers its batches, and leaves out each one whose number it has: how a batch that is done again is
 written once. A query with another checkpoint begins at 0, so what it reads first would be left out for good, though its
-checkpoint has it as read; of JSON lines it would replace those with its numbers. In: an output and a checkpoint. Out:
-CannotRun where they do not belong together, or do not say so.
+checkpoint has it as read; of JSON lines it would replace those with its numbers. And a job that goes on from another
+one's checkpoint never reads what that one has read. In: an output, a checkpoint, a job. Out: CannotRun where they do
+not belong together, or do not say so.
 
     OUTPUT/_spark_metadata/4                  Spark's: batch 4 is written
     OUTPUT/minutes-000000004.jsonl            ours: its JSON lines
     OUTPUT/_query, OUTPUT/_query-minutes      ours: the id of the query that writes here, Parquet or lines of that name,
                                               as in CHECKPOINT/metadata
     CHECKPOINT/offsets/4                      Spark's: batch 4 has begun, which comes first
+    CHECKPOINT/_job                           ours: the job, as `watch`
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.storage import Storage
 
 _OWNER: Final = "_query"
+_OWNERS: Final = {"compact": _OWNER, "runaways": f"{_OWNER}-changes", "watch": f"{_OWNER}-minutes"}
+_JOB: Final = "_job"
 
 
 class _Query(msgspec.Struct):
@@ -55,6 +59,26 @@ def check_lines_owner(storage: Storage, output: str, name: str, checkpoint: str)
             f"{output} has lines that were not written with the checkpoint {checkpoint}: that one would replace them. "
             "Give the checkpoint that they were written with, or another output."
         )
+
+
+def claim(storage: Storage, checkpoint: str, job: str, output: str | None = None) -> None:
+    """Note, before the query starts, that the checkpoint is that of `job`, which writes to `output`.
+
+    Raises CannotRun if the query of another job has begun with it: this one would leave out what that one has read.
+    """
+    query, place = query_id(storage, checkpoint), f"{checkpoint.rstrip('/')}/{_JOB}"
+    if query is not None:
+        written = storage.read(place)
+        if written is not None:
+            jobs = {written.decode(errors="replace")}
+        else:  # by an earlier version
+            jobs = {each for each, owner in _OWNERS.items() if output and _id_in(storage, output, owner) == query}
+        if others := jobs - {job}:
+            raise CannotRun(
+                f"The checkpoint {checkpoint} is that of `{min(others)}`: `{job}` would leave out what that one has "
+                "read. Give another checkpoint, or another output."
+            )
+    storage.write(place, job.encode())
 
 
 def own(storage: Storage, output: str, query: str, name: str | None = None) -> None:

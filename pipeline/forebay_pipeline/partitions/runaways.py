@@ -15,6 +15,7 @@ from forebay_pipeline.jobs.json_lines import JsonLines
 from forebay_pipeline.jobs.live import STORES, live_options, live_rows, tell_late, wait_s
 from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options
 from forebay_pipeline.jobs.time_text import instant
+from forebay_pipeline.journal.output_owner import claim
 from forebay_pipeline.journal.source import JournalPlace
 from forebay_pipeline.partitions.runaway_detector import Event, Thresholds
 from forebay_pipeline.partitions.runaway_options import runaway_options
@@ -90,6 +91,8 @@ def command(
         checkpoint = checkpoint or f"{output.rstrip('/')}/_checkpoint"
         check_output(storage, output, checkpoint)
         changes = Changes(JsonLines(storage, output, "changes", checkpoint))
+    if checkpoint is not None:
+        claim(storage, checkpoint, "runaways", output)
     batches = Batches(changes.told)
     batches.start(stream_changes(rows, watching), checkpoint, None if once else every)
     batches.await_end()

@@ -17,6 +17,7 @@ from forebay_pipeline.jobs.batches import Batches
 from forebay_pipeline.jobs.json_lines import JsonLines
 from forebay_pipeline.jobs.live import STORES, live_options, live_rows, tell_late, wait_s
 from forebay_pipeline.jobs.options import FiniteRange, OpenSpark, job, journal_options, session_options
+from forebay_pipeline.journal.output_owner import claim
 from forebay_pipeline.journal.source import JournalPlace
 from forebay_pipeline.storage import Storage
 from forebay_pipeline.watch.exposition import TextFile, Totals
@@ -76,16 +77,19 @@ def command(
         return {**watcher.totals(), **late, **(posts.totals() if posts is not None else {})}
 
     session = spark("watch", kafka=place.in_kafka, settings=(STORES,))
+    storage = Storage(session)
     rows = live_rows(session, place, KINDS, "watch")
     if output is not None and checkpoint is not None:
-        watcher.outputs.append(JsonLines(Storage(session), output, "minutes", checkpoint))
+        watcher.outputs.append(JsonLines(storage, output, "minutes", checkpoint))
     if prometheus is not None:
-        watcher.outputs.append(TextFile(Storage(session), prometheus, totals))
+        watcher.outputs.append(TextFile(storage, prometheus, totals))
     if to_topic is not None:
         watcher.outputs.append(ToTopic(place.brokers, to_topic))
     if posts is not None:
         watcher.outputs.append(posts)
     watcher.outputs = watcher.outputs or [Sentences()]
+    if checkpoint is not None:
+        claim(storage, checkpoint, "watch", output)
     batches.start(stream_tallies(rows, wait_s(place, late)), checkpoint, None if once else every)
     batches.await_end()
     tell_late(batches.late, "rows")

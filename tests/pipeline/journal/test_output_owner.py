@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal.output_owner import check_owner, own, query_id
+from forebay_pipeline.journal.output_owner import check_owner, claim, own, query_id
 from forebay_pipeline.storage import Storage
 
 
@@ -65,6 +65,28 @@ def test_one_that_is_as_far_by_chance_is_another_one_all_the_same(storage: Stora
     own(storage, str(output), "mine")
     with pytest.raises(CannotRun):
         check_owner(storage, str(output), checkpoint(tmp_path / "other", "other", "0", "1"))
+
+
+def test_a_checkpoint_is_that_of_one_job_once_its_query_has_begun(storage: Storage, tmp_path: Path) -> None:
+    place = tmp_path / "checkpoint"
+    for job in ("watch", "runaways"):
+        claim(storage, str(place), job)
+    checkpoint(place, "mine")
+    claim(storage, f"{place}/", "runaways")
+    with pytest.raises(CannotRun, match=f"^The checkpoint {place} is that of `runaways`: `watch` would leave out "):
+        claim(storage, str(place), "watch")
+
+
+def test_whose_a_checkpoint_of_an_earlier_version_is_its_output_may_tell(storage: Storage, tmp_path: Path) -> None:
+    mine, output = checkpoint(tmp_path / "mine", "mine"), str(tmp_path / "output")
+    own(storage, output, "mine", "minutes")
+    own(storage, output, "other")
+    for job in ("compact", "runaways"):
+        with pytest.raises(CannotRun, match=f"^The checkpoint {mine} is that of `watch`: `{job}` would"):
+            claim(storage, mine, job, output)
+    claim(storage, mine, "watch", output)
+    with pytest.raises(CannotRun, match="is that of `watch`"):
+        claim(storage, mine, "compact", str(tmp_path / "another"))
 
 
 def test_the_id_of_a_query(storage: Storage, tmp_path: Path) -> None:

@@ -73,6 +73,23 @@ def max_commits(folder: Path, count: int) -> list[Path]:
     return sorted(folder.glob("[0-9]*"), key=lambda path: int(path.name))[-count:]
 
 
+def test_another_jobs_checkpoint_is_refused(job: Job) -> None:
+    """That of one that has told nothing, too: what it has read would not be told of by others that share its output."""
+    job.write(sent(5, topic_id="i"), sent(95, topic_id="i"))
+    done = run("runaways", "--journal", job.journal, "--once", "--late", 30, "--output", job.output)
+    assert (done.exit_code, done.stderr) == (0, "")
+    for name, refused in (
+        ("watch", job.once("--output", job.output)),
+        ("compact", run("compact", "--journal", job.journal, "--output", job.output)),
+    ):
+        assert (refused.exit_code, refused.stdout, refused.stderr) == (
+            2,
+            "",
+            f"forebay-pipeline: The checkpoint {job.output}/_checkpoint is that of `runaways`: `{name}` would leave "
+            "out what that one has read. Give another checkpoint, or another output.\n",
+        )
+
+
 def test_sentences_and_what_could_not_be_checked(job: Job) -> None:
     job.topics.silent = True
     job.write(sent(5))
