@@ -9,6 +9,8 @@ total less the first; or the last total, if the process began in the span:
     worker 0, started at 09:00:00    hits 0 … 120     at 09:00:01 … 09:10:00    120
     worker 0, started at 09:10:03    hits 7 … 40      at 09:10:04 … 09:15:00     40
     worker 1, started at 08:00:00    hits 900 … 950   at 09:00:00 … 09:15:00     50     together 210
+
+Where there are holes in the time, each stretch between them counts by itself.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ def standing(gauges: DataFrame) -> DataFrame:
     """Rows that each stand for `seconds` gauge rows of one process, with their extremes; a gauge row stands for one.
 
     `seconds_waited`: those in which a client waited for memory; `first_us`, `last_us`: the earliest and the latest
-    time; `pool_used_bytes`: at most; of TOTALS the last value, and by `first_…` the first one.
+    time; `pool_used_bytes`: at most; of TOTALS the last value, and by `first_…` the first one; `stretch`: one of those
+    that are told apart.
     """
     if "seconds" in gauges.columns:
         return gauges
@@ -53,6 +56,7 @@ def standing(gauges: DataFrame) -> DataFrame:
         "first_us": F.col("time_us"),
         "last_us": F.col("time_us"),
         "pool_used_bytes": F.col("pool_bytes") - F.col("pool_available_bytes"),
+        "stretch": F.lit(0),
     }
     return gauges.withColumns(own | {f"first_{name}": F.col(name) for name in TOTALS})
 
@@ -76,11 +80,12 @@ def extremes() -> list[Column]:
 
 def counted(gauges: DataFrame) -> DataFrame:
     """A row for each process: worker, started_us, first_us, last_us, and TOTALS with what it counted in the span."""
-    processes = standing(gauges).groupBy(*PROCESS).agg(*totals())
+    stretches = standing(gauges).groupBy(*PROCESS, "stretch").agg(*totals())
     began = F.col("first_us") - F.col("started_us") <= FIRST_ROW_US
     before = {name: F.when(began, 0).otherwise(F.col(f"first_{name}")) for name in TOTALS}
-    times = ("started_us", "first_us", "last_us")
-    return processes.select("worker", *times, *((F.col(name) - before[name]).alias(name) for name in TOTALS))
+    times = F.min("first_us").alias("first_us"), F.max("last_us").alias("last_us")
+    counts = (F.sum(F.col(name) - before[name]).alias(name) for name in TOTALS)
+    return stretches.groupBy(*PROCESS).agg(*times, *counts).drop("process")
 
 
 def workers(gauges: DataFrame) -> list[WorkerUse]:

@@ -12,7 +12,7 @@ import datetime
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from forebay_pipeline.errors import CannotRun
@@ -43,6 +43,12 @@ def missing_us(days: Collection[str], first_us: int, last_us: int) -> int:
     """How long of that time is of days that are not among these."""
     every = range(first_us - first_us % DAY_US, last_us + 1, DAY_US)
     return DAY_US * sum(day_at(time_us) not in days for time_us in every)
+
+
+def stretch(days: Collection[str]) -> Column:
+    """Where the stretch of adjacent days began that `time_us` is in: each is after days that are not among these."""
+    firsts = [span_of_all([day])[0] for day in days if before(day) not in days]
+    return F.array_max(F.array(*(F.when(F.col("time_us") >= first, first) for first in firsts)))
 
 
 def day_at(time_us: int) -> str:

@@ -27,7 +27,7 @@ from forebay_pipeline.partitions.runaway_detector import Change
 from forebay_pipeline.partitions.runaway_windows import CHANGES, Watch
 from forebay_pipeline.partitions.summary import NOTHING, Group, MetadataUse, RackUse, Summary
 from forebay_pipeline.rollups import tables
-from forebay_pipeline.rollups.days import before, missing_us, span_of_all
+from forebay_pipeline.rollups.days import before, missing_us, span_of_all, stretch
 from forebay_pipeline.rollups.store import RollupStore
 from forebay_pipeline.rollups.tables import Table
 from forebay_pipeline.rollups.times import percentiles_of
@@ -52,6 +52,10 @@ class Rolled:
             self._found[table] = self._store.read(table, self._days)
         return self._found[table]
 
+    def gauges(self) -> DataFrame:
+        """The table GAUGES, for workers.py: what was counted on days that are not there is of no time that is."""
+        return self.read(tables.GAUGES).withColumn("stretch", stretch(self._days))
+
     def summary(self, max_rows: int) -> Summary:
         """With so many groups, and topics, at most.
 
@@ -67,7 +71,7 @@ class Rolled:
             (first_us, last_us), total = span_of_all(self._days), NOTHING
         groups, groups_left_out = self._groups(total.bytes, max_rows)
         topics, topics_left_out = of_batches.topics(self.batches, max_rows)
-        gauges = self.read(tables.GAUGES)
+        gauges = self.gauges()
         changes = self.read(tables.RUNAWAYS).where(F.col("watch").isNull()).select(*CHANGES.names)
         runaways, changes_left_out = runaways_of(changes, self._lasting())
         return Summary(

@@ -9,20 +9,43 @@ from pyspark.sql import SparkSession
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.source import ALL_TIME, JournalPlace
+from forebay_pipeline.partitions import workers
+from forebay_pipeline.rollups import tables
 from forebay_pipeline.rollups.command import rollup
-from forebay_pipeline.rollups.rolled import rolled
-from forebay_pipeline.rollups.store import RollupStore
+from forebay_pipeline.rollups.rolled import Rolled, rolled
+from forebay_pipeline.rollups.store import Mark, RollupStore
 from forebay_policies.journal_rows import Row
 from tests.pipeline.rollups.made_up import DAY, FIRST, HOUR, SECOND
 from tests.pipeline.rows import batch_row, gauge_row, write_journal, write_lines
 
 LATER = FIRST + 9 * DAY
+GB = 10**9
 
 
 def store_of(spark: SparkSession, journal: Path, folder: Path) -> RollupStore:
     write_journal(journal, [gauge_row(time_us=FIRST + 5 * DAY)], name="later")
     assert list(rollup(spark, JournalPlace(str(journal)), ALL_TIME, str(folder), LATER))
     return RollupStore(spark, str(folder))
+
+
+def test_a_process_counts_nothing_for_days_that_are_not_there(spark: SparkSession, tmp_path: Path) -> None:
+    """It has run since before the first one, and a gigabyte a day goes to another rack; one of four days is missing."""
+    store = RollupStore(spark, str(tmp_path))
+    days = ["2026-11-18", "2026-11-19", "2026-11-21"]
+    nothing = dict.fromkeys(tables.GAUGES.columns, 0)
+    for number, day in zip((0, 1, 3), days, strict=True):
+        first_us = FIRST + number * DAY
+        total = {"first_other_rack_bytes_total": number * GB, "other_rack_bytes_total": (number + 1) * GB}
+        times = {"time_us": first_us, "first_us": first_us, "last_us": first_us + DAY - SECOND}
+        row = nothing | {"process": "p", "cluster_id": "", "started_us": FIRST - DAY} | times | total
+        store.write(
+            day, {tables.GAUGES: spark.createDataFrame([tuple(row.values())], tables.GAUGES.schema)}, Mark(0, 0)
+        )
+    found = Rolled(spark, store, days, spark.range(0)).gauges()
+    racks = workers.racks(found)
+    assert racks is not None
+    assert (racks.other_bytes, racks.first_us, racks.last_us) == (3 * GB, FIRST, FIRST + 4 * DAY - SECOND)
+    assert [each.starts for each in workers.workers(found)] == [1]
 
 
 @pytest.mark.whole  # report/test_rolled.py has one over midnight
