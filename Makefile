@@ -93,13 +93,14 @@ deploy-test: $(VENV)/.dev kit
 pipeline-test: $(VENV)/.dev kit
 	$(PYTEST) -n 2 --dist=loadfile tests/pipeline
 
-# The same over Spark 3.5, but what needs S3: its file system belongs to another Hadoop. Java 17 as well, but Python 3.11:
+# The same over Spark 3.5, but what needs S3 (its file system belongs to another Hadoop), HDFS or a catalog. Java 17 as well, but Python 3.11:
 # that Spark knows no newer.
 .PHONY: oldest-spark-test
 oldest-spark-test: export WHOLE = 1
 oldest-spark-test: $(VENV)/.dev kit
 	PYTHONPATH=$(CURDIR)/.cache/spark-3.5 $(PYTEST) -n 2 --dist=loadfile tests/pipeline \
-	    --ignore=tests/pipeline/test_object_store.py --ignore=tests/pipeline/test_cluster.py
+	    --ignore=tests/pipeline/test_object_store.py --ignore=tests/pipeline/test_cluster.py \
+	    --ignore=tests/pipeline/test_hdfs.py --ignore=tests/pipeline/test_iceberg_catalog.py
 
 # Two at once, each with clusters of its own, file by file: they mostly wait for brokers and clients. Three at once get
 # into each other's way, and take longer. Files with Spark go to one of the two (conftest.py).

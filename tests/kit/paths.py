@@ -8,6 +8,8 @@
 .cache/spark-3.5/                  that Spark, beside the newest in the environment (make test-all)
 .cache/airflow/                   Airflow in an environment of its own (make test-all)
 .cache/jars/spark-s3/*.jar         Hadoop's file system for S3 with what it needs
+.cache/jars/hdfs/*.jar             a NameNode and a DataNode (make test-all)
+.cache/jars/iceberg-rest/*.jar     a catalog of Iceberg's as a service (make test-all)
 .cache/classes/                    the kit's own Java, compiled
 .cache/bin/                        toxiproxy-server, kubeconform, helm, sarama-produce, go-clients, kcat, haproxy, …
 .cache/kafka-python-2.0/           kafka-python of that time, beside the newest in the environment

