@@ -6,12 +6,13 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow
 import pyspark
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -212,5 +213,22 @@ def _jars(folder: str) -> list[Path]:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of its message that is not blank, else the name of its type: Spark's messages run to pages."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    """The first line of its message that is not blank, else the name of its type: Spark's messages run to pages.
+
+    Of Java's, that of the deepest cause that Spark has a name for (`[FAILED_READ_FILE]`, with the file), else of the
+    deepest one.
+    """
+    if isinstance(error, Py4JJavaError):
+        causes = [_first_line(cause) for cause in _causes(error.java_exception)]
+        return next((cause for cause in reversed(causes) if ": [" in cause), causes[-1])
+    return _first_line(str(error)) or type(error).__name__
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def _causes(thrown: Any) -> Iterator[str]:
+    while thrown is not None:
+        yield str(thrown.toString())
+        thrown = thrown.getCause()

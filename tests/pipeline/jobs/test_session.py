@@ -10,6 +10,7 @@ from statistics import median
 from time import monotonic
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
@@ -176,6 +177,36 @@ def test_another_spark_is_refused() -> None:
 )
 def test_of_an_error_its_first_line(error: Exception, line: str) -> None:
     assert first_line(error) == line
+
+
+class Thrown:
+    """One of Java's, and what caused it."""
+
+    _target_id = ""
+
+    def __init__(self, *said: str) -> None:
+        self._said, *self._causes = said
+
+    def toString(self) -> str:  # noqa: N802
+        return self._said
+
+    def getCause(self) -> Thrown | None:  # noqa: N802
+        return Thrown(*self._causes) if self._causes else None
+
+
+@pytest.mark.parametrize(
+    ("thrown", "line"),
+    [
+        (("it.Failed: at 7\n  at it.run",), "it.Failed: at 7"),
+        (("it.Failed: null", "it.Broke: there"), "it.Broke: there"),
+        (
+            ("it.Failed: null", "it.Failed: [CANNOT_READ] file 7\n\tat", "it.Broke: at its end"),
+            "it.Failed: [CANNOT_READ] file 7",
+        ),
+    ],
+)
+def test_of_javas_errors_that_of_the_cause(thrown: tuple[str, ...], line: str) -> None:
+    assert first_line(Py4JJavaError("An error occurred while calling o7.count.\n", Thrown(*thrown))) == line
 
 
 def test_a_large_file_does_not_make_a_task_many_times_as_long_as_others(spark: SparkSession, tmp_path: Path) -> None:

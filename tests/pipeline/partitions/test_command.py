@@ -46,6 +46,16 @@ def cells(result: Result, title: str) -> list[list[str]]:
     return [line.split() for line in lines[2:]]
 
 
+def test_a_file_that_is_cut_off_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    """One of what `compact` wrote."""
+    file = tmp_path / "kind=batch" / "dt=2026-11-18" / "topic=t" / "cut.parquet"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"PAR1 and so on")
+    said = sentence(run("partitions", "--journal", tmp_path))
+    assert said.startswith("Spark failed: ")
+    assert str(file) in said
+
+
 def test_tables_and_sentences(spark: SparkSession, journal: Path) -> None:
     result = run("partitions", "--journal", journal)
     assert (result.exit_code, result.stderr) == (0, "")
