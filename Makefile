@@ -93,8 +93,8 @@ deploy-test: $(VENV)/.dev kit
 pipeline-test: $(VENV)/.dev kit
 	$(PYTEST) -n 2 --dist=loadfile tests/pipeline
 
-# The same over Spark 3.5, but what needs S3 (its file system belongs to another Hadoop), HDFS or a catalog. Java 17 as well, but Python 3.11:
-# that Spark knows no newer.
+# The same over Spark 3.5, but what needs S3 (its file system belongs to another Hadoop), HDFS or a catalog. Java 17 as
+# well, but Python 3.11: that Spark knows no newer.
 .PHONY: oldest-spark-test
 oldest-spark-test: export WHOLE = 1
 oldest-spark-test: $(VENV)/.dev kit

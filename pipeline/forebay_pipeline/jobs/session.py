@@ -57,8 +57,13 @@ _LISTS: Final = ("spark.jars", "spark.jars.packages", "spark.jars.excludes", "sp
 """Settings to which others add, instead of replacing what is there."""
 
 _LOCAL: Final = "local[*]"
-_LOCAL_SHUFFLES: Final = "16"
-"""Spark's default of 200 suits a cluster: on a few cores, empty tasks would take most of the time."""
+_OF_LOCAL: Final = {
+    # Spark's default of 200 suits a cluster: on a few cores, empty tasks would take most of the time.
+    "spark.sql.shuffle.partitions": "16",
+    # Tasks would wait for a machine that has their data, and on a single one forever: Spark offers it to them again
+    # only when another task ends. So hung `maintain` over tables in HDFS, whose blocks are on other machines.
+    "spark.locality.wait": "0",
+}
 
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties").as_uri()
 """As a URI, which has no blanks: Java's options are parted by them."""
@@ -171,9 +176,9 @@ _PAIR: Final = re.compile(r"(?P<key>[^\s=:]+)(?:\s*[=:]\s*|\s+)(?P<value>.*)")
 """As in Java's properties: a space, an equals sign or a colon between the two."""
 
 
-def _where(master: str | None) -> dict[str, str]:
+def _where(master: str | None) -> Mapping[str, str]:
     local = not submitted() and master is not None and master.startswith("local")
-    return {"spark.sql.shuffle.partitions": _LOCAL_SHUFFLES} if local else {}
+    return _OF_LOCAL if local else {}
 
 
 def _brought(jars: str | None, *, kafka: bool, table_format: Format) -> dict[str, str]:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from statistics import median
 from time import monotonic
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -114,6 +115,18 @@ def test_spark_s_own_defaults_win_over_a_job_s(tmp_path: Path) -> None:
     environ |= {"SPARK_CONF_DIR": str(tmp_path)}
     told = subprocess.run([sys.executable, "-c", TELL], env=environ, capture_output=True, text=True, timeout=280)
     assert told.stdout == "local[1] 3 Europe/Berlin\n", told.stderr
+
+
+@pytest.mark.timeout(120, func_only=True)  # without the setting it would wait forever
+def test_on_one_machine_no_task_waits_for_another_that_has_its_data(spark: SparkSession) -> None:
+    """As over HDFS: blocks are on other machines, and what was shuffled is on this one."""
+    jvm: Any = spark._jvm
+    to_seq = jvm.PythonUtils.toSeq
+    hosts = [jvm.org.apache.spark.util.Utils.localCanonicalHostName(), "elsewhere"]
+    tasks = to_seq([jvm.scala.Tuple2(host, to_seq([host])) for host in hosts])
+    of_any = getattr(jvm.scala.reflect, "ClassTag$").__getattr__("MODULE$").Any()
+    jobs: Any = spark._jsc
+    assert list(jobs.sc().makeRDD(tasks, of_any).collect()) == hosts
 
 
 def test_jars_are_added_up() -> None:
