@@ -69,6 +69,12 @@ def test_who_seems_to_pick_partitions_is_named() -> None:
             "certificate",
             "a certificate (client) expires in 3 days",
         ),
+        (
+            ("forebay_certificate_expiry_timestamp_seconds", ("upstream",)),
+            NOW,
+            "certificate",
+            "a certificate (upstream) has expired",
+        ),
     ],
 )
 def test_each_is_said(gauge: tuple[str, tuple[str, ...]], level: float, kind: str, text: str) -> None:
