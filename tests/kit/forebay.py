@@ -170,6 +170,8 @@ class ForebayProcess:
         code = server.terminate()
         if code != 0:
             raise server.failed(f"ended with {code} after SIGTERM")
+        if "Exception in callback" in self.log.read_text():
+            raise server.failed("an exception escaped a callback")
         shutil.rmtree(self.log.parent)
 
     def kill(self) -> None:

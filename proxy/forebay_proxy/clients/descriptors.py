@@ -15,6 +15,7 @@ import resource
 import select
 import socket
 import termios
+from contextlib import suppress
 from typing import Final
 
 from forebay_proxy.clients.tls_session import RECORD_HEADER, is_farewell
@@ -65,10 +66,10 @@ def unconfirmed(transport: asyncio.BaseTransport) -> int:
 
 def _bytes(transport: asyncio.BaseTransport, of: int) -> int:
     size = array.array("i", [0])
-    try:
-        fcntl.ioctl(transport.get_extra_info("socket").fileno(), of, size)
-    except (OSError, ValueError):  # it is being closed
-        return 0
+    connection = transport.get_extra_info("socket")  # None: of one with TLS that has just ended
+    if connection is not None:
+        with suppress(OSError, ValueError):  # it is being closed
+            fcntl.ioctl(connection.fileno(), of, size)
     return size[0]
 
 

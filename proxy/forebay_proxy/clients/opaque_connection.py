@@ -211,6 +211,7 @@ class OpaqueConnection(BoundedReads):
         self._unsent: list[Expected] = []
         """Those of which nothing has been written."""
         self._heard_at = 0.0
+        self._ended = False
         self._farewell: asyncio.TimerHandle | None = None
         self._has_left = False
         """All that was written, when it was last looked at."""
@@ -425,7 +426,7 @@ class OpaqueConnection(BoundedReads):
 
     def _leave(self, transport: asyncio.Transport) -> None:
         transport.close()
-        if self._joins:
+        if self._joins and not self._ended and self._farewell is None:
             self._farewell = asyncio.get_running_loop().call_later(FAREWELL_S, self._unanswered, transport)
 
     def _unanswered(self, transport: asyncio.Transport) -> None:
@@ -505,7 +506,7 @@ class OpaqueConnection(BoundedReads):
             self._transport.abort()  # it would wait for an answer to our own farewell
 
     def connection_lost(self, exc: Exception | None) -> None:
-        was_closed, self.closed = self.closed, True
+        was_closed, self.closed, self._ended = self.closed, True, True
         if self._farewell is not None:
             self._farewell.cancel()
         self._expected.extend(self._announced)

@@ -211,6 +211,7 @@ class Unanswering(asyncio.Protocol):
 
 class Parted(Torn):
     gone = False
+    connection: OpaqueConnection
 
     def upstream_closed(self, connection: OpaqueConnection) -> None:
         self.gone = True
@@ -218,20 +219,21 @@ class Parted(Torn):
 
 @asynccontextmanager
 async def parting(
-    folder: Path, size: int, *, reads: bool, records: bool = True
+    folder: Path, size: int, *, reads: bool, records: bool = True, leaves: bool = True
 ) -> AsyncIterator[tuple[Unanswering, Parted]]:
     """A broker, and whose connection to it ends behind `size` bytes: `records` without acks, or nothing to miss."""
     authority = Authority(folder)
     broker = Unanswering(authority.issue("kafka", LOOPBACK), reads=reads)
     client = Parted()
-    connection = OpaqueConnection(client, ResponseMemory())
+    connection = client.connection = OpaqueConnection(client, ResponseMemory())
     async with await asyncio.get_running_loop().create_server(lambda: broker, LOOPBACK, 0) as server:
         port = server.sockets[0].getsockname()[1]
         await dial(LOOPBACK, port, 5.0, lambda: connection, authority.client_context())
         if records:
             connection.sent_unacknowledged()
         connection.write([bytes(size)])
-        connection.close()
+        if leaves:
+            connection.close()
         yield broker, client
 
 
@@ -253,6 +255,23 @@ class TestFarewell:
             broker.transport.resume_reading()
             await until(lambda: client.gone and broker.over)
             assert len(broker.got) == self.MANY
+
+    @in_loop
+    async def test_of_one_that_has_ended_nothing_more_is_asked(self, tmp_path: Path) -> None:
+        """As where a broker leaves an idle connection, and then the client leaves."""
+        async with parting(tmp_path, 1000, reads=True, leaves=False) as (broker, client):
+            await until(lambda: len(broker.got) == 1000)
+            broker.transport.abort()
+            await until(lambda: client.told == ["lost"])
+            client.connection.close()
+            await asyncio.sleep(3 * FAREWELL_S)
+
+    @in_loop
+    async def test_it_is_said_once(self, tmp_path: Path) -> None:
+        async with parting(tmp_path, 1000, reads=True) as (broker, client):
+            client.connection.close()
+            await until(lambda: client.gone and broker.over, 10)
+            await asyncio.sleep(2 * FAREWELL_S)
 
     @in_loop
     async def test_where_no_records_may_be_left_it_is_not_waited_for(self, tmp_path: Path) -> None:
