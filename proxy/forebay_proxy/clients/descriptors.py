@@ -74,17 +74,14 @@ def _bytes(transport: asyncio.BaseTransport, of: int) -> int:
 
 
 def hung_up(transport: asyncio.BaseTransport) -> bool:
-    """Whether the other side is gone for good: it reset the connection, or closed it and all that it sent is read."""
+    """Whether the other side is gone for good: it closed or reset the connection, and all that it sent is read."""
     poll = select.poll()
     try:
         poll.register(transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
     except (OSError, ValueError):  # it is being closed
         return False
-    found = poll.poll(0)
-    if not found:
+    if not poll.poll(0):
         return False
-    if found[0][1] & (select.POLLHUP | select.POLLERR):
-        return True
     left = unread(transport)
     return not left or (isinstance(transport, TlsTransport) and _is_farewell(transport, left))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from time import monotonic
 from typing import Any, ClassVar
 
@@ -9,7 +11,7 @@ import pytest
 import structlog
 
 from forebay_codecs import api_versions
-from forebay_codecs.apis import API_VERSIONS, FETCH, PRODUCE, SASL_HANDSHAKE
+from forebay_codecs.apis import API_VERSIONS, FETCH, METADATA, PRODUCE, SASL_HANDSHAKE
 from forebay_codecs.compression import GZIP
 from forebay_codecs.error_codes import CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER
 from forebay_proxy.clients.client_connection import WITHOUT_ACKS, ClientConnection
@@ -292,6 +294,27 @@ class TestTurns:
                 connections.sweep(monotonic())
                 await turns(1)
             await until(lambda: len(cluster.values("ponds", 0)) == many)
+
+    @in_loop
+    @pytest.mark.parametrize("resets", [False, True])
+    async def test_what_arrived_before_its_client_left_is_taken_though_it_is_not_read_yet(self, resets: bool) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(METADATA)
+            values = [f"{number}" for number in range(5)]
+            with socket.create_connection((LOOPBACK, forebay.port + 1)) as client:
+                client.sendall(produce(0, ("ponds", 0, batch(keyed("first"))), acks=0))
+                connections = forebay.app._connections
+                await until(lambda: [connection.held for connection in connections] == [True])
+                for value in values:
+                    client.sendall(produce(1, ("ponds", 0, batch(keyed(value))), acks=0))
+                if resets:
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connections.sweep(monotonic())
+            cluster[0].releases(METADATA)
+            for asked in cluster[0].requests(METADATA):
+                asked.answer()
+            await until(lambda: cluster.values("ponds", 0) == ["first", *values])
+            await until(lambda: not len(connections))
 
 
 class TestRefusals:
