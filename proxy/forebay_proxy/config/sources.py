@@ -254,7 +254,7 @@ def _unknown(given: Given) -> Problem:
 
 def close_names(name: str, max_names: int) -> list[str]:
     """Settings, and other names of theirs, that are spelled like `name`; the closest first. Of a listener: its own."""
-    if (listener := re.match(r"listener\.name\.[^.]+\.", name)) is not None:
+    if (listener := re.match(r"listener\.name\.[A-Za-z0-9_-]+\.", name)) is not None:
         near = _close(name[listener.end() :], LISTENER_SETTINGS, max_names)
         if near:
             return [listener[0] + each for each in near]

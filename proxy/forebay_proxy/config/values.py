@@ -53,6 +53,9 @@ from forebay_proxy.config.settings import (
 _LISTENER_NAME: Final = re.compile("[A-Za-z0-9_-]+")
 _OF_TLS: Final = re.compile(rf"(admin\.|{re.escape(PREFIX)}[^.]+\.)?ssl\.")
 _OF_TOPICS: Final = re.compile(TOPIC_PATTERN)
+_CLASS: Final = re.compile(r"\[!?[^\[\]]+\]")
+_LISTED: Final = re.compile(r"\[[^\[\]!-]{2,}\]|[\[\]]")
+"""What a shell leaves of a list in quotes: a word in brackets, which would match one letter, or one bracket of them."""
 _QUOTED: Final = re.compile(r"""(["']).*\1|\[\s*(["']).*\2\s*\]""", re.DOTALL)
 """As a shell and TOML have text and lists; a file for Docker's --env-file keeps the quotes."""
 _TRUTH: Final = {"true": True, "false": False}
@@ -263,7 +266,8 @@ def _patterns(written: object) -> Patterns:
 
 def _topic_patterns(written: object) -> TopicPatterns:
     patterns = _patterns(written)
-    return patterns if all(map(_OF_TOPICS.search, patterns)) else _refuse(written)
+    meant = all(_OF_TOPICS.search(each) and not _LISTED.search(_CLASS.sub("", each)) for each in patterns)
+    return patterns if meant and not any(map(_LISTED.fullmatch, patterns)) else _refuse(written)
 
 
 def _node_ports(written: object) -> NodePorts:

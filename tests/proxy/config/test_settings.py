@@ -194,12 +194,18 @@ class TestValues:
         for each in found:
             assert each.message.startswith("must be patterns of letters, digits, . _ - and * ? [a-z] [!a-z]; several")
 
+    @pytest.mark.parametrize(
+        "topics", ["[payments]", "[payments,audit]", "[payments, audit]", "a-[eu,us]", "a-[0-9", "a]"]
+    )
+    def test_nor_are_lists_whose_quotes_a_shell_has_taken(self, topics: str) -> None:
+        assert problem(f"topics.exclude={topics}").message.startswith("must be patterns of letters, digits, ")
+
     @pytest.mark.parametrize("clients", ['["till-7"]', "'till-7'", '"till-7"', '["a", "b"]', '"a,b"', "[ 'a' ]"])
     def test_patterns_of_clients_in_quotes_are_refused(self, clients: str) -> None:
         assert "not in quotes" in problem(f"client.ids.exclude={clients}").message
 
     def test_patterns_of_names_are_taken(self) -> None:
-        taken = ("orders-*", "[a-c]*", "[!x]*", "Old_1.raw", "?-[0-9]")
+        taken = ("orders-*", "[a-c]*", "[!x]*", "[!xy]", "[a-z]", "Old_1.raw", "?-[0-9]", "eu[12]")
         assert settings(f"topics.include={','.join(taken)}").topics_include == taken
         assert settings('client.ids.include=a b,^c$,d"e,["]f"').client_ids_include == ("a b", "^c$", 'd"e', '["]f"')
 
@@ -366,6 +372,11 @@ class TestProblems:
     )
     def test_nearest_names(self, wrong: str, nearest: str) -> None:
         assert f"did you mean {nearest} (" in problem(f"{wrong}=1").message
+
+    @pytest.mark.parametrize("listener", ["ex ternal", "EXTERNAL://", "café"])
+    def test_a_listener_whose_name_cannot_be_one(self, listener: str) -> None:
+        found = problem(f"listener.name.{listener}.ssl.keystore.location=x")
+        assert found.message.startswith("unknown setting")
 
     def test_a_name_near_to_none_points_to_the_list(self) -> None:
         assert problem("xyzzy=1").message == "unknown setting; `forebay config` lists all"
