@@ -51,7 +51,7 @@ from forebay_proxy.process.exporting import otlp_export
 from forebay_proxy.security import expiry
 from forebay_proxy.security.authenticator import AuthenticationFailed
 from forebay_proxy.security.client_logins import ClientLogins
-from forebay_proxy.security.tls import TlsContext
+from forebay_proxy.security.tls import TlsContext, brokers_context
 from forebay_proxy.security.upstream_identities import read_targets
 
 Verdict = Literal["ok", "warning", "failure"]
@@ -98,8 +98,8 @@ async def _brokers(settings: Settings, now: float) -> tuple[list[Finding], list[
         connector = Connector(settings, MetricRegistry(), Random())
     except StartError as error:
         return [Finding("certificates and login", FAILURE, str(error))], []
-    expires_at = connector.renewable.expires_at()
-    own = [_lasting("certificate for brokers", expires_at, now)] if math.isfinite(expires_at) else []
+    context = brokers_context(settings) if settings.uses_tls else None
+    own = [_lasting("certificate for brokers", context, now)] if context and math.isfinite(context.expires_at) else []
     tried: list[_Tried] = []
     untold: list[Finding] = []
     known: Metadata | None = None
@@ -190,16 +190,19 @@ def _made(settings: Settings, environ: Mapping[str, str], now: float) -> Iterato
         except StartError as error:
             yield Finding(what, FAILURE, str(error))
         else:
-            yield _lasting(what, made.expires_at if isinstance(made, TlsContext | AdminAccess) else math.inf, now)
+            context = made.context if isinstance(made, AdminAccess) else made
+            yield _lasting(what, context if isinstance(context, TlsContext) else None, now)
 
 
-def _lasting(what: str, expires_at: float, now: float) -> Finding:
-    """Of what can be used until `expires_at`; inf: for ever."""
-    if expires_at <= now:
-        return Finding(what, FAILURE, f"a certificate expired at {expiry.written(expires_at)}")
-    if expires_at - now < expiry.SOON_S:
-        return Finding(what, "warning", f"a certificate expires at {expiry.written(expires_at)}")
-    return Finding(what, "ok", "can be used")
+def _lasting(what: str, context: TlsContext | None, now: float) -> Finding:
+    """Of what can be used until its certificate expires. One of its chain may be of no use to anybody any more."""
+    if context is None or context.expires_at - now >= expiry.SOON_S:
+        return Finding(what, "ok", "can be used")
+    if context.own_expires_at <= now:
+        return Finding(what, FAILURE, f"its certificate expired at {expiry.written(context.own_expires_at)}")
+    expires = "expires" if context.expires_at > now else "expired"
+    whose = "its certificate" if context.expires_at == context.own_expires_at else "a certificate of its chain"
+    return Finding(what, "warning", f"{whose} {expires} at {expiry.written(context.expires_at)}")
 
 
 def _to_make(settings: Settings, environ: Mapping[str, str]) -> Iterator[tuple[str, Callable[[], object]]]:

@@ -76,7 +76,7 @@ def _secrets(now: Snapshot, at: float) -> Iterator[Found]:
             yield "critical", "reload_failed", f"new certificates or secrets cannot be used ({side}); the log says why"
         elif name == "forebay_certificate_expiry_timestamp_seconds" and math.isfinite(level) and level - at < SOON_S:
             if level <= at:
-                yield "critical", "certificate", f"a certificate ({side}) has expired"
+                yield "warning", "certificate", f"a certificate ({side}) has expired"
             else:
                 days = int((level - at) // 86400)
                 yield "warning", "certificate", f"a certificate ({side}) expires in {_many(days, 'day')}"

@@ -21,12 +21,12 @@ _CERTIFICATE: Final = re.compile(
 )
 
 
-def first_expiry(pem: str) -> float:
-    """When the first of the certificates in PEM form expires. Raises ValueError, also where there are none."""
+def expiries(pem: str) -> list[float]:
+    """When each of the certificates in PEM form expires, in their order. Raises ValueError."""
     blocks = (
         re.sub(r"(BEGIN|END) [A-Z0-9 ]*CERTIFICATE", r"\1 CERTIFICATE", text) for text in _CERTIFICATE.findall(pem)
     )
-    return min(expiry(ssl.PEM_cert_to_DER_cert(block)) for block in blocks)
+    return [expiry(ssl.PEM_cert_to_DER_cert(block)) for block in blocks]
 
 
 def expiry(der: bytes) -> float:

@@ -159,7 +159,7 @@ class Renewals:
     def _warn_of_expiry(self, it: Renewable) -> None:
         left_s = (expires_at := it.expires_at()) - self._time_of_day()
         if left_s < expiry.SOON_S:
-            event = "a certificate expires soon" if left_s > 0 else "a certificate has expired: others will refuse it"
+            event = "a certificate expires soon" if left_s > 0 else "a certificate has expired: others may refuse it"
             self._log.warning(event, of=it.what, valid_until=expiry.written(expires_at))
 
     def _failed(self, each: _Watched, error: str, why: Exception) -> None:

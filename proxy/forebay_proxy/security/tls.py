@@ -17,7 +17,7 @@ from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.security import cipher_suites, pem
-from forebay_proxy.security.expiry import first_expiry
+from forebay_proxy.security.expiry import expiries
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 HANDSHAKE_S: Final = 10.0
@@ -49,10 +49,14 @@ class TlsSettings:
 
 
 class TlsContext(ssl.SSLContext):
-    """A context that knows when its own certificate, or one of its chain, expires."""
+    """A context that knows when its own certificate expires, and the first of that one's chain.
 
+    In seconds since 1970; inf: it has none.
+    """
+
+    own_expires_at: float = math.inf
     expires_at: float = math.inf
-    """Seconds since 1970; inf: it has none."""
+    """Of whichever is the first: not every client needs each of a chain."""
 
 
 def client_context(tls: TlsSettings, *, verify_name: bool) -> TlsContext:
@@ -137,7 +141,8 @@ def _present(context: TlsContext, tls: TlsSettings) -> None:
         for each in {trial, context}:
             _load(each, text, tls.key_password)
         _shake_hands(trial)
-        context.expires_at = first_expiry(text)
+        context.own_expires_at, *_ = expires_at = expiries(text)
+        context.expires_at = min(expires_at)
     except (ssl.SSLError, ValueError) as error:
         if isinstance(error, ssl.SSLError) and error.reason == "NO_SHARED_CIPHER":
             setting, why = f"{tls.prefix}ssl.cipher.suites", "none of them is for the certificate's kind of key"

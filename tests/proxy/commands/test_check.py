@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from time import time
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from forebay_proxy.config.kinds import ListenerAddress
 from forebay_proxy.config.listeners import ListenerSettings
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.demo.mock_cluster import MockCluster
-from forebay_proxy.security.expiry import SOON_S, first_expiry
+from forebay_proxy.security.expiry import SOON_S, expiries
 from tests.kit.app import settings
 from tests.kit.certificates import Authority
 from tests.kit.event_loop import in_loop
@@ -227,10 +228,24 @@ def test_what_can_be_made_is_told_too(tmp_path: Path) -> None:
 )
 def test_a_certificate_that_has_expired_or_soon_will(tmp_path: Path, left_s: float, verdict: str, said: str) -> None:
     store = Authority(tmp_path).issue("forebay", LOOPBACK)
-    now = first_expiry(store.read_text()) - left_s
+    now = min(expiries(store.read_text())) - left_s
     told = {it.what: it for it in check._made(secured(store), {}, now)}
     for what in ("certificates of SSL", "access to the admin endpoint"):
         assert (told[what].verdict, said in told[what].said) == (verdict, True)
+
+
+def test_one_of_the_chain_that_has_expired_is_a_warning_since_clients_may_not_need_it(tmp_path: Path) -> None:
+    """As a root that an older, expired one has signed."""
+    authority = Authority(tmp_path)
+    store, old = authority.issue("forebay", LOOPBACK), authority.issue("old", LOOPBACK, expired=True)
+    certificate = re.search("-----BEGIN CERT.*?-----END CERTIFICATE-----\n", old.read_text(), re.DOTALL)
+    assert certificate is not None
+    with store.open("a") as file:
+        file.write(certificate[0])
+    told = {it.what: it for it in check._made(secured(store), {}, time())}
+    found = told["certificates of SSL"]
+    assert found.verdict == "warning"
+    assert found.said.startswith("a certificate of its chain expired at ")
 
 
 def test_one_for_brokers_that_has_expired_is_told_before_they_are_asked(port: int, tmp_path: Path) -> None:
@@ -238,7 +253,7 @@ def test_one_for_brokers_that_has_expired_is_told_before_they_are_asked(port: in
     tls = ("--set", "security.protocol=SSL", "--set", f"ssl.keystore.location={store}")
     result = checked(f"{LOOPBACK}:{free_port()}", port, *tls)
     assert line(result, "certificate for brokers").startswith(
-        "FAIL  certificate for brokers: a certificate expired at "
+        "FAIL  certificate for brokers: its certificate expired at "
     )
     assert result.exit_code == 1
 

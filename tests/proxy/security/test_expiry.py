@@ -9,7 +9,7 @@ import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from forebay_proxy.security.expiry import expiry, first_expiry, written
+from forebay_proxy.security.expiry import expiries, expiry, written
 
 AUTHORITY = trustme.CA()
 YEARS = (datetime(2031, 2, 28, 23, 59, 59, tzinfo=UTC), datetime(2060, 1, 1, tzinfo=UTC))
@@ -19,16 +19,16 @@ YEARS = (datetime(2031, 2, 28, 23, 59, 59, tzinfo=UTC), datetime(2060, 1, 1, tzi
 @pytest.mark.parametrize("until", YEARS)
 def test_a_certificates_end(until: datetime) -> None:
     pem = AUTHORITY.issue_cert("a.example", not_after=until).cert_chain_pems[0].bytes()
-    assert first_expiry(pem.decode()) == until.timestamp()
+    assert expiries(pem.decode()) == [until.timestamp()]
     assert written(until.timestamp()) == until.isoformat()
 
 
-def test_the_first_of_several_counts() -> None:
+def test_each_of_several_is_told() -> None:
     soon = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
     leaf = AUTHORITY.issue_cert("a.example", not_after=soon).cert_chain_pems[0].bytes().decode()
     authority = AUTHORITY.cert_pem.bytes().decode()
-    assert x509.load_pem_x509_certificate(authority.encode()).not_valid_after_utc > soon
-    assert first_expiry(authority + leaf) == first_expiry(leaf + authority) == soon.timestamp()
+    later = x509.load_pem_x509_certificate(authority.encode()).not_valid_after_utc
+    assert expiries(leaf + authority) == [soon.timestamp(), later.timestamp()]
 
 
 def test_what_is_no_certificate_is_a_value_error() -> None:
@@ -36,5 +36,4 @@ def test_what_is_no_certificate_is_a_value_error() -> None:
     for size in range(len(der)):
         with pytest.raises(ValueError, match="cut short"):
             expiry(der[:size])
-    with pytest.raises(ValueError, match="min"):
-        first_expiry("nothing")
+    assert expiries("nothing") == []
