@@ -43,6 +43,8 @@ class TopicState:
     error_code: int = error_codes.NONE
     topic_id: str = ""
     """As Kafka writes it; empty if the brokers have none."""
+    is_there: bool = False
+    """Brokers have told of it, and not since that it is unknown."""
     updated_at: float = 0.0
     used_at: float = 0.0
     nodes: frozenset[int] = NO_IDS
@@ -115,14 +117,14 @@ class Cluster:
     def apply_topics(self, topics: Iterable[Topic], asked: set[str], now: float) -> None:
         """Take in what was told of the topics `asked`; those that are not there are unknown."""
         answered = set()
-        made_again = False
+        lost = False
         for topic in topics:
             if topic.name is not None:
                 answered.add(topic.name)
-                made_again |= self._apply_topic(topic.name, topic, now)
+                lost |= self._apply_topic(topic.name, topic, now)
         for name in asked - answered:
-            self._apply_topic(name, None, now)
-        if made_again:  # perhaps by whoever wiped the cluster, and left it its id
+            lost |= self._apply_topic(name, None, now)
+        if lost:  # perhaps by whoever wiped the cluster, and left it its id
             self._accumulator.renew_ids()
 
     def _set_rack(self, node: Node, rack: str) -> None:
@@ -146,7 +148,7 @@ class Cluster:
         self._refresh_available(state)
 
     def _apply_topic(self, name: str, topic: Topic | None, now: float) -> bool:
-        """Whether another topic has the name now."""
+        """Whether a topic is not there any more that was, or another has its name now."""
         described = self._described.of(topic) if topic is not None else None
         state = self.topics.get(name)
         if state is None:
@@ -158,10 +160,13 @@ class Cluster:
             self._accumulator.set_leaders(state.queues, (), now)
             state.queues.available, state.queues.racks = (), {}
             self._gone(state.queues)
-        elif described.placement is not NOWHERE:
+            was_there, state.is_there = state.is_there, False
+            return was_there
+        if described.placement is not NOWHERE:
             state.internal = described.topic.is_internal
             state.error_code = error_codes.NONE
             was, state.topic_id = state.topic_id, described.printable_id
+            state.is_there = True
             state.described = described
             leaders, replicas, state.nodes = described.placement
             self._accumulator.set_leaders(state.queues, leaders, now, replicas)

@@ -88,6 +88,18 @@ class TestAnotherCluster:
             found = ids.of(kind)
             assert (found.number if found is not None else None) == number
 
+    def test_so_they_are_as_a_topic_is_gone_of_which_nothing_is_remembered_when_it_is_made_again(self) -> None:
+        told = Told()
+        ids = told.accumulator.ids
+        ids.observe(lambda: None)
+        kind = next(iter(ids.wanted))
+        (topic,) = fakes.metadata({"ponds": [0]}).topics
+        for topics, number in (([], 7), ([topic], 7), ([], None), ([], 7)):
+            ids.arrived(kind, 7, 0)
+            told.cluster.apply_topics(topics, {"ponds"}, 0.0)
+            found = ids.of(kind)
+            assert (found.number if found is not None else None) == number
+
 
 class TestAvailability:
     def test_partitions_without_a_leader_or_with_one_that_is_down_are_not_available(self) -> None:
