@@ -114,7 +114,7 @@ class ResponseMemory:
             stuck = not held.waiting and held.mark is not None and abs(moved - held.mark) < SLOWEST
             held.mark = None if held.waiting else moved
             self._set(held, gathering=held.gathering, waiting=held.waiting, stuck=stuck)
-            wanted = others_wait or (left > 2 * self._limit and holders > 1)
+            wanted = (others_wait and left > self._limit) or (left > 2 * self._limit and holders > 1)
             if stuck and wanted and holder.client_slow:
                 left -= held.size
                 holders -= 1

@@ -169,6 +169,20 @@ def test_of_two_that_each_hold_too_much_one_is_kept() -> None:
     assert [first.closed, second.closed] == [True, False]
 
 
+@pytest.mark.parametrize("kind", [FakeHolder, LeavesLater])
+def test_where_others_wait_no_more_are_closed_than_make_room(kind: type[FakeHolder]) -> None:
+    memory = ResponseMemory(10 * READ)
+    stuck = holders(memory, 9, kind=kind)
+    for holder in stuck:
+        holder.is_whole()
+    reading, waiting = *holders(memory, 1), *holders(memory, 1)
+    assert (reading.waits, waiting.waits) == (False, True)
+    memory.tick()
+    reading.gathers(SLOWEST)
+    memory.tick()
+    assert [holder.closed for holder in stuck] == [True] * 2 + [False] * 7
+
+
 def test_a_client_that_takes_it_slowly_is_not_closed() -> None:
     memory = ResponseMemory(2 * READ)
     (slow,) = holders(memory, 1, 10 * READ)

@@ -377,7 +377,8 @@ class ClientConnection(BoundedReads):
             return False
         if self._splitter.buffered and self._state.holds.isdisjoint(FOR_GOOD):
             return False
-        return hung_up(transport)
+        waits = HoldReason.INBOUND_MEMORY in self._state.holds
+        return hung_up(transport, self._splitter.missing if waits else 0)
 
     @property
     def held(self) -> bool:

@@ -73,8 +73,11 @@ def _bytes(transport: asyncio.BaseTransport, of: int) -> int:
     return size[0]
 
 
-def hung_up(transport: asyncio.BaseTransport) -> bool:
-    """Whether the other side is gone for good: it closed or reset the connection, and all that it sent is read."""
+def hung_up(transport: asyncio.BaseTransport, needed: int = 0) -> bool:
+    """Whether the other side is gone for good: it closed or reset the connection, and all that it sent is read.
+
+    So it is where less is left than the bytes that are `needed`.
+    """
     poll = select.poll()
     try:
         poll.register(transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
@@ -83,7 +86,7 @@ def hung_up(transport: asyncio.BaseTransport) -> bool:
     if not poll.poll(0):
         return False
     left = unread(transport)
-    return not left or (isinstance(transport, TlsTransport) and _is_farewell(transport, left))
+    return left < max(1, needed) or (isinstance(transport, TlsTransport) and _is_farewell(transport, left))
 
 
 def _is_farewell(transport: asyncio.BaseTransport, size: int) -> bool:

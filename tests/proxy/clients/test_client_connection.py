@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from contextlib import suppress
 from time import monotonic
 from typing import Any, ClassVar
 
@@ -315,6 +316,31 @@ class TestTurns:
                 asked.answer()
             await until(lambda: cluster.values("ponds", 0) == ["first", *values])
             await until(lambda: not len(connections))
+
+    @in_loop
+    async def test_one_that_resets_in_mid_request_keeps_no_memory_that_others_wait_for(self) -> None:
+        sent = produce(1, ("ponds", 0, batch(keyed("x" * 900_000))), acks=0)
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, queued_max_request_bytes=600_000) as forebay,
+        ):
+            connections = forebay.app._connections
+            with (
+                socket.create_connection((LOOPBACK, forebay.port + 1)) as other,
+                socket.create_connection((LOOPBACK, forebay.port + 1)) as client,
+            ):
+                for each in (other, client):
+                    each.setblocking(False)
+                for place in range(0, 480_000, 60_000):
+                    for each in (other, client):
+                        with suppress(BlockingIOError):
+                            each.send(sent[place : place + 60_000])
+                    await turns()
+                (held,) = [each for each in connections if each.held]
+                assert held.pending() > 0
+                for each in (other, client):
+                    each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await until(lambda: held.hung_up)
 
 
 class TestRefusals:
