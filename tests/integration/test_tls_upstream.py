@@ -118,4 +118,4 @@ def test_clients_that_leave_behind_records_without_acks_leave_no_connections(sta
             assert producer.flush(30) == 0
             producer.close()
         wait_until(lambda: forebay.metrics()["forebay_upstream_connections"] < 3, 20, "all connections are gone")
-        assert sum(log.ends("left").values()) == clients
+        wait_until(lambda: sum(log.ends("left").values()) == clients, 20, "every record is there")
