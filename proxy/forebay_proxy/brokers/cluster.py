@@ -43,8 +43,6 @@ class TopicState:
     error_code: int = error_codes.NONE
     topic_id: str = ""
     """As Kafka writes it; empty if the brokers have none."""
-    is_there: bool = False
-    """Brokers have told of it, and not since that it is unknown."""
     updated_at: float = 0.0
     used_at: float = 0.0
     nodes: frozenset[int] = NO_IDS
@@ -156,17 +154,16 @@ class Cluster:
         state.updated_at = now
         state.error_code = error_codes.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error_code
         if described is None or described.topic.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION:
+            was_there = state.queues.partition_count > 0
             state.described, state.nodes = None, NO_IDS
             self._accumulator.set_leaders(state.queues, (), now)
             state.queues.available, state.queues.racks = (), {}
             self._gone(state.queues)
-            was_there, state.is_there = state.is_there, False
             return was_there
         if described.placement is not NOWHERE:
             state.internal = described.topic.is_internal
             state.error_code = error_codes.NONE
             was, state.topic_id = state.topic_id, described.printable_id
-            state.is_there = True
             state.described = described
             leaders, replicas, state.nodes = described.placement
             self._accumulator.set_leaders(state.queues, leaders, now, replicas)

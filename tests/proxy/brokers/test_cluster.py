@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
+
 import pytest
 
 from forebay_codecs.error_codes import LEADER_NOT_AVAILABLE, NONE, UNKNOWN_TOPIC_OR_PARTITION
@@ -65,40 +68,40 @@ class TestNodes:
 
 
 class TestAnotherCluster:
-    def test_its_ids_are_asked_for_before_records_go_there(self) -> None:
-        told = Told()
-        ids = told.accumulator.ids
-        ids.observe(lambda: None)
-        kind = next(iter(ids.wanted))
-        for cluster_id, number in (("one", 7), ("one", 7), ("another", None)):
-            ids.arrived(kind, 7, 0)
-            told.cluster.apply(fakes.metadata({})._replace(cluster_id=cluster_id), set(), 0.0, MAX_AGE)
-            found = ids.of(kind)
-            assert (found.number if found is not None else None) == number
+    """Its ids are asked for before records go there."""
 
-    def test_so_they_are_as_a_topic_is_made_again_for_a_wiped_one_may_keep_its_id(self) -> None:
-        told = Told()
-        ids = told.accumulator.ids
-        ids.observe(lambda: None)
-        kind = next(iter(ids.wanted))
-        (topic,) = fakes.metadata({"ponds": [0]}).topics
-        for topic_id, number in ((b"1" * 16, 7), (b"1" * 16, 7), (b"2" * 16, None)):
-            ids.arrived(kind, 7, 0)
-            told.cluster.apply_topics([topic._replace(topic_id=topic_id)], {"ponds"}, 0.0)
-            found = ids.of(kind)
-            assert (found.number if found is not None else None) == number
+    @pytest.fixture
+    def told(self) -> Told:
+        return Told()
 
-    def test_so_they_are_as_a_topic_is_gone_of_which_nothing_is_remembered_when_it_is_made_again(self) -> None:
-        told = Told()
+    def ids_after(self, told: Told, news: Iterable[Callable[[], None]]) -> list[int | None]:
+        """The producer id in use behind each of the news; before it was 7."""
         ids = told.accumulator.ids
         ids.observe(lambda: None)
         kind = next(iter(ids.wanted))
-        (topic,) = fakes.metadata({"ponds": [0]}).topics
-        for topics, number in (([], 7), ([topic], 7), ([], None), ([], 7)):
+        found = []
+        for tell in news:
             ids.arrived(kind, 7, 0)
-            told.cluster.apply_topics(topics, {"ponds"}, 0.0)
-            found = ids.of(kind)
-            assert (found.number if found is not None else None) == number
+            tell()
+            current = ids.of(kind)
+            found.append(current.number if current is not None else None)
+        return found
+
+    def test_by_its_id(self, told: Told) -> None:
+        answers = [fakes.metadata({})._replace(cluster_id=cluster_id) for cluster_id in ("one", "one", "another")]
+        news = [partial(told.cluster.apply, answer, set(), 0.0, MAX_AGE) for answer in answers]
+        assert self.ids_after(told, news) == [7, 7, None]
+
+    def test_by_topics_that_are_made_again_for_a_wiped_one_may_keep_its_id(self, told: Told) -> None:
+        (topic,) = fakes.metadata({"ponds": [0]}).topics
+        topics = [topic._replace(topic_id=each * 16) for each in (b"1", b"1", b"2")]
+        news = [partial(told.cluster.apply_topics, [each], {"ponds"}, 0.0) for each in topics]
+        assert self.ids_after(told, news) == [7, 7, None]
+
+    def test_by_topics_that_are_gone_which_may_be_forgotten_when_they_are_made_again(self, told: Told) -> None:
+        (topic,) = fakes.metadata({"ponds": [0]}).topics
+        news = [partial(told.cluster.apply_topics, each, {"ponds"}, 0.0) for each in ([], [topic], [], [])]
+        assert self.ids_after(told, news) == [7, 7, None, 7]
 
 
 class TestAvailability:
