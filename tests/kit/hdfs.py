@@ -6,25 +6,22 @@ with Hdfs() as hdfs:
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-import tempfile
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from tests.kit.paths import classpath
 from tests.kit.ports import LOOPBACK, free_port
-from tests.kit.server import Server
+from tests.kit.server import InFolder, Server
 
 _JVM: Final = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 _START_SECONDS: Final = 240
 _PUT_SECONDS: Final = 120
 
 
-class Hdfs:
+class Hdfs(InFolder):
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="hdfs-"))
+        super().__init__("hdfs")
         self._port = free_port()
 
     def __enter__(self) -> Self:
@@ -35,12 +32,6 @@ class Hdfs:
         self._server = Server("HDFS", command, self._folder / "log")
         self._server.wait_until(lambda: started.exists() and started.stat().st_size > 0, _START_SECONDS)
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self._server.kill()
-        shutil.rmtree(self._folder)
 
     def at(self, name: str) -> str:
         """Its address for Spark."""

@@ -6,23 +6,19 @@ with IcebergCatalog() as catalog:
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from tests.kit.paths import classpath
 from tests.kit.ports import LOOPBACK, accepts, free_port
-from tests.kit.server import Server
+from tests.kit.server import InFolder, Server
 
 _JVM: Final = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 _START_SECONDS: Final = 240
 
 
-class IcebergCatalog:
+class IcebergCatalog(InFolder):
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="iceberg-catalog-"))
+        super().__init__("iceberg-catalog")
         self._port = free_port()
         self.uri = f"http://{LOOPBACK}:{self._port}"
 
@@ -37,9 +33,3 @@ class IcebergCatalog:
         self._server = Server("Iceberg's catalog", command, self._folder / "log", settings)
         self._server.wait_until(lambda: accepts(self._port), _START_SECONDS)
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self._server.kill()
-        shutil.rmtree(self._folder)

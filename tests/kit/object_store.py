@@ -7,20 +7,17 @@ with ObjectStore() as store:
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import msgspec
 
 from tests.kit.paths import JARS, SEAWEEDFS, NotSetUp
 from tests.kit.ports import LOOPBACK, free_port
-from tests.kit.server import Server
+from tests.kit.server import InFolder, Server
 
 BUCKET: Final = "lake"
 _USER: Final = "forebay"
@@ -34,9 +31,9 @@ def s3_jars() -> list[Path]:
     return sorted(jar for jar in (JARS / "spark-s3").glob("*.jar") if not jar.name.startswith("slf4j"))
 
 
-class ObjectStore:
+class ObjectStore(InFolder):
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="object-store-"))
+        super().__init__("object-store")
         self._filer, self._s3 = free_port(), free_port()
 
     def __enter__(self) -> Self:
@@ -78,12 +75,6 @@ class ObjectStore:
         self._server.wait_until(lambda: self._answers(f"http://{LOOPBACK}:{self._s3}/status"), _START_SECONDS)
         self._server.wait_until(lambda: self._answers(self._of_filer("/"), b""), _START_SECONDS)
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self._server.kill()
-        shutil.rmtree(self._folder)
 
     @property
     def settings(self) -> Mapping[str, str]:

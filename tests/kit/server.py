@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import atexit
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 
 _POLL_SECONDS = 0.05
 _LOG_TAIL = 4_000
@@ -77,3 +80,18 @@ class Server:
 
     def failed(self, what: str) -> ServerFailed:
         return ServerFailed(f"{self.name} {what}; {self.log} ends:\n{self.tail()}")
+
+
+class InFolder:
+    """A server with a folder of its own: both are gone when the test leaves it. `__enter__` starts `_server`."""
+
+    _server: Server
+
+    def __init__(self, name: str) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._server.kill()
+        shutil.rmtree(self._folder)

@@ -6,26 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-from click.testing import CliRunner
 from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from forebay_pipeline import storage as module
-from forebay_pipeline.audit import command as audit
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.source import JournalPlace, read_rows
 from forebay_pipeline.storage import Storage
-from forebay_pipeline.watch import command as watch
 from tests.kit.hdfs import Hdfs
 from tests.kit.ports import LOOPBACK, free_port
-from tests.pipeline import rows as make
-from tests.pipeline.audit.world import World
 from tests.pipeline.command_line import run
+from tests.pipeline.elsewhere import Elsewhere
 from tests.pipeline.rollups import made_up
-from tests.pipeline.rows import write_journal
-from tests.pipeline.watch.made_up import FIRST, SECOND, Topics, sent, topic
 
 pytestmark = [pytest.mark.whole, pytest.mark.timeout(1800)]
 
@@ -74,43 +67,19 @@ def test_jobs_find_the_same_as_on_a_local_disk(spark: SparkSession, places: tupl
         assert file.decode() == local_file.decode().replace(*places), name
 
 
+@pytest.fixture
+def elsewhere(hdfs: Hdfs, spark: SparkSession) -> Elsewhere:
+    return Elsewhere(spark, hdfs.at, hdfs.put)
+
+
 def test_an_audit_carries_on_from_its_state(
-    hdfs: Hdfs, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    elsewhere: Elsewhere, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(spark, tmp_path / "audited")
-    monkeypatch.setattr(audit, "KafkaTopics", lambda brokers: world)
-    world.send(world.made(5))
-    world.rows.append(make.gauge_row(process="here-1", last=True))
-    world.close_files()
-    words = ["--journal", hdfs.put(tmp_path / "audited"), "--bootstrap-servers", "any:9092", "--to", "2026-12-01"]
-    words += ["--state", hdfs.at("state/audit.state"), "--output", hdfs.at("audit.json")]
-    for checked in (5, 0):
-        done = CliRunner().invoke(audit.command, words)
-        assert (done.exit_code, done.stderr) == (0, "")
-        assert f"Clean: {checked} of {checked}" in done.stdout
-    assert Storage(spark).names(hdfs.at("state")) == ["audit.state"]
+    elsewhere.audit_carries_on(tmp_path, monkeypatch)
 
 
-def test_watch_tells_a_minute_once(
-    hdfs: Hdfs, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Journal, output, metrics, and a checkpoint with a state, from which the second run goes on."""
-    monkeypatch.setattr(watch, "KafkaTopics", lambda brokers: Topics({"t": topic(15, topic_id="i")}))
-    later = make.gauge_row(time_us=FIRST + 95 * SECOND, cluster_id="c")
-    write_journal(tmp_path / "watched", [sent(5, 10, topic_id="i"), later])
-    words = ["--journal", hdfs.put(tmp_path / "watched"), "--bootstrap-servers", "a:1", "--once", "--late", 30]
-    words += ["--output", hdfs.at("told"), "--prometheus", hdfs.at("forebay.prom")]
-    for exit_code in (1, 0):
-        done = run("watch", *words)
-        assert (done.exit_code, done.stdout, done.stderr) == (exit_code, "", "")
-    storage = Storage(spark)
-    (name,) = (name for name in storage.names(hdfs.at("told")) if name.endswith(".jsonl"))
-    line = storage.read(hdfs.at(f"told/{name}"))
-    assert line is not None
-    assert msgspec.json.decode(line)["lost"] == 5
-    metrics = storage.read(hdfs.at("forebay.prom"))
-    assert metrics is not None
-    assert b"forebay_watch_lost_records_total" in metrics
+def test_watch_tells_a_minute_once(elsewhere: Elsewhere, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere.watch_tells_a_minute_once(tmp_path, monkeypatch)
 
 
 def test_a_write_replaces_what_was_there_or_leaves_it(
@@ -133,12 +102,5 @@ def test_a_write_replaces_what_was_there_or_leaves_it(
     assert storage.names(hdfs.at("results")) == ["of-it"]
 
 
-def test_what_is_not_there_is_one_sentence(hdfs: Hdfs, spark: SparkSession) -> None:
-    assert Storage(spark).read(hdfs.at("none")) is None
-    nobody = f"hdfs://{LOOPBACK}:{free_port()}/journal"
-    for journal in (hdfs.at("none"), nobody):
-        done = run("compact", "--journal", journal, "--output", hdfs.at("p"))
-        assert done.exit_code == 2
-        (line,) = done.stderr.splitlines()
-        assert line.startswith("forebay-pipeline: ")
-        assert journal in line
+def test_what_is_not_there_is_one_sentence(elsewhere: Elsewhere) -> None:
+    elsewhere.what_is_not_there_is_one_sentence(f"hdfs://{LOOPBACK}:{free_port()}/journal")

@@ -6,24 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-from click.testing import CliRunner
 from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from forebay_pipeline import storage as module
-from forebay_pipeline.audit import command as audit
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.source import JournalPlace, Span, closed_files, read_rows
 from forebay_pipeline.storage import Storage
-from forebay_pipeline.watch import command as watch
 from tests.kit.object_store import ObjectStore
 from tests.pipeline import rows as make
-from tests.pipeline.audit.world import World
 from tests.pipeline.command_line import run
+from tests.pipeline.elsewhere import Elsewhere
 from tests.pipeline.rows import START_US, write_journal
-from tests.pipeline.watch.made_up import FIRST, SECOND, Topics, sent, topic
 
 
 @pytest.fixture(scope="module")
@@ -54,46 +49,25 @@ def test_jobs_over_an_object_store(store: ObjectStore, spark: SparkSession, tmp_
     assert b"<!doctype html>" in written.lower()
 
 
+@pytest.fixture
+def elsewhere(store: ObjectStore, spark: SparkSession) -> Elsewhere:
+    def put(folder: Path) -> str:
+        store.put_all(folder, folder.name)
+        return store.at(folder.name)
+
+    return Elsewhere(spark, store.at, put)
+
+
 @pytest.mark.whole  # tests/pipeline/audit carries on, and a store is read and written above
 def test_an_audit_carries_on_from_a_state_in_an_object_store(
-    store: ObjectStore, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    elsewhere: Elsewhere, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(spark, tmp_path)
-    monkeypatch.setattr(audit, "KafkaTopics", lambda brokers: world)
-    world.send(world.made(5))
-    world.rows.append(make.gauge_row(process="here-1", last=True))
-    world.close_files()
-    store.put_all(tmp_path, "audited")
-    words = ["--journal", store.at("audited"), "--bootstrap-servers", "any:9092", "--to", "2026-12-01"]
-    words += ["--state", store.at("state/audit.state"), "--output", store.at("audit.json")]
-    for there in (5, 0):
-        done = CliRunner().invoke(audit.command, words)
-        assert (done.exit_code, done.stderr) == (0, "")
-        assert f"Clean: {there} of {there}" in done.stdout
-    assert Storage(spark).names(store.at("state")) == ["audit.state"]
+    elsewhere.audit_carries_on(tmp_path, monkeypatch)
 
 
 @pytest.mark.whole  # tests/pipeline/watch has the same in files
-def test_watch_over_an_object_store(
-    store: ObjectStore, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Journal, output, checkpoint and metrics: a minute is told once, though the job runs twice."""
-    monkeypatch.setattr(watch, "KafkaTopics", lambda brokers: Topics({"t": topic(15, topic_id="i")}))
-    write_journal(tmp_path, [sent(5, 10, topic_id="i"), make.gauge_row(time_us=FIRST + 95 * SECOND, cluster_id="c")])
-    store.put_all(tmp_path, "watched")
-    words = ["--journal", store.at("watched"), "--bootstrap-servers", "a:1", "--once", "--late", 30]
-    words += ["--output", store.at("told"), "--prometheus", store.at("forebay.prom")]
-    for exit_code in (1, 0):
-        done = run("watch", *words)
-        assert (done.exit_code, done.stdout, done.stderr) == (exit_code, "", "")
-    storage = Storage(spark)
-    (name,) = (name for name in storage.names(store.at("told")) if name.endswith(".jsonl"))
-    line = storage.read(store.at(f"told/{name}"))
-    assert line is not None
-    assert msgspec.json.decode(line)["lost"] == 5
-    metrics = storage.read(store.at("forebay.prom"))
-    assert metrics is not None
-    assert b"forebay_watch_lost_records_total" in metrics
+def test_watch_over_an_object_store(elsewhere: Elsewhere, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere.watch_tells_a_minute_once(tmp_path, monkeypatch)
 
 
 def test_a_write_that_fails_leaves_what_was_there(
@@ -119,12 +93,5 @@ def test_a_write_that_fails_leaves_what_was_there(
     assert storage.read(place) == b"old"
 
 
-def test_what_is_not_there_is_one_sentence(store: ObjectStore, spark: SparkSession) -> None:
-    storage = Storage(spark)
-    assert storage.read(store.at("none")) is None
-    for journal in (store.at("none"), "s3a://none-such/journal"):
-        done = run("compact", "--journal", journal, "--output", store.at("p"))
-        assert done.exit_code == 2
-        (line,) = done.stderr.splitlines()
-        assert line.startswith("forebay-pipeline: ")
-        assert journal in line
+def test_what_is_not_there_is_one_sentence(elsewhere: Elsewhere) -> None:
+    elsewhere.what_is_not_there_is_one_sentence("s3a://none-such/journal")
