@@ -226,9 +226,10 @@ def _ledger_row(journal: Journal) -> Callable[[int], None]:
     class Client:
         host = "127.0.0.1"
         number = 1
+        user = ""
 
     def row(number: int) -> None:
-        entry = ledger.arrived(Client(), request, inspected)  # type: ignore[arg-type]
+        entry = ledger.arrived(Client(), request, inspected)
         completion = ProduceCompletion(9, 1, 1, 1000, 0.0, lambda *_: None, None)
         completion.add_topic("bench")
         run: RecordRun = completion.add_run(completion.add_partition(0), 30, moved=False, whole=True)

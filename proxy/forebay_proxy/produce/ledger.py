@@ -8,7 +8,7 @@ they hold and what becomes of them is not looked at here.
 from __future__ import annotations
 
 from time import monotonic
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from forebay_codecs.content_crc import ContentCrc, Keys, content_crc, content_keys
 from forebay_codecs.header import printable
@@ -18,7 +18,6 @@ from forebay_policies.producer_batch import RecordRun
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.produce.classifier import ClassifiedRequest, InspectedBatch, RewritableBatch
-from forebay_proxy.produce.client import Client
 from forebay_proxy.produce.completion import ProduceCompletion
 
 
@@ -59,6 +58,22 @@ class _Slot:
         self.records = max(0, inspected.header.record_count) if inspected.header is not None else 0
         self.stamped = 0
         self.runs: list[_Placed] = []
+
+
+class Client(Protocol):
+    """What a row tells of the client (produce.client.Client)."""
+
+    @property
+    def host(self) -> str:
+        """Where it is."""
+
+    @property
+    def number(self) -> int:
+        """Of its connection, within this process."""
+
+    @property
+    def user(self) -> str:
+        """Who it has proved to be, as Kafka writes it; empty: nobody in particular."""
 
 
 class Entry:
