@@ -39,6 +39,14 @@ def test_it_is_hardened() -> None:
     assert answer.returncode == 0, answer.stdout
 
 
+def test_nothing_keeps_it_from_being_started_again() -> None:
+    """tests/deploy/test_systemd_restart.py has a real systemd do it."""
+    unit = configparser.ConfigParser(strict=False)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(UNIT)
+    assert unit["Unit"]["StartLimitIntervalSec"] == "0"
+
+
 def test_it_waits_for_longer_than_the_drain() -> None:
     unit = configparser.ConfigParser(strict=False)
     unit.optionxform = str  # type: ignore[assignment,method-assign]

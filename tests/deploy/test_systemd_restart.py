@@ -84,10 +84,12 @@ class Manager:
 
 def unit(command: Sequence[str], log: Path) -> str:
     """With the lines of ours that say how it is started, told and stopped."""
-    ours = [line for line in UNIT.read_text().splitlines() if line.partition("=")[0] in OF_THE_UNIT]
+    lines = UNIT.read_text().splitlines()
+    ours = [line for line in lines if line.partition("=")[0] in OF_THE_UNIT]
+    limits = [line for line in lines if line.startswith("StartLimit")]
     path = environment()["PYTHONPATH"]
     more = [f"Environment=PYTHONPATH={path}", f"ExecStart={' '.join(command)}", f"StandardError=append:{log}"]
-    return "\n".join(["[Service]", *ours, f"WorkingDirectory={ROOT}", *more])
+    return "\n".join(["[Unit]", *limits, "[Service]", *ours, f"WorkingDirectory={ROOT}", *more])
 
 
 @pytest.fixture
@@ -119,3 +121,15 @@ def test_it_follows_a_successor_and_restarts_it_when_it_dies(manager: Manager) -
     wait_until(lambda: manager.shows("NRestarts") == "1", SOON, "it is started again")
     wait_until(lambda: manager.shows("ActiveState") == "active", SOON, "it serves")
     assert manager.shows("MainPID") not in (first, second)
+
+
+def test_however_often_it_dies_it_is_started_again(tmp_path: Path) -> None:
+    """By default systemd leaves it down after five times in ten seconds."""
+    manager = Manager(tmp_path, unit(["/bin/false"], tmp_path / "log"))
+    try:
+        wait_until(lambda: manager.says("list-units")[0] == 0, SOON, "the manager serves")
+        manager.does("start --no-block forebay")
+        wait_until(lambda: int(manager.shows("NRestarts")) > 6, SOON, "it is started again")
+        manager.does("stop forebay")
+    finally:
+        manager.close()
