@@ -94,7 +94,8 @@ class Report(msgspec.Struct, tag=True, frozen=True):
     """How a worker stands.
 
     `number` is that of the last Ask; `unready` says why no client can be served (None: ready); `stats` is a snapshot
-    that metrics.registry.decode reads, `details` whether topics and clients are in it.
+    that metrics.registry.decode reads, `details` whether topics and clients are in it; `leaving`: it takes no more
+    connections.
     """
 
     number: int
@@ -102,6 +103,7 @@ class Report(msgspec.Struct, tag=True, frozen=True):
     unready: str | None
     stats: bytes
     details: bool = True
+    leaving: bool = False
 
 
 class StartFailed(msgspec.Struct, tag=True, frozen=True):

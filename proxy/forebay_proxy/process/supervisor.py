@@ -435,11 +435,15 @@ class Supervisor:
         return [self._past, self.stats.take(), *(worker.snapshot for worker in self._all())]
 
     def unready(self) -> str | None:
-        """Why no client should come; None: ready. All workers must be: the kernel picks any that listens."""
+        """Why no client should come; None: ready. The kernel picks any worker that listens, so all of these must be.
+
+        One that has died keeps nobody from the others.
+        """
         if reason := self.stop.unready():
             return reason
+        others_serve = any(worker.unready is None for worker in self.workers)
         for worker in self.workers:
-            if worker.unready is not None:
+            if worker.unready is not None and not (worker.away and others_serve):
                 return f"worker {worker.index}: {worker.unready}"
         return None
 
@@ -473,7 +477,11 @@ class Supervisor:
             began = self._clock()
             code = await self._live(worker)
             self._past = merge([self._past, await worker.retire()])
-            if self.stop.draining.is_set() or worker.leaving or worker is self._replacing.on_trial:
+            on_trial = worker is self._replacing.on_trial
+            if self.stop.draining.is_set() or worker.leaving or on_trial:
+                if code not in (DRAINED, FAILED) and not (worker.killed or on_trial):
+                    event = "worker died while it drained: its open requests are cut off"
+                    get_logger().error(event, worker=worker.index, exit_code=code)
                 return DRAINED if code == DRAINED else FAILED
             if worker.start_failure is not None:
                 if not worker.served.is_set():

@@ -124,6 +124,7 @@ class WorkerControl:
                 unready=unready,
                 stats=self._stats.snapshot(details=details),
                 details=details,
+                leaving=self._stop.draining.is_set(),
             )
         )
 

@@ -75,6 +75,8 @@ class WorkerSlot:
         """DRAINED or FAILED, once no process is to start here any more."""
         self.served = asyncio.Event()
         """Some process in this slot has served."""
+        self._accepts = False
+        """The process takes connections, whether or not it can serve them."""
         self.snapshot = Snapshot()
         self._hello = Hello(index, settings, app_path)
         self._process: Process | None = None
@@ -99,6 +101,11 @@ class WorkerSlot:
     def leaving(self) -> bool:
         """Whether no process is to start here any more."""
         return self._is_to_drain or self._is_to_die
+
+    @property
+    def killed(self) -> bool:
+        """Whether its process was to end at once, and none is to start here any more."""
+        return self._is_to_die
 
     @property
     def running(self) -> bool:
@@ -180,6 +187,7 @@ class WorkerSlot:
                 told = msgspec.structs.replace(told, clients=known.clients, topics=known.topics)
             self.snapshot = told
             self.unready = message.unready
+            self._accepts = message.started and not message.leaving
             if message.started:
                 self.served.set()
             async with self._heard:
@@ -191,6 +199,7 @@ class WorkerSlot:
         """Forget the process that has exited; what it had counted. Releases everyone waiting in `fresh`."""
         past, self.snapshot = self.snapshot.without_present(), Snapshot()
         self.unready = NOT_HEARD_FROM
+        self._accepts = False
         async with self._heard:
             self._answered = self._asked
             self._heard.notify_all()
@@ -218,6 +227,11 @@ class WorkerSlot:
     def serves(self) -> bool:
         """Whether clients can be served."""
         return self.served.is_set() and self.unready is None
+
+    @property
+    def away(self) -> bool:
+        """Whether it has served, and no client can meet it now: its process has died, say, and none is up yet."""
+        return self.served.is_set() and not self._accepts
 
     async def ready(self) -> None:
         """Returns once clients can be served."""

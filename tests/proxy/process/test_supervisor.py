@@ -366,6 +366,18 @@ class TestSeveral:
             assert victim not in now
             assert forebay.metrics()[MOVED] == before + sum(now.values())
 
+    def test_one_that_dies_while_it_drains_is_told_and_makes_it_1(self) -> None:
+        with running(workers=2) as forebay:
+            heard = forebay.say_until("hold", two_workers)
+            forebay.signal(signal.SIGTERM)
+            forebay.until("draining", 2)
+            for victim in heard:
+                os.kill(victim, signal.SIGKILL)
+            assert forebay.exit_code() == 1
+            forebay.rest()
+            told = [line for line in forebay.log if line["event"].startswith("worker died while it drained")]
+            assert sorted((line["worker"], line["exit_code"]) for line in told) == [(0, -9), (1, -9)]
+
     def test_a_worker_that_leaves_by_itself_is_restarted(self) -> None:
         with running(workers=2) as forebay:
             assert forebay.say("die") is None
@@ -506,6 +518,23 @@ def test_a_worker_that_cannot_be_started_again_is_tried_again_and_the_other_serv
             assert second.process_id == other
             lost = [line["error"] for line in logs if line["event"] == "worker lost"]
             assert lost == ["a worker process cannot be started: Resource temporarily unavailable"] * 2
+
+    asyncio.run(scenario())
+
+
+def test_one_that_cannot_be_started_again_keeps_nobody_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    starting = Exec(monkeypatch, 0)
+
+    async def scenario() -> None:
+        async with supervised(workers=2) as supervisor:
+            first, second = supervisor.workers
+            assert first.process_id is not None
+            starting.failures = 1000
+            os.kill(first.process_id, signal.SIGKILL)
+            await until(lambda: starting.failures < 1000)
+            assert supervisor.unready() is None
+            second.unready = "no broker has told its metadata yet"
+            assert supervisor.unready() == "worker 0: starting"
 
     asyncio.run(scenario())
 

@@ -41,9 +41,17 @@ class Scene:
         self.slot._channel = self.line  # type: ignore[assignment]
         self.stats = MetricRegistry(lambda: self.now)
 
-    async def report(self, number: int, unready: str | None = None, details: bool = True) -> None:
+    async def report(
+        self,
+        number: int,
+        unready: str | None = None,
+        details: bool = True,
+        *,
+        started: bool = True,
+        leaving: bool = False,
+    ) -> None:
         stats = self.stats.snapshot(details=details)
-        await self.slot._hear(Report(number=number, started=True, unready=unready, stats=stats, details=details))
+        await self.slot._hear(Report(number, started, unready, stats, details, leaving))
 
 
 @in_loop
@@ -52,6 +60,26 @@ async def test_before_its_first_report_a_worker_is_starting_and_nobody_waits_for
     assert (slot.unready, slot.running, slot.process_id, slot.silent_for()) == ("starting", False, None, 0.0)
     assert slot.ask() == 0
     await slot.fresh(0.0)
+
+
+@in_loop
+async def test_one_that_has_served_is_away_while_nobody_can_meet_it() -> None:
+    scene = Scene()
+    await scene.report(0, "no broker yet", started=False)
+    assert not scene.slot.away, "it is waited for: it is the first"
+    await scene.report(1, "no broker yet")
+    assert not scene.slot.away, "it takes connections, and cannot serve them"
+    await scene.report(2)
+    assert not scene.slot.away
+    await scene.report(3, "draining", leaving=True)
+    assert scene.slot.away
+    await scene.report(4)
+    await scene.slot.retire()
+    assert scene.slot.away
+    await scene.report(0, "no broker yet", started=False)
+    assert scene.slot.away
+    await scene.report(0, "no broker yet")
+    assert not scene.slot.away
 
 
 @in_loop
