@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import ssl
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.files import DEPLOY
+from tests.kit.certificates import Authority
 from tests.kit.paths import ROOT
 
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ")
@@ -72,8 +74,8 @@ def test_it_runs_as_somebody_without_rights() -> None:
 
 
 @contextmanager
-def admin_that_answers(status: int) -> Iterator[int]:
-    """A server on a free port whose /healthz answers with `status`; everything else is 404."""
+def admin_that_answers(status: int, keystore: Path | None = None) -> Iterator[int]:
+    """A server on a free port whose /healthz answers with `status`; everything else is 404. With TLS by `keystore`."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -84,6 +86,10 @@ def admin_that_answers(status: int) -> Iterator[int]:
             pass
 
     with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        if keystore is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(keystore)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -94,17 +100,19 @@ def admin_that_answers(status: int) -> Iterator[int]:
 
 
 def health_check(port: int) -> int:
-    """The exit status of the image's health check, with `port` in place of the image's admin port."""
+    """The exit status of the image's health check, with `port` as the admin port."""
     (words,) = re.findall(r"HEALTHCHECK .* CMD (\[.+\])", DOCKERFILE)
-    (admin,) = re.findall(r"FOREBAY_ADMIN=127\.0\.0\.1:(\d+)", DOCKERFILE)
-    assert f":{admin}/" in words
-    command = json.loads(words.replace(f":{admin}/", f":{port}/"))
-    return subprocess.run([sys.executable, *command[1:]], stderr=subprocess.DEVNULL, timeout=60).returncode
+    assert re.search(r"FOREBAY_ADMIN=127\.0\.0\.1:\d+", DOCKERFILE)
+    command = [sys.executable, *json.loads(words)[1:]]
+    environment = os.environ | {"FOREBAY_ADMIN": f"127.0.0.1:{port}"}
+    return subprocess.run(command, env=environment, stderr=subprocess.DEVNULL, timeout=60).returncode
 
 
 @pytest.mark.parametrize(("status", "exit_status"), [(200, 0), (503, 1)])
-def test_the_health_check_follows_healthz(status: int, exit_status: int) -> None:
-    with admin_that_answers(status) as port:
+@pytest.mark.parametrize("tls", [False, True])
+def test_the_health_check_follows_healthz(status: int, exit_status: int, tls: bool, tmp_path: Path) -> None:
+    keystore = Authority(tmp_path).issue("admin", "forebay.example.org") if tls else None
+    with admin_that_answers(status, keystore) as port:
         assert health_check(port) == exit_status
 
 

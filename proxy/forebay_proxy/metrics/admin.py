@@ -265,7 +265,7 @@ def bound(address: HostPort, inherited: Inherited) -> list[socket.socket]:
                 continue
             found.append(each := socket.socket(family, kind, protocol))
             each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
+            if family == socket.AF_INET6 and len(infos) > 1:  # alone "::" takes IPv4, too, as it does for clients
                 each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             each.bind(bound_to)
             each.listen(BACKLOG)

@@ -23,7 +23,7 @@ from forebay_proxy.config.settings import HostPort
 from forebay_proxy.errors import StartError
 from forebay_proxy.inherited import Inherited
 from forebay_proxy.metrics import admin_door
-from forebay_proxy.metrics.admin import Admin
+from forebay_proxy.metrics.admin import Admin, bound
 from forebay_proxy.metrics.clients_seen import SeenClient
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.metrics.traffic import RenewalMetrics
@@ -31,7 +31,7 @@ from forebay_proxy.security.renewals import Renewals
 from tests.kit.app import settings
 from tests.kit.certificates import Authority
 from tests.kit.event_loop import in_loop, soon, turns, until
-from tests.kit.ports import LOOPBACK, free_port
+from tests.kit.ports import LOOPBACK, accepts, free_port
 
 
 class Proxy:
@@ -62,6 +62,12 @@ async def serving(proxy: Proxy) -> AsyncIterator[str]:
 async def get(url: str) -> tuple[int, str, str]:
     async with aiohttp.ClientSession() as session, session.get(url) as response:
         return response.status, response.headers["Content-Type"], await response.text()
+
+
+def test_on_all_addresses_of_ipv6_it_takes_ipv4_too() -> None:
+    (listening,) = bound(HostPort("::", free_port()), Inherited())
+    with listening:
+        assert accepts(listening.getsockname()[1])
 
 
 def test_metrics_pass_the_content_type_through() -> None:
