@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from forebay_proxy.process.supervisor import ASK_EVERY_S
+from forebay_proxy.process.worker_slot import HUNG_S, SILENT_S
 from tests.deploy.chart import NAME, NAMESPACE, Rendered, helm_template
 from tests.deploy.files import DEPLOY, documents, forebay_config, kubeconform
 from tests.deploy.schemas import KUBERNETES_VERSIONS
+from tests.kit.certificates import Authority
 
 LEAST: dict[str, Any] = {"bootstrapServers": ["kafka.kafka.svc:9092"]}
 MONITORING = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
@@ -102,18 +105,71 @@ def test_the_kubelet_waits_for_longer_than_leaving_and_draining_take(chart: Rend
     assert chart.pod["spec"]["terminationGracePeriodSeconds"] > int(leave) + drain
 
 
+def probes(container: Any) -> dict[str, Any]:
+    """What each asks."""
+    return {name: probe["httpGet"] for name, probe in container.items() if name.endswith("Probe")}
+
+
 def test_probes_reach_the_admin_endpoint(chart: Rendered) -> None:
+    """There is none for the start: one that fails has a pod started anew, ever later, until brokers are back."""
     (admin,) = (each for each in chart.container["ports"] if each["name"] == "admin")
     settings = tomllib.loads(chart.settings)
     address = f"0.0.0.0:{admin['containerPort']}"
     assert settings["admin"] == address
-    assert {each["name"]: each["value"] for each in chart.container["env"]} == {"FOREBAY_ADMIN": address}
-    probes = [chart.container[probe]["httpGet"] for probe in ("startupProbe", "readinessProbe", "livenessProbe")]
-    assert [(probe["path"], probe["port"]) for probe in probes] == [
-        ("/readyz", "admin"),
-        ("/readyz", "admin"),
-        ("/healthz", "admin"),
-    ]
+    assert {each["name"]: each["value"] for each in chart.container["env"]}["FOREBAY_ADMIN"] == address
+    assert probes(chart.container) == {
+        "readinessProbe": {"path": "/readyz", "port": "admin"},
+        "livenessProbe": {"path": "/healthz", "port": "admin"},
+    }
+
+
+def test_probes_speak_tls_where_the_admin_endpoint_does() -> None:
+    settings = {"admin.ssl.keystore.location": "/etc/kafka/admin.pem"}
+    chart = Rendered({**ALL, "settings": settings, "podMonitor": {"enabled": True, "endpoint": {"tlsConfig": {}}}})
+    assert {probe["scheme"] for probe in probes(chart.container).values()} == {"HTTPS"}
+    (endpoint,) = chart.objects["PodMonitor"]["spec"]["podMetricsEndpoints"]
+    assert (endpoint["scheme"], endpoint["tlsConfig"]) == ("https", {})
+
+
+def test_the_kubelet_leaves_a_worker_that_hangs_to_forebay(chart: Rendered) -> None:
+    """Which kills that one: the kubelet would end all of them."""
+    probe = chart.container["livenessProbe"]
+    assert SILENT_S + (probe["failureThreshold"] - 1) * probe["periodSeconds"] > HUNG_S + ASK_EVERY_S
+
+
+def test_it_listens_on_ipv6_where_pods_have_that() -> None:
+    chart = Rendered({**LEAST, "bindAddress": "::"})
+    settings = tomllib.loads(chart.settings)
+    assert (settings["listen"], settings["admin"]) == ("[::]:9092", "[::]:9091")
+    assert {each["name"]: each["value"] for each in chart.container["env"]}["FOREBAY_ADMIN"] == "[::]:9091"
+
+
+def test_commands_in_the_container_find_the_socket(chart: Rendered) -> None:
+    """Its root cannot be written to, so the socket has a volume."""
+    mounts = {each["mountPath"]: each for each in chart.container["volumeMounts"]}
+    (file,) = (each["value"] for each in chart.container["env"] if each["name"] == "FOREBAY_CONFIG")
+    assert Path(file).parent.as_posix() in mounts
+    mount = mounts[Path(tomllib.loads(chart.settings)["admin.socket"]).parent.as_posix()]
+    assert "readOnly" not in mount
+    assert "emptyDir" in next(each for each in chart.pod["spec"]["volumes"] if each["name"] == mount["name"])
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+def test_clients_may_speak_tls_and_log_in(protocol: str, tmp_path: Path) -> None:
+    keystore = Authority(tmp_path).issue("forebay", f"{NAME}.{NAMESPACE}.svc")
+    settings = {f"listener.name.{protocol.lower()}.ssl.keystore.location": str(keystore)}
+    if protocol == "SASL_SSL":
+        settings["security.protocol"] = "SASL_SSL"
+    chart = Rendered({**LEAST, "brokers": {"ids": [3, 12]}, "protocol": protocol, "settings": settings})
+    told = tomllib.loads(chart.settings)
+    assert told["listeners"] == [f"{protocol}://0.0.0.0:9092"]
+    assert "listen" not in told
+    ports = told.get("listener.name.sasl_ssl.node.ports")
+    assert ports == ({"3": 9096, "12": 9105} if protocol == "SASL_SSL" else None)
+    config = tmp_path / "forebay.toml"
+    config.write_text(chart.settings)
+    answer = forebay_config("--config", str(config))
+    assert answer.returncode == 0, answer.stderr
 
 
 def test_only_monitoring_reaches_the_admin_endpoint() -> None:
@@ -164,9 +220,14 @@ def test_the_autoscaler_says_how_many_pods_there_are() -> None:
 
 
 def test_memory_follows_what_workers_may_hold() -> None:
-    """56 + 32 + 32 + 32 + 64 + 2 x 64 MiB and a quarter; with 128 instead of 32 twice."""
-    assert Rendered(LEAST).container["resources"]["limits"]["memory"] == "430Mi"
-    assert Rendered(ALL).container["resources"]["limits"]["memory"] == "1100Mi"
+    """56 + 32 + 32 + 32 + 64 + 2 x 64 MiB, with 128 instead of 32 twice; 16 of history; and a quarter."""
+
+    def limit(values: dict[str, Any]) -> Any:
+        return Rendered(values).container["resources"]["limits"]["memory"]
+
+    assert limit(LEAST) == "450Mi"
+    assert limit(ALL) == "1120Mi"
+    assert limit({**LEAST, "settings": {"journal.topic": "rows", "admin.history.bytes": 100 << 20}}) == "575Mi"
     own = {"limits": {"memory": "1Gi"}}
     assert Rendered({**LEAST, "resources": own}).container["resources"] == own
 
@@ -188,7 +249,9 @@ def test_secrets_are_mounted_as_in_the_sidecar() -> None:
     assert volume in chart.pod["spec"]["volumes"]
     assert chart.pod["spec"]["securityContext"] == sidecar["securityContext"]
     (forebay,) = sidecar["initContainers"]
-    assert chart.container["volumeMounts"] == forebay["volumeMounts"]
+    assert [each for each in chart.container["volumeMounts"] if each["name"] != "forebay-run"] == forebay[
+        "volumeMounts"
+    ]
     assert chart.container["securityContext"] == forebay["securityContext"]
 
 
@@ -198,6 +261,9 @@ def test_secrets_are_mounted_as_in_the_sidecar() -> None:
         ({}, "bootstrapServers"),
         ({**LEAST, "settings": {"advertised.host": "x"}}, "advertised.host is the chart's own to set"),
         ({**LEAST, "brokers": {"ids": [1, 1]}}, "ids"),
+        ({**LEAST, "settings": {"listeners": ["SSL://0.0.0.0:9092"]}}, "listeners is the chart's own to set"),
+        ({**LEAST, "protocol": "TLS"}, "protocol"),
+        ({**LEAST, "bindAddress": "10.0.0.1"}, "bindAddress"),
         ({**LEAST, "port": 70000}, "port"),
         ({**LEAST, "replica": 3}, "replica"),
     ],

@@ -55,7 +55,8 @@ def test_it_is_the_sidecar_of_the_chart(kubernetes: ApiServer) -> None:
     assert forebay["securityContext"]["runAsNonRoot"] is True
     assert forebay["restartPolicy"] == "Always"
     assert [port["containerPort"] for port in forebay["ports"]] == [9091]
-    (volume,) = made["volumes"]
+    volume, run = made["volumes"]
+    assert run["emptyDir"]
     assert volume["configMap"]["name"] == Rendered(LEAST, NEWEST).objects["ConfigMap"]["metadata"]["name"]
 
 
@@ -81,7 +82,7 @@ def test_it_comes_before_what_else_starts_first_and_beside_what_else_is_mounted(
         pod(initContainers=[{"name": "migrate", "image": "m"}], volumes=[{"name": "scratch", "emptyDir": {}}])
     )["spec"]
     assert [each["name"] for each in made["initContainers"]] == ["forebay", "migrate"]
-    assert [each["name"] for each in made["volumes"]] == ["scratch", "forebay"]
+    assert [each["name"] for each in made["volumes"]] == ["scratch", "forebay", "forebay-run"]
 
 
 def test_the_producer_keeps_its_time_to_end(kubernetes: ApiServer) -> None:
@@ -104,9 +105,10 @@ def test_others_are_left_alone(kubernetes: ApiServer) -> None:
 def test_secrets_can_be_read(kubernetes: ApiServer) -> None:
     made = kubernetes.dry_run(pod(SECURED, {"team": "a"}))["spec"]
     assert made["securityContext"]["fsGroup"] == 10001
-    assert [each["name"] for each in made["volumes"]] == ["forebay", "kafka"]
-    assert made["volumes"][1]["projected"]["defaultMode"] == 0o400
-    assert [each["mountPath"] for each in made["initContainers"][0]["volumeMounts"]] == ["/etc/forebay", "/etc/kafka"]
+    assert [each["name"] for each in made["volumes"]] == ["forebay", "forebay-run", "kafka"]
+    assert made["volumes"][2]["projected"]["defaultMode"] == 0o400
+    mounted = [each["mountPath"] for each in made["initContainers"][0]["volumeMounts"]]
+    assert mounted == ["/etc/forebay", "/run/forebay", "/etc/kafka"]
     assert made["imagePullSecrets"] == [{"name": "pull"}]
     assert made["terminationGracePeriodSeconds"] == 30 + 50
     own = kubernetes.dry_run(

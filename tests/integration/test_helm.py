@@ -35,10 +35,12 @@ def test_producers_reach_every_broker_through_the_ports_of_the_chart(route: Rout
         }
     )
     config = tmp_path / "forebay.toml"
-    config.write_text(chart.settings)
-    mounted = chart.container["volumeMounts"][0]["mountPath"]
+    mounted, run = (mount["mountPath"] for mount in chart.container["volumeMounts"])
+    config.write_text(chart.settings.replace(run, str(tmp_path)))
     arguments = [word.replace(mounted, str(tmp_path)) for word in chart.container["args"]]
-    environment = os.environ | {each["name"]: each["value"] for each in chart.container["env"]}
+    environment = os.environ | {
+        each["name"]: each["value"].replace(mounted, str(tmp_path)) for each in chart.container["env"]
+    }
     probe = chart.container["readinessProbe"]["httpGet"]["path"]
     command = [sys.executable, "-m", "forebay_proxy.commands.cli", *arguments]
     with (tmp_path / "log").open("w") as log, subprocess.Popen(command, env=environment, stderr=log) as forebay:

@@ -296,7 +296,10 @@ def _addresses(settings: Settings, environ: Mapping[str, str]) -> Iterator[Findi
 def _memory(settings: Settings, limits: Sequence[Path]) -> Finding:
     opened = 2 * settings.max_decompressed_bytes  # a request, and what is made of its records
     each = PROCESS_BYTES + settings.buffer_memory + settings.queued_max_request_bytes + ANSWERS_BYTES + opened
-    needed = settings.workers * each
+    if settings.journal_dir or settings.journal_topic:
+        each += settings.journal_queue_bytes
+    history = settings.admin_history_bytes if settings.admin is not None or settings.admin_socket else 0
+    needed = settings.workers * each + history
     limit = _limit(limits)
     said = f"{_mb(needed)} at most for {settings.workers} worker{'s' if settings.workers > 1 else ''}"
     if limit is None:

@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 from forebay_proxy.commands import check, cli
 from forebay_proxy.config.kinds import ListenerAddress
 from forebay_proxy.config.listeners import ListenerSettings
-from forebay_proxy.config.settings import Settings
+from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.demo.mock_cluster import MockCluster
 from forebay_proxy.security.expiry import SOON_S, expiries
 from tests.kit.app import settings
@@ -283,6 +283,12 @@ def test_memory_is_as_much_as_the_readme_says(tmp_path: Path) -> None:
     (row,) = (row for row in (ROOT / "README.md").read_text().splitlines() if row.startswith("| memory per worker |"))
     *parts, opened, in_all = map(int, re.findall(r"(\d+) MiB", row))
     assert sum(parts) + 2 * opened == in_all == 344
+
+
+def test_memory_has_room_for_history_and_rows_of_the_journal(tmp_path: Path) -> None:
+    told = Settings(bootstrap_servers=(), admin=HostPort("127.0.0.1", 9091), journal_topic="rows", workers=2)
+    said = check._memory(told, (tmp_path / "absent",)).said
+    assert said.startswith(f"{2 * (344 + 16) + 16} MiB at most for 2 workers;")
 
 
 @pytest.mark.parametrize(

@@ -24,24 +24,37 @@ broker-{{ int . }}: {{ add (int $.Values.port) 1 (int .) }}
 
 {{- /* All settings but those that the chart gives by itself. */}}
 {{- define "forebay.settings" -}}
+{{- $any := .Values.bindAddress }}
+{{- if contains ":" $any }}{{ $any = printf "[%s]" $any }}{{ end }}
 {{- $own := dict
   "bootstrap.servers" .Values.bootstrapServers
   "workers" (int .Values.workers)
-  "admin" (printf "0.0.0.0:%d" (int .Values.adminPort))
+  "admin" (printf "%s:%d" $any (int .Values.adminPort))
   "admin.unprotected" true
 }}
+{{- $defaults := dict "log.format" "json" "shutdown.timeout.ms" 30000 "admin.socket" "/run/forebay/admin.sock" }}
+{{- if .Values.autoscaling.enabled }}{{ $_ := set $defaults "connections.max.age.ms" 600000 }}{{ end }}
 {{- if eq .Values.mode "sidecar" }}
 {{- /* For the pod only: the address that its producer connected to is the one it is told for every broker. */}}
 {{- $_ := set $own "listen" (printf "127.0.0.1:%d" (int .Values.port)) }}
 {{- else }}
-{{- $_ := set $own "listen" (printf "0.0.0.0:%d" (int .Values.port)) }}
 {{- $_ := set $own "advertised.host" (.Values.advertisedHost | default (printf "%s.%s.svc" (include "forebay.name" .) .Release.Namespace)) }}
+{{- $address := printf "%s:%d" $any (int .Values.port) }}
+{{- if eq .Values.protocol "PLAINTEXT" }}
+{{- $_ := set $own "listen" $address }}
+{{- else }}
+{{- $_ := set $own "listeners" (list (printf "%s://%s" .Values.protocol $address)) }}
+{{- if hasPrefix "SASL" .Values.protocol }}
+{{- /* A new pod is told of brokers by clients' answers only, and who comes may know no other port than a broker's. */}}
+{{- $ports := dict }}
+{{- range .Values.brokers.ids }}{{ $_ := set $ports (int . | toString) (add (int $.Values.port) 1 (int .)) }}{{ end }}
+{{- $_ := set $defaults (printf "listener.name.%s.node.ports" (lower .Values.protocol)) $ports }}
 {{- end }}
-{{- range $name := keys $own | sortAlpha }}
+{{- end }}
+{{- end }}
+{{- range $name := concat (keys $own) (list "listen" "listeners") | uniq | sortAlpha }}
 {{- if hasKey $.Values.settings $name }}{{ fail (printf "settings: %s is the chart's own to set: see its values" $name) }}{{ end }}
 {{- end }}
-{{- $defaults := dict "log.format" "json" "shutdown.timeout.ms" 30000 }}
-{{- if .Values.autoscaling.enabled }}{{ $_ := set $defaults "connections.max.age.ms" 600000 }}{{ end }}
 {{- toYaml (merge $own .Values.settings $defaults) }}
 {{- end }}
 
@@ -59,25 +72,40 @@ broker-{{ int . }}: {{ add (int $.Values.port) 1 (int .) }}
 {{- end }}
 
 {{- /* MiB of one worker: the process, its two memories, responses that name brokers and Metadata's that clients do not take,
-       a request that is decompressed and its records, and a quarter more. */}}
+       a request that is decompressed and its records, rows of the journal, and a quarter more. */}}
 {{- define "forebay.workerMiB" -}}
 {{- $settings := include "forebay.settings" . | fromYaml }}
 {{- $buffer := get $settings "buffer.memory" | default 33554432 | int64 }}
 {{- $queued := get $settings "queued.max.request.bytes" | default 67108864 | int64 }}
 {{- $decompressed := get $settings "max.decompressed.bytes" | default 67108864 | int64 }}
-{{- div (mul (add 56 32 32 (div (add $buffer $queued (mul 2 $decompressed)) 1048576)) 5) 4 }}
+{{- $rows := 0 }}
+{{- if or (index $settings "journal.dir") (index $settings "journal.topic") }}
+{{- $rows = get $settings "journal.queue.bytes" | default 16777216 | int64 }}
+{{- end }}
+{{- div (mul (add 56 32 32 (div (add $buffer $queued (mul 2 $decompressed) $rows) 1048576)) 5) 4 }}
 {{- end }}
 
 {{- define "forebay.resources" -}}
 {{- if .Values.resources }}
 {{- toYaml .Values.resources }}
 {{- else }}
-{{- $memory := printf "%dMi" (mul (int .Values.workers) (include "forebay.workerMiB" . | int)) -}}
+{{- $history := index .Values.settings "admin.history.bytes" | default 16777216 | int64 }}
+{{- $workers := mul (int .Values.workers) (include "forebay.workerMiB" . | int) }}
+{{- $memory := printf "%dMi" (add $workers (div (mul $history 5) 4194304)) -}}
 requests:
   cpu: {{ if .Values.autoscaling.enabled }}{{ .Values.workers }}{{ else }}{{ mul (int .Values.workers) 250 }}m{{ end }}
   memory: {{ $memory }}
 limits:
   memory: {{ $memory }}
+{{- end }}
+{{- end }}
+
+{{- /* What a probe asks: (list . path). With a certificate the admin endpoint speaks TLS only. */}}
+{{- define "forebay.probe" -}}
+path: {{ index . 1 }}
+port: admin
+{{- if index (index . 0).Values.settings "admin.ssl.keystore.location" }}
+scheme: HTTPS
 {{- end }}
 {{- end }}
 
@@ -90,25 +118,32 @@ args: [run, --config, /etc/forebay/forebay.toml]
 env:
   # The image has 127.0.0.1 here, which wins over the file.
   - name: FOREBAY_ADMIN
-    value: {{ include "forebay.settings" . | fromYaml | dig "admin" "" }}
-# A cluster that is away keeps the pod from being ready, and for two minutes from being started anew.
+    value: {{ include "forebay.settings" . | fromYaml | dig "admin" "" | quote }}
+  # For commands in the container, which find the socket by it: kubectl exec … -- forebay avoid 3
+  - name: FOREBAY_CONFIG
+    value: /etc/forebay/forebay.toml
+{{- if eq .Values.mode "sidecar" }}
+# The producer is started once a broker has answered. A cluster that is away holds the pod back; started anew Forebay
+# would find it no sooner, so that is only done every quarter of an hour: after ten minutes the kubelet's back-off, which
+# would hold it back for five more, begins anew.
 startupProbe:
   httpGet:
-    path: /readyz
-    port: admin
+    {{- include "forebay.probe" (list . "/readyz") | nindent 4 }}
   periodSeconds: 1
-  failureThreshold: 120
+  failureThreshold: 900
+{{- end }}
 readinessProbe:
   httpGet:
-    path: /readyz
-    port: admin
+    {{- include "forebay.probe" (list . "/readyz") | nindent 4 }}
   periodSeconds: 5
 livenessProbe:
   httpGet:
-    path: /healthz
-    port: admin
+    {{- include "forebay.probe" (list . "/healthz") | nindent 4 }}
   periodSeconds: 10
   timeoutSeconds: 3
+  # /healthz fails once a worker has been silent for ten seconds; after thirty Forebay kills it itself, and the others
+  # serve on.
+  failureThreshold: 4
 securityContext:
   runAsUser: 10001
   runAsGroup: 10001
@@ -122,6 +157,8 @@ volumeMounts:
   - name: forebay
     mountPath: /etc/forebay
     readOnly: true
+  - name: forebay-run
+    mountPath: /run/forebay
   {{- if .Values.files }}
   - name: kafka
     mountPath: /etc/kafka
@@ -138,6 +175,10 @@ volumeMounts:
 - name: forebay
   configMap:
     name: {{ include "forebay.name" . }}
+# For admin.socket.
+- name: forebay-run
+  emptyDir:
+    sizeLimit: 1Mi
 {{- with .Values.files }}
 # A folder, no subPath: of files mounted by that no change is seen.
 - name: kafka
