@@ -60,6 +60,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Brokers": (
         "broker_up",
+        "brokers_without_port",
         "broker_records_total",
         "broker_bytes_total",
         "broker_queued_bytes",
@@ -101,6 +102,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Processes": (
         "ready",
+        "start_time_seconds",
         "workers",
         "worker_restarts_total",
         "worker_cpu_seconds_total",
@@ -176,6 +178,8 @@ def queries(metric: Metric) -> Iterator[Query]:
         yield Query(f"sum{grouped} ({rate(short)})", legend)
     elif metric.name.endswith("_timestamp_seconds"):
         yield Query(f"min{grouped} ({now(short)}) - time()", legend)
+    elif metric.name.endswith("_start_time_seconds"):
+        yield Query(f"time() - max{grouped} ({now(short)})", "youngest")
     elif metric.kind == "gauge":
         yield Query(f"{'min' if metric.least else 'sum'}{grouped} ({now(short)})", legend)
     elif metric.windowed:

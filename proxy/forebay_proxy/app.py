@@ -175,6 +175,7 @@ class App:
         self._listeners = ClientListeners(
             settings, self._connections, handshakes, self._log, self._renewals, context_of, self._inherited
         )
+        stats.gauge("forebay_brokers_without_port", lambda: len(self._listeners.without_port))
         stats.gauge("forebay_tls_handshakes", lambda: len(handshakes))
         stats.gauge("forebay_queued_request_bytes", lambda: inbound_memory.total)
         stats.gauge("forebay_gathered_response_bytes", lambda: responses.total)

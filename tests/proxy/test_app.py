@@ -44,6 +44,19 @@ async def settle(forebay: Running, *counter: str) -> float:
     return last
 
 
+@in_loop
+async def test_a_broker_that_clients_are_not_told_of_is_counted() -> None:
+    with socket.socket() as squatter:
+        squatter.bind((LOOPBACK, 0))
+        squatter.listen()
+        taken = squatter.getsockname()[1]
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, node_ports={0: taken}) as forebay,
+        ):
+            await until(lambda: forebay.count("forebay_brokers_without_port") == 1)
+
+
 class TestBackpressure:
     @in_loop
     async def test_a_client_that_does_not_read_holds_up_its_broker_and_nothing_more(self) -> None:

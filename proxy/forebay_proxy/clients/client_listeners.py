@@ -99,6 +99,11 @@ class ClientListeners:
         """All that listen."""
         return [each for listener in self._listeners for each in listener.sockets]
 
+    @property
+    def without_port(self) -> set[int]:
+        """Brokers that some of the clients are not told of."""
+        return {node_id for listener in self._listeners for node_id in listener.without_port}
+
     def close(self) -> None:
         """Accept no more connections; those that stand are not touched, and are told the same addresses as before."""
         for listener in self._listeners:

@@ -121,6 +121,11 @@ class Listener:
         log.info("listening for a broker", node=node_id, listener=name, port=port)
         return True
 
+    @property
+    def without_port(self) -> frozenset[int]:
+        """Brokers that it cannot listen for, and whose partitions its clients therefore cannot write to."""
+        return frozenset(self._refused)
+
     def port(self, node_id: int) -> int | None:
         """The port that stands for the broker here; None where there is none."""
         return self._ports.of(self.settings, node_id)
@@ -155,7 +160,8 @@ class Listener:
         await asyncio.gather(*(server for servers in self._servers.values() for server in servers))
 
     def close_node(self, node_id: int) -> None:
-        """Accept no more connections for the broker; does nothing where there is no listener."""
+        """Accept no more connections for the broker, which is not missed; does nothing where there is no listener."""
+        self._refused.discard(node_id)
         servers = self._servers.pop(node_id, None)
         if servers is not None:
             log.info("no longer listening for a broker", node=node_id, listener=self.settings.name)

@@ -44,6 +44,9 @@ def _service(now: Snapshot, unready: str | None) -> Iterator[Found]:
     if down:
         named = ", ".join(map(str, down[:20]))
         yield "critical", "broker_down", f"{_many(len(down), 'broker')} cannot be reached: {named}"
+    if now.gauges.get(("forebay_brokers_without_port", ()), 0.0):
+        text = "clients are not told of a broker, since a listener has no port for it; the log says why"
+        yield "critical", "no_port", text
     if waiters := sum(level for (name, _), level in now.gauges.items() if name == "forebay_buffer_memory_waiters"):
         yield "warning", "memory", f"{_many(waiters, 'client')} {'waits' if waiters == 1 else 'wait'} for buffer.memory"
     dropped = sum(count for (name, _), count in now.counters.items() if name == "forebay_journal_rows_dropped_total")

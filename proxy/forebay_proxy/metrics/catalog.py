@@ -173,6 +173,7 @@ _ALL: Final = (
     Metric("forebay_upstream_connections", "gauge", "Broker connections open now."),
     Metric("forebay_tasks", "gauge", "Tasks in the event loops; steady growth is a leak."),
     Metric("forebay_ready", "gauge", "1: clients can be served; 0: not yet, no longer or not now, as /readyz says."),
+    Metric("forebay_start_time_seconds", "gauge", "When this Forebay began, in seconds since 1970."),
     Metric("forebay_workers", "gauge", "Worker processes running."),
     Metric(
         "forebay_worker_cpu_seconds_total",
@@ -328,6 +329,11 @@ _ALL: Final = (
     Metric("forebay_pool_waits_total", "counter", "Times a client had to wait for buffer.memory."),
     # Brokers
     Metric("forebay_broker_up", "gauge", "1: the last attempt to connect to the broker succeeded.", _NODE, least=True),
+    Metric(
+        "forebay_brokers_without_port",
+        "gauge",
+        "Brokers that clients are not told of, since a listener cannot have a port for them; each worker counts them.",
+    ),
     Metric("forebay_broker_records_total", "counter", "Records sent to the broker; those sent again too.", _NODE),
     Metric("forebay_broker_bytes_total", "counter", "Bytes of batches sent to the broker; sent again too.", _NODE),
     Metric("forebay_broker_queued_bytes", "gauge", "Bytes of records queued for the broker or on their way.", _NODE),

@@ -96,6 +96,12 @@ def _tell_of_addresses(settings: Settings) -> None:
         )
 
 
+def _tell_of_start(stats: MetricRegistry) -> None:
+    """One that is started again and again is seen by it."""
+    began = time.time()
+    stats.gauge("forebay_start_time_seconds", lambda: began)
+
+
 class _Serving(Served, Watched, Protocol):
     """Who serves with settings, and may be looked at."""
 
@@ -132,6 +138,7 @@ async def run_alone(
     inherited = Inherited() if predecessor is None else predecessor.inherited
     app: App = load_app(app_path)(settings, stats, 0, inherited)
     stats.gauge("forebay_workers", lambda: 1)
+    _tell_of_start(stats)
 
     named = NamedTopics(settings.metrics_topics_max)
 
@@ -329,6 +336,7 @@ class Supervisor:
         """Of settings, as workers are told."""
         self.stats.gauge("forebay_workers", lambda: sum(worker.running for worker in self.workers))
         self.stats.gauge("forebay_ready", lambda: self.unready() is None)
+        _tell_of_start(self.stats)
 
     async def run(self) -> int:
         """Start the workers and look after them until the last one has exited; the exit code.

@@ -101,8 +101,10 @@ async def test_a_port_that_is_taken_is_said_once_and_tried_again() -> None:
         squatter.listen()
         assert not door.listeners.open_node(0)
         assert not door.listeners.open_node(0)
+        assert door.listeners.without_port == {0}
     assert [(line["log_level"], line["node"]) for line in logs] == [("error", 0)]
     assert door.listeners.open_node(0)
+    assert not door.listeners.without_port
     door.listeners.close()
     await turns()
 
@@ -127,6 +129,9 @@ async def test_a_broker_beyond_the_last_port_has_none() -> None:
     assert door.listeners.port(65_535 - door.port - 1) == 65_535
     assert door.listeners.port(65_535 - door.port) is None
     assert not door.listeners.open_node(65_535 - door.port)
+    assert door.listeners.without_port == {65_535 - door.port}
+    door.listeners.close_node(65_535 - door.port)
+    assert not door.listeners.without_port, "it has left the cluster"
 
 
 @in_loop

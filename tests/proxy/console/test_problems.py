@@ -23,6 +23,7 @@ def test_all_is_well() -> None:
         counters={("forebay_journal_rows_dropped_total", ()): 0},
         gauges={
             ("forebay_broker_up", ("1",)): 1,
+            ("forebay_brokers_without_port", ()): 0,
             ("forebay_buffer_memory_waiters", ()): 0,
             ("forebay_security_last_reload_successful", ("client",)): 1,
             ("forebay_certificate_expiry_timestamp_seconds", ("client",)): NOW + SOON_S + 1,
@@ -50,6 +51,12 @@ def test_who_seems_to_pick_partitions_is_named() -> None:
     ("gauge", "level", "kind", "text"),
     [
         (("forebay_broker_up", ("2",)), 0, "broker_down", "1 broker cannot be reached: 2"),
+        (
+            ("forebay_brokers_without_port", ()),
+            2,
+            "no_port",
+            "clients are not told of a broker, since a listener has no port for it; the log says why",
+        ),
         (("forebay_buffer_memory_waiters", ()), 2, "memory", "2 clients wait for buffer.memory"),
         (
             ("forebay_config_last_reload_successful", ()),

@@ -61,6 +61,7 @@ class Forebay:
         self.log: list[dict[str, Any]] = []
         addresses = ("--listen", f"127.0.0.1:{self.listen}", "--admin", f"127.0.0.1:{self.admin}")
         command = (sys.executable, "-P", "-m", "tests.proxy.process.fake_app", "run", "--bootstrap-servers", "b:9092")
+        self.began = time.time()
         self.process = subprocess.Popen(
             [*command, *addresses, *([] if workers is None else ["--workers", str(workers)]), *more],
             env=environment(),
@@ -160,6 +161,7 @@ class TestAlone:
             assert forebay.get("healthz")[0] == 200
             metrics = forebay.metrics()
             assert (metrics[MOVED], metrics["forebay_workers"], metrics["forebay_ready"]) == (1, 1, 1)
+            assert forebay.began <= metrics["forebay_start_time_seconds"] <= time.time()
             forebay.signal(signal.SIGTERM)
             assert forebay.exit_code() == 0
             forebay.rest()
@@ -306,6 +308,7 @@ class TestSeveral:
             assert metrics[MOVED] == sum(heard.values())
             assert (metrics["forebay_workers"], metrics["forebay_worker_restarts_total"]) == (2, 0)
             assert metrics["forebay_ready"] == 1
+            assert forebay.began <= metrics["forebay_start_time_seconds"] <= time.time()
             assert forebay.get("readyz")[0] == 200
             assert forebay.get("healthz")[0] == 200
 
