@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import errno
 import fcntl
 import os
 import queue
@@ -41,6 +42,7 @@ LEVEL: Final = 1
 AT_ONCE: Final = 1 << 18
 """Bytes. Each time the thread wakes up costs the event loop two switches."""
 _COPY: Final = 1 << 20
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _OPEN_NAME: Final = re.compile(r"\.(?P<name>.+-(?P<began>[0-9a-f]+))" + re.escape(IN_PROGRESS))
 _NAME: Final = re.compile(r"(?P<process>.+-[0-9]+)-[0-9]+-(?P<began>[0-9a-f]+)")
 _HOURS_BEFORE: Final = 72
@@ -93,14 +95,22 @@ class JournalFiles:
         return self._dropped_by_loop + self._dropped_by_disk
 
     def open(self) -> None:
-        """Make the folder and the first file, and start the thread. Raises StartError if that fails."""
+        """Make the folder and the first file, and start the thread. Raises StartError if that fails.
+
+        A disk that is full keeps nobody from serving: rows are dropped until there is room.
+        """
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
             self.files_before = _newest_of_each_process(self._folder)
-            self._segment = _Segment(self._folder, self._prefix, self._clock())
+            self._segment = self._begun()
         except OSError as error:
-            raise StartError(f"journal.dir = {self._folder}: {error.strerror or error}") from error
+            if error.errno not in _FULL:
+                raise StartError(f"journal.dir = {self._folder}: {error.strerror or error}") from error
+            self._log.warning("the journal's disk is full: rows are dropped until there is room", error=str(error))
         self._thread.start()
+
+    def _begun(self) -> _Segment:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return _Segment(self._folder, self._prefix, self._clock())
 
     def put(self, lines: bytes, rows: int) -> None:
         if self._put - self._taken + len(lines) > self._queue_bytes:
@@ -143,7 +153,7 @@ class JournalFiles:
     def _write(self, lines: bytes, rows: int) -> None:
         try:
             if self._segment is None:
-                self._segment = _Segment(self._folder, self._prefix, self._clock())
+                self._segment = self._begun()
             self._segment.append(lines)
         except OSError as error:
             self._dropped_by_disk += rows

@@ -268,6 +268,30 @@ class TestBadDisks:
         assert lines_of(path) == [b"before", b"after"]
 
     @in_loop
+    async def test_one_that_is_full_from_the_start_keeps_nobody_from_serving(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder = tmp_path / "journal"
+        sink = files(folder)
+
+        def full(*_: object, **__: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with monkeypatch.context() as patch, structlog.testing.capture_logs() as logs:
+            patch.setattr(Path, "mkdir", full)
+            sink.open()
+            sink.put(b"lost\n", 2)
+            await until(lambda: sink.dropped == 2)
+        assert [log["event"] for log in logs] == [
+            "the journal's disk is full: rows are dropped until there is room",
+            "journal rows dropped, the disk refuses them",
+        ]
+        sink.put(b"after\n", 1)
+        await sink.close()
+        (path,) = closed_files(folder)
+        assert lines_of(path) == [b"after"]
+
+    @in_loop
     async def test_a_file_that_cannot_be_closed_is_closed_later(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
