@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from forebay_proxy.config.overriding import Override, parsed
+from forebay_proxy.config.settings import ALIASES
 from forebay_proxy.errors import StartError
 from forebay_proxy.logs import get_logger
 from forebay_proxy.process.in_force import SettingsInForce
@@ -62,7 +63,12 @@ class Overrides:
 
     async def add(self, settings: Mapping[str, object], reason: str, for_s: float) -> list[dict[str, Any]]:
         """Put all of these into force, or none; those in force. One that is there already is replaced."""
-        values = dict(parsed(name, written) for name, written in settings.items())
+        values: dict[str, object] = {}
+        for written_name, written in settings.items():
+            name, value = parsed(written_name, written)
+            if name in values:
+                raise ValueError(f"{written_name}: {name} must be named once")
+            values[name] = value
         if not values:
             raise ValueError("at least one setting must be named")
         expires_at = self._time_of_day() + for_s
@@ -94,8 +100,9 @@ class Overrides:
         return self.rows()
 
     async def remove(self, name: str) -> list[dict[str, Any]]:
-        """End all of a setting now; those that remain. Raises LookupError where there is none."""
-        return await self._remove(lambda key, each: each.name == name, f"{name} is not overridden")
+        """End all of a setting now, by any of its names; those that remain. Raises LookupError where there is none."""
+        proper = ALIASES.get(name, name)
+        return await self._remove(lambda key, each: each.name == proper, f"{name} is not overridden")
 
     async def no_longer_avoid(self, node_id: int) -> list[dict[str, Any]]:
         """End it now; those that remain. Raises LookupError where it is not avoided by an override of its own."""

@@ -19,6 +19,8 @@ from forebay_proxy.process.reloading import Reloading
 from tests.kit.event_loop import in_loop, turns, until
 
 NOW = Settings(bootstrap_servers=())
+ADAPTIVE = "partitioner.adaptive.partitioning.enable"
+ALSO_ADAPTIVE = "enable.adaptive.partitioning"
 
 
 class Scene:
@@ -82,6 +84,15 @@ async def test_each_ends_in_its_own_time_and_the_last_word_counts() -> None:
 
 
 @in_loop
+async def test_a_setting_has_one_override_whichever_of_its_names_is_used() -> None:
+    scene = Scene()
+    for name in (ADAPTIVE, ALSO_ADAPTIVE):
+        await scene.overrides.add({ALSO_ADAPTIVE: False}, "a test", 60.0)
+        assert [row["name"] for row in scene.overrides.rows()] == [ADAPTIVE]
+        assert await scene.overrides.remove(name) == []
+
+
+@in_loop
 @pytest.mark.parametrize(
     ("settings", "reason", "for_s", "why"),
     [
@@ -94,6 +105,8 @@ async def test_each_ends_in_its_own_time_and_the_last_word_counts() -> None:
         ({"linger.ms": 5}, "why", LONGEST_S + 1, "at most 7 days"),
         ({"linger.ms": 5, "max.connections": 0}, "why", 60.0, r"max\.connections = 0: must be"),
         ({"linger.ms": 5, "workers": 2}, "why", 60.0, "workers cannot be overridden: only live settings can"),
+        ({ADAPTIVE: False, ALSO_ADAPTIVE: True}, "why", 60.0, f"^{ALSO_ADAPTIVE}: {ADAPTIVE} must be named once$"),
+        ({ALSO_ADAPTIVE: True, ADAPTIVE: True}, "why", 60.0, f"^{ADAPTIVE}: {ADAPTIVE} must be named once$"),
     ],
 )
 async def test_what_cannot_be_meant_changes_nothing(
