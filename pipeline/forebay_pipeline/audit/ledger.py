@@ -59,18 +59,21 @@ class Wanted(NamedTuple):
         return Span(first - AROUND_US if first is not None else None, last + AROUND_US if last is not None else None)
 
 
-def parts(rows: DataFrame, wanted: Wanted) -> DataFrame:
-    """A row for each part of a request; a request passed on untouched is one part without CRCs.
+def parts(rows: DataFrame, wanted: Wanted, *, copied: bool = False) -> DataFrame:
+    """A row for each part of a request; a request passed on untouched is one part without CRCs. `copied`: ledger rows
+    may be there several times, and count once.
 
     Columns: process, number, connection, client_id, principal (empty: served as nobody in particular), time_us, seq,
     topic, client_partition (the client's choice), partition (where the records went), base_offset, end_offset, records,
     crc, first_crc, first_xxh64, movable, topic_id (empty if it is not known), keys, tombstones, fate (ACKNOWLEDGED,
     UNACKNOWLEDGED or NOT_FOLLOWED), part (an id among parts at one offset), first_of_row (each ledger row has one),
-    row_key (its id within the process and time), checked (whether this audit is to check it).
+    times (how often that row is there), row_key (its id within the process and time), checked (whether this audit is to
+    check it).
     """
     ledger = of_kind(rows, LedgerRow)
     if wanted.topics:
         ledger = ledger.where(F.col("topic").isin(list(wanted.topics)))
+    ledger = _once(ledger) if copied else ledger.withColumn("times", F.lit(1))
     opened = ledger.select("*", F.posexplode_outer("parts").alias("position", "sent"))
     base, records = _of_part("base_offset"), _of_part("records")
     lines = opened.select(
@@ -97,9 +100,15 @@ def parts(rows: DataFrame, wanted: Wanted) -> DataFrame:
         fate(base).alias("fate"),
         F.xxhash64("process", "number", "topic", "partition", "position").alias("part"),
         (F.coalesce("position", F.lit(0)) == 0).alias("first_of_row"),
+        "times",
         F.concat_ws("/", "number", "partition", "topic").alias("row_key"),
     )
     return _with_checked(lines, wanted)
+
+
+def _once(ledger: DataFrame) -> DataFrame:
+    """Copies agree in all columns; another row that has only the number is none."""
+    return ledger.groupBy(*ledger.columns).agg(F.count("*").alias("times"))
 
 
 def _of_part(name: str) -> Column:
@@ -142,9 +151,11 @@ def _with_checked(lines: DataFrame, wanted: Wanted) -> DataFrame:
     )
 
 
-def rows_of(parts: DataFrame) -> int:
-    """How many ledger rows they are parts of, whether to be checked or not."""
-    return parts.where("first_of_row").count()
+def rows_of(parts: DataFrame) -> tuple[int, int]:
+    """How many ledger rows they are parts of, whether to be checked or not; and how many more are copies of those."""
+    count, times = F.count("*"), F.coalesce(F.sum("times"), F.lit(0))
+    ((rows, with_copies),) = parts.where("first_of_row").agg(count, times).collect()
+    return rows, with_copies - rows
 
 
 class Survey(NamedTuple):

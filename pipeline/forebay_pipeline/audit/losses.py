@@ -82,6 +82,8 @@ class Losses(NamedTuple):
     """Ledger rows without a number, as older proxies wrote them: whether one is missing, nobody can tell."""
     ledger_rows: int
     """Ledger rows of the audited topics that were read, whatever their time."""
+    repeated: int
+    """Ledger rows with the number of another one: copies of it, unless they differ."""
     without_ledger: list[str]
     """Processes that sent batches to the audited topics, which were acknowledged, and that keep no ledger."""
     cluster_id: str
@@ -138,6 +140,7 @@ def losses(rows: DataFrame, wanted: Wanted, cluster_id: Callable[[], str]) -> Lo
         ends=sorted(name for name, process in followed.items() if process.ended_untold),
         unnumbered=sum(process.unnumbered for process in followed.values()),
         ledger_rows=sum(each.ledger_rows_read for name in followed for each in processes.get(name, [])),
+        repeated=sum(process.repeated for process in followed.values()),
         without_ledger=sorted(name for name, process in followed.items() if process.keeps_no_ledger),
         cluster_id=ours,
         others=others,
@@ -318,6 +321,13 @@ class _Process:
         until = self._wanted.due_us
         numbered = self._is_numbered or bool(self._known.numbers)
         return numbered and not self._ended and until is not None and self._last_us < until
+
+    @property
+    def repeated(self) -> int:
+        """Rows of its ledger that are beyond one for each number."""
+        numbered = [each for each in self._by_kind[_LEDGER] if each.bucket is not None]
+        rows: int = sum(each.rows for each in numbered)
+        return rows - sequence.count(_numbers(numbered, "seen"))
 
     # Rows that it never wrote
 

@@ -46,9 +46,10 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
     state = wanted.state or AuditState()
     _check_cluster(state, lost)
     ours = rows.where(~F.col("process").isin(list(lost.others))) if lost.others else rows
-    with keep(ledger.parts(ours, wanted)) as parts:
+    with keep(ledger.parts(ours, wanted, copied=lost.repeated > 0)) as parts:
         survey = ledger.survey(parts)
-        deleted = max(0, lost.ledger_rows - ledger.rows_of(parts))
+        different, copies = ledger.rows_of(parts)
+        deleted = max(0, lost.ledger_rows - different - copies)
         if survey is None:
             return _nothing_new(lost, deleted, wanted), _moved_on(state, {}, state.offsets, lost, deleted)
         audited = wanted.before.offsets if wanted.before is not None else {}
@@ -73,7 +74,7 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
         rows_dropped=lost.dropped,
         lines_torn=lost.lines_torn,
         incomplete=list(incomplete(examined.totals, lost, deleted)),
-        notes=[*anew.values(), *_elsewhere(lost), *_notes(examined.totals)],
+        notes=[*anew.values(), *_elsewhere(lost), *_copied(copies), *_notes(examined.totals)],
     )
     return result, _moved_on(state, marks, _offsets(state.offsets, anew, read), lost, deleted)
 
@@ -137,6 +138,14 @@ def _elsewhere(lost: Losses) -> Iterator[str]:
     if lost.others:
         clusters = ", ".join(sorted(set(lost.others.values())))
         yield f"{len(lost.others):,} processes in the journal are in front of other clusters, not audited: {clusters}."
+
+
+def _copied(copies: int) -> Iterator[str]:
+    if copies:
+        yield (
+            f"{copies:,} ledger rows are copies of others, and count once: a file is there under two names, or was "
+            "compacted twice."
+        )
 
 
 def _notes(totals: Counts) -> Iterator[str]:

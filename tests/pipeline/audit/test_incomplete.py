@@ -19,6 +19,7 @@ NOTHING = Losses(
     ends=[],
     unnumbered=0,
     ledger_rows=0,
+    repeated=3,
     without_ledger=[],
     cluster_id="A",
     others={"there": "B"},

@@ -60,6 +60,9 @@ ROWS: list[Row] = [
     *ledger(f"middle-{START}", 1, 3, 7),
     last(f"middle-{START}", 5, 8),
     *ledger("older-1", None, None),
+    *ledger(f"copied-{START}", 1, 2, 2, 3, 3, 3),
+    *[last(f"copied-{START}", 1, 3)] * 2,
+    *ledger(f"elsewhere-{START}", 1, 1),
     gauge_row(process=f"elsewhere-{START}", seq=7, cluster_id="there"),
 ]
 
@@ -75,7 +78,7 @@ def test_what_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
     assert found.missing == 7
     assert found.beginnings == [f"beheaded-{BEFORE}"]
     assert found.ends == [f"crashed-{START}"]
-    assert found.unnumbered == 2
+    assert (found.unnumbered, found.repeated) == (2, 3)
     assert (found.cluster_id, found.others, found.only_others) == ("here", {f"elsewhere-{START}": "there"}, False)
     assert found.followed[f"middle-{START}"].audited == [(1, 1), (3, 3), (7, 7)]
     assert found.followed[f"crashed-{START}"].ended

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,6 +81,19 @@ def test_a_journal_that_goes_on_in_front_of_another_cluster_alone(world: World) 
     assert result.incomplete == [
         "Nothing of cluster here, which was asked: all processes in the journal are in front of others: there."
     ]
+
+
+def test_a_file_that_is_there_twice_counts_once(world: World) -> None:
+    """Another row of a number that is there already is none of its copies."""
+    world.send(world.made(5))
+    world.refuse(world.made(3))
+    world.close_files()
+    shutil.copy(world.file(0), world.file(0).with_name("again.jsonl.zst"))
+    world.send(world.made(5), seq=1)
+    result = world.audit()
+    assert counted(result.totals) == {"acknowledged": 10, "present": 10, "unacknowledged": 3}
+    assert (result.rows, result.incomplete, result.exit_code) == (3, [], CLEAN)
+    assert result.notes[0].startswith("2 ledger rows are copies of others, and count once: ")
 
 
 def test_a_span_without_rows(world: World) -> None:
