@@ -197,6 +197,31 @@ def test_a_span_of_a_topic_is_read_from_its_beginning_on(spark: SparkSession, ro
     assert partitions(200) == [-1, 5, 90]
 
 
+def test_what_comes_to_a_topic_while_it_is_read_does_not_stand_in_for_what_expires(
+    spark: SparkSession, route: Route
+) -> None:
+    """An audit reads rows twice, and counts how many are gone by the second time."""
+    journal = "journal-that-moves"
+    route.cluster.create_topic(journal, 2)
+    bootstrap = route.cluster.internal
+    with Producer({"bootstrap.servers": bootstrap}) as producer:
+
+        def send(first: int, count: int) -> None:
+            for number in range(first, first + count):
+                line = make.json_lines([make.batch_row(partition=number)]).strip()
+                producer.produce(journal, line, partition=number % 2)
+            assert producer.flush(20) == 0
+
+        send(0, 10)
+        rows = read_rows(spark, JournalPlace(topic=journal, brokers=Brokers(bootstrap)))
+        send(10, 4)
+        assert sorted(row.partition for row in rows.collect()) == [*range(10)]
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        (deleted,) = admin.delete_records([TopicPartition(journal, 0, 2)]).values()
+        deleted.result(20)
+        assert sorted(row.partition for row in rows.collect()) == [1, 3, *range(4, 10)]
+
+
 def test_a_topic_or_brokers_that_are_not_there(spark: SparkSession, route: Route) -> None:
     with pytest.raises(CannotRun, match="There is no topic nothing at "):
         read_rows(spark, JournalPlace(topic="nothing", brokers=Brokers(route.cluster.internal)))

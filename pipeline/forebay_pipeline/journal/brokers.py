@@ -6,13 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ClusterMetadata, TopicMetadata  # type: ignore[attr-defined]
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ClusterMetadata,
+    OffsetSpec,
+    TopicMetadata,
+)
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.security import PLAINTEXT, Security
 
 CONNECT_S: Final = 10
+ANSWER_S: Final = 60
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,21 @@ class Asked:
     def topics(self) -> Mapping[str, TopicMetadata]:
         """All topics by name: asking for a single one may create it. Raises CannotRun if no broker answers."""
         return self._metadata().topics
+
+    def ends(self, topic: str) -> dict[int, int]:
+        """Partition → the offset of the next record, of a topic that exists. Raises CannotRun unless all are told."""
+        partitions = [TopicPartition(topic, number) for number in self.topics()[topic].partitions]
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = self.admin.list_offsets(dict.fromkeys(partitions, latest), request_timeout=ANSWER_S)
+        ends = {}
+        for each, future in asked.items():
+            try:
+                ends[each.partition] = future.result(ANSWER_S).offset
+            except (KafkaException, TimeoutError) as error:
+                raise CannotRun(
+                    f"The brokers gave no answer about {topic}-{each.partition}: {reason(error)}."
+                ) from error
+        return ends
 
     def cluster_id(self) -> str:
         """Empty if the brokers tell none. Raises CannotRun if no broker answers."""

@@ -130,12 +130,14 @@ def read_rows(
 ) -> DataFrame:
     """Every row of the span exactly once, and torn rows of the files around it, in SPARK_SCHEMA.
 
-    With `kinds`, only rows of these and torn ones, in the columns of these and `error`: others then cost little. The
-    proxy's files whose names are in `but` are not read. Raises CannotRun if there is no journal at `place`.
+    What comes after this call is not read, however often the rows are. With `kinds`, only rows of these and torn ones,
+    in the columns of these and `error`: others then cost little. The proxy's files whose names are in `but` are not
+    read. Raises CannotRun if there is no journal at `place`.
     """
     wanted = _wanted(kinds)
     if place.in_kafka:
-        records = spark.read.format("kafka").options(**_kafka(place), **_beginning(span)).load()
+        options = {**_kafka(place), **_until_now(place), **_beginning(span)}
+        records = spark.read.format("kafka").options(**options).load()
         return span.of(_decoded(records.select("value"), wanted))
     if place.format != PARQUET:
         return _of_kinds(_of_tables(spark, str(place), place.format, span, wanted), wanted)
@@ -211,6 +213,7 @@ def stream_rows(
     if place.in_kafka:
         options = {
             **_kafka(place),
+            "subscribe": place.topic,
             "startingOffsets": "earliest",
             "maxOffsetsPerTrigger": str(offsets_a_trigger),
             "failOnDataLoss": str(not skip_expired),
@@ -319,9 +322,19 @@ def _kafka(place: JournalPlace) -> dict[str, str]:
         raise CannotRun(f"There is no topic {place.topic} at {place.brokers}.")
     return {
         **place.brokers.for_spark(),
-        "subscribe": place.topic,
         "kafka.default.api.timeout.ms": "20000",
         "kafka.request.timeout.ms": "15000",
+    }
+
+
+def _until_now(place: JournalPlace) -> dict[str, str]:
+    """What there is of a topic now: whoever reads it twice reads nothing then that has come since."""
+    assert place.topic is not None
+    assert place.brokers is not None
+    ends = Asked(place.brokers).ends(place.topic)
+    return {
+        "assign": msgspec.json.encode({place.topic: sorted(ends)}).decode(),
+        "endingOffsets": msgspec.json.encode({place.topic: ends}).decode(),
     }
 
 

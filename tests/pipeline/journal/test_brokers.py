@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal import brokers
@@ -19,14 +21,16 @@ NO_ANSWER = KafkaException(KafkaError(KafkaError._TRANSPORT, "Broker transport f
 
 
 class Metadata:
-    """Of a cluster with two topics."""
+    """Of a cluster with two topics, of two partitions each."""
 
     def __init__(self) -> None:
-        self.topics = {"a": object(), "b": object()}
+        self.topics = {name: SimpleNamespace(partitions={0: None, 1: None}) for name in ("a", "b")}
 
 
 class Client:
-    """Answers with what it is given; `on_the_way`: what it tells when it is polled."""
+    """Answers with what it is given; `on_the_way`: what it tells when it is polled. Partition n ends at offset 10 n, or
+    has no leader.
+    """
 
     def __init__(self, answer: Metadata | KafkaException, *on_the_way: KafkaError) -> None:
         self._answer = answer
@@ -34,6 +38,7 @@ class Client:
         self._tell: Callable[[KafkaError], None] | None = None
         self.settings: dict[str, Any] = {}
         self.timeouts: list[float] = []
+        self.leaderless: set[int] = set()
 
     def __call__(self, settings: dict[str, Any]) -> Client:
         self._tell = settings.pop("error_cb")
@@ -45,6 +50,16 @@ class Client:
         if isinstance(self._answer, KafkaException):
             raise self._answer
         return self._answer
+
+    def list_offsets(self, asked: dict[TopicPartition, Any], request_timeout: float) -> dict[Any, Future[Any]]:
+        futures = {}
+        for each in asked:
+            futures[each] = future = Future[Any]()
+            if each.partition in self.leaderless:
+                future.set_exception(KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, "No leader")))
+            else:
+                future.set_result(SimpleNamespace(offset=10 * each.partition))
+        return futures
 
     def poll(self, timeout: float) -> None:
         assert self._tell is not None
@@ -72,6 +87,14 @@ def test_each_client_is_told_how_brokers_are_reached(monkeypatch: pytest.MonkeyP
     cluster = Brokers("a:1", security)
     assert cluster.for_spark() == {"kafka.bootstrap.servers": "a:1", "kafka.sasl.jaas.config": "j"}
     assert (str(cluster), "jaas" in repr(cluster)) == ("a:1", False)
+
+
+def test_a_topic_is_asked_for_the_end_of_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client(Metadata())
+    assert asked(monkeypatch, client, Security()).ends("a") == {0: 0, 1: 10}
+    client.leaderless = {1}
+    with pytest.raises(CannotRun, match=r"^The brokers gave no answer about a-1: No leader\.$"):
+        asked(monkeypatch, client, Security()).ends("a")
 
 
 @pytest.mark.parametrize(
