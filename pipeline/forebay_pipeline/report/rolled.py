@@ -17,10 +17,10 @@ from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.jobs.time_text import within
 from forebay_pipeline.journal.source import Span
 from forebay_pipeline.partitions.runaway_windows import window_start
-from forebay_pipeline.report.sections import MAX_ROWS, Asked, Known
+from forebay_pipeline.report.sections import MAX_ROWS, Asked, Known, covered
 from forebay_pipeline.report.series import Series, TimePoint, bucket_us, gauge_points, time_point, topic_shares
 from forebay_pipeline.rollups import tables
-from forebay_pipeline.rollups.days import DAY_US, Wanted, span_of, wanted
+from forebay_pipeline.rollups.days import DAY_US, Wanted, missing_us, span_of, wanted
 from forebay_pipeline.rollups.roll import HOUR_US
 from forebay_pipeline.rollups.rolled import Rolled, rolled
 from forebay_pipeline.rollups.store import RollupStore
@@ -42,7 +42,8 @@ def known_of_days(spark: SparkSession, folder: str, span: Span, asked: Asked) ->
         drawn = drawn._replace(missing=frozenset(_unknown(days.missing, drawn.width_us)))
         known = Facts(summary, present=asked.present, replay=asked.replay, price_per_gb=asked.price_per_gb)
         facts = found.facts(known)
-        return Known(summary, drawn, asked.audit, asked.replay, asked.price_per_gb, facts, list(_missing(days)))
+        told = Known(summary, drawn, asked.audit, asked.replay, asked.price_per_gb, facts, list(_missing(days)))
+        return told._replace(missing_us=missing_us(days.there, *covered(told)))
 
 
 def series(found: Rolled, first_us: int, last_us: int, topics: Sequence[str]) -> Series:

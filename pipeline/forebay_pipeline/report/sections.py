@@ -54,6 +54,8 @@ class Known(NamedTuple):
     """What advice is made of; None: there is none."""
     missing: Sequence[str] = ()
     """Sentences: what of the time is not in it."""
+    missing_us: int = 0
+    """How much of what is `covered` that is."""
 
 
 class Headline(NamedTuple):
@@ -88,7 +90,7 @@ def covered(known: Known) -> tuple[int, int]:
 def headlines(known: Known) -> Iterator[Headline]:
     """The numbers at the top of the page, in their order."""
     summary = known.summary
-    yield from _of_batches(summary) if summary.total.batches else _of_none(known)
+    yield from _of_batches(known) if summary.total.batches else _of_none(known)
     if summary.seconds_waited is not None:
         waited = summary.seconds_waited
         yield Headline("Waits for memory", f"{percent(waited)} %", "of the workers' seconds", bad=waited > 0)
@@ -109,9 +111,10 @@ def _of_none(known: Known) -> Iterator[Headline]:
     yield Headline("Records", f"{sum(one.records for one in clients.clients):,}", f"went on as they came{of}")
 
 
-def _of_batches(summary: Summary) -> Iterator[Headline]:
-    total = summary.total
-    seconds = summary.seconds
+def _of_batches(known: Known) -> Iterator[Headline]:
+    summary, total = known.summary, known.summary.total
+    first_us, last_us = covered(known)
+    seconds = (last_us - first_us - known.missing_us) / 1e6
     rate = f"{total.records / seconds:,.0f} a second" if seconds >= 1 else ""
     yield Headline("Records", f"{total.records:,}", rate)
     yield Headline("Bytes", size(total.bytes), f"{total.batches:,} batches of {size(total.bytes_per_batch)}")

@@ -127,7 +127,7 @@ def test_what_is_missing_is_said(spark: SparkSession, tmp_path: Path) -> None:
     days = "2026-11-19, 2026-11-20, 2026-11-21, 2026-11-22, 2026-11-23, …"
     found = known_of_days(spark, folder, Span(FIRST, None), Asked())
     assert found.missing == [f"Of 8 of 10 days there are no rollups: {days}."]
-    assert found.summary.total.batches == 2
+    assert (found.summary.total.batches, found.missing_us) == (2, 8 * DAY)
     assert found.facts is not None
     assert found.summary.seconds == found.facts.seconds == 86_400
     assert sorted(found.series.missing) == [FIRST + number * HOUR for number in range(24, 9 * 24, 2)]

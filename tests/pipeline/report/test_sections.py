@@ -59,7 +59,7 @@ def test_that_nothing_was_merged_is_said_only_where_it_is_so() -> None:
     assert told("null_key", 0)[0] == "The journal has none of the batches that clients' batches were merged in."
 
 
-def test_the_time_is_that_of_batches_and_of_clients_whose_rates_are_of_their_own() -> None:
+def test_the_time_is_that_of_batches_and_of_clients_and_so_is_the_rate_of_all() -> None:
     """A day before the hour in which anything was merged."""
     everything = known()
     assert everything.facts is not None
@@ -68,6 +68,9 @@ def test_the_time_is_that_of_batches_and_of_clients_whose_rates_are_of_their_own
     clients = everything.facts.clients._replace(first_us=first_us, last_us=START_US)
     longer = everything._replace(facts=everything.facts._replace(clients=clients))
     assert covered(longer) == (first_us, everything.summary.last_us)
+    less = longer._replace(missing_us=43_200 * SECOND)
+    notes = [next(headlines(one)).note for one in (everything, longer, less)]
+    assert notes == ["7 a second", "0 a second", "1 a second"]
     (found,) = (section for section in sections(longer) if section.name == "clients")
     rates = dict(zip(found.tables[0].header, found.tables[0].rows[2], strict=True))
     assert (rates["client id"], rates["records/s"]) == ("agent", "10.4")
