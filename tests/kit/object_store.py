@@ -89,6 +89,16 @@ class ObjectStore(InFolder):
         }
 
     @property
+    def of_iceberg(self) -> dict[str, str]:
+        """The same for readers of Iceberg's own."""
+        return {
+            "s3.endpoint": self.settings["fs.s3a.endpoint"],
+            "s3.region": self.settings["fs.s3a.endpoint.region"],
+            "s3.access-key-id": _USER,
+            "s3.secret-access-key": _SECRET,
+        }
+
+    @property
     def of_command_line(self) -> dict[str, str]:
         """The same and the jars for it, as Spark's settings of a process of its own."""
         told = {f"spark.hadoop.{name}": value for name, value in self.settings.items()}
