@@ -8,13 +8,11 @@ from typing import NamedTuple
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from forebay_pipeline.cli import main
 from forebay_pipeline.compact import await_compacted, compact
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.brokers import Brokers
@@ -29,6 +27,8 @@ from tests.kit.ports import LOOPBACK, free_port
 from tests.kit.spec import ProduceSpec
 from tests.kit.waiting import wait_until
 from tests.pipeline import rows as make
+from tests.pipeline.command_line import run
+from tests.pipeline.rollups import made_up
 
 pytestmark = pytest.mark.integration
 
@@ -63,10 +63,12 @@ def check(spark: SparkSession, place: JournalPlace, topic: str) -> None:
 
 def job(place: JournalPlace, name: str, *words: str) -> str:
     """What a job says of a journal in a topic."""
-    where = ["--journal-topic", str(place.topic), "--bootstrap-servers", str(place.brokers)]
-    # The session of the tests is shared, and its number of shuffles stays what it is.
-    few = ["--conf", "spark.sql.shuffle.partitions=2"]
-    done = CliRunner().invoke(main, [name, *where, *few, *words], prog_name="forebay-pipeline")
+    return say(name, "--journal-topic", str(place.topic), "--bootstrap-servers", str(place.brokers), *words)
+
+
+def say(name: str, *words: str) -> str:
+    """What a job says that has nothing to complain of."""
+    done = run(name, *words)
     assert (done.exit_code, done.stderr) == (0, "")
     return done.stdout
 
@@ -147,6 +149,33 @@ def test_so_do_the_others(spark: SparkSession, in_topic: InTopic, tmp_path: Path
     assert f"Clean: {COUNT:,} of {COUNT:,}" in job(in_topic.place, "audit", "--topic", in_topic.of)
     job(in_topic.place, "report", "--output", str(page))
     assert in_topic.of in page.read_text()
+
+
+@pytest.mark.whole
+def test_rollups_of_a_topic_are_those_of_files(spark: SparkSession, route: Route, tmp_path: Path) -> None:
+    """But for lines that cannot be read: of a topic, those of later days count for each day before."""
+    rows = list(made_up.rows(3))
+    made_up.write(tmp_path / "journal", iter(rows))
+    next((tmp_path / "journal").rglob("torn*")).unlink()
+    at_any_time = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+    route.cluster.create_topic("journal-of-days", 2, config=at_any_time)
+    with Producer({"bootstrap.servers": route.cluster.internal}) as producer:
+        for row in sorted(rows, key=lambda row: row.time_us):
+            producer.produce("journal-of-days", make.json_lines([row]).strip(), timestamp=row.time_us // 1000)
+        assert producer.flush(20) == 0
+    place = JournalPlace(topic="journal-of-days", brokers=Brokers(route.cluster.internal))
+
+    def told(output: str) -> str:
+        """A report of the rollups there."""
+        page = tmp_path / "page.html"
+        say("report", "--rollups", output, "--output", str(page))
+        return page.read_text().replace(output, "")
+
+    of_files, of_topic = str(tmp_path / "of-files"), str(tmp_path / "of-topic")
+    days = say("rollup", "--journal", str(tmp_path / "journal"), "--output", of_files)
+    assert job(place, "rollup", "--output", of_topic) == days
+    assert job(place, "rollup", "--output", of_topic) == "There is no day that is over and not there yet.\n"
+    assert told(of_topic) == told(of_files)
 
 
 def test_rows_that_expired_before_they_were_read(spark: SparkSession, route: Route, tmp_path: Path) -> None:
