@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from forebay_policies.untaken_answers import UntakenAnswers
+import pytest
+
+from forebay_policies.inbound_memory import SLOWEST, TICK_S
+from forebay_policies.untaken_answers import PATIENCE, UntakenAnswers
 
 MB = 1 << 20
 
@@ -17,10 +20,12 @@ class FakeClient:
         self.untaken = 0
         self.closed = False
         self.client_slow = True
-        if answers.admits(self, size):
+        self.answered = answers.admits(self, size)
+        if self.answered:
             self.untaken = size
 
     def go_on(self) -> None:
+        self.answered = True
         self.untaken = self.size
 
     def not_taken(self) -> None:
@@ -30,6 +35,26 @@ class FakeClient:
     def takes(self, size: int) -> None:
         self.untaken -= size
         self.answers.taken(self)
+
+
+class SlowHosts:
+    """Each has clients that take a little more a tick than they must; one that is closed comes again at once."""
+
+    def __init__(self, answers: UntakenAnswers, hosts: int, clients: int, size: int) -> None:
+        self.answers = answers
+        self.size = size
+        self.there = [FakeClient(answers, f"host {host}", size) for _ in range(clients) for host in range(hosts)]
+        self.finished = self.closed = 0
+
+    def take_for_a_tick(self) -> None:
+        for place, client in enumerate(self.there):
+            if client.untaken:
+                client.takes(min(client.untaken, 2 * SLOWEST))
+                self.finished += not client.untaken
+            if client.closed or (client.answered and not client.untaken):
+                self.closed += client.closed
+                self.there[place] = FakeClient(self.answers, client.host, self.size)
+        self.answers.tick()
 
 
 def answered(clients: list[FakeClient]) -> list[bool]:
@@ -106,3 +131,61 @@ def test_a_tick_finds_what_was_taken_without_a_word() -> None:
     quick.untaken = 0
     answers.tick()
     assert (quick.closed, waits.untaken, answers.total) == (False, 3 * MB, 3 * MB)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "clients"),
+    [(12, 1), (12, 50), (40, 1), (40, 50)],
+    ids=["most are answered", "others of theirs wait", "most wait", "others of these wait"],
+)
+def test_who_takes_his_at_once_waits_briefly_however_many_hosts_take_theirs_slowly(hosts: int, clients: int) -> None:
+    answers = UntakenAnswers(32 * MB)
+    slow = SlowHosts(answers, hosts, clients, 7 * MB // 2)
+    for _ in range(40):
+        slow.take_for_a_tick()
+    for _ in range(10):
+        bystander = FakeClient(answers, "reads", 7 * MB // 2)
+        waited = 0
+        while not bystander.answered and waited < 60:
+            slow.take_for_a_tick()
+            waited += 1
+        assert waited * TICK_S <= 1.5
+        bystander.takes(bystander.untaken)
+        assert answers.total <= 32 * MB + slow.size
+
+
+def test_of_those_that_take_theirs_slowly_some_get_to_the_end() -> None:
+    answers = UntakenAnswers(MB)
+    slow = SlowHosts(answers, 40, 1, 128 * 1024)
+    for _ in range(200):
+        slow.take_for_a_tick()
+    assert slow.closed
+    assert slow.finished > 10
+
+
+def test_what_is_slow_is_closed_beyond_half_of_the_limit_and_of_the_host_first_that_holds_most() -> None:
+    answers = UntakenAnswers(8 * MB)
+    one, two, other = [FakeClient(answers, host, 2 * MB) for host in ("crowd", "crowd", "other")]
+    late = FakeClient(answers, "late", 4 * MB)
+    for client in (one, two, other):
+        client.client_slow = False
+    waits = FakeClient(answers, "waits", 2 * MB)
+    for _ in range(PATIENCE):
+        late.takes(SLOWEST)
+        answers.tick()
+    assert [client.closed for client in (one, two, other, late)] == [False] * 4
+    late.takes(SLOWEST)
+    answers.tick()
+    assert [client.closed for client in (one, two, other, late)] == [True, False, False, False]
+    assert waits.answered, "and nobody else is closed"
+
+
+def test_one_of_each_host_goes_on_in_turn() -> None:
+    answers = UntakenAnswers(2 * MB)
+    first = FakeClient(answers, "first", 3 * MB)
+    crowd = [FakeClient(answers, "crowd", 3 * MB) for _ in range(2)]
+    others = [FakeClient(answers, host, 3 * MB) for host in ("second", "third")]
+    for client, then in zip([first, crowd[0], *others], [crowd[0], *others, crowd[1]], strict=True):
+        assert not then.answered
+        client.takes(3 * MB)
+        assert then.answered

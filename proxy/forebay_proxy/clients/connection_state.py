@@ -103,9 +103,9 @@ ENDINGS: Final[dict[Cause, Ending]] = {
     Cause.UNSUPPORTED_VERSION: Ending(Phase.LEAVING, _NOT_OFFERED, metric=_refused("unsupported_version")),
     # The inbound_memory found that its request does not go on.
     Cause.STALLED: Ending(Phase.ABORTED, "closing a client whose request does not go on", metric=_refused("stalled")),
-    # The response_memory found that it does not read a large answer, and others wait for the memory.
+    # The response_memory or untaken_answers found a large answer that it does not take, and others need the memory.
     Cause.NOT_TAKEN: Ending(
-        Phase.ABORTED, "closing a client that does not read its answers", metric=_refused("not_taken")
+        Phase.ABORTED, "closing a client that does not take its answers in time", metric=_refused("not_taken")
     ),
     # It did not prove who it is (terminated_login), which has been answered by then, or did not in time.
     Cause.LOGIN_REFUSED: Ending(Phase.LEAVING, "closing a client whose login was refused"),

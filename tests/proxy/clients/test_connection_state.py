@@ -36,7 +36,7 @@ ROWS: dict[Cause, tuple[Phase, tuple[str, str] | None, Counted]] = {
     ),
     Cause.NOT_TAKEN: (
         Phase.ABORTED,
-        ("warning", "closing a client that does not read its answers"),
+        ("warning", "closing a client that does not take its answers in time"),
         {(REFUSED, ("not_taken",)), PROTOCOL},
     ),
     Cause.RECORDS_REFUSED: (Phase.LEAVING, ("warning", "acks=0 records refused, closing the client"), set()),
