@@ -113,6 +113,11 @@ class Connector:
         return self._authenticator.username if self._authenticator is not None else ""
 
     @property
+    def identity(self) -> tuple[str, ...]:
+        """As whom, as far as the login says it (Authenticator.identity); empty: there is none."""
+        return self._authenticator.identity if self._authenticator is not None else ()
+
+    @property
     def is_refused(self) -> bool:
         """Whether a broker did not take the login when it was last asked."""
         return bool(self._refusals)

@@ -67,8 +67,10 @@ class DelegationTokens:
         self._addresses = addresses
         self._connector = connector
         self._clock = clock
+        self._identity: tuple[str, ...] = ()
+        """As whom the connection has logged in."""
         self._own_name = ""
-        """As brokers know us, once they have told; who has asked for a token may end it only where it says so."""
+        """As brokers know that one, once they have told; who has asked for a token may end it only where it says so."""
         self._owned: dict[str, _Owned] = {}
         self._connection: UpstreamConnection | None = None
         self._opening = asyncio.Lock()
@@ -123,9 +125,10 @@ class DelegationTokens:
             self._connection.close()
 
     async def _create(self, owner: str) -> codec.DelegationToken:
-        renewer = self._own_name or self._connector.username
         lifetime_ms = LIFETIME_S * 1000
-        answer = await self._ask(lambda number: codec.encode_create(number, CLIENT_ID, owner, lifetime_ms, renewer))
+        answer = await self._ask(
+            lambda number: codec.encode_create(number, CLIENT_ID, owner, lifetime_ms, self._own_name)
+        )
         made = codec.parse_create(answer)
         if made.error_code != NONE:
             raise ConnectionError(_WHY.get(made.error_code, f"error {made.error_code}"))
@@ -162,9 +165,12 @@ class DelegationTokens:
         """The one that stands, or another one to this broker."""
         async with self._opening:
             if self._connection is None or self._connection.closed:
+                identity, username = self._connector.identity, self._connector.username
                 connection = await self._connector.open(host, port)
                 if connection.versions.get(codec.CREATE, (0, -1))[1] < codec.CREATE_VERSION:
                     connection.close()
                     raise ConnectionError("brokers give no delegation tokens for others before Kafka 3.3")
                 self._connection = connection
+                if identity != self._identity:  # its file was changed meanwhile, or it is the first
+                    self._identity, self._own_name = identity, username
             return self._connection

@@ -14,6 +14,7 @@ import pytest
 import structlog
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import TZAware
+from msgspec.structs import replace as with_settings
 
 from forebay_codecs.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from forebay_codecs.delegation_tokens import CREATE, EXPIRE
@@ -35,6 +36,7 @@ LIFE_S = 100
 KNOWN_AS = example(
     message("create_delegation_token", 3, "CreateDelegationTokenResponse")
 ).token_requester_principal_name
+OTHER = "forebay-2"
 AUTHORIZATION_FAILED, NOT_FOUND = 65, 62
 
 
@@ -42,7 +44,7 @@ class Asking:
     """Forebay, logged in as itself, before one broker; `now` in seconds."""
 
     def __init__(self, cluster: FakeCluster) -> None:
-        told = settings(
+        told = self.told = settings(
             cluster.bootstrap,
             1,
             security_protocol="SASL_PLAINTEXT",
@@ -53,7 +55,13 @@ class Asking:
         self.broker.holds(CREATE, EXPIRE)
         self.now = 1000.0
         addresses = BrokerAddresses(fakes.known(fakes.accumulator(), {}, nodes=()), cluster.bootstrap, Random(1))
-        self.tokens = DelegationTokens(addresses, Connector(told, MetricRegistry()), lambda: self.now)
+        self.connector = Connector(told, MetricRegistry())
+        self.tokens = DelegationTokens(addresses, self.connector, lambda: self.now)
+
+    def logs_in_as(self, user: str) -> None:
+        """From now on, as its file says."""
+        line = Secret(login_line("PLAIN", user=user))
+        self.connector.renewable.prepare(with_settings(self.told, sasl_jaas_config=line))()
 
     async def asked(self) -> Asked:
         return await self.broker.receives(CREATE)
@@ -92,7 +100,7 @@ async def asking() -> AsyncIterator[Asking]:
             while True:
                 (await cluster[0].receives(SASL_HANDSHAKE)).respond(b"\0\0" + b"\0\0\0\1" + b"\0\5PLAIN")
                 asked = await cluster[0].receives(SASL_AUTHENTICATE)
-                assert asked.body[2:].rstrip(b"\0") == plain(USER, PASSWORD)
+                assert asked.body[2:].rstrip(b"\0") in (plain(USER, PASSWORD), plain(OTHER, PASSWORD))
                 asked.respond(b"\0" + b"\0\0" + b"\0" + b"\1" + bytes(8) + b"\0")
 
         door = asyncio.get_running_loop().create_task(lets_in())
@@ -249,3 +257,26 @@ async def test_a_connection_that_is_lost_is_replaced() -> None:
         task = it.of("alice")
         await it.given("first")
         assert (await soon(task)).token_id == "first"
+
+
+@pytest.mark.parametrize(("user", "renewer"), [(USER, KNOWN_AS), (OTHER, OTHER)])
+@in_loop
+async def test_another_login_may_end_those_that_it_asks_for_from_the_first_one_on(user: str, renewer: str) -> None:
+    async with asking() as it:
+        task = it.of("alice")
+        await it.given("first")
+        await soon(task)
+        it.logs_in_as(user)
+        task = it.of("bob")
+        request = await it.given("as before")
+        assert [each.principal_name for each in request.renewers] == [KNOWN_AS], "this connection is the former one's"
+        await soon(task)
+        task = it.of("carol")
+        (await it.asked()).close()
+        with pytest.raises(ConnectionError):
+            await soon(task)
+        it.now += PAUSE_S
+        task = it.of("carol")
+        request = await it.given("another")
+        assert [each.principal_name for each in request.renewers] == [renewer]
+        await soon(task)
