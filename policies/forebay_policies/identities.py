@@ -5,7 +5,7 @@
        └──────── a client comes ──────┴─────────────────────────────────┘
 
 Draining: records are still on their way, and connections may be opened for them; each has a deadline, so this ends.
-Those without acks that pass untouched have none, and leave as their broker reads.
+Those without acks that pass untouched have one, too: what their broker does not read in time is given up.
 Idle: there is no credential any more, only connections and what was learned. Forgotten: nothing.
 
 In: clients that come and leave, the time, who has work left. Out: calls to `rest` and `forget`. An identity is known by

@@ -42,6 +42,8 @@ class Brokers(Protocol):
 
     responses: ResponseMemory
     departing: set[Departing]
+    patience: float
+    """Seconds that a request may take at most (`delivery.timeout.ms`)."""
     own_logins: bool
     """Clients log in at brokers by themselves: nothing is asked for them by anybody else."""
 
@@ -89,6 +91,7 @@ class ClientUpstream:
     ) -> None:
         self.orderer = orderer
         self.metrics = life.metrics
+        self.patience = gateway.patience
         self.own_login = gateway.own_logins
         self.corked = False
         self.vouched = False
@@ -308,6 +311,9 @@ class ClientUpstream:
 
     def topics_changed(self) -> None:
         self._gateway.topics_changed(self._node_id, self.client_host)
+
+    def upstream_unread(self) -> None:
+        self._life.note(Cause.BROKER_DEAF, client=self._life.peer, node=self._node_id)
 
     def upstream_closed(self, connection: OpaqueConnection) -> None:
         self._gateway.departing.discard(connection)

@@ -62,6 +62,7 @@ class Cause(enum.Enum):
     BROKER_UNKNOWN = "broker unknown"
     BROKER_UNREACHABLE = "broker unreachable"
     BROKER_LOST = "broker lost"
+    BROKER_DEAF = "broker deaf"
     LOGIN_LOST = "login lost"
     SESSION_OVER = "session over"
     BROKER_MALFORMED = "broker malformed"
@@ -126,6 +127,12 @@ ENDINGS: Final[dict[Cause, Ending]] = {
     # The broker closed it with answers outstanding, or records without acks perhaps unread.
     Cause.BROKER_LOST: Ending(
         Phase.CLOSING, "broker closed a client's connection", RateLimited.info, TrafficMetrics.upstream_lost
+    ),
+    # Its client had gone before; the end of what it had left behind, records without acks perhaps.
+    Cause.BROKER_DEAF: Ending(
+        Phase.ABORTED,
+        "a broker does not read what a client sent before it left: given up",
+        metric=TrafficMetrics.upstream_lost,
     ),
     # The broker closed it idle, and a new one would not know who the client is.
     Cause.LOGIN_LOST: Ending(Phase.CLOSING),

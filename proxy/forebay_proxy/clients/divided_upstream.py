@@ -52,9 +52,6 @@ _TAKEN: Final = (error_codes.NONE, error_codes.DUPLICATE_SEQUENCE_NUMBER)
 class Leaders(Brokers, Protocol):
     """What it asks of the gateway beside that."""
 
-    patience: float
-    """Seconds that a request may take at most (`delivery.timeout.ms`)."""
-
     def knows(self, topic: str, partition: int) -> bool:
         """Whether the partition is known to be there."""
 

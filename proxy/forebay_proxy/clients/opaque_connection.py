@@ -56,7 +56,7 @@ MAX_HELD = 256 * 1024
 """Bytes of responses behind a slower one before the broker is not read any more: a few chunks of the event loop."""
 
 FAREWELL_S: Final = 0.5
-"""How often a broker is looked at that does not answer TLS's farewell, to see whether it has all that was written."""
+"""How often a connection is looked at that was closed here and is still there."""
 
 OWN_CORRELATION_ID: Final = 0
 """Of what we say ourselves: whoever waits for it gets the next response."""
@@ -132,6 +132,8 @@ class Owner(Protocol):
 
     orderer: ResponseOrderer
     metrics: TrafficMetrics
+    patience: float
+    """Seconds that a broker may take to read what was written before the connection was closed."""
 
     @property
     def unsent(self) -> int:
@@ -160,6 +162,9 @@ class Owner(Protocol):
 
     def not_taken(self) -> None:
         """The client does not take its responses, and others need the memory: its connection ends."""
+
+    def upstream_unread(self) -> None:
+        """The broker has not read in time what was written before the connection was closed: it is given up."""
 
     def upstream_closed(self, connection: OpaqueConnection) -> None:
         """`connection`, which was closed on this side, is gone: all that it had to send has left, or never will."""
@@ -215,6 +220,7 @@ class OpaqueConnection(BoundedReads):
         self._farewell: asyncio.TimerHandle | None = None
         self._has_left = False
         """All that was written, when it was last looked at."""
+        self._closed_at = 0.0
 
     @property
     def awaited(self) -> int:
@@ -426,20 +432,31 @@ class OpaqueConnection(BoundedReads):
 
     def _leave(self, transport: asyncio.Transport) -> None:
         transport.close()
-        if self._joins and not self._ended and self._farewell is None:
-            self._farewell = asyncio.get_running_loop().call_later(FAREWELL_S, self._unanswered, transport)
+        if not self._ended and self._farewell is None:
+            self._closed_at = monotonic()
+            self._look_later(transport)
 
-    def _unanswered(self, transport: asyncio.Transport) -> None:
-        """The broker has not answered TLS's farewell. Kafka's does not where it read it together with the last request:
-        it looks at the connection again when that ends. So it ends once all that was written has left, seen twice: what
-        is on its way from the transport's own buffer to the system's is in neither.
+    def _look_later(self, transport: asyncio.Transport) -> None:
+        self._farewell = asyncio.get_running_loop().call_later(FAREWELL_S, self._still_there, transport)
+
+    def _still_there(self, transport: asyncio.Transport) -> None:
+        """Something has not left yet, or the broker has not answered TLS's farewell, which is not waited for."""
+        if self._joins and self._done(transport):
+            transport.abort()
+        elif monotonic() - self._closed_at >= self._client.patience:
+            self._client.upstream_unread()
+            transport.abort()
+        else:
+            self._look_later(transport)
+
+    def _done(self, transport: asyncio.Transport) -> bool:
+        """Kafka does not answer a farewell that it read together with the last request: it looks at the connection
+        again when that ends. So it ends once all that was written has left, seen twice: what is on its way from the
+        transport's own buffer to the system's is in neither.
         """
         had_left = self._has_left
         self._has_left = not transport.get_write_buffer_size() and not unconfirmed(transport)
-        if not self.unheard or (had_left and self._has_left):
-            transport.abort()
-        else:
-            self._farewell = asyncio.get_running_loop().call_later(FAREWELL_S, self._unanswered, transport)
+        return not self.unheard or (had_left and self._has_left)
 
     @property
     def stood(self) -> bool:
@@ -524,6 +541,8 @@ class OpaqueConnection(BoundedReads):
         for capture in captures:
             capture(None)
         if was_closed:
+            if self.stood and isinstance(exc, TimeoutError):  # by TLS, which has a time of its own (tls.SHUTDOWN_S)
+                self._client.upstream_unread()
             self._client.upstream_closed(self)
             return
         if self._paused:

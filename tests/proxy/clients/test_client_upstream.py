@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 import structlog
 
 from forebay_codecs.apis import APIS, PRODUCE, SASL_HANDSHAKE
 from forebay_policies.hold_reason import HoldReason
 from forebay_proxy.brokers.session import NEVER, Session
+from forebay_proxy.clients import opaque_connection
 from forebay_proxy.clients.connection_state import Cause, Phase
 from forebay_proxy.security.authenticator import AuthenticationFailed, Call
-from tests.kit.event_loop import in_loop, turns
+from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.wire import LIST_GROUPS
 from tests.proxy.clients.upstream_kit import Stage
 
@@ -203,6 +205,37 @@ class TestEnd:
         stage.life.end(Cause.CLIENT_LEFT)
         stage.upstream.close()
         assert (broker.closed, stage.gateway.departing) == (True, {opaque})
+        opaque.connection_lost(None)
+        assert stage.gateway.departing == set()
+
+    @in_loop
+    async def test_what_a_broker_does_not_read_in_time_of_one_that_has_left_is_given_up_with_a_line(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stage = Stage()
+        sends_without_acks(stage)
+        await connected(stage)
+        ((opaque, broker),) = stage.gateway.connections
+        broker.unsent = 7
+        now, looked = 0.0, 0
+
+        def clock() -> float:
+            nonlocal looked
+            looked += 1
+            return now
+
+        monkeypatch.setattr(opaque_connection, "monotonic", clock)
+        stage.life.end(Cause.CLIENT_LEFT)
+        stage.upstream.close()
+        now = stage.gateway.patience - 0.1
+        await until(lambda: looked == 2)
+        assert not broker.aborted
+        now = stage.gateway.patience
+        with structlog.testing.capture_logs() as logs:
+            await until(lambda: broker.aborted)
+        assert [(line["event"], line["node"]) for line in logs] == [
+            ("a broker does not read what a client sent before it left: given up", 3)
+        ]
         opaque.connection_lost(None)
         assert stage.gateway.departing == set()
 

@@ -57,6 +57,11 @@ ROWS: dict[Cause, tuple[Phase, tuple[str, str] | None, Counted]] = {
         ("info", "broker closed a client's connection"),
         {(ERRORS, ("upstream", "connection_lost"))},
     ),
+    Cause.BROKER_DEAF: (
+        Phase.ABORTED,
+        ("warning", "a broker does not read what a client sent before it left: given up"),
+        {(ERRORS, ("upstream", "connection_lost"))},
+    ),
     Cause.LOGIN_LOST: (Phase.CLOSING, None, set()),
     Cause.SESSION_OVER: (Phase.LEAVING, ("info", "a client must log in again"), set()),
     Cause.LOGIN_REFUSED: (Phase.LEAVING, ("warning", "closing a client whose login was refused"), set()),

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from time import monotonic
 from typing import cast
 
 import pytest
@@ -25,7 +26,9 @@ from forebay_codecs.apis import (
 from forebay_codecs.error_codes import NONE, REQUEST_TIMED_OUT
 from forebay_codecs.errors import Malformed
 from forebay_policies.response_memory import SMALL, ResponseMemory
+from forebay_proxy.brokers import dial as dial_module
 from forebay_proxy.brokers.dial import dial
+from forebay_proxy.clients import opaque_connection
 from forebay_proxy.clients.opaque_connection import FAREWELL_S, Expected, OpaqueConnection
 from forebay_proxy.clients.response_orderer import ResponseOrderer
 from forebay_proxy.metrics.registry import MetricRegistry
@@ -65,6 +68,8 @@ async def settled(broker: FakeBroker) -> int:
 class Torn:
     """A client that is told what its broker did, and is closed some time later."""
 
+    patience = 120.0
+
     def __init__(self) -> None:
         self.orderer = ResponseOrderer(lambda buffers: None)
         self.stats = MetricRegistry()
@@ -91,6 +96,9 @@ class Torn:
 
     def not_taken(self) -> None:
         self.told.append("not taken")
+
+    def upstream_unread(self) -> None:
+        self.told.append("unread")
 
     def upstream_closed(self, connection: OpaqueConnection) -> None: ...
 
@@ -255,6 +263,23 @@ class TestFarewell:
             broker.transport.resume_reading()
             await until(lambda: client.gone and broker.over)
             assert len(broker.got) == self.MANY
+
+    @in_loop
+    async def test_one_that_does_not_read_in_time_is_left(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with parting(tmp_path, self.MANY, reads=False) as (_, client):
+            now = monotonic() + client.patience
+            monkeypatch.setattr(opaque_connection, "monotonic", lambda: now)
+            await until(lambda: client.gone)
+            assert client.told == ["unread"]
+
+    @in_loop
+    async def test_nor_in_the_time_that_tls_has_for_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(dial_module, "SHUTDOWN_S", 0.1)
+        async with parting(tmp_path, self.MANY, reads=False) as (_, client):
+            await until(lambda: client.gone)
+            assert client.told == ["unread"]
 
     @in_loop
     async def test_of_one_that_has_ended_nothing_more_is_asked(self, tmp_path: Path) -> None:

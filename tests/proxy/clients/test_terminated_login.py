@@ -23,7 +23,7 @@ from forebay_codecs.error_codes import (
 )
 from forebay_policies.identities import KEPT_S
 from forebay_policies.journal_rows import BatchRow, LedgerRow
-from forebay_proxy.clients import terminated_login
+from forebay_proxy.clients import opaque_connection, terminated_login
 from forebay_proxy.config.kinds import ListenerAddress
 from forebay_proxy.config.listeners import ListenerSettings
 from forebay_proxy.config.secret import Secret
@@ -534,6 +534,30 @@ class TestMapped:
             await until(lambda: realm.departing)
             it.forebay.app.abort()
             assert not realm.departing
+
+    @in_loop
+    async def test_nor_does_an_identity_stay_for_a_broker_that_does_not_read_them(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with gate(mapped(tmp_path), **UPSTREAM, topics_exclude=("alice-ponds",)) as it:
+            app = it.forebay.app
+            client = await it.user("alice", node=None)
+            client.send(metadata(0, "alice-ponds"), echo(1))
+            await client.receives(0, 1)
+            for broker in it.cluster.brokers.values():
+                broker.reads(False)
+            (connection,) = app._connections
+            client.send(*[produce(2, ("alice-ponds", 0, batch(null_key("x" * 2_000_000))), acks=0)] * 16)
+            await until(lambda: "broker slow" in connection.holds)
+            (home,) = app._client_realms._realms.values()
+            connection.abort()
+            await until(lambda: home.realm.departing)
+            now = monotonic() + 1_000
+            monkeypatch.setattr(opaque_connection, "monotonic", lambda: now)
+            await until(lambda: not home.realm.departing)
+            await until(lambda: home.realm.at_rest)
+            app._client_realms.sweep(monotonic())
+            assert not home.awake
 
 
 class TestProof:

@@ -21,7 +21,7 @@ from forebay_proxy.metrics.traffic import TrafficMetrics
 class FakeTransport:
     def __init__(self) -> None:
         self.wrote: list[bytes] = []
-        self.closed = False
+        self.closed = self.aborted = False
         self.unsent = 0
 
     def writelines(self, buffers: list[Buffer]) -> None:
@@ -35,7 +35,8 @@ class FakeTransport:
     def close(self) -> None:
         self.closed = True
 
-    abort = close
+    def abort(self) -> None:
+        self.closed = self.aborted = True
 
     def pause_reading(self) -> None: ...
 
@@ -57,6 +58,7 @@ class FakeGateway:
         self.departing: set[Departing] = set()
         self.session: Session | None = None
         self.own_logins = False
+        self.patience = 30.0
 
     async def connect(self, node_id: int | None, protocol: OpaqueConnection) -> Session | None:
         await self.may_connect.wait()
