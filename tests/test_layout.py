@@ -42,7 +42,6 @@ WITHOUT_OWN_TEST: Final = {
     "proxy/metrics/catalog": "proxy/metrics/test_registry.py",
     "proxy/metrics/exposition": "proxy/metrics/test_registry.py",
     "proxy/metrics/traffic": "proxy/clients/test_client_connection.py, proxy/clients/test_connections.py",
-    "proxy/process/lifecycle": "proxy/process/test_supervisor.py",
     "proxy/produce/client": DECLARES,
     "proxy/produce/journal_topic": "proxy/journal/test_recorder.py",
     "proxy/produce/ledger": "proxy/journal/test_recorder.py",

@@ -369,6 +369,17 @@ class App:
         grace = monotonic() < until
         return any(connection.owing or (grace and connection.awaiting) for connection in self._connections)
 
+    async def cut_off(self) -> None:
+        """A drain took too long: no client is answered any more, and the journal is closed. The caller bounds the time.
+
+        `abort` follows.
+        """
+        self._leave()
+        for connection in self._connections:
+            connection.abort()
+        if self._journal is not None:
+            await self._journal.close()
+
     def abort(self) -> None:
         """Leave at once, whatever is under way."""
         self._leave()

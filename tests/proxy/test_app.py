@@ -457,6 +457,32 @@ class TestDrain:
             draining.cancel()
             assert of(GaugeRow, rows_in(tmp_path))[-1].last
 
+    @pytest.mark.parametrize("twice", [False, True])
+    @in_loop
+    async def test_a_drain_that_is_cut_off_leaves_a_closed_journal_and_answers_nobody(
+        self, twice: bool, tmp_path: Path
+    ) -> None:
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, journal_dir=str(tmp_path)) as forebay,
+        ):
+            cluster[0].holds(PRODUCE)
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(null_key("a")))))
+            asked = await cluster[0].receives(PRODUCE)
+            draining = asyncio.create_task(forebay.app.drain())
+            await turns(50)
+            assert not draining.done()
+            draining.cancel()
+            if twice:
+                half = asyncio.create_task(forebay.app.cut_off())
+                await turns(1)
+                half.cancel()
+            await soon(forebay.app.cut_off())
+            assert of(GaugeRow, rows_in(tmp_path))[-1].last
+            asked.answer()
+            assert await client.is_closed()
+
     @in_loop
     async def test_who_stops_at_once_waits_for_no_records_without_acks(self) -> None:
         async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, **PASSES) as forebay:

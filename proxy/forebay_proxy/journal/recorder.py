@@ -130,7 +130,10 @@ class Journal:
         self._task = asyncio.get_running_loop().create_task(self._keep_handing_over())
 
     async def close(self) -> None:
-        """Hand over the last rows, and wait until the sink has put all of them where others find them."""
+        """Hand over the last rows, and wait until the sink has put all of them where others find them.
+
+        Called again, as where nobody waited until the end, it waits for the sink only.
+        """
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -138,7 +141,7 @@ class Journal:
             if self._gauges is not None:
                 self.write(msgspec.structs.replace(self._gauges(), last=True))
             self._hand_over()
-            assert self._sink is not None
+        if self._sink is not None:
             await self._sink.close()
 
     def time_us(self, now: float) -> int:

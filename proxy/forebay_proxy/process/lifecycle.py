@@ -33,6 +33,8 @@ FAILED: Final = 1
 WRONG_SETTINGS: Final = 2
 
 TICK_S: Final = 1.0
+CUT_OFF_S: Final = 3.0
+"""For the journal, where a drain has timed out: less than workers may be late (supervisor.LATE_S)."""
 GC_THRESHOLD: Final = 10_000
 """New objects before the collector runs, instead of 700: a busy moment has thousands of pending requests."""
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -67,6 +69,12 @@ class App(Protocol):
 
     async def drain(self) -> None:
         """Stop accepting, flush every batch, answer everything. The caller bounds the time."""
+
+    async def cut_off(self) -> None:
+        """A drain took too long: no client is answered any more, and the journal is closed. The caller bounds the time.
+
+        `abort` follows.
+        """
 
     def abort(self) -> None:
         """Close everything now, whatever state it is in."""
@@ -161,9 +169,18 @@ async def _drain(app: App, stop: Stop, shutdown_timeout_s: float) -> int:
             return stop.exit_code
     except TimeoutError:
         log.warning("drain timed out, open requests are cut off", shutdown_timeout_s=shutdown_timeout_s)
-        return FAILED
+        return await _cut_off(app, stop)
     log.info("drained")
     return DRAINED
+
+
+async def _cut_off(app: App, stop: Stop) -> int:
+    try:
+        if not await _before(asyncio.wait_for(app.cut_off(), CUT_OFF_S), stop.now):
+            return stop.exit_code
+    except TimeoutError:
+        get_logger().warning("the journal is left open: it could not be written in time", waited_s=CUT_OFF_S)
+    return FAILED
 
 
 async def _before(work: Coroutine[object, object, None], event: asyncio.Event) -> bool:

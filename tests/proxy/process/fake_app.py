@@ -88,6 +88,9 @@ class FakeApp:
             server.close()
         await self._may_drain.wait()
 
+    async def cut_off(self) -> None:
+        get_logger().info("cut off")
+
     def abort(self) -> None:
         for server in self._servers:
             server.close()
