@@ -57,6 +57,16 @@ async def test_a_broker_that_clients_are_not_told_of_is_counted() -> None:
             await until(lambda: forebay.count("forebay_brokers_without_port") == 1)
 
 
+@in_loop
+async def test_the_tasks_of_its_loop_are_counted() -> None:
+    async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+        before = forebay.count("forebay_tasks")
+        assert before == len(asyncio.all_tasks())
+        more = asyncio.create_task(asyncio.Event().wait())
+        assert forebay.count("forebay_tasks") == before + 1
+        more.cancel()
+
+
 class TestBackpressure:
     @in_loop
     async def test_a_client_that_does_not_read_holds_up_its_broker_and_nothing_more(self) -> None:

@@ -88,6 +88,19 @@ class TestFromTheCache:
             assert forebay.count("forebay_metadata_upstream_requests_total") == 2, "with the one of the start"
 
     @in_loop
+    async def test_how_old_it_is_is_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async with before(FakeCluster({"ponds": [0]})) as forebay:
+            first, later = await forebay.client(0), await forebay.client(0)
+            await ask(first, 1, "ponds")
+            answers, fresh_s = forebay.observed("forebay_metadata_age_seconds")
+            now = monotonic() + 20
+            monkeypatch.setattr(metadata_handler, "monotonic", lambda: now)
+            await ask(later, 1, "ponds")
+            assert forebay.count("forebay_metadata_requests_total", "from_cache") == 1
+            assert forebay.observed("forebay_metadata_age_seconds")[0] == answers + 1 == 2
+            assert forebay.observed("forebay_metadata_age_seconds")[1] >= 20 > fresh_s
+
+    @in_loop
     async def test_addresses_are_the_proxys(self) -> None:
         async with before(FakeCluster({"ponds": [0, 1]}, nodes=2)) as forebay:
             client = await forebay.client()

@@ -594,6 +594,7 @@ class TestGatheredResponses:
             hoarder.send(request(FIND_COORDINATOR, 0, 1, b"\0\1g"))
             (await cluster[0].receives(FIND_COORDINATOR)).respond(coordinator(cluster[0], 64 << 20))
             await until(lambda: memory.total > (32 << 20))
+            assert forebay.count("forebay_gathered_response_bytes") == memory.total
             answer, asked = coordinator(cluster[0], 500_000), []
             for client in others:
                 client.send(request(FIND_COORDINATOR, 0, 1, b"\0\1g"))

@@ -24,6 +24,7 @@ from forebay_codecs.error_codes import NONE, UNSUPPORTED_VERSION
 from forebay_proxy.config.kinds import ListenerAddress
 from forebay_proxy.config.listeners import ListenerSettings
 from forebay_proxy.config.secret import Secret
+from forebay_proxy.produce.handler import INSPECTED_AT_ONCE
 from tests.codecs.message_oracle import messages
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, turns
@@ -63,9 +64,14 @@ def handshake(correlation_id: int, version: int, mechanism: str = "PLAIN") -> by
 
 
 @asynccontextmanager
-async def passing(exchange: Exchange, nodes: int = 1, **changed: Any) -> AsyncIterator[tuple[FakeCluster, Running]]:
-    """Forebay with one SASL_PLAINTEXT listener and no login, before a cluster that wants one."""
-    topics = {"ponds": list(range(nodes))}
+async def passing(
+    exchange: Exchange, nodes: int = 1, partitions: int = 0, **changed: Any
+) -> AsyncIterator[tuple[FakeCluster, Running]]:
+    """Forebay with one SASL_PLAINTEXT listener and no login, before a cluster that wants one.
+
+    Its topic has a partition on each broker, or so many `partitions` on the first.
+    """
+    topics = {"ponds": [0] * partitions or list(range(nodes))}
     async with FakeCluster(topics, nodes=nodes) as cluster:
         cluster.exchange = exchange
         port = free_run(8)
@@ -236,6 +242,20 @@ class TestRequests:
             assert forebay.count("forebay_batches_in_total", "own_login") == 2
 
     @in_loop
+    async def test_old_formats_of_so_many_partitions_that_they_are_looked_at_in_parts_do_too(self) -> None:
+        many = 2 * INSPECTED_AT_ONCE
+        async with passing(PLAIN, partitions=many) as (cluster, forebay):
+            client = await forebay.client()
+            await logged_in(client, PLAIN)
+            old = messages(null_key("old"), magic=0)
+            client.send(old_produce(2, *[("ponds", partition, old) for partition in range(many)]))
+            (response,) = await client.receives(2)
+            assert {told.error_code for told in produced(response, 0).values()} == {NONE}
+            assert [asked.client_id for asked in cluster[0].requests(PRODUCE)] == ["old-producer"]
+            assert [cluster.values("ponds", partition) for partition in range(many)] == [["old"]] * many
+            assert forebay.count("forebay_batches_in_total", "own_login") == many
+
+    @in_loop
     async def test_brokers_are_reached_by_ports_of_the_listener_as_they_become_known(self) -> None:
         async with passing(PLAIN, nodes=3) as (cluster, forebay):
             first = await forebay.client()
@@ -300,7 +320,7 @@ class TestABrokerThatIsNotKnownYet:
     async def test_any_other_tells_where_it_is_and_nothing_else(self) -> None:
         port = free_run(8)
         listener = ListenerAddress("SASL_PLAINTEXT", LOOPBACK, port)
-        told = {
+        told: dict[str, Any] = {
             "listener_name": {"sasl_plaintext": ListenerSettings(node_ports={1: port + 2})},
             "listeners": (listener,),
         }
