@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from tests.chaos.bystander import DIRECT, THROUGH, Bystanders, Post, Way
+from tests.chaos.fault import worst
 from tests.kit.certificates import Authority
+from tests.kit.connections import standing
 from tests.kit.forebay import ForebayProcess
 from tests.kit.kafka import KafkaCluster
 from tests.kit.ports import LOOPBACK
@@ -102,20 +107,37 @@ def test_every_kind_of_connection_is_secured(stage: Stage, tmp_path: Path) -> No
         assert sum(log.ends("journal").values()) > 0
 
 
-def test_clients_that_leave_behind_records_without_acks_leave_no_connections(stage: Stage) -> None:
+def test_clients_that_leave_behind_records_without_acks_leave_no_connections_and_cost_others_no_time(
+    stage: Stage,
+) -> None:
     """A broker that reads the last request and TLS's farewell at once does not answer the farewell."""
-    stage.cluster.create_topic("left", 1)
-    clients = 20
+    cluster = stage.cluster
+    for topic in ("left", "beside"):
+        cluster.create_topic(topic, 1)
+    node, clients, tries = cluster.nodes[0], 20, 3
+    settings = {**stage.settings, "moves": "observe"}
     with (
-        ForebayProcess(
-            stage.cluster.bootstrap, stage.cluster.nodes, settings={**stage.settings, "moves": "observe"}
-        ) as forebay,
-        TopicLog(stage.cluster.internal) as log,
+        ForebayProcess(cluster.bootstrap, cluster.nodes, settings=settings) as forebay,
+        TopicLog(cluster.internal) as log,
     ):
-        for _ in range(clients):
-            producer = Producer({"bootstrap.servers": forebay.bootstrap, "acks": "0"})
-            producer.produce("left", b"the last one")
-            assert producer.flush(30) == 0
-            producer.close()
-        wait_until(lambda: forebay.metrics()["forebay_upstream_connections"] < 3, 20, "all connections are gone")
-        wait_until(lambda: sum(log.ends("left").values()) == clients, 20, "every record is there")
+        ports: dict[Way, int] = {DIRECT: cluster.internal_ports[node], THROUGH: forebay.node_port(node)}
+        for sent in range(clients, (tries + 1) * clients, clients):
+            with Bystanders([Post(way, node, port, "beside") for way, port in ports.items()]) as bystanders:
+                begun = monotonic()
+                for _ in range(clients):
+                    producer = Producer({"bootstrap.servers": forebay.bootstrap, "acks": "0"})
+                    producer.produce("left", b"the last one")
+                    assert producer.flush(30) == 0
+                    producer.close()
+                wait_until(lambda: standing(cluster.ports.values()) < clients // 2, 20, "their connections are gone")
+                ended = monotonic()
+                waits = bystanders.stop()
+            wait_until(partial(_all_there, log, sent), 20, "every record is there")
+            direct, through = (waits.latency(way, {node}, begun, ended) for way in (DIRECT, THROUGH))
+            if worst(direct, through) and not through.errors:
+                return
+    raise AssertionError((direct, through))
+
+
+def _all_there(log: TopicLog, sent: int) -> bool:
+    return sum(log.ends("left").values()) == sent

@@ -55,6 +55,11 @@ class ConnectionWatch:
         self._thread.join()
 
 
+def standing(ports: Iterable[int]) -> int:
+    """How many connections to `ports` stand, whoever made them."""
+    return len(_sockets_to(frozenset(ports)))
+
+
 def _sockets_to(ports: frozenset[int]) -> set[str]:
     """Inodes of the established sockets whose remote port is one of `ports`."""
     inodes = set()

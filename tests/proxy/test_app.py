@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -25,6 +26,7 @@ from forebay_proxy.inherited import Inherited
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce import dispatcher, sender
 from tests.kit.app import Running, running, settings
+from tests.kit.certificates import Authority
 from tests.kit.event_loop import in_loop, soon, turns, until
 from tests.kit.fake_broker import FakeCluster
 from tests.kit.journal import closed_files, of, rows_in
@@ -492,6 +494,44 @@ class TestDrain:
             assert of(GaugeRow, rows_in(tmp_path))[-1].last
             asked.answer()
             assert await client.is_closed()
+
+    @in_loop
+    async def test_brokers_that_do_not_answer_tlss_farewell_keep_nobody_else_waiting_nor_whom_a_drain_answers(
+        self, tmp_path: Path
+    ) -> None:
+        authority, cluster = Authority(tmp_path), FakeCluster({"ponds": [0, 1]}, nodes=2)
+        cluster.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        cluster.tls.load_cert_chain(authority.issue("kafka", LOOPBACK))
+        secured = {"security_protocol": "SSL", "ssl_truststore_location": str(authority.pem)}
+        async with cluster, running(cluster.bootstrap, **secured, **PASSES) as forebay:
+            leaving = [await forebay.client(0) for _ in range(20)]
+            for client in leaving:
+                client.send(echo(1))
+                await client.receives(1)
+            cluster[0].reads(False)
+            for client in leaving:
+                client.send(produce(2, ("ponds", 0, batch(null_key("late"))), acks=0))
+                await client.leave()
+            departing = forebay.app._realm.departing
+            await until(lambda: len(departing) == len(leaving))
+            other = await forebay.client(1)
+            for number in range(100):
+                other.send(echo(2 * number), produce(2 * number + 1, ("ponds", 1, batch(null_key("a")))))
+                await other.receives(2 * number, 2 * number + 1)
+            assert len(departing) == len(leaving), "none of them was waited for"
+            cluster[1].forget()
+            cluster[1].holds(PRODUCE)
+            other.send(produce(200, ("ponds", 1, batch(null_key("last")))))
+            asked = await cluster[1].receives(PRODUCE)
+            draining = asyncio.create_task(forebay.app.drain())
+            await turns(50)
+            asked.answer()
+            (response,) = await other.receives(200)
+            assert only(response).error_code == NONE
+            assert (len(departing), draining.done()) == (len(leaving), False)
+            cluster[0].reads(True)
+            await soon(draining)
+            assert cluster.values("ponds", 0) == ["late"] * len(leaving)
 
     @in_loop
     async def test_who_stops_at_once_waits_for_no_records_without_acks(self) -> None:
