@@ -41,6 +41,8 @@ LEVEL: Final = 1
 """Of zstd: leaves a sixth of the bytes. Higher levels cost several times as much for little gain."""
 AT_ONCE: Final = 1 << 18
 """Bytes. Each time the thread wakes up costs the event loop two switches."""
+SET_BACK_S: Final = 10.0
+"""A clock that was set back by more than this ends a file: it would be open until that time comes again."""
 _COPY: Final = 1 << 20
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _OPEN_NAME: Final = re.compile(r"\.(?P<name>.+-(?P<began>[0-9a-f]+))" + re.escape(IN_PROGRESS))
@@ -231,7 +233,8 @@ class _Segment:
         return min(self._began + roll_s, (self._began // 3600 + 1) * 3600)
 
     def over(self, now: float, segment_bytes: int, roll_s: float) -> bool:
-        return self._size >= segment_bytes or now >= self.ends_at(roll_s)
+        set_back = now < self._began - SET_BACK_S
+        return self._size >= segment_bytes or now >= self.ends_at(roll_s) or set_back
 
     def close(self) -> None:
         """Leave it to `_close_left_behind`; an empty one is deleted."""

@@ -148,6 +148,20 @@ class TestClosing:
         assert [path.parent.name for path in closed_files(tmp_path)] == ["hour=12", "hour=13"]
         assert [line for path in closed_files(tmp_path) for line in lines_of(path)] == [b"1", b"2", b"3"]
 
+    @in_loop
+    async def test_a_clock_that_is_set_back_ends_a_file_that_would_stay_open(self, tmp_path: Path) -> None:
+        clock = Clock()
+        sink = files(tmp_path, clock)
+        sink.open()
+        sink.put(b"1\n", 1)
+        await until(lambda: left(tmp_path)[0].stat().st_size)
+        clock.now -= 7200
+        sink.put(b"2\n", 1)
+        await until(lambda: closed_files(tmp_path))
+        sink.put(b"3\n", 1)
+        await sink.close()
+        assert [lines_of(path) for path in closed_files(tmp_path)] == [[b"3"], [b"1", b"2"]]
+
 
 class TestLeftBehind:
     def crashed(self, folder: Path, lines: bytes, name: str = "host-7-0") -> Path:
