@@ -264,6 +264,8 @@ def test_secrets_are_mounted_as_in_the_sidecar() -> None:
         ({**LEAST, "settings": {"listeners": ["SSL://0.0.0.0:9092"]}}, "listeners is the chart's own to set"),
         ({**LEAST, "protocol": "TLS"}, "protocol"),
         ({**LEAST, "bindAddress": "10.0.0.1"}, "bindAddress"),
+        ({**LEAST, "port": 9088}, "broker 2 cannot be on port 9091"),
+        ({**LEAST, "brokers": {"ids": [60000]}}, "broker 60000 cannot be on port 69093"),
         ({**LEAST, "port": 70000}, "port"),
         ({**LEAST, "replica": 3}, "replica"),
     ],

@@ -18,7 +18,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "forebay.ports" -}}
 bootstrap: {{ int .Values.port }}
 {{- range .Values.brokers.ids }}
-broker-{{ int . }}: {{ add (int $.Values.port) 1 (int .) }}
+{{- $port := add (int $.Values.port) 1 (int .) }}
+{{- if or (eq $port (int $.Values.adminPort | int64)) (gt $port 65535) }}
+{{- fail (printf "brokers.ids: broker %d cannot be on port %d, which is port + 1 + its id" (int .) $port) }}
+{{- end }}
+broker-{{ int . }}: {{ $port }}
 {{- end }}
 {{- end }}
 
