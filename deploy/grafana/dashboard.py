@@ -149,7 +149,7 @@ def now(name: str) -> str:
 
 FIRST_SCREEN: Final = (
     First("Instances ready", f"sum({now('ready')}) / count({now('ready')})", "percentunit", bad_below=1),
-    First("Brokers down", f"count({now('broker_up')} == 0) or vector(0)", "short", bad_from=1),
+    First("Brokers down", f"count(min by (node) ({now('broker_up')}) == 0) or vector(0)", "short", bad_from=1),
     First("Clients connected", f"sum({now('open_connections')})", "short"),
     First("Records in", f"sum({rate('records_total')})", "cps"),
     First("Batches out", f"sum({rate('batch_records_count')})", "cps"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from confluent_kafka import Producer
 from deploy.grafana import dashboard
 from forebay_proxy.demo.mock_cluster import MockCluster
 from forebay_proxy.metrics.catalog import METRICS
-from tests.deploy.test_alerts import RULES
+from tests.deploy.test_alerts import RULES, promtool
 from tests.kit.forebay import ForebayProcess
 from tests.kit.ports import free_port
 from tests.kit.prometheus import Prometheus, Refused
@@ -62,6 +63,21 @@ def test_no_panel_covers_another() -> None:
     )
     assert max(covered.values()) == 1
     assert max(x for x, _ in covered) < dashboard.GRID
+
+
+def test_a_broker_that_several_forebays_miss_is_one_broker(tmp_path: Path) -> None:
+    (panel,) = (each for each in PANELS if each["title"] == "Brokers down")
+    (expr,) = queries(panel)
+    up = {f'forebay_broker_up{{instance="{it}", node="{node}"}}': node - 1 for it in "pq" for node in (1, 2)}
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": series, "values": str(level)} for series, level in up.items()],
+        "promql_expr_test": [{"expr": expr, "eval_time": "0m", "exp_samples": [{"labels": "{}", "value": 1}]}],
+    }
+    cases = tmp_path / "cases.yaml"
+    cases.write_text(json.dumps({"tests": [case]}))  # which is YAML, too
+    tested = promtool("test", "rules", cases)
+    assert tested.returncode == 0, tested.stdout + tested.stderr
 
 
 @pytest.fixture(scope="module")
