@@ -5,6 +5,7 @@ The manager is a user's, and thinks that the system was booted by one. That take
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -131,5 +132,22 @@ def test_however_often_it_dies_it_is_started_again(tmp_path: Path) -> None:
         manager.does("start --no-block forebay")
         wait_until(lambda: int(manager.shows("NRestarts")) > 6, SOON, "it is started again")
         manager.does("stop forebay")
+    finally:
+        manager.close()
+
+
+def test_it_waits_for_a_drain_that_may_take_longer_than_the_unit_says(tmp_path: Path) -> None:
+    listen, admin = free_ports(2)
+    command = [sys.executable, "-P", "-m", "tests.proxy.process.fake_app", "run", "--bootstrap-servers", "b:9092"]
+    command += ["--listen", f"127.0.0.1:{listen}", "--admin", f"127.0.0.1:{admin}", "--set", "shutdown.timeout.ms=4000"]
+    manager = Manager(tmp_path, unit(command, tmp_path / "log").replace("TimeoutStopSec=40", "TimeoutStopSec=1"))
+    try:
+        wait_until(lambda: manager.says("list-units")[0] == 0, SOON, "the manager serves")
+        manager.does("start forebay")
+        with socket.create_connection(("127.0.0.1", listen), SOON) as connection:
+            connection.sendall(b"hold\n")
+            assert connection.recv(100)
+        manager.does("stop forebay")
+        assert "drain timed out" in (tmp_path / "log").read_text()
     finally:
         manager.close()

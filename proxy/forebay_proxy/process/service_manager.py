@@ -16,16 +16,19 @@ from forebay_proxy.process.lifecycle import Stop
 SOCKET: Final = "NOTIFY_SOCKET"
 
 
-async def keep_told(started: Callable[[], Awaitable[object]], stop: Stop, environ: Mapping[str, str]) -> None:
+async def keep_told(
+    started: Callable[[], Awaitable[object]], stop: Stop, environ: Mapping[str, str], patience_s: float
+) -> None:
     """READY once `started` has returned: listeners accept, whether or not a broker answers; STOPPING once draining.
 
-    Not where another process is the service by then.
+    Not where another process is the service by then. A drain may take `patience_s` seconds, though the service manager
+    was told less.
     """
     await started()
     notify("READY=1\nSTATUS=serving", environ)
     await stop.draining.wait()
     if not stop.succeeded:
-        notify("STOPPING=1\nSTATUS=draining", environ)
+        notify(f"STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC={patience_s * 1_000_000:.0f}", environ)
 
 
 def notify(state: str, environ: Mapping[str, str]) -> None:

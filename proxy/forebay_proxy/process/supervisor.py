@@ -276,7 +276,8 @@ async def _with_admin(
 
     have_beside(renewals.run())
     have_beside(steering.run())
-    have_beside(service_manager.keep_told(started, stop, os.environ))
+    patience_s = settings.shutdown_timeout_ms / 1000 + 2 * LATE_S
+    have_beside(service_manager.keep_told(started, stop, os.environ, patience_s))
     try:
         if console is not None:
             renewals.add(admin.renewable)

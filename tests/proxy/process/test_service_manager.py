@@ -57,4 +57,4 @@ def test_forebay_says_when_it_serves_and_when_it_leaves(systemd: Listening, work
             assert systemd.hears()[0] == "READY=1"
             with socket.create_connection(("127.0.0.1", forebay.port), SECONDS):
                 pass
-        assert systemd.hears()[0] == "STOPPING=1"
+        assert systemd.hears() == ["STOPPING=1", "STATUS=draining", "EXTEND_TIMEOUT_USEC=40000000"]
