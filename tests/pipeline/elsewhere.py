@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -28,6 +28,29 @@ class Elsewhere:
         self._spark = spark
         self._at = at
         self._put = put
+
+    def jobs_find_the_same(self, folder: Path, jobs: Iterable[str], written: Iterable[str]) -> tuple[str, str]:
+        """As on the local disk, where `folder` is; both places. `{0}` in a job is the one, and then the other.
+
+        `written`: names of what is the same in both then: files, or folders of lines.
+        """
+        here, there = str(folder), self._put(folder)
+        for job in jobs:
+            of_here, of_there = (run(*job.format(place).split()) for place in (here, there))
+            assert (of_there.exit_code, of_there.stderr) == (0, of_here.stderr.replace(here, there)), job
+            assert of_there.stdout == of_here.stdout.replace(here, there), job
+        for name in written:
+            content = self._content(f"{here}/{name}")
+            assert content, name
+            assert self._content(f"{there}/{name}") == content.replace(here.encode(), there.encode()), name
+        return here, there
+
+    def _content(self, place: str) -> bytes:
+        """Of a folder: all its visible files, one after the other."""
+        if not self._storage.is_folder(place):
+            return self._storage.read(place) or b""
+        names = (name for name in self._storage.names(place) if not name.startswith(("_", ".")))
+        return b"".join(self._storage.read(f"{place}/{name}") or b"" for name in names)
 
     def audit_carries_on(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """From the state that it has written."""

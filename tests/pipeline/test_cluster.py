@@ -9,19 +9,16 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 
 import pytest
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.storage import Storage
-from forebay_policies.journal_rows import Row
 from tests.kit.object_store import ObjectStore
 from tests.kit.spark_cluster import SparkCluster, packed_cluster
+from tests.pipeline import found_by_all
 from tests.pipeline.command_line import run
-from tests.pipeline.partitions.windows import AWAY, EVEN, window
-from tests.pipeline.replay.simulated import Journaled, settings, steady, world
-from tests.pipeline.rows import START_US, Numbering, batch_row, gauge_row, write_journal
+from tests.pipeline.rows import START_US, batch_row, write_journal
 
 pytestmark = [pytest.mark.whole, pytest.mark.timeout(900)]  # six JVMs: a minute of CPU, and on a busy machine long
 
@@ -38,24 +35,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
     """Beside whatever a test puts there, `journal`: one in which each job finds something."""
     folder = tmp_path_factory.mktemp("journal")
-    for number, rows in enumerate(found_by_all()):
-        write_journal(folder, rows, f"{number}")
+    found_by_all.write(folder)
     with ObjectStore() as store:
         for name, value in store.settings.items():
             spark.conf.set(name, value)
         store.put_all(folder, "journal")
         yield store
-
-
-def found_by_all() -> Iterator[list[Row]]:
-    """KIP-794's scenario for 10 s, and beside it a partition that runs away, for longer; a file each."""
-    proxy = Journaled(settings(), world([0, 1, 2], 20.5, 0.6, 0.6, turn_ms=0.15), Random(7))
-    proxy.run(steady(1024, 10))
-    gauges: list[Row] = [gauge_row(time_us=START_US + second * 1_000_000) for second in range(60)]
-    numbering = Numbering()
-    yield numbering.of([*proxy.rows, *gauges])
-    for number in range(13):
-        yield numbering.of(window(number, AWAY if 2 < number < 8 else EVEN, topic="away"))
 
 
 @dataclass

@@ -16,7 +16,7 @@ from forebay_pipeline.journal.source import JournalPlace, read_rows
 from forebay_pipeline.storage import Storage
 from tests.kit.hdfs import Hdfs
 from tests.kit.ports import LOOPBACK, free_port
-from tests.pipeline.command_line import run
+from tests.pipeline import found_by_all
 from tests.pipeline.elsewhere import Elsewhere
 from tests.pipeline.rollups import made_up
 
@@ -29,47 +29,47 @@ def hdfs() -> Iterator[Hdfs]:
         yield hdfs
 
 
-@pytest.fixture(scope="module")
-def places(hdfs: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """A folder on the local disk, and one in HDFS; in both the same journal of two days, in `journal`."""
-    local = tmp_path_factory.mktemp("local")
-    made_up.write(local / "journal", made_up.rows(3))
-    (local / "journal" / "dt=2026-11-18" / "hour=11" / ".open.jsonl.zst").write_bytes(b"being written")
-    return str(local), hdfs.put(local)
-
-
-JOBS = (
-    "compact --journal {}/journal --output {}/parquet",
-    "compact --journal {}/journal --output {}/parquet",
-    "compact --journal {}/journal --output {}/lake --format iceberg",
-    "maintain --journal {}/lake --format iceberg",
-    "partitions --journal {}/journal --by topic,partition,hour --output {}/of-journal.json",
-    "partitions --journal {}/lake --format iceberg --output {}/of-tables.json",
-    "rollup --journal {}/parquet --output {}/rollups",
-    "report --journal {}/parquet --output {}/report.html",
-    "report --rollups {}/rollups --output {}/months.html",
-)
-
-
-def test_jobs_find_the_same_as_on_a_local_disk(spark: SparkSession, places: tuple[str, str]) -> None:
-    storage = Storage(spark)
-    for job in JOBS:
-        local, there = (run(*job.format(place, place).split()) for place in places)
-        assert (there.exit_code, there.stderr) == (0, local.stderr.replace(*places)), job
-        assert there.stdout == local.stdout.replace(*places), job
-    for journal in ("journal", "parquet"):
-        local_rows, rows = (read_rows(spark, JournalPlace(f"{place}/{journal}")) for place in places)
-        assertDataFrameEqual(rows.groupBy("kind", "topic").count(), local_rows.groupBy("kind", "topic").count())
-    for name in ("of-journal.json", "of-tables.json", "report.html", "months.html"):
-        local_file, file = (storage.read(f"{place}/{name}") for place in places)
-        assert file is not None, name
-        assert local_file is not None, name
-        assert file.decode() == local_file.decode().replace(*places), name
-
-
 @pytest.fixture
 def elsewhere(hdfs: Hdfs, spark: SparkSession) -> Elsewhere:
     return Elsewhere(spark, hdfs.at, hdfs.put)
+
+
+JOBS = (
+    "compact --journal {0}/journal --output {0}/parquet",
+    "compact --journal {0}/journal --output {0}/parquet",
+    "compact --journal {0}/journal --output {0}/iceberg --format iceberg",
+    "maintain --journal {0}/iceberg --format iceberg",
+    "compact --journal {0}/journal --output {0}/delta --format delta",
+    "maintain --journal {0}/delta --format delta",
+    "partitions --journal {0}/journal --by topic,partition,hour --output {0}/of-journal.json",
+    "partitions --journal {0}/iceberg --format iceberg --output {0}/of-iceberg.json",
+    "partitions --journal {0}/delta --format delta --output {0}/of-delta.json",
+    "rollup --journal {0}/parquet --output {0}/rollups",
+    "report --journal {0}/parquet --output {0}/report.html",
+    "report --rollups {0}/rollups --output {0}/months.html",
+    "runaways --journal {0}/another --once --late 10 --output {0}/changes",
+    "replay --journal {0}/another --grid partitioner=adaptive,expected_wait --slice 5 --output {0}/replay.json",
+)
+WRITTEN = (
+    "of-journal.json",
+    "of-iceberg.json",
+    "of-delta.json",
+    "report.html",
+    "months.html",
+    "changes",
+    "replay.json",
+)
+
+
+def test_jobs_find_the_same_as_on_a_local_disk(elsewhere: Elsewhere, spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "local"
+    made_up.write(folder / "journal", made_up.rows(3))
+    (folder / "journal" / "dt=2026-11-18" / "hour=11" / ".open.jsonl.zst").write_bytes(b"being written")
+    found_by_all.write(folder / "another")
+    places = elsewhere.jobs_find_the_same(folder, JOBS, WRITTEN)
+    for journal in ("journal", "parquet"):
+        local_rows, rows = (read_rows(spark, JournalPlace(f"{place}/{journal}")) for place in places)
+        assertDataFrameEqual(rows.groupBy("kind", "topic").count(), local_rows.groupBy("kind", "topic").count())
 
 
 def test_an_audit_carries_on_from_its_state(
