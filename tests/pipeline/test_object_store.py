@@ -18,6 +18,7 @@ from tests.kit.object_store import ObjectStore
 from tests.pipeline import rows as make
 from tests.pipeline.command_line import run
 from tests.pipeline.elsewhere import Elsewhere
+from tests.pipeline.rollups import made_up
 from tests.pipeline.rows import START_US, write_journal
 
 
@@ -68,6 +69,19 @@ def test_an_audit_carries_on_from_a_state_in_an_object_store(
 @pytest.mark.whole  # tests/pipeline/watch has the same in files
 def test_watch_over_an_object_store(elsewhere: Elsewhere, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere.watch_tells_a_minute_once(tmp_path, monkeypatch)
+
+
+@pytest.mark.whole
+@pytest.mark.timeout(1800)
+def test_rollups_in_an_object_store_are_those_of_a_local_disk(elsewhere: Elsewhere, tmp_path: Path) -> None:
+    folder = tmp_path / "days"
+    made_up.write(folder / "journal", made_up.rows(3))
+    jobs = (
+        "rollup --journal {0}/journal --output {0}/rollups",
+        "report --rollups {0}/rollups --output {0}/months.html",
+        "rollup --journal {0}/journal --output {0}/rollups",
+    )
+    elsewhere.jobs_find_the_same(folder, jobs, ["months.html"])
 
 
 def test_a_write_that_fails_leaves_what_was_there(
