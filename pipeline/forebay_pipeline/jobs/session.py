@@ -172,6 +172,7 @@ def defaults(environ: Mapping[str, str]) -> dict[str, str]:
     return {pair["key"]: pair["value"] for pair in pairs if pair is not None and pair["key"].startswith("spark.")}
 
 
+_TRACEBACK: Final = "Traceback (most recent call last):"
 _PAIR: Final = re.compile(r"(?P<key>[^\s=:]+)(?:\s*[=:]\s*|\s+)(?P<value>.*)")
 """As in Java's properties: a space, an equals sign or a colon between the two."""
 
@@ -221,7 +222,7 @@ def first_line(error: BaseException) -> str:
     """The first line of its message that is not blank, else the name of its type: Spark's messages run to pages.
 
     Of Java's, that of the deepest cause that Spark has a name for (`[FAILED_READ_FILE]`, with the file), else of the
-    deepest one.
+    deepest one. Where it goes on with a traceback of Python, what was raised there.
     """
     if isinstance(error, Py4JJavaError):
         causes = [_first_line(cause) for cause in _causes(error.java_exception)]
@@ -230,7 +231,15 @@ def first_line(error: BaseException) -> str:
 
 
 def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    before, traceback, _ = lines[0].strip().partition(_TRACEBACK)
+    if not traceback:
+        return before
+    # Calls are indented; behind the last stands what was raised, and behind that, if Java threw it, what that was.
+    raised, *more = [line for line in lines[1:] if not line[0].isspace()] or [""]
+    return before + (more[0][2:] if more and more[0].startswith(": ") else raised)
 
 
 def _causes(thrown: Any) -> Iterator[str]:

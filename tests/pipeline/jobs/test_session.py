@@ -186,6 +186,19 @@ def test_another_spark_is_refused() -> None:
         (ValueError("\n\n  what it is\n  and pages of it"), "what it is"),
         (ValueError("  \n"), "ValueError"),
         (KeyError(), "KeyError"),
+        (
+            ValueError(
+                "It ended: Traceback (most recent call last):\n  File x\n    call()\nit.Failed: a lock\n\n  at it.run"
+            ),
+            "It ended: it.Failed: a lock",
+        ),
+        (
+            ValueError(
+                "It ended: Traceback (most recent call last):\n  File x\nit.Failed: o7.save\n: it.Broke: there\n\tat"
+            ),
+            "It ended: it.Broke: there",
+        ),
+        (ValueError("It ended: Traceback (most recent call last):"), "It ended: "),
     ],
 )
 def test_of_an_error_its_first_line(error: Exception, line: str) -> None:
