@@ -11,7 +11,8 @@ Rules
 2. Where others wait, who has hardly taken anything (less than SLOWEST) since the tick before is closed.
 3. What has not been taken PATIENCE ticks after it was given, for whatever reason, is slow, and all that is slow may
    together have half of the limit. Where others wait, clients are closed beyond that: of the host that holds most the
-   one with most left. So the other half turns over, and those that have come far take theirs to its end.
+   one with most left, but never the last one, whose answer alone may be larger than that. So the other half turns over,
+   and those that have come far take theirs to its end.
 4. Who waits goes on as soon as there is room, one of each host in turn, in order of arrival. Hosts of which a client
    was closed within REMEMBERED ticks come last. Another one, whose answer is smaller or whose host holds less, may find
    room before.
@@ -25,6 +26,8 @@ whoever then comes of another one waits for a second or so, not for the three mi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
 from typing import Final, Protocol
 
 from forebay_policies.inbound_memory import SLOWEST
@@ -39,6 +42,9 @@ PATIENCE: Final = 2
 
 REMEMBERED: Final = 600
 """Ticks: five minutes, in which 300 such hosts have their turn."""
+
+MOST_REMEMBERED: Final = 10_000
+"""Hosts: who has a network of IPv6 has as many addresses as he likes."""
 
 
 class Holder(Protocol):
@@ -86,9 +92,9 @@ class UntakenAnswers:
         self._waiting: dict[str, dict[Holder, int]] = {}
         """By host, whose turn is next first: what its clients wait for, in order of arrival."""
         self._closed: dict[str, int] = {}
-        """Hosts of which a client was closed, and at which tick."""
+        """Hosts of which a client was closed, and at which tick, the latest last."""
         self._ticks = 0
-        self._releasing = False
+        self._releasing = self._again = False
 
     def admits(self, holder: Holder, size: int) -> bool:
         """Whether an answer of `size` bytes may be given now, which is then counted. False: `go_on` will say so."""
@@ -100,10 +106,7 @@ class UntakenAnswers:
 
     def taken(self, holder: Holder) -> None:
         """It may have taken some of it."""
-        size = self._size(holder)
-        left = min(size, holder.untaken)
-        if left < size:
-            self._count(holder, left)
+        if self._takes(holder):
             self._release()
 
     def gone(self, holder: Holder) -> None:
@@ -117,8 +120,9 @@ class UntakenAnswers:
         """See who does not take his answer. To be called every inbound_memory.TICK_S."""
         self._ticks += 1
         self._closed = {host: at for host, at in self._closed.items() if self._ticks - at <= REMEMBERED}
-        for holder in list(self._held):
-            self.taken(holder)
+        taken = [self._takes(holder) for holder in list(self._held)]
+        if any(taken):  # so that who waits is looked at once
+            self._release()
         slow: dict[Holder, int] = {}
         for holder, held in list(self._held.items()):
             stuck = held.seen >= 0 and abs(held.seen - held.size) < SLOWEST and holder.client_slow
@@ -128,20 +132,34 @@ class UntakenAnswers:
                 self._close(holder)
             elif held.ticks > PATIENCE:
                 slow[holder] = held.size
-        self._close_slow(slow)
+        if self._waiting:
+            self._close_slow(slow)
 
     def _close_slow(self, slow: dict[Holder, int]) -> None:
-        left, of_host = sum(slow.values()), dict(self._of_host)
-        while slow and left > self._limit // 2:
-            holder = max(slow, key=lambda each: (of_host.get(each.host, 0), slow[each]))
-            size = slow.pop(holder)
+        left, count = sum(slow.values()), len(slow)
+        of_host: dict[str, list[Holder]] = {}
+        largest_first = sorted(slow, key=slow.__getitem__, reverse=True)
+        for holder in reversed(largest_first):
+            of_host.setdefault(holder.host, []).append(holder)
+        turns = [(-self._of_host.get(host, 0), -slow[there[-1]], host) for host, there in of_host.items()]
+        heapify(turns)
+        while turns and count > 1 and left > self._limit // 2:
+            held, _, host = heappop(turns)
+            there = of_host[host]
+            holder = there.pop()
             if self._others_wait(holder):
-                left -= size
-                of_host[holder.host] = of_host.get(holder.host, 0) - size
+                count -= 1
+                left -= slow[holder]
+                held += slow[holder]
                 self._close(holder)
+            if there:
+                heappush(turns, (held, -slow[there[-1]], host))
 
     def _close(self, holder: Holder) -> None:
+        self._closed.pop(holder.host, None)
         self._closed[holder.host] = self._ticks
+        if len(self._closed) > MOST_REMEMBERED:
+            del self._closed[next(iter(self._closed))]
         holder.not_taken()
 
     def _others_wait(self, holder: Holder) -> bool:
@@ -153,6 +171,14 @@ class UntakenAnswers:
         if held == own:
             return self.total - own <= self._limit
         return held + size <= self._limit - self.total
+
+    def _takes(self, holder: Holder) -> bool:
+        """Count what it has taken; whether it has taken any."""
+        size = self._size(holder)
+        left = min(size, holder.untaken)
+        if left < size:
+            self._count(holder, left)
+        return left < size
 
     def _size(self, holder: Holder) -> int:
         held = self._held.get(holder)
@@ -184,22 +210,39 @@ class UntakenAnswers:
 
     def _release(self) -> None:
         """Give to one of each host, whose turn is next first, until nobody fits."""
+        self._again = True
         if self._releasing:  # what one that goes on does may make room itself: the loop below sees it
             return
         self._releasing = True
         try:
-            given = True
-            while given:
-                given = False
-                for host in sorted(self._waiting, key=self._closed.__contains__):
-                    holder, size = next(iter(self._waiting.get(host, {}).items()), (None, 0))
-                    if holder is None or not self._fits(holder, size):
-                        continue
-                    given = True
-                    self._wait_no_more(holder)
-                    if host in self._waiting:
-                        self._waiting[host] = self._waiting.pop(host)
-                    self._give(holder, size)
-                    holder.go_on()
+            while self._again and self.total <= self._limit:
+                self._again = False
+                self._give_in_turn()
         finally:
             self._releasing = False
+
+    def _give_in_turn(self) -> None:
+        """Each that waits is looked at once: who did not fit does not after others were given more."""
+        turns = {host: self._waiting_of(host) for host in sorted(self._waiting, key=self._closed.__contains__)}
+        while turns:
+            for host, turn in list(turns.items()):
+                if self.total > self._limit:  # nobody fits
+                    return
+                found = next((each for each in turn if self._fits(*each)), None)
+                if found is None:
+                    del turns[host]
+                else:
+                    self._let_go_on(*found)
+
+    def _waiting_of(self, host: str) -> Iterator[tuple[Holder, int]]:
+        """Each once, in order of arrival, unless it is there no more when it is its turn."""
+        for holder, size in list(self._waiting.get(host, {}).items()):
+            if holder in self._waiting.get(host, {}):
+                yield holder, size
+
+    def _let_go_on(self, holder: Holder, size: int) -> None:
+        self._wait_no_more(holder)
+        if holder.host in self._waiting:
+            self._waiting[holder.host] = self._waiting.pop(holder.host)
+        self._give(holder, size)
+        holder.go_on()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from forebay_policies import untaken_answers
 from forebay_policies.inbound_memory import SLOWEST, TICK_S
 from forebay_policies.untaken_answers import PATIENCE, UntakenAnswers
 
@@ -189,3 +190,87 @@ def test_one_of_each_host_goes_on_in_turn() -> None:
         assert not then.answered
         client.takes(3 * MB)
         assert then.answered
+
+
+def test_answers_larger_than_half_of_the_limit_get_to_the_end_too() -> None:
+    """Else of such a cluster nobody with a slow line would ever learn all topics while others ask for them."""
+    answers = UntakenAnswers(8 * MB)
+    clients = [FakeClient(answers, f"host {number}", 5 * MB) for number in range(10)]
+    for _ in range(20):
+        for client in clients:
+            if client.answered and not client.closed and client.untaken:
+                client.takes(MB // 4)
+        answers.tick()
+    assert [client.untaken for client in clients if client.answered and not client.closed].count(0) == 1
+
+
+def test_a_smaller_answer_is_not_behind_one_of_the_same_host_that_finds_no_room() -> None:
+    answers = UntakenAnswers(8 * MB)
+    holds = FakeClient(answers, "shared", 2 * MB)
+    others = [FakeClient(answers, host, 4 * MB) for host in ("first", "second")]
+    large, small = FakeClient(answers, "shared", 6 * MB), FakeClient(answers, "shared", 64 * 1024)
+    assert (large.answered, small.answered) == (False, False)
+    for other in others:
+        other.takes(4 * MB)
+    assert not large.answered, "it leaves less free than its host would hold"
+    assert small.answered
+    holds.takes(2 * MB)
+    small.takes(64 * 1024)
+    assert large.answered
+
+
+def test_a_client_that_takes_its_answer_while_others_are_told_of_room_makes_room_for_more() -> None:
+    answers = UntakenAnswers(2 * MB)
+    first = FakeClient(answers, "first", 3 * MB)
+
+    class Quick(FakeClient):
+        def go_on(self) -> None:
+            super().go_on()
+            self.takes(self.size)
+
+    waiting = [Quick(answers, host, 3 * MB) for host in ("second", "third", "fourth")]
+    first.takes(3 * MB)
+    assert all(client.answered for client in waiting)
+    assert answers.total == 0
+
+
+class Counted(FakeClient):
+    """Counts how often anybody looks where a client is, which is done whenever one is thought of."""
+
+    looks = 0
+
+    @property
+    def host(self) -> str:
+        Counted.looks += 1
+        return self._host
+
+    @host.setter
+    def host(self, host: str) -> None:
+        self._host = host
+
+
+@pytest.mark.parametrize("waiting", [0, 2_000])
+def test_a_tick_takes_no_longer_than_there_are_clients(waiting: int) -> None:
+    answers = UntakenAnswers(2_000 * MB)
+    clients = [Counted(answers, f"host {number % 100}", MB) for number in range(1_990)]
+    clients += [Counted(answers, f"waits {number % 1_000}", 20 * MB) for number in range(waiting)]
+    for _ in range(PATIENCE + 2):
+        for client in clients:
+            if client.untaken:
+                client.untaken -= 2 * SLOWEST  # without a word
+        Counted.looks = 0
+        answers.tick()
+        assert Counted.looks < 20 * len(clients)
+    assert any(client.closed for client in clients) == (waiting > 0)
+
+
+def test_so_many_hosts_with_slow_clients_are_remembered_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(untaken_answers, "MOST_REMEMBERED", 2)
+    answers = UntakenAnswers(MB)
+    for host in ("one", "two", "three"):
+        stuck, waits = [FakeClient(answers, each, 2 * MB) for each in (host, "waits")]
+        for _ in range(2):
+            answers.tick()
+        assert stuck.closed
+        waits.takes(2 * MB)
+    assert list(answers._closed) == ["two", "three"]
