@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import BinaryIO, Final
 
 import zstandard
@@ -37,6 +38,8 @@ from forebay_proxy.logs import RateLimited, get_logger
 IN_PROGRESS: Final = ".inprogress"
 CLOSE_S: Final = 10.0
 """How long the process waits for a slow disk before it exits."""
+LOOK_S: Final = 0.02
+"""How often it is looked at meanwhile."""
 LEVEL: Final = 1
 """Of zstd: leaves a sixth of the bytes. Higher levels cost several times as much for little gain."""
 AT_ONCE: Final = 1 << 18
@@ -126,7 +129,10 @@ class JournalFiles:
         if not self._thread.is_alive():
             return
         self._queue.put(None)
-        await asyncio.to_thread(self._thread.join, CLOSE_S)
+        until = monotonic() + CLOSE_S
+        # Not in a thread that joins this one: the process would not end before that did, though nobody waits any more.
+        while self._thread.is_alive() and monotonic() < until:  # noqa: ASYNC110 - a thread sets no event
+            await asyncio.sleep(LOOK_S)
         if self._thread.is_alive():
             get_logger().warning("journal not written in time, the disk is too slow", waited_s=CLOSE_S)
 

@@ -372,6 +372,19 @@ class TestBadDisks:
         with structlog.testing.capture_logs() as logs:
             await sink.close()
         assert [log["event"] for log in logs] == ["journal not written in time, the disk is too slow"]
+
+    @in_loop
+    async def test_an_end_that_nobody_waits_for_any_more_holds_up_nothing(
+        self, tmp_path: Path, stuck: threading.Event
+    ) -> None:
+        """As where a drain has been cut off, or told again to stop: the loop does not end before its threads do."""
+        sink = files(tmp_path)
+        sink.open()
+        sink.put(b"1\n", 1)
+        before = set(threading.enumerate())
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(sink.close(), 0.01)
+        assert set(threading.enumerate()) <= before
         stuck.set()
         await asyncio.to_thread(sink._thread.join)
 
