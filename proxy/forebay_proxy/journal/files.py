@@ -89,6 +89,8 @@ class JournalFiles:
         self._dropped_by_disk = 0
         self.files_before: list[str] | None = None
         self._segment: _Segment | None = None
+        self._is_made = False
+        """The folder, by this process or before."""
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
 
     @property
@@ -114,8 +116,11 @@ class JournalFiles:
         self._thread.start()
 
     def _begun(self) -> _Segment:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        return _Segment(self._folder, self._prefix, self._clock())
+        if not self._is_made:  # later it is not made anew: its disk may have been taken away, and another is beneath
+            self._folder.mkdir(parents=True, exist_ok=True)
+        segment = _Segment(self._folder, self._prefix, self._clock())
+        self._is_made = True
+        return segment
 
     def put(self, lines: bytes, rows: int) -> None:
         if self._put - self._taken + len(lines) > self._queue_bytes:

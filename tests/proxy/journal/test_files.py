@@ -306,6 +306,19 @@ class TestBadDisks:
         assert lines_of(path) == [b"after"]
 
     @in_loop
+    async def test_a_folder_whose_disk_is_taken_away_is_not_made_on_the_one_beneath(self, tmp_path: Path) -> None:
+        folder = tmp_path / "journal"
+        sink = files(folder, segment_bytes=1)
+        sink.open()
+        sink.put(b"before\n", 1)
+        await until(lambda: closed_files(folder))
+        folder.rename(tmp_path / "elsewhere")
+        sink.put(b"lost\n", 1)
+        await until(lambda: sink.dropped == 1)
+        await sink.close()
+        assert not folder.exists()
+
+    @in_loop
     async def test_a_file_that_cannot_be_closed_is_closed_later(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
