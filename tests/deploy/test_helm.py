@@ -111,13 +111,14 @@ def probes(container: Any) -> dict[str, Any]:
 
 
 def test_probes_reach_the_admin_endpoint(chart: Rendered) -> None:
-    """There is none for the start: one that fails has a pod started anew, ever later, until brokers are back."""
+    """None but readiness counts brokers: one that fails has a pod started anew, ever later, until they are back."""
     (admin,) = (each for each in chart.container["ports"] if each["name"] == "admin")
     settings = tomllib.loads(chart.settings)
     address = f"0.0.0.0:{admin['containerPort']}"
     assert settings["admin"] == address
     assert {each["name"]: each["value"] for each in chart.container["env"]}["FOREBAY_ADMIN"] == address
     assert probes(chart.container) == {
+        "startupProbe": {"path": "/healthz", "port": "admin"},
         "readinessProbe": {"path": "/readyz", "port": "admin"},
         "livenessProbe": {"path": "/healthz", "port": "admin"},
     }

@@ -135,6 +135,13 @@ startupProbe:
     {{- include "forebay.probe" (list . "/readyz") | nindent 4 }}
   periodSeconds: 1
   failureThreshold: 900
+{{- else }}
+# On a node that is busy, a start may take longer than whoever runs already may be silent.
+startupProbe:
+  httpGet:
+    {{- include "forebay.probe" (list . "/healthz") | nindent 4 }}
+  periodSeconds: 1
+  failureThreshold: 120
 {{- end }}
 readinessProbe:
   httpGet:
