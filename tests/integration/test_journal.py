@@ -249,6 +249,9 @@ def test_what_comes_to_a_topic_while_it_is_read_does_not_stand_in_for_what_expir
         (deleted,) = admin.delete_records([TopicPartition(journal, 0, 2)]).values()
         deleted.result(20)
         assert sorted(row.partition for row in rows.collect()) == [1, 3, *range(4, 10)]
+        (deleted,) = admin.delete_records([TopicPartition(journal, 0, 6)]).values()
+        deleted.result(20)
+        assert sorted(row.partition for row in rows.collect()) == [1, 3, 5, 7, 9], "all that there was of the other"
 
 
 def test_a_topic_or_brokers_that_are_not_there(spark: SparkSession, route: Route) -> None:

@@ -64,18 +64,30 @@ class Asked:
 
     def ends(self, topic: str) -> dict[int, int]:
         """Partition → the offset of the next record, of a topic that exists. Raises CannotRun unless all are told."""
+        return self._offsets(topic, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def begins(self, topic: str, since_ms: int | None) -> dict[int, int]:
+        """Partition → the offset of its first record, or of the first since `since_ms` (since 1970) where there is one.
+
+        Raises as `ends` does.
+        """
+        if since_ms is None:
+            return self._offsets(topic, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        found = self._offsets(topic, OffsetSpec.for_timestamp(since_ms))
+        return {number: offset for number, offset in found.items() if offset >= 0}
+
+    def _offsets(self, topic: str, which: OffsetSpec) -> dict[int, int]:
         partitions = [TopicPartition(topic, number) for number in self.topics()[topic].partitions]
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = self.admin.list_offsets(dict.fromkeys(partitions, latest), request_timeout=ANSWER_S)
-        ends = {}
+        asked = self.admin.list_offsets(dict.fromkeys(partitions, which), request_timeout=ANSWER_S)
+        found = {}
         for each, future in asked.items():
             try:
-                ends[each.partition] = future.result(ANSWER_S).offset
+                found[each.partition] = future.result(ANSWER_S).offset
             except (KafkaException, TimeoutError) as error:
                 raise CannotRun(
                     f"The brokers gave no answer about {topic}-{each.partition}: {reason(error)}."
                 ) from error
-        return ends
+        return found
 
     def cluster_id(self) -> str:
         """Empty if the brokers tell none. Raises CannotRun if no broker answers."""

@@ -136,7 +136,7 @@ def read_rows(
     """
     wanted = _wanted(kinds)
     if place.in_kafka:
-        options = {**_kafka(place), **_until_now(place), **_beginning(span)}
+        options = {**_kafka(place), **_what_there_is(place, span)}
         records = spark.read.format("kafka").options(**options).load()
         return span.of(_decoded(records.select("value"), wanted))
     if place.format != PARQUET:
@@ -327,27 +327,24 @@ def _kafka(place: JournalPlace) -> dict[str, str]:
     }
 
 
-def _until_now(place: JournalPlace) -> dict[str, str]:
-    """What there is of a topic now: whoever reads it twice reads nothing then that has come since."""
+def _what_there_is(place: JournalPlace, span: Span) -> dict[str, str]:
+    """Of a topic now: whoever reads it twice reads nothing then that has come since, and skips what has expired.
+
+    A topic's records have the time at which they were sent, which is after the rows' own; they are read with an hour's
+    margin, for clocks that were set back.
+    """
     assert place.topic is not None
     assert place.brokers is not None
-    ends = Asked(place.brokers).ends(place.topic)
+    asked = Asked(place.brokers)
+    ends = asked.ends(place.topic)
+    since_ms = None if span.first is None else max(0, span.first - _HOUR_US) // 1000
+    begins = asked.begins(place.topic, since_ms)
+    first = {number: min(begins.get(number, end), end) for number, end in ends.items()}
     return {
         "assign": msgspec.json.encode({place.topic: sorted(ends)}).decode(),
+        "startingOffsets": msgspec.json.encode({place.topic: first}).decode(),
         "endingOffsets": msgspec.json.encode({place.topic: ends}).decode(),
-    }
-
-
-def _beginning(span: Span) -> dict[str, str]:
-    """Where to begin to read a topic: its records have the time at which they were sent, which is after the rows' own.
-
-    With an hour's margin, for clocks that were set back.
-    """
-    if span.first is None:
-        return {"startingOffsets": "earliest"}
-    return {
-        "startingTimestamp": str(max(0, span.first - _HOUR_US) // 1000),
-        "startingOffsetsByTimestampStrategy": "latest",
+        "failOnDataLoss": "false",
     }
 
 

@@ -28,8 +28,8 @@ class Metadata:
 
 
 class Client:
-    """Answers with what it is given; `on_the_way`: what it tells when it is polled. Partition n ends at offset 10 n, or
-    has no leader.
+    """Answers with what it is given; `on_the_way`: what it tells when it is polled. Partition n ends at offset 10 n +
+    `first`, or has no leader.
     """
 
     def __init__(self, answer: Metadata | KafkaException, *on_the_way: KafkaError) -> None:
@@ -39,6 +39,7 @@ class Client:
         self.settings: dict[str, Any] = {}
         self.timeouts: list[float] = []
         self.leaderless: set[int] = set()
+        self.first = 0
 
     def __call__(self, settings: dict[str, Any]) -> Client:
         self._tell = settings.pop("error_cb")
@@ -58,7 +59,7 @@ class Client:
             if each.partition in self.leaderless:
                 future.set_exception(KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, "No leader")))
             else:
-                future.set_result(SimpleNamespace(offset=10 * each.partition))
+                future.set_result(SimpleNamespace(offset=10 * each.partition + self.first))
         return futures
 
     def poll(self, timeout: float) -> None:
@@ -89,9 +90,12 @@ def test_each_client_is_told_how_brokers_are_reached(monkeypatch: pytest.MonkeyP
     assert (str(cluster), "jaas" in repr(cluster)) == ("a:1", False)
 
 
-def test_a_topic_is_asked_for_the_end_of_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_is_asked_for_the_ends_of_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client(Metadata())
     assert asked(monkeypatch, client, Security()).ends("a") == {0: 0, 1: 10}
+    assert asked(monkeypatch, client, Security()).begins("a", None) == {0: 0, 1: 10}
+    client.first = -1
+    assert asked(monkeypatch, client, Security()).begins("a", 5) == {1: 9}, "0 has nothing since then"
     client.leaderless = {1}
     with pytest.raises(CannotRun, match=r"^The brokers gave no answer about a-1: No leader\.$"):
         asked(monkeypatch, client, Security()).ends("a")
