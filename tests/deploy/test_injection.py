@@ -49,11 +49,12 @@ def test_it_is_the_sidecar_of_the_chart(kubernetes: ApiServer) -> None:
     made = kubernetes.dry_run(pod())["spec"]
     (forebay,) = made["initContainers"]
     container = Rendered({**LEAST, "mode": "gateway"}, NEWEST).container
-    of_gateways = ("lifecycle", "ports", "securityContext")
+    of_gateways = ("lifecycle", "ports", "securityContext", "startupProbe")
     assert within({name: value for name, value in container.items() if name not in of_gateways}, forebay)
     assert within(container["securityContext"], forebay["securityContext"])
     assert forebay["securityContext"]["runAsNonRoot"] is True
     assert forebay["restartPolicy"] == "Always"
+    assert forebay["startupProbe"]["httpGet"]["path"] == "/readyz"
     assert [port["containerPort"] for port in forebay["ports"]] == [9091]
     volume, run = made["volumes"]
     assert run["emptyDir"]
@@ -86,9 +87,9 @@ def test_it_comes_before_what_else_starts_first_and_beside_what_else_is_mounted(
 
 
 def test_the_producer_keeps_its_time_to_end(kubernetes: ApiServer) -> None:
-    """30 s to drain and 5 to spare come on top, of the 30 s that Kubernetes gives, too."""
+    """30 s to drain and 10 to spare come on top, of the 30 s that Kubernetes gives, too."""
     for asked, given in ((pod(), 30), (pod(terminationGracePeriodSeconds=60), 60)):
-        assert kubernetes.dry_run(asked)["spec"]["terminationGracePeriodSeconds"] == given + 35
+        assert kubernetes.dry_run(asked)["spec"]["terminationGracePeriodSeconds"] == given + 40
 
 
 def test_who_has_one_gets_no_second(kubernetes: ApiServer) -> None:
@@ -110,7 +111,7 @@ def test_secrets_can_be_read(kubernetes: ApiServer) -> None:
     mounted = [each["mountPath"] for each in made["initContainers"][0]["volumeMounts"]]
     assert mounted == ["/etc/forebay", "/run/forebay", "/etc/kafka"]
     assert made["imagePullSecrets"] == [{"name": "pull"}]
-    assert made["terminationGracePeriodSeconds"] == 30 + 50
+    assert made["terminationGracePeriodSeconds"] == 30 + 55
     own = kubernetes.dry_run(
         pod(SECURED, {"team": "a"}, securityContext={"fsGroup": 5}, imagePullSecrets=[{"name": "own"}])
     )["spec"]

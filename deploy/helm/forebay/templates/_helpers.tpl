@@ -28,7 +28,8 @@ broker-{{ int . }}: {{ $port }}
 
 {{- /* All settings but those that the chart gives by itself. */}}
 {{- define "forebay.settings" -}}
-{{- $any := .Values.bindAddress }}
+{{- $any := .Values.bindAddress | default "0.0.0.0" }}
+{{- $protocol := .Values.protocol | default "PLAINTEXT" }}
 {{- if contains ":" $any }}{{ $any = printf "[%s]" $any }}{{ end }}
 {{- $own := dict
   "bootstrap.servers" .Values.bootstrapServers
@@ -44,15 +45,15 @@ broker-{{ int . }}: {{ $port }}
 {{- else }}
 {{- $_ := set $own "advertised.host" (.Values.advertisedHost | default (printf "%s.%s.svc" (include "forebay.name" .) .Release.Namespace)) }}
 {{- $address := printf "%s:%d" $any (int .Values.port) }}
-{{- if eq .Values.protocol "PLAINTEXT" }}
+{{- if eq $protocol "PLAINTEXT" }}
 {{- $_ := set $own "listen" $address }}
 {{- else }}
-{{- $_ := set $own "listeners" (list (printf "%s://%s" .Values.protocol $address)) }}
-{{- if hasPrefix "SASL" .Values.protocol }}
+{{- $_ := set $own "listeners" (list (printf "%s://%s" $protocol $address)) }}
+{{- if hasPrefix "SASL" $protocol }}
 {{- /* A new pod is told of brokers by clients' answers only, and who comes may know no other port than a broker's. */}}
 {{- $ports := dict }}
 {{- range .Values.brokers.ids }}{{ $_ := set $ports (int . | toString) (add (int $.Values.port) 1 (int .)) }}{{ end }}
-{{- $_ := set $defaults (printf "listener.name.%s.node.ports" (lower .Values.protocol)) $ports }}
+{{- $_ := set $defaults (printf "listener.name.%s.node.ports" (lower $protocol)) $ports }}
 {{- end }}
 {{- end }}
 {{- end }}
