@@ -4,6 +4,8 @@ import pytest
 
 from tests.kit.spark import spark
 
+pytest.register_assert_rewrite("tests.pipeline.duck", "tests.pipeline.elsewhere")
+
 __all__ = ["spark"]
 
 

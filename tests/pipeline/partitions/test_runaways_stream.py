@@ -202,8 +202,8 @@ def test_the_stream_tells_what_the_span_tells(
         traffic = [each for each, count in course for _ in range(count)]
         for number, each in enumerate(traffic):
             windows[number] += window(number, each, f"t{topic}")
-    for rows in windows.values():
-        rows.append(gauge_row(time_us=rows[0].time_us if rows else START_US))
+    for number, rows in windows.items():
+        rows.append(gauge_row(time_us=rows[0].time_us if rows else START_US + number * WIDTH))
     for number in range(0, len(windows), 2):
         pair = [windows[each] for each in (number, number + 1) if each in windows]
         for rows in rng.sample(pair, len(pair)):
