@@ -14,6 +14,7 @@ import threading
 import time
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import partial
 from random import Random
 from types import TracebackType
 from typing import Self
@@ -58,6 +59,8 @@ class SyntheticSource:
         self._nodes = range(1, brokers + 1)
         self._second = 0
         self.up = dict.fromkeys(self._nodes, 1)
+        self._busy = dict.fromkeys(range(2), 0.0)
+        """Seconds of CPU by worker."""
         self._clients = [self._client(number) for number in range(clients)]
         self._clients += [self._named(name) for name in names]
         leaders = [1 + index % brokers for index in range(partitions)]
@@ -76,6 +79,8 @@ class SyntheticSource:
         stats.gauge("forebay_buffer_memory_waiters", lambda: 0)
         for worker in range(2):
             stats.gauge("forebay_worker_resident_memory_bytes", lambda: 90 * MIB, worker=str(worker))
+            busy = partial(self._busy.__getitem__, worker)
+            stats.counter_from("forebay_worker_cpu_seconds_total", busy, worker=str(worker))
 
     def _named(self, name: str) -> SeenClient:
         client = self.stats.clients.connected(name, "10.9.9.9", name, name, time.time())
@@ -130,7 +135,7 @@ class SyntheticSource:
             for _ in range(20):
                 latency.observe(rng.lognormvariate(-6.2 if weight > 1 else -3.4, 0.4))
         for worker in range(2):
-            stats.counter("forebay_worker_cpu_seconds_total", worker=str(worker)).value += rng.uniform(0.3, 0.5)  # type: ignore[assignment]
+            self._busy[worker] += rng.uniform(0.3, 0.5)
             lag = stats.histogram("forebay_event_loop_lag_seconds", worker=str(worker))
             for _ in range(10):
                 lag.observe(rng.lognormvariate(-7.0, 0.8))
