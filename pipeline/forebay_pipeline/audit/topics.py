@@ -6,21 +6,19 @@ Raises CannotRun if no broker answers, or if one does not answer a question with
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, wait
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 import msgspec
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition, Uuid
+from confluent_kafka import TopicCollection, Uuid
 from confluent_kafka.admin import ConfigResource, OffsetSpec  # type: ignore[attr-defined]
 from pyspark.sql import DataFrame, SparkSession
 
 from forebay_pipeline.audit.ranges import Ends, Range, TopicNow
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal.brokers import Asked, Brokers, reason
+from forebay_pipeline.journal.brokers import ANSWER_S, Asked, Brokers, answers
 
 RECORD_COLUMNS: Final = "topic string, partition int, offset bigint, key binary, value binary"
 
-_ANSWER_S: Final = 60
 _A_TASK: Final = 250_000
 """Offsets that one task reads, so that a large partition is shared by several tasks."""
 
@@ -84,30 +82,24 @@ class KafkaTopics:
     def _offsets(
         self, found: Mapping[str, Collection[int]], which: OffsetSpec, untold: dict[str, CannotRun]
     ) -> dict[tuple[str, int], int]:
-        partitions = [
-            TopicPartition(name, number) for name, numbers in found.items() if name not in untold for number in numbers
-        ]
-        if not partitions:
-            return {}
-        asked = self._asked.admin.list_offsets(dict.fromkeys(partitions, which), request_timeout=_ANSWER_S)
-        answers = _answers({(each.topic, each.partition): offset for each, offset in asked.items()}, untold)
-        return {each: answer.offset for each, answer in answers.items()}
+        wanted = {name: numbers for name, numbers in found.items() if name not in untold}
+        return self._asked.offsets(wanted, which, untold)
 
     def _ids(self, found: Collection[str], untold: dict[str, CannotRun]) -> dict[str, str]:
         names = [name for name in found if name not in untold]
         if not names:
             return {}
-        asked = self._asked.admin.describe_topics(TopicCollection(names), request_timeout=_ANSWER_S)
-        answers = _answers({(name, None): topic for name, topic in asked.items()}, untold)
-        return {name: _printable(topic.topic_id) for (name, _), topic in answers.items()}
+        asked = self._asked.admin.describe_topics(TopicCollection(names), request_timeout=ANSWER_S)
+        told = answers({(name, None): topic for name, topic in asked.items()}, untold)
+        return {name: _printable(topic.topic_id) for (name, _), topic in told.items()}
 
     def _compacted(self, found: Collection[str], untold: dict[str, CannotRun]) -> dict[str, bool]:
         resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in found if name not in untold]
         if not resources:
             return {}
-        asked = self._asked.admin.describe_configs(resources, request_timeout=_ANSWER_S)
-        answers = _answers({(resource.name, None): settings for resource, settings in asked.items()}, untold)
-        return {name: "compact" in settings["cleanup.policy"].value for (name, _), settings in answers.items()}
+        asked = self._asked.admin.describe_configs(resources, request_timeout=ANSWER_S)
+        told = answers({(resource.name, None): settings for resource, settings in asked.items()}, untold)
+        return {name: "compact" in settings["cleanup.policy"].value for (name, _), settings in told.items()}
 
     def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
         """The records of the ranges in RECORD_COLUMNS; expired ones are silently missing."""
@@ -138,21 +130,3 @@ def _by_topic(ranges: Sequence[Range], tell: Callable[[list[Range]], object]) ->
 def _printable(topic_id: Uuid | None) -> str:
     """As Kafka writes it, and the ledger, safe in URLs; empty if brokers are too old to have any."""
     return str(topic_id).replace("+", "-").replace("/", "_") if topic_id is not None else ""
-
-
-_About = TypeVar("_About", bound=tuple[str, int | None])
-"""A topic and, where a question is about one, a partition."""
-
-
-def _answers(asked: Mapping[_About, Future[Any]], untold: dict[str, CannotRun]) -> dict[_About, Any]:
-    """Those that there are within _ANSWER_S; the topics of all others are added to `untold`."""
-    wait(asked.values(), _ANSWER_S)
-    answers = {}
-    for about, future in asked.items():
-        try:
-            answers[about] = future.result(0)
-        except (KafkaException, TimeoutError) as error:
-            topic, partition = about
-            what = topic if partition is None else f"{topic}-{partition}"
-            untold.setdefault(topic, CannotRun(f"The brokers gave no answer about {what}: {reason(error)}."))
-    return answers

@@ -65,6 +65,7 @@ _OF_LOCAL: Final = {
     "spark.locality.wait": "0",
 }
 
+_TRACEBACK: Final = "Traceback (most recent call last):"
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties").as_uri()
 """As a URI, which has no blanks: Java's options are parted by them."""
 
@@ -172,7 +173,6 @@ def defaults(environ: Mapping[str, str]) -> dict[str, str]:
     return {pair["key"]: pair["value"] for pair in pairs if pair is not None and pair["key"].startswith("spark.")}
 
 
-_TRACEBACK: Final = "Traceback (most recent call last):"
 _PAIR: Final = re.compile(r"(?P<key>[^\s=:]+)(?:\s*[=:]\s*|\s+)(?P<value>.*)")
 """As in Java's properties: a space, an equals sign or a colon between the two."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -77,17 +78,22 @@ class Asked:
         return {number: offset for number, offset in found.items() if offset >= 0}
 
     def _offsets(self, topic: str, which: OffsetSpec) -> dict[int, int]:
-        partitions = [TopicPartition(topic, number) for number in self.topics()[topic].partitions]
-        asked = self.admin.list_offsets(dict.fromkeys(partitions, which), request_timeout=ANSWER_S)
-        found = {}
-        for each, future in asked.items():
-            try:
-                found[each.partition] = future.result(ANSWER_S).offset
-            except (KafkaException, TimeoutError) as error:
-                raise CannotRun(
-                    f"The brokers gave no answer about {topic}-{each.partition}: {reason(error)}."
-                ) from error
-        return found
+        untold: dict[str, CannotRun] = {}
+        found = self.offsets({topic: self.topics()[topic].partitions}, which, untold)
+        for error in untold.values():
+            raise error
+        return {number: offset for (_, number), offset in found.items()}
+
+    def offsets(
+        self, partitions: Mapping[str, Collection[int]], which: OffsetSpec, untold: dict[str, CannotRun]
+    ) -> dict[tuple[str, int], int]:
+        """Of partitions of topics that exist; the topics of those that are not told of are added to `untold`."""
+        wanted = [TopicPartition(topic, number) for topic, numbers in partitions.items() for number in numbers]
+        if not wanted:
+            return {}
+        asked = self.admin.list_offsets(dict.fromkeys(wanted, which), request_timeout=ANSWER_S)
+        told = answers({(each.topic, each.partition): offset for each, offset in asked.items()}, untold)
+        return {each: answer.offset for each, answer in told.items()}
 
     def cluster_id(self) -> str:
         """Empty if the brokers tell none. Raises CannotRun if no broker answers."""
@@ -99,6 +105,24 @@ class Asked:
         except KafkaException as error:
             self.admin.poll(0)  # tells of errors on the way
             raise CannotRun(f"No broker answers at {self._brokers}: {self._why or reason(error)}.") from error
+
+
+_About = TypeVar("_About", bound=tuple[str, int | None])
+"""A topic and, where a question is about one, a partition."""
+
+
+def answers(asked: Mapping[_About, Future[Any]], untold: dict[str, CannotRun]) -> dict[_About, Any]:
+    """Those that there are within ANSWER_S; the topics of all others are added to `untold`."""
+    wait(asked.values(), ANSWER_S)
+    told = {}
+    for about, future in asked.items():
+        try:
+            told[about] = future.result(0)
+        except (KafkaException, TimeoutError) as error:
+            topic, partition = about
+            what = topic if partition is None else f"{topic}-{partition}"
+            untold.setdefault(topic, CannotRun(f"The brokers gave no answer about {what}: {reason(error)}."))
+    return told
 
 
 def reason(error: BaseException) -> str:
