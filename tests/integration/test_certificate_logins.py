@@ -17,7 +17,7 @@ from forebay_codecs.metadata_request import encode_metadata_request
 from forebay_proxy.security.der import certificate
 from tests.integration.checks import each_exactly_once, every_record_acknowledged
 from tests.integration.test_identities import AUTHORIZED
-from tests.integration.test_terminated_logins import AUDIT, secret
+from tests.integration.test_terminated_logins import AUDIT, COUNT, secret, spec_of
 from tests.kit.certificates import Authority
 from tests.kit.clients import Client
 from tests.kit.forebay import ForebayProcess
@@ -34,9 +34,6 @@ from tests.kit.wire import framed
 
 pytestmark = pytest.mark.integration
 
-COUNT = 200
-SIZE = 500
-"""Bytes: more than one batch of records without a key, so that some move."""
 RULES = r"RULE:^CN=(eve).*$/$1/,RULE:^CN=(alice|bob),OU=.*$/$1/L,RULE:^CN=((?:[^,\\]|\\.)*),.*$/$1/U"
 ODD = 'Till "7", é; #1'
 METADATA_V4 = framed(encode_metadata_request(4, "c", 4, None, allow_auto_topic_creation=False))
@@ -123,7 +120,7 @@ def test_owners_of_certificates_are_merged_as_whom_they_are_at_the_brokers(stage
     for user in USERS:
         topic = f"{user}-certificate-{kind}"
         stage.cluster.create_topic(topic, 4)
-        specs[user] = ProduceSpec(topic, topic, count=COUNT, size=SIZE, keys="mixed")
+        specs[user] = spec_of(topic, topic, kind)
     fates = [f'forebay_records_total{{fate="{fate}"}}' for fate in ("kept", "moved", "untouched")]
     before = stage.forebay.metrics()
     with ExitStack() as stack, ThreadPoolExecutor(len(USERS)) as pool:

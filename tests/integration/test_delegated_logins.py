@@ -18,7 +18,7 @@ from forebay_codecs.sasl import parse_authenticate, plain
 from tests.codecs.kio_oracle import decode_response, encode_request, message
 from tests.integration.checks import each_exactly_once, every_record_acknowledged
 from tests.integration.test_certificate_logins import Stage as WithCertificates
-from tests.integration.test_terminated_logins import AUDIT, PLAIN, at_forebay, secret
+from tests.integration.test_terminated_logins import AUDIT, COUNT, PLAIN, SIZE, at_forebay, secret, spec_of
 from tests.kit.forebay import ForebayProcess
 from tests.kit.kafka import KafkaCluster
 from tests.kit.login_wire import Wire, authenticate, handshake
@@ -38,9 +38,6 @@ BRIEF, UNKNOWN = "dave", "carol"
 WATCHER = "bob"
 """Who may see everybody's tokens."""
 TOKEN_MS = 4_000
-COUNT = 200
-SIZE = 500
-"""Bytes: more than one batch of records without a key, so that some move."""
 RATE = 100
 USER_RESOURCE, LITERAL, CREATE_TOKENS, ALLOW = 7, 3, 13, 3
 
@@ -168,7 +165,7 @@ def test_each_is_itself_at_the_brokers_and_merged_with_what_it_sends_otherwise(s
         topic = f"{user}-delegated-{kind}"
         stage.cluster.create_topic(topic, 4)
         for way in ("password", "certificate"):
-            specs[user, way] = ProduceSpec(topic, f"{topic}-{way}", count=COUNT, size=SIZE, keys="mixed")
+            specs[user, way] = spec_of(topic, f"{topic}-{way}", kind)
     fates = [f'forebay_records_total{{fate="{fate}"}}' for fate in ("kept", "moved", "untouched")]
     earlier = stage.forebay.metrics()
     for key, result in write(stage, kind, specs).items():

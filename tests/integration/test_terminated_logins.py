@@ -19,6 +19,7 @@ from forebay_codecs.scram import ScramClient, salt_password
 from forebay_proxy.commands import cli
 from tests.integration.checks import each_exactly_once, every_record_acknowledged
 from tests.integration.test_identities import AUTHORIZED
+from tests.kit.clients import SPREADING
 from tests.kit.forebay import ForebayProcess
 from tests.kit.kafka import KafkaCluster
 from tests.kit.login_wire import Wire, authenticate, handshake
@@ -36,7 +37,7 @@ REAUTH_MS = 2_000
 """Of a login by PLAIN, at the brokers and at Forebay's listener without TLS."""
 COUNT = 200
 SIZE = 500
-"""Bytes: more than one batch of records without a key, so that some move."""
+"""Bytes: those without a key are more than one turn of Forebay's partitioner."""
 PLAIN = "PLAIN"
 SERVICE = "forebay"
 AUDIT = {"kafka.authorizer.logger": "debug"}
@@ -116,13 +117,17 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             yield Stage(logins, cluster, log, forebay)
 
 
+def spec_of(topic: str, name: str, client: str) -> ProduceSpec:
+    return ProduceSpec(topic, name, count=COUNT, size=SIZE, keys="mixed", props=SPREADING.get(client, {}))
+
+
 @pytest.mark.parametrize("name", CLIENTS)
 def test_records_of_a_client_that_logs_in_here_are_merged_and_sent(stage: Stage, name: str) -> None:
     """Two users at the same time, on one topic."""
     topic = f"terminated-{name}"
     stage.cluster.create_topic(topic, 4)
     before = stage.forebay.metrics()
-    specs = {user: ProduceSpec(topic, f"{user}-{name}", count=COUNT, size=SIZE, keys="mixed") for user in USERS}
+    specs = {user: spec_of(topic, f"{user}-{name}", name) for user in USERS}
     with ExitStack() as stack, ThreadPoolExecutor(len(USERS)) as pool:
         make = partial(stage.logins.client, name, mechanism=PLAIN, protocol="SASL_SSL")
         clients = {user: stack.enter_context(closing(make(user=user))) for user in USERS}
@@ -188,10 +193,7 @@ def test_users_are_merged_by_what_they_are_at_the_brokers(stage: Stage, mapped: 
         stage.cluster.create_topic(topic, 4)
     fates = [f'forebay_records_total{{fate="{fate}"}}' for fate in ("kept", "moved", "untouched")]
     before = mapped.metrics()
-    specs = {
-        user: ProduceSpec(topic, f"{user}-{name}", count=COUNT, size=SIZE, keys="mixed")
-        for user, topic in topics.items()
-    }
+    specs = {user: spec_of(topic, f"{user}-{name}", name) for user, topic in topics.items()}
     with ExitStack() as stack, ThreadPoolExecutor(len(MAPPED)) as pool:
         make = partial(stage.logins.client, name, mechanism=PLAIN, protocol="SASL_SSL")
         clients = {user: stack.enter_context(closing(make(user=user))) for user in MAPPED}
@@ -252,7 +254,7 @@ def test_by_scram_users_are_themselves_at_the_brokers_though_forebay_knows_no_pa
     for user in USERS:
         topic = f"{user}-{name}-{mechanism}".lower()
         stage.cluster.create_topic(topic, 4)
-        specs[user] = ProduceSpec(topic, topic, count=COUNT, size=SIZE, keys="mixed")
+        specs[user] = spec_of(topic, topic, name)
     fates = [f'forebay_records_total{{fate="{fate}"}}' for fate in ("kept", "moved", "untouched")]
     before = by_key.metrics()
     with ExitStack() as stack, ThreadPoolExecutor(len(USERS)) as pool:

@@ -8,6 +8,7 @@ All of them are real clients that others wrote; each is an oracle for what Foreb
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from tests.kit.java import JavaClient
@@ -19,6 +20,13 @@ from tests.kit.spec import ConsumedRecord, ProduceResult, ProduceSpec
 JAVA_NAMES = tuple(f"java-{version}" for version in CLIENT_VERSIONS)
 OTHER_NAMES = ("confluent", "aiokafka", "kafka-python", "kcat")
 CLIENT_NAMES = JAVA_NAMES + OTHER_NAMES
+SPREADING: Mapping[str, Mapping[str, str]] = {
+    "confluent": {"sticky.partitioning.linger.ms": "0"},
+    "java-2.8.2": {"batch.size": "2048"},
+    "java-4.3.1": {"batch.size": "2048"},
+}
+"""Client → settings by which a few records without a key are in several partitions, as those of all other clients are.
+In one they could all be in the one that Forebay chooses: whether any of them moves were chance."""
 
 
 class Client(Protocol):
