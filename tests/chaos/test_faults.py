@@ -37,8 +37,8 @@ def test_what_forebay_holds_is_seen(stage: Stage) -> None:
 
 def test_what_bystanders_wait_is_seen(stage: Stage) -> None:
     with stage.bystanders() as bystanders:
-        begun = monotonic()
         with toxic(stage, [stage.broker_hops[0]], "latency", latency=1000):
+            begun = monotonic()
             wait_until(lambda: monotonic() > begun + 1.5, 30, "a record or two have waited")
         waits = bystanders.stop()
     for way in (DIRECT, THROUGH):
