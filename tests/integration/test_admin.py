@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ pytestmark = pytest.mark.integration
 
 # Newer than what the kit's Admin class was compiled against; older clients' metadata is in test_addresses.py.
 ADMIN_CLIENTS = ("java-3.2.3", "java-3.9.2", "java-4.3.1")
+SECONDS = 60
 
 
 @pytest.fixture(params=["4.3.1", "3.9.2"])
@@ -83,10 +85,9 @@ def test_groups(either_route: Route, admin: Callable[..., Any], newest_java: Jav
     assert group not in admin("list_groups")
 
 
-def until(ask: Callable[[], Any], good: Callable[[Any], bool], times: int = 100) -> Any:
+def until(ask: Callable[[], Any], good: Callable[[Any], bool]) -> Any:
     """The first good answer; each question takes a round trip, so there is no need to sleep between them."""
-    for _ in range(times):
-        answer = ask()
-        if good(answer):
-            return answer
-    raise AssertionError(f"asked {times} times, last answer: {answer}")
+    deadline = monotonic() + SECONDS
+    while not good(answer := ask()):
+        assert monotonic() < deadline, f"the last answer: {answer}"
+    return answer
