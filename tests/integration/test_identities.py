@@ -34,7 +34,8 @@ pytestmark = pytest.mark.integration
 
 PLAIN, SCRAM, BEARER = "PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"
 COUNT = 500
-REAUTH_MS = 3_000
+REAUTH_MS = 6_000
+"""Whoever renews after 85 to 95 % of it has at least 0.3 s for that, which is little on a busy machine."""
 CLIENTS = {
     PLAIN: ("confluent", "confluent", "java-4.3.1", "kafka-python"),
     BEARER: ("confluent",) * 4,
@@ -379,7 +380,7 @@ def test_sessions_are_renewed_on_both_sides_and_nothing_is_lost_with_them(tmp_pa
             tls=tls,
             protocols=("SASL_PLAINTEXT", "SASL_SSL"),
         )
-        seconds = 4 * REAUTH_MS // 1000
+        seconds = 2 * REAUTH_MS // 1000
         spec = ProduceSpec("alice-renewed", "renewed", count=50 * seconds, rate=50)
         with forebay, closing(logins.client("java-4.3.1", "alice", PLAIN, "SASL_SSL")) as client:
             every_record_acknowledged(spec, client.produce(forebay.tls_bootstrap, spec))

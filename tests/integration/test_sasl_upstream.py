@@ -22,7 +22,8 @@ from tests.kit.unsigned_tokens import unsigned_tokens
 
 pytestmark = pytest.mark.integration
 
-REAUTH_MS = 3_000
+REAUTH_MS = 6_000
+"""Whoever renews after 85 to 95 % of it has at least 0.3 s for that, which is little on a busy machine."""
 TOKEN_S = 10
 COUNT = 100
 OLDEST, *BETWEEN, NEWEST = ANCIENT_CLIENT_VERSIONS
@@ -184,13 +185,13 @@ def nothing_went_wrong(forebay: ForebayProcess) -> bool:
 
 
 def test_sessions_are_renewed_under_load(stage: Stage) -> None:
-    """Records that are merged, and those on clients' own connections, over four lifetimes: none is lost or doubled."""
+    """Records that are merged, and those on clients' own connections, over two lifetimes: none is lost or doubled."""
     stage.cluster.create_topic("renewed", 1)
     stage.cluster.create_topic("renewed-own", 1)
     with stage.forebay("SCRAM-SHA-512") as forebay:
         merged = Counting(forebay.bootstrap)
         own = Counting(forebay.bootstrap, **{"enable.idempotence": True})
-        until = time.monotonic() + 4 * REAUTH_MS / 1000
+        until = time.monotonic() + 2 * REAUTH_MS / 1000
         sent = 0
         while time.monotonic() < until:
             merged.send("renewed")
