@@ -32,7 +32,9 @@ ALL: dict[str, Any] = {
         "partitioner.rack.aware": True,
         "client.racks": {"10.1.0.0/16": "az-a", "10.2.0.0/16": "az-b"},
         "shutdown.timeout.ms": 45000,
+        "journal.dir": "/var/lib/forebay",
     },
+    "journalVolume": {"emptyDir": {"sizeLimit": "2Gi"}},
     "files": [{"secret": {"name": "orders", "items": [{"key": "sasl.jaas.config", "path": "sasl.jaas.config"}]}}],
     "workers": 2,
     "image": {"repository": "example.org/forebay", "tag": "1.2", "pullSecrets": [{"name": "pull"}]},
@@ -125,7 +127,7 @@ def test_probes_reach_the_admin_endpoint(chart: Rendered) -> None:
 
 
 def test_probes_speak_tls_where_the_admin_endpoint_does() -> None:
-    settings = {"admin.ssl.keystore.location": "/etc/kafka/admin.pem"}
+    settings = {**ALL["settings"], "admin.ssl.keystore.location": "/etc/kafka/admin.pem"}
     chart = Rendered({**ALL, "settings": settings, "podMonitor": {"enabled": True, "endpoint": {"tlsConfig": {}}}})
     assert {probe["scheme"] for probe in probes(chart.container).values()} == {"HTTPS"}
     (endpoint,) = chart.objects["PodMonitor"]["spec"]["podMetricsEndpoints"]
@@ -207,7 +209,7 @@ def test_connections_come_anew_where_pods_do() -> None:
     name = "connections.max.age.ms"
     assert name not in tomllib.loads(Rendered(LEAST).settings)
     assert tomllib.loads(Rendered(ALL).settings)[name] == 600_000
-    own = {**ALL, "settings": {name: -1}}
+    own = {**ALL, "settings": {**ALL["settings"], name: -1}}
     assert tomllib.loads(Rendered(own).settings)[name] == -1
 
 
@@ -220,14 +222,20 @@ def test_the_autoscaler_says_how_many_pods_there_are() -> None:
     assert str(scaled.container["resources"]["requests"]["cpu"]) == "2", "a part of the cores that two workers can use"
 
 
+def test_a_journal_is_written_to_the_volume_that_is_mounted_where_it_belongs() -> None:
+    chart = Rendered(ALL)
+    assert {"name": "forebay-journal", **ALL["journalVolume"]} in chart.pod["spec"]["volumes"]
+    assert {"name": "forebay-journal", "mountPath": "/var/lib/forebay"} in chart.container["volumeMounts"]
+
+
 def test_memory_follows_what_workers_may_hold() -> None:
-    """56 + 32 + 32 + 32 + 64 + 2 x 64 MiB, with 128 instead of 32 twice; 16 of history; and a quarter."""
+    """56 + 32 + 32 + 32 + 64 + 2 x 64 MiB; 128, and 16 of a journal, instead of 32 twice; 16 of history; a quarter."""
 
     def limit(values: dict[str, Any]) -> Any:
         return Rendered(values).container["resources"]["limits"]["memory"]
 
     assert limit(LEAST) == "450Mi"
-    assert limit(ALL) == "1120Mi"
+    assert limit(ALL) == "1160Mi"
     assert limit({**LEAST, "settings": {"journal.topic": "rows", "admin.history.bytes": 100 << 20}}) == "575Mi"
     own = {"limits": {"memory": "1Gi"}}
     assert Rendered({**LEAST, "resources": own}).container["resources"] == own
@@ -269,6 +277,8 @@ def test_secrets_are_mounted_as_in_the_sidecar() -> None:
         ({**LEAST, "brokers": {"ids": [60000]}}, "broker 60000 cannot be on port 69093"),
         ({**LEAST, "port": 70000}, "port"),
         ({**LEAST, "replica": 3}, "replica"),
+        ({**LEAST, "settings": {"journal.dir": "/var/lib/forebay"}}, "journal.dir needs a journalVolume"),
+        ({**LEAST, "journalVolume": {"emptyDir": {}}}, "settings have no journal.dir"),
     ],
 )
 def test_what_cannot_work_is_refused_in_words(values: dict[str, Any], said: str) -> None:

@@ -60,6 +60,11 @@ broker-{{ int . }}: {{ $port }}
 {{- range $name := concat (keys $own) (list "listen" "listeners") | uniq | sortAlpha }}
 {{- if hasKey $.Values.settings $name }}{{ fail (printf "settings: %s is the chart's own to set: see its values" $name) }}{{ end }}
 {{- end }}
+{{- if and (index .Values.settings "journal.dir") (not .Values.journalVolume) }}
+{{- fail "settings: journal.dir needs a journalVolume, as nothing else of a pod can be written; a journal.topic needs none" }}
+{{- else if and .Values.journalVolume (not (index .Values.settings "journal.dir")) }}
+{{- fail "journalVolume: settings have no journal.dir, which is where it would be mounted" }}
+{{- end }}
 {{- toYaml (merge $own .Values.settings $defaults) }}
 {{- end }}
 
@@ -176,6 +181,10 @@ volumeMounts:
     mountPath: /etc/kafka
     readOnly: true
   {{- end }}
+  {{- with index .Values.settings "journal.dir" }}
+  - name: forebay-journal
+    mountPath: {{ . | quote }}
+  {{- end }}
 {{- end }}
 
 {{- /* Which pods get a sidecar. Not a default of values.yaml: what is given there would be added to it. */}}
@@ -199,6 +208,10 @@ volumeMounts:
     defaultMode: 0400
     sources:
       {{- toYaml . | nindent 6 }}
+{{- end }}
+{{- with .Values.journalVolume }}
+- name: forebay-journal
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
