@@ -211,6 +211,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
+def rate(per_second: float) -> str:
+    """1234.5 → 1,234; below ten with two digits, so that a little is not shown as none: 0.0412 → 0.041"""
+    return f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2g}"
+
+
 def ms(time_us: float) -> str:
     """Microseconds as milliseconds: 1234567 → 1,234.6"""
     return f"{time_us / 1000:,.1f}"

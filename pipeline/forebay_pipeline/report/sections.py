@@ -16,7 +16,7 @@ from forebay_pipeline.errors import CLEAN
 from forebay_pipeline.jobs.time_text import instant
 from forebay_pipeline.partitions import tables
 from forebay_pipeline.partitions.summary import Percentiles, Summary
-from forebay_pipeline.partitions.tables import Table, ms, percent, table
+from forebay_pipeline.partitions.tables import Table, ms, percent, rate, table
 from forebay_pipeline.replay.results import ReplayReport, Result
 from forebay_pipeline.replay.text import gained
 from forebay_pipeline.replay.trust import average_ms, p99_ms, trusted
@@ -115,8 +115,7 @@ def _of_batches(known: Known) -> Iterator[Headline]:
     summary, total = known.summary, known.summary.total
     first_us, last_us = covered(known)
     seconds = (last_us - first_us - known.missing_us) / 1e6
-    rate = f"{total.records / seconds:,.0f} a second" if seconds >= 1 else ""
-    yield Headline("Records", f"{total.records:,}", rate)
+    yield Headline("Records", f"{total.records:,}", f"{rate(total.records / seconds)} a second" if seconds >= 1 else "")
     yield Headline("Bytes", size(total.bytes), f"{total.batches:,} batches of {size(total.bytes_per_batch)}")
     yield Headline("Linger p99", f"{ms(total.linger_us.p99_us)} ms", _other_levels(total.linger_us))
     yield Headline("Brokers' answers p99", f"{ms(total.upstream_us.p99_us)} ms", _other_levels(total.upstream_us))

@@ -73,3 +73,4 @@ def test_errors_have_kafkas_names() -> None:
 
 def test_numbers_for_people() -> None:
     assert (tables.percent(0.628), tables.ms(1_234_567)) == ("62.8", "1,234.6")
+    assert [tables.rate(each) for each in (1234.5, 10, 9.96, 0.0412, 0)] == ["1,234", "10", "10", "0.041", "0"]

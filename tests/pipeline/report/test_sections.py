@@ -70,7 +70,7 @@ def test_the_time_is_that_of_batches_and_of_clients_and_so_is_the_rate_of_all() 
     assert covered(longer) == (first_us, everything.summary.last_us)
     less = longer._replace(missing_us=43_200 * SECOND)
     notes = [next(headlines(one)).note for one in (everything, longer, less)]
-    assert notes == ["7 a second", "0 a second", "1 a second"]
+    assert notes == ["7 a second", "0.28 a second", "0.54 a second"]
     (found,) = (section for section in sections(longer) if section.name == "clients")
     rates = dict(zip(found.tables[0].header, found.tables[0].rows[2], strict=True))
     assert (rates["client id"], rates["records/s"]) == ("agent", "10.4")
