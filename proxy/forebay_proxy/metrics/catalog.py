@@ -170,7 +170,12 @@ _ALL: Final = (
         {"side": RENEWED_SIDES},
         least=True,
     ),
-    Metric("forebay_upstream_connections", "gauge", "Broker connections open now."),
+    Metric(
+        "forebay_upstream_connections",
+        "gauge",
+        "Connections to brokers for merged records, and clients that have some of their own. Not counted: those that "
+        "close behind a client that has left, and a few for metadata, versions and tokens.",
+    ),
     Metric("forebay_tasks", "gauge", "Tasks in the event loops; steady growth is a leak."),
     Metric("forebay_ready", "gauge", "1: clients can be served; 0: not yet, no longer or not now, as /readyz says."),
     Metric("forebay_start_time_seconds", "gauge", "When this Forebay began, in seconds since 1970."),
