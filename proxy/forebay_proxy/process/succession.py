@@ -115,7 +115,10 @@ class Succession:
         try:
             return await self._succeed()
         except (OSError, StartError) as error:  # OSError: no descriptor is left, say
-            log.error("no successor: this process goes on", error=str(error))
+            if self._stop.draining.is_set():
+                log.info("no successor: this process is leaving")
+            else:
+                log.error("no successor: this process goes on", error=str(error))
             raise StartError(str(error)) from None
 
     async def _succeed(self) -> int:

@@ -57,10 +57,12 @@ class Scene:
     async def leave(self) -> None:
         self.left += 1
 
-    async def refused(self) -> str:
+    async def refused(self, *, leaves: bool = False) -> str:
         with capture_logs() as logs, pytest.raises(StartError) as raised:
             await soon(self.succession.begin(), 60)
-        assert [line["error"] for line in logs if line["log_level"] == "error"] == [str(raised.value)]
+        told = [(line["event"], line.get("error")) for line in logs if line["event"].startswith("no successor")]
+        goes_on = ("no successor: this process goes on", str(raised.value))
+        assert told == [("no successor: this process is leaving", None) if leaves else goes_on]
         assert (self.left, self.stop.succeeded) == (0, False)
         self.listening.close()
         return str(raised.value)
@@ -118,7 +120,10 @@ async def test_who_leaves_has_no_successor() -> None:
     task = scene.succession.begin()
     await until(lambda: scene.succession._task is task)
     scene.stop.draining.set()
-    assert "Forebay is leaving" in await scene.refused()
+    assert "Forebay is leaving" in await scene.refused(leaves=True)
+    late = Scene("")
+    late.stop.draining.set()
+    assert await late.refused(leaves=True) == "Forebay is leaving"
 
 
 @in_loop
