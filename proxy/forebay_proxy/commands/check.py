@@ -63,6 +63,8 @@ PROCESS_BYTES: Final = 56 << 20
 """What a worker takes before it holds anything of clients."""
 ANSWERS_BYTES: Final = 2 * response_memory.LIMIT + untaken_answers.LIMIT
 """Of answers that clients do not take; twice the limit where several of those that are rewritten pile up."""
+TLS_BYTES: Final = 43_000
+"""Of a client that produces over TLS (docs/security.md)."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -302,11 +304,18 @@ def _memory(settings: Settings, limits: Sequence[Path]) -> Finding:
     needed = settings.workers * each + history
     limit = _limit(limits)
     said = f"{_mb(needed)} at most for {settings.workers} worker{'s' if settings.workers > 1 else ''}"
+    with_tls = 0
+    if any(listener.uses_tls for listener in settings.client_listeners):
+        clients = settings.workers * settings.max_connections
+        with_tls = clients * TLS_BYTES
+        said += f", and {_mb(with_tls)} for {clients:,} clients with TLS"
     if limit is None:
         return Finding("memory", "ok", f"{said}; no limit is set for this process")
     if needed > limit:
         more = "give it more, or lower buffer.memory, queued.max.request.bytes, max.decompressed.bytes or workers"
         return Finding("memory", FAILURE, f"{said}, but the limit is {_mb(limit)}: {more}")
+    if needed + with_tls > limit:  # there may never be as many
+        return Finding("memory", "warning", f"{said}, but the limit is {_mb(limit)}: lower max.connections")
     return Finding("memory", "ok", f"{said} of {_mb(limit)}")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from time import time
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
@@ -289,6 +290,16 @@ def test_memory_has_room_for_history_and_rows_of_the_journal(tmp_path: Path) -> 
     told = Settings(bootstrap_servers=(), admin=HostPort("127.0.0.1", 9091), journal_topic="rows", workers=2)
     said = check._memory(told, (tmp_path / "absent",)).said
     assert said.startswith(f"{2 * (344 + 16) + 16} MiB at most for 2 workers;")
+
+
+def test_memory_has_room_for_as_many_clients_with_tls_as_may_come(tmp_path: Path) -> None:
+    told = msgspec.structs.replace(secured(tmp_path), workers=2, max_connections=1_000)
+    within = check._memory(told, (tmp_path / "absent",))
+    assert within.said.startswith(f"{2 * 344 + 16} MiB at most for 2 workers, and 82 MiB for 2,000 clients with TLS;")
+    limit = tmp_path / "memory.max"
+    for size, verdict in ((787, "ok"), (786, "warning"), (704, "warning"), (703, "failure")):
+        limit.write_text(f"{size << 20}\n")
+        assert check._memory(told, (limit,)).verdict == verdict
 
 
 @pytest.mark.parametrize(
