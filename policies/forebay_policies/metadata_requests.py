@@ -21,13 +21,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Final, Literal, NamedTuple
 
 from forebay_codecs.metadata import Metadata
 from forebay_policies.metadata_cache import NEVER, Ages, CachedTopic, MetadataCache
 from forebay_policies.metadata_refresh import ProducedTopic, RefreshSchedule
 from forebay_policies.metadata_waiters import ClientWaiters, MetadataWaiter, RecordWaiters
+from forebay_policies.missing_topics import MissingTopics
 
 MAX_TOPICS = 10_000
 """In one request. Clients may name any number, and a broker closes the connection on a request above 100 MB."""
@@ -81,9 +82,9 @@ class CreationPauses:
 class MetadataRequests:
     """Whoever waits is served by one answer or dropped; what nobody waits for is asked for only if it is known and due.
 
-    `produced` is a live view of the topics that records go to. `backoff` is in seconds; `group_size` is how many topics
-    are refreshed together because of their age. `on_wanted` is called, with the cause, whenever there may be more to
-    ask for than before; it may only take note. All times are in seconds of the caller's clock.
+    `produced` is a live view of the topics that records go to. `backoff` and `max_backoff` are in seconds; `group_size`
+    is how many topics are refreshed together because of their age. `on_wanted` is called, with the cause, whenever
+    there may be more to ask for than before; it may only take note. All times are in seconds of the caller's clock.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class MetadataRequests:
         produced: Mapping[str, ProducedTopic],
         ages: Ages,
         backoff: float,
+        max_backoff: float,
         group_size: int,
         on_wanted: Callable[[Cause], None],
     ) -> None:
@@ -101,11 +103,11 @@ class MetadataRequests:
         self._on_wanted = on_wanted
         self._clients = ClientWaiters()
         self._records = RecordWaiters()
+        self._missing = MissingTopics(backoff, max_backoff)
         self._wanted: OrderedDict[str, None] = OrderedDict()
         self._new: OrderedDict[str, None] = OrderedDict()
         """To be created."""
         self._retry_at: dict[str, float] = {}
-        """Soonest first, since all wait for the same time."""
         self._brokers_due = True
         self._all_due = False
         self._creations = CreationPauses()
@@ -130,7 +132,12 @@ class MetadataRequests:
         known = self._cache.find(name, now)
         if known is not None and not known.error:
             return known
-        self._want((name,), "new_topic")
+        ask_at = self._missing.ask_at(name, now)
+        if ask_at > now:
+            self._retry_at.setdefault(name, ask_at)
+            self._want((), "new_topic")
+        else:
+            self._want((name,), "new_topic")
         return None
 
     def forget(self, name: str, ready: Callable[[], None]) -> None:
@@ -149,7 +156,7 @@ class MetadataRequests:
         """
         if name not in self._records:
             return False
-        if not usable and not self._records.missed(name):
+        if not usable and not self._missing.missed(name, now):
             self.retry_later(name, now)
             return False
         self._records.call(name)
@@ -222,7 +229,7 @@ class MetadataRequests:
         """What to ask for now, to be followed by `answered` or `failed`; None: nothing before `next_wake`."""
         if self.checks_ages(now):
             self._add_due(now)
-        for name, _ in list(takewhile(lambda retry: retry[1] <= now, self._retry_at.items())):
+        for name in [name for name, at in self._retry_at.items() if at <= now]:
             del self._retry_at[name]
             self._wanted[name] = None
             self._doubted.add(name)  # the last answer told of no leader, or not of the topic
@@ -242,7 +249,7 @@ class MetadataRequests:
     def next_wake(self, now: float) -> float:
         """Until when there is nothing to ask for, unless `on_wanted` is called before. May be past."""
         due_at = self._refresh.next_check(now)
-        return min(due_at, next(iter(self._retry_at.values()), due_at))
+        return min(due_at, min(self._retry_at.values(), default=due_at))
 
     def sent(self, query: MetadataQuery, now: float) -> None:
         """It leaves now: whatever becomes of it, what it asks for is not due again for a soft age."""
@@ -262,8 +269,10 @@ class MetadataRequests:
         """
         self._in_flight = frozenset()
         self._refresh.brokers_told(now)
-        for name in found:
+        for name, known in found.items():
             self._retry_at.pop(name, None)
+            if not known.error:
+                self._missing.found(name)
         self._clients.tell_brokers(asked_at)
         self._wanted.update(dict.fromkeys(self._clients.tell_topics(found, asked_at)))
         self._clients.tell_ids(query.ids, metadata.topics, found, asked_at)

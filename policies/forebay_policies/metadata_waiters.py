@@ -11,15 +11,12 @@ request that left after that. Times are in seconds of the caller's clock.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol
+from typing import Protocol
 
 from forebay_codecs import error_codes
 from forebay_codecs.metadata import Topic
 from forebay_policies.described_topic import DescribedTopic
 from forebay_policies.metadata_cache import NEVER, CachedTopic
-
-UNKNOWN_TOPIC_TRIES: Final = 8
-"""A topic that one broker has just created is not known to all at once: ask again before records are refused."""
 
 
 class MetadataWaiter(Protocol):
@@ -166,7 +163,6 @@ class RecordWaiters:
 
     def __init__(self) -> None:
         self._ready: dict[str, list[Callable[[], None]]] = {}
-        self._misses: dict[str, int] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._ready
@@ -182,15 +178,8 @@ class RecordWaiters:
             waiting.remove(ready)
             if not waiting:
                 del self._ready[name]
-                self._misses.pop(name, None)
-
-    def missed(self, name: str) -> bool:
-        """A broker did not know the topic. Returns whether that was the last of UNKNOWN_TOPIC_TRIES."""
-        self._misses[name] = self._misses.get(name, 0) + 1
-        return self._misses[name] >= UNKNOWN_TOPIC_TRIES
 
     def call(self, name: str) -> None:
         """All who wait for the topic, each once."""
-        self._misses.pop(name, None)
         for ready in self._ready.pop(name):
             ready()

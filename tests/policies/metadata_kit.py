@@ -19,7 +19,7 @@ from forebay_policies.metadata_cache import NEVER, Ages, CachedTopic, MetadataCa
 from forebay_policies.metadata_requests import MetadataQuery, MetadataRequests
 
 SOFT, MAX, IDLE = 60.0, 300.0, 200.0
-BACKOFF = 0.1
+BACKOFF, MAX_BACKOFF = 0.1, 1.0
 GROUP = 3
 
 
@@ -73,7 +73,9 @@ class Bench:
         self.ready: list[str] = []
         ages = Ages(SOFT, MAX, IDLE)
         self.cache = MetadataCache(ages, max_topics, group, Random(1))
-        self.requests = MetadataRequests(self.cache, self.produced, ages, BACKOFF, group, self.causes.append)
+        self.requests = MetadataRequests(
+            self.cache, self.produced, ages, BACKOFF, MAX_BACKOFF, group, self.causes.append
+        )
 
     def want(self, *names: str, now: float = 0.0) -> list[str]:
         """Returns those that the cache has."""

@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from forebay_policies import metadata_requests
 from forebay_policies.metadata_cache import NEVER, CachedTopic
 from forebay_policies.metadata_requests import MetadataQuery
-from forebay_policies.metadata_waiters import UNKNOWN_TOPIC_TRIES
-from tests.policies.metadata_kit import BACKOFF, GROUP, SOFT, Bench, topic_id
+from forebay_policies.missing_topics import TRIES
+from tests.policies.metadata_kit import GROUP, MAX_BACKOFF, SOFT, Bench, topic_id
 
 NAMES = [f"t{number}" for number in range(6)]
 MAX_TOPICS = 4
@@ -90,7 +90,7 @@ class MetadataMachine(RuleBasedStateMachine):
     def _settle_all(self) -> None:
         if self.query is not None:
             self.answer()
-        for _ in range(40 + UNKNOWN_TOPIC_TRIES * len(NAMES)):
+        for _ in range(40 + TRIES * len(NAMES)):
             self.ask()
             if self.query is not None:
                 self.answer()
@@ -201,7 +201,7 @@ class MetadataMachine(RuleBasedStateMachine):
         self.reasons |= due
         if self.query is None:
             assert by_clients == set()
-            assert not by_records or self.requests.next_wake(self.now) <= self.now + BACKOFF
+            assert not by_records or self.requests.next_wake(self.now) <= self.now + MAX_BACKOFF
             return
         self.requests.sent(self.query, self.now)
         self.asked_at = self.now

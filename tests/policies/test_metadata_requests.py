@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import settings
 
 from forebay_policies import metadata_requests
 from forebay_policies.metadata_cache import JITTER, NEVER
 from forebay_policies.metadata_requests import CREATE_AGAIN_S, DOUBT_S, MAX_CREATED, Cause, MetadataQuery
-from forebay_policies.metadata_waiters import UNKNOWN_TOPIC_TRIES
-from tests.policies.metadata_kit import BACKOFF, GROUP, SOFT, Bench, FakeWaiter, topic_id
+from forebay_policies.missing_topics import TRIES
+from tests.policies.metadata_kit import BACKOFF, GROUP, MAX_BACKOFF, SOFT, Bench, FakeWaiter, topic_id
 from tests.policies.metadata_machine import MetadataMachine
 
 
@@ -273,16 +275,64 @@ class TestRecords:
         bench = Bench().started()
         bench.want("nowhere")
         now = 0.0
-        for tries in range(1, UNKNOWN_TOPIC_TRIES + 1):
+        for tries in range(1, TRIES + 1):
             query = bench.next(now)
             assert query.names == ["nowhere"]
             bench.answer(query, now)
-            assert bench.ready == ([] if tries < UNKNOWN_TOPIC_TRIES else ["nowhere"])
+            assert bench.ready == ([] if tries < TRIES else ["nowhere"])
             if not bench.ready:
                 assert bench.requests.next_request(now) is None
                 now = bench.requests.next_wake(now)
-        assert now == pytest.approx(BACKOFF * (UNKNOWN_TOPIC_TRIES - 1))
+        assert now == pytest.approx(BACKOFF * (TRIES - 1))
         assert bench.requests.next_request(now + BACKOFF) is None
+
+    def test_one_that_stays_unknown_is_asked_for_ever_more_seldom_however_many_records_come(self) -> None:
+        bench = Bench().started()
+        now, asked_at = 0.0, []
+        while now < 20.0:
+            bench.want("nowhere", "nowhere", now=now)
+            query = bench.requests.next_request(now)
+            if query is not None:
+                assert query.names == ["nowhere"]
+                bench.answer(query, now)
+                asked_at.append(now)
+                bench.want("nowhere", "nowhere", now=now)  # those that were refused come again
+            now = max(now, bench.requests.next_wake(now))
+        pauses = [round(after - before, 3) for before, after in pairwise(asked_at)]
+        assert pauses[: TRIES + 2] == [BACKOFF] * (TRIES - 1) + [2 * BACKOFF, 4 * BACKOFF, 8 * BACKOFF]
+        assert set(pauses[TRIES + 2 :]) == {MAX_BACKOFF}
+        assert len(pauses) > 2 * TRIES
+
+    def test_it_is_seen_within_the_longest_pause_of_turning_up_and_is_like_any_other_then(self) -> None:
+        bench = Bench().started()
+        now = 0.0
+        for _ in range(3 * TRIES):
+            bench.want("late", now=now)
+            now = max(now, bench.requests.next_wake(now))
+            bench.answer(bench.next(now), now)
+        bench.there["late"] = 1
+        bench.ready.clear()
+        bench.want("late", now=now)
+        assert bench.requests.next_request(now) is None
+        assert bench.requests.next_wake(now) == pytest.approx(now + MAX_BACKOFF)
+        bench.answer(bench.next(now + MAX_BACKOFF), now + MAX_BACKOFF)
+        assert bench.ready == ["late"]
+        del bench.there["late"]
+        bench.requests.invalidate(["late"], "error", now + MAX_BACKOFF)
+        bench.want("late", now=now + MAX_BACKOFF)
+        bench.answer(bench.next(now + MAX_BACKOFF), now + MAX_BACKOFF)
+        assert bench.requests.next_wake(now + MAX_BACKOFF) == pytest.approx(now + MAX_BACKOFF + BACKOFF)
+
+    def test_who_comes_while_it_is_waited_for_is_refused_with_the_others(self) -> None:
+        bench = Bench().started()
+        bench.want("nowhere")
+        bench.answer(bench.next(0.0), 0.0)
+        bench.want("nowhere", now=0.01)
+        assert bench.requests.next_request(0.01) is None
+        for tries in range(1, TRIES):
+            now = tries * BACKOFF
+            bench.answer(bench.next(now), now)
+        assert bench.ready == ["nowhere"] * 2
 
     def test_one_that_turns_up_is_told_at_once(self) -> None:
         bench = Bench().started()

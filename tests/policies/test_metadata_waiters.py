@@ -5,7 +5,7 @@ from __future__ import annotations
 from forebay_codecs.metadata import NO_TOPIC_ID, Topic
 from forebay_policies.described_topic import DescribedTopic
 from forebay_policies.metadata_cache import NEVER, CachedTopic
-from forebay_policies.metadata_waiters import UNKNOWN_TOPIC_TRIES, ClientWaiters, RecordWaiters, WaiterGroup
+from forebay_policies.metadata_waiters import ClientWaiters, RecordWaiters, WaiterGroup
 from tests.policies.metadata_kit import FakeWaiter
 
 ID = bytes(range(16))
@@ -100,7 +100,7 @@ class TestRecords:
         assert called == [1, 2]
         assert "a" not in waiters
 
-    def test_the_last_to_leave_forgets_the_tries(self) -> None:
+    def test_who_has_left_is_not_called(self) -> None:
         waiters = RecordWaiters()
         called: list[str] = []
 
@@ -109,7 +109,7 @@ class TestRecords:
 
         for _ in range(2):
             waiters.add("a", ready)
-            assert [waiters.missed("a") for _ in range(UNKNOWN_TOPIC_TRIES)] == [False] * 7 + [True]
+            assert "a" in waiters
             waiters.drop("a", ready)
             waiters.drop("a", ready)
             assert "a" not in waiters

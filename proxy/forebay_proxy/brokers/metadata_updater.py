@@ -113,7 +113,13 @@ class MetadataUpdater:
         self._max_backoff = settings.retry_backoff_max_ms / 1000
         self._ages = cache.ages
         self.requests = MetadataRequests(
-            cache, cluster.topics, self._ages, self._backoff, settings.metadata_refresh_group_size, self._on_wanted
+            cache,
+            cluster.topics,
+            self._ages,
+            self._backoff,
+            self._max_backoff,
+            settings.metadata_refresh_group_size,
+            self._on_wanted,
         )
         causes: tuple[Cause, ...] = ("new_topic", "error", "connection", "max_age", "client")
         self._refreshes = {cause: stats.counter("forebay_metadata_refreshes_total", cause=cause) for cause in causes}

@@ -365,7 +365,11 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "any topic.",
             _producer("there it needs acks=all"),
         ),
-        "retry.backoff.ms": Reference(f"For batches that a broker refused for the moment. {_RETRY}", _producer()),
+        "retry.backoff.ms": Reference(
+            f"For batches that a broker refused for the moment. {_RETRY} Topics that brokers do not know are asked for "
+            "again as seldom.",
+            _producer(),
+        ),
         "retry.backoff.max.ms": Reference("Limits what retry.backoff.ms doubles to.", _producer()),
         "reconnect.backoff.ms": Reference(f"Counts for each broker by itself. {_RETRY}", _producer()),
         "reconnect.backoff.max.ms": Reference("Limits what reconnect.backoff.ms doubles to.", _producer()),

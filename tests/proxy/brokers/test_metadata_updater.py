@@ -17,7 +17,7 @@ from forebay_codecs.metadata import NO_TOPIC_ID, Topic
 from forebay_codecs.metadata_response import assemble, encode_cluster, encode_topic
 from forebay_policies import metadata_requests
 from forebay_policies.metadata_cache import NEVER, Ages, MetadataCache
-from forebay_policies.metadata_waiters import UNKNOWN_TOPIC_TRIES
+from forebay_policies.missing_topics import TRIES
 from forebay_proxy.brokers import metadata_updater
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.brokers.connector import Connector
@@ -190,7 +190,7 @@ async def test_a_topic_that_stays_unknown_is_told_after_some_tries() -> None:
     async with FakeCluster({"a": [0]}) as brokers, updating(brokers, retry_backoff_ms=1) as running:
         running.want("nowhere")
         await until(lambda: running.ready == ["nowhere"])
-        assert running.asked() == [["nowhere"]] * UNKNOWN_TOPIC_TRIES
+        assert running.asked() == [["nowhere"]] * TRIES
         running.want("nowhere")
         await until(lambda: running.ready == ["nowhere"] * 2)
 
@@ -203,7 +203,7 @@ async def test_a_topic_that_turns_up_is_told_at_once() -> None:
         await brokers[0].receives(METADATA)
         brokers.topics["late"] = [0]
         await until(lambda: running.ready == ["late"])
-        assert len(running.asked()) < UNKNOWN_TOPIC_TRIES
+        assert len(running.asked()) < TRIES
 
 
 @in_loop

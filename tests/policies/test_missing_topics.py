@@ -1,0 +1,62 @@
+"""Patience with topics that brokers do not know."""
+
+from __future__ import annotations
+
+import pytest
+
+from forebay_policies import missing_topics
+from forebay_policies.missing_topics import FORGOTTEN_S, TRIES, MissingTopics
+
+BACKOFF, MAX_BACKOFF = 0.1, 1.0
+
+
+def missing(times: int, name: str = "a") -> MissingTopics:
+    """It was missed so often, at 0."""
+    topics = MissingTopics(BACKOFF, MAX_BACKOFF)
+    for number in range(times):
+        assert topics.missed(name, 0.0) is (number >= TRIES - 1)
+    return topics
+
+
+def test_what_nobody_has_missed_is_asked_for_at_once() -> None:
+    assert missing(0).ask_at("a", 5.0) == 5.0
+    assert missing(20).ask_at("b", 5.0) == 5.0
+
+
+@pytest.mark.parametrize(
+    ("times", "pause"),
+    [(1, 0.1), (TRIES - 1, 0.1), (TRIES, 0.2), (TRIES + 1, 0.4), (TRIES + 2, 0.8), (TRIES + 3, 1.0), (1000, 1.0)],
+)
+def test_pauses_grow_once_records_are_refused(times: int, pause: float) -> None:
+    assert missing(times).ask_at("a", 0.05) == pytest.approx(pause)
+
+
+def test_a_pause_is_never_longer_than_the_longest() -> None:
+    topics = MissingTopics(0.5, 0.6)
+    for _ in range(TRIES):
+        topics.missed("a", 0.0)
+    assert topics.ask_at("a", 0.0) == 0.6
+
+
+def test_what_turns_up_begins_anew() -> None:
+    topics = missing(TRIES)
+    topics.found("a")
+    topics.found("a")
+    assert topics.ask_at("a", 0.0) == 0.0
+    assert not topics.missed("a", 0.0)
+
+
+def test_so_does_what_nobody_has_missed_for_long() -> None:
+    topics = missing(TRIES)
+    assert topics.ask_at("a", FORGOTTEN_S - 0.1) < FORGOTTEN_S - 0.1
+    assert topics.ask_at("a", FORGOTTEN_S) == FORGOTTEN_S
+    assert not topics.missed("a", FORGOTTEN_S)
+    assert topics.ask_at("a", FORGOTTEN_S) == FORGOTTEN_S + BACKOFF
+
+
+def test_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(missing_topics, "MAX_MISSING", 2)
+    topics = MissingTopics(BACKOFF, MAX_BACKOFF)
+    for name in ("a", "b", "a", "c"):
+        topics.missed(name, 0.0)
+    assert [topics.ask_at(name, 0.0) > 0 for name in "abc"] == [True, False, True]
