@@ -327,8 +327,11 @@ class Accumulator:
             size = batch.came_end - batch.came_start
         return self.pool.whole_chunks(size)
 
-    def append(self, queue: PartitionQueue, lane: Lane, run: RecordRun, batch: ClientBatch, now: float) -> None:
-        """Add checked records to the queue's batch in `lane`. The caller has made sure that the pool has room."""
+    def append(
+        self, queue: PartitionQueue, lane: Lane, run: RecordRun, batch: ClientBatch, now: float
+    ) -> ProducerBatch:
+        """Add checked records to the queue's batch in `lane`, which is returned. The caller has made sure that the pool
+        has room."""
         current = queue.open.get(lane)
         if current is not None and not (
             current.has_room(batch) and (lane.movable or _keeps_order(queue, current, run.owner.client))
@@ -352,6 +355,7 @@ class Accumulator:
         if current.closed:
             del queue.open[lane]
         self.update_readiness(queue, now)
+        return current
 
     def flush(self, queue: PartitionQueue, batch: ProducerBatch, number: int, now: float) -> None:
         """The linger of batch `number` is over. Does nothing if it is not open any more: it is ready, or has left."""

@@ -329,7 +329,7 @@ class ClientConnection(BoundedReads):
         """Requests under way are bounded in number, their answers in bytes: small questions have large answers."""
         if not self._has_room():
             self.hold(HoldReason.IN_FLIGHT)
-            self._requests.handler.send_now()
+            self._requests.handler.send_now(self._client)
         if self._writer.unsent >= MAX_UNSENT:
             self._writer.flush()  # a client that does not read is found out before it has asked for more
 

@@ -33,7 +33,7 @@ from forebay_policies.hold_reason import HoldReason
 from forebay_policies.loop_turns import LoopTurns
 from forebay_policies.memory_shares import MemoryRequest
 from forebay_policies.partitioner import Partitioner
-from forebay_policies.producer_batch import Lane, RecordRun
+from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.config.settings import Settings
@@ -108,6 +108,8 @@ class ProduceHandler:
         self._delivery_timeout = settings.delivery_timeout_ms / 1000
         self.lingers = settings.linger_ms > 0
         """Batches wait for more records. May change at any time."""
+        self._lingering: dict[Client, dict[PendingProduce, None]] = {}
+        """By client: its requests that are not answered and came while batches linger."""
         self.throttling = accumulator.throttling
         self._lanes: dict[int, Lane] = {}
         self._requests = stats.counter("forebay_produce_requests_total", side="client")
@@ -161,10 +163,24 @@ class ProduceHandler:
         passed = all(entry.reason is not None for entry in inspected) and not pieces
         return (client.producing and not merged) or (client.passing and not passed)
 
-    def send_now(self) -> None:
-        """A client may send no more until it is answered: to linger for what it would send is to wait for nothing."""
-        if self.lingers:
-            self.accumulator.flush_all(monotonic())
+    def send_now(self, client: Client) -> None:
+        """`client` may send no more until it is answered: to linger for what it would send is to wait for nothing."""
+        pending = self._lingering.get(client)
+        if pending is not None:
+            now = monotonic()
+            for request in pending:
+                request.flush(now)
+
+    def lingers_for(self, client: Client, request: PendingProduce) -> None:
+        """Records of `request` are in batches that may linger, until `answered`."""
+        self._lingering.setdefault(client, {})[request] = None
+
+    def answered(self, client: Client, request: PendingProduce) -> None:
+        """`request`, of which records may have lingered, waits for nothing any more."""
+        pending = self._lingering[client]
+        del pending[request]
+        if not pending:
+            del self._lingering[client]
 
     def deadline(self, request: ProduceRequest) -> float:
         """Until when it may wait, in seconds of `time.monotonic`."""
@@ -196,8 +212,11 @@ class ProduceHandler:
                     asked.add(partial(topic.queue, touched.partition, acks, client_id), size)
         return asked
 
-    def append(self, completion: ProduceCompletion, touched: RewritableBatch, rack: str) -> RecordRun:
-        """Put checked records of a client in `rack` where they belong. The topic is known and memory suffices."""
+    def append(
+        self, pending: PendingProduce, completion: ProduceCompletion, touched: RewritableBatch, rack: str
+    ) -> RecordRun:
+        """Put checked records of `pending`, of a client in `rack`, where they belong. The topic is known and memory
+        suffices."""
         now = monotonic()
         state = self.cluster.topics[touched.topic]
         state.used_at = now
@@ -225,7 +244,9 @@ class ProduceHandler:
         run = completion.add_run(touched.slot, batch.record_count, moved=moved, whole=touched.whole)
         run.partition = partition
         (self._moved if moved else self._kept).value += batch.record_count
-        self.accumulator.append(queue, lane, run, batch, now)
+        current = self.accumulator.append(queue, lane, run, batch, now)
+        if self.lingers:
+            pending.lingers_in(queue, current)
         return run
 
     def _lane(self, acks: int, codec: int, principal: str, *, movable: bool) -> Lane:
@@ -268,6 +289,7 @@ class PendingProduce:
         "_held",
         "_in_line",
         "_inspected",
+        "_lingering",
         "_missing",
         "_observed",
         "_on_done",
@@ -314,6 +336,8 @@ class PendingProduce:
         self._waiter: Waiter | None = None
         self._charges: dict[int, int] = {}
         """By broker: memory that the client is charged with until it is answered."""
+        self._lingering: list[tuple[PartitionQueue, ProducerBatch]] | None = None
+        """Where its records are, if batches linger."""
         self._appended = 0
         """How many of its partitions are behind it, SLICE at a time."""
         self._decompressed = 0
@@ -416,7 +440,7 @@ class PendingProduce:
         if found.unread or self._changes_way:
             self._overtakes = True
             self._hold()
-            self._handler.accumulator.flush_all(monotonic())
+            self._handler.send_now(self._client)
             self._client.when_alone(self._alone)
         else:
             self._take_memory(found)
@@ -534,13 +558,28 @@ class PendingProduce:
         handler = self._handler
         pool = handler.accumulator.pool
         used = pool.used
-        run = handler.append(self._completion, touched, self._client.rack)
+        run = handler.append(self, self._completion, touched, self._client.rack)
         if pool.used > used:
             leader = handler.cluster.topics[touched.topic].queues.leader_of(run.partition)
             size = (pool.used - used) * pool.chunk_size
             self._charges[leader] = self._charges.get(leader, 0) + size
             pool.charge(self._completion.client, leader, size)
         return run
+
+    def lingers_in(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Records of it are in `batch`, which may linger."""
+        if self._lingering is None:
+            self._lingering = []
+            self._handler.lingers_for(self._client, self)
+        self._lingering.append((queue, batch))
+
+    def flush(self, now: float) -> None:
+        """Nothing of it lingers any more."""
+        lingering = self._lingering
+        if lingering:
+            for queue, batch in lingering:
+                self._handler.accumulator.flush(queue, batch, batch.number, now)
+            lingering.clear()
 
     def _forward(self, untouched: list[PassthroughBatch]) -> None:
         """A request of the untouched batches alone, in the client's order and, if it may be, the client's version."""
@@ -594,6 +633,9 @@ class PendingProduce:
     def _done(self, completion: ProduceCompletion, frame: bytes | None) -> None:
         """Answered, perhaps because the time was up while the request still waited."""
         self._handler.deadlines.remove(completion)
+        if self._lingering is not None:
+            self._lingering = None
+            self._handler.answered(self._client, self)
         if self._entry is not None:
             self._entry.answered(completion)
         if self._unknown:

@@ -180,6 +180,23 @@ class TestOrder:
             await client.receives(0, 1, 2, 3)
 
     @in_loop
+    async def test_what_lingers_of_others_stays_but_where_it_is_in_the_same_batch(self) -> None:
+        limits = {"linger_ms": 60_000, "client_max_in_flight_requests": 3}
+        async with FakeCluster({"ponds": [0, 0]}) as cluster, running(cluster.bootstrap, **limits) as forebay:
+            other, client = await forebay.client(0), await forebay.client(0)
+            other.send(
+                produce(1, ("ponds", 0, batch(keyed("beside")))), produce(2, ("ponds", 1, batch(keyed("apart"))))
+            )
+            await until(lambda: forebay.count("forebay_queued_batches") == 2)
+            client.send(*[produce(number, ("ponds", 0, batch(keyed("a")))) for number in range(3)])
+            await client.receives(0, 1, 2)
+            await other.receives(1)
+            assert forebay.count("forebay_queued_batches") == 1
+            assert cluster.values("ponds", 1) == []
+            (lingers,) = forebay.app._realm.handler._lingering.values()
+            assert len(lingers) == 1, "those that are answered are forgotten"
+
+    @in_loop
     async def test_of_requests_without_acks_ten_times_as_many_are_under_way_and_the_others_wait(self) -> None:
         limits = {"linger_ms": 60_000, "client_max_in_flight_requests": 2}
         async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, **limits) as forebay:
