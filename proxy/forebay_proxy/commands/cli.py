@@ -45,7 +45,7 @@ from forebay_proxy.config.sources import CONFIG_VARIABLE, Loaded, SettingsError,
 from forebay_proxy.config.values import SETTINGS, find
 from forebay_proxy.errors import StartError
 from forebay_proxy.process import core_dumps
-from forebay_proxy.process.lifecycle import FAILED, WRONG_SETTINGS, ignore_what_would_read_anew
+from forebay_proxy.process.lifecycle import FAILED, WRONG_SETTINGS, ignore_what_would_read_anew, leave_when_told
 from forebay_proxy.produce.partitioner_plugins import known_partitioners
 
 LOOK_S: Final = 1.0
@@ -111,6 +111,7 @@ def run(**options: Any) -> None:
     Settings come from the file, then from FOREBAY_* variables, then from the command line; later ones win.
     """
     ignore_what_would_read_anew()
+    leave_when_told()
     loaded = _load(options, complete=True)
     settings = loaded.settings
     logs.configure(settings.log_level, settings.log_format)

@@ -20,6 +20,7 @@ import gc
 import importlib
 import signal
 import socket
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, cast
 
@@ -99,6 +100,16 @@ def ignore_what_would_read_anew() -> None:
     """Until the signals are handled: SIGHUP and SIGUSR2 would end the process, and ask for what a start does anyway."""
     for number in (signal.SIGHUP, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
+
+
+def leave_when_told() -> None:
+    """Until the signals are handled: SIGTERM and SIGINT end a start, of which nothing is left.
+
+    SIGINT would end it with a traceback, and SIGTERM not at all in a container, whose first process it does not reach
+    before it asks for it.
+    """
+    for number in SIGNALS:
+        signal.signal(number, lambda *_: sys.exit(DRAINED))
 
 
 class Stop:

@@ -31,7 +31,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.process import supervisor as supervision
-from forebay_proxy.process.lifecycle import FAILED
+from forebay_proxy.process.lifecycle import FAILED, SIGNALS
 from forebay_proxy.process.supervisor import Supervisor
 from forebay_proxy.process.worker_slot import HUNG_S, SILENT_S
 from forebay_proxy.security.renewals import Renewals
@@ -262,6 +262,19 @@ def test_signals_that_come_while_it_starts_end_nothing(tmp_path: Path, workers: 
     forebay.signal(signal.SIGTERM)
     assert forebay.exit_code() == 0
     forebay.rest()
+    assert forebay.process.stderr is not None
+    forebay.process.stderr.close()
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_one_that_is_told_to_leave_while_it_starts_leaves(tmp_path: Path, number: signal.Signals) -> None:
+    pipe = tmp_path / "forebay.toml"
+    os.mkfifo(pipe)
+    forebay = Forebay("--config", str(pipe), workers=None)
+    with pipe.open("w"):
+        forebay.signal(number)
+        assert forebay.exit_code() == 0
+    assert forebay.rest() == []
     assert forebay.process.stderr is not None
     forebay.process.stderr.close()
 
