@@ -80,6 +80,10 @@ class WireClient:
             return True
         return rest == b""
 
+    def finish(self) -> None:
+        """Close the sending half, behind everything."""
+        self._writer.write_eof()
+
     def close(self) -> None:
         self._writer.transport.abort()
 

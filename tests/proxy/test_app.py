@@ -130,7 +130,7 @@ class TestBackpressure:
             cluster[0].holds(LIST_GROUPS)
             client = await forebay.client(0)
             client.send(echo(1))
-            await cluster[0].receives(LIST_GROUPS)
+            asked = await cluster[0].receives(LIST_GROUPS)
             connections = forebay.app._connections
             connections.sweep(monotonic())
             assert len(connections) == 1
@@ -138,6 +138,8 @@ class TestBackpressure:
             (connection,) = connections
             await until(lambda: connection.hung_up)
             connections.sweep(monotonic())
+            assert connection.done
+            asked.answer()
             await until(lambda: not len(connections))
 
     @in_loop

@@ -105,7 +105,7 @@ class AnsweredClient:
 
     @property
     def left(self) -> bool:
-        return self._state.over
+        return self._state.over or self._state.done
 
     def served_as(self, principal: str) -> None:
         """It has proved to be `principal` (security.principals); empty: it is served as nobody."""

@@ -366,19 +366,40 @@ class ClientConnection(BoundedReads):
 
     # Held, released, ended
 
+    def eof_received(self) -> bool:
+        """The client sends no more. Whether the connection stays, until all that it has asked is answered."""
+        self._writer.flush()
+        if not len(self.orderer) or self._state.passing or self._state.over:
+            return False
+        self._state.done = True
+        self._requests.handler.send_now(self._client)
+        self._life.end(Cause.CLIENT_DONE)
+        return True
+
+    def hang_up(self) -> None:
+        """The client has `hung_up`."""
+        holds = self._state.holds
+        if HoldReason.LOGIN in holds or not (holds.isdisjoint(FOR_GOOD) and self.eof_received()):
+            self.abort()
+
     @property
     def hung_up(self) -> bool:
-        """The client is gone, which nobody has noticed, since it is not being read.
+        """The client is gone, or sends no more, which nobody has noticed, since it is not being read.
 
         What it sent before is to be taken first, unless it is held for what only the client could change.
         """
         transport = self._life.transport
-        if self._state.taking or transport is None:
+        if self._state.taking or self._state.done or transport is None:
             return False
         if self._splitter.buffered and self._state.holds.isdisjoint(FOR_GOOD):
             return False
         waits = HoldReason.INBOUND_MEMORY in self._state.holds
         return hung_up(transport, self._splitter.missing if waits else 0)
+
+    @property
+    def done(self) -> bool:
+        """The client sends no more: it has left, or waits for its last answers."""
+        return self._state.done
 
     @property
     def held(self) -> bool:

@@ -47,6 +47,7 @@ class Cause(enum.Enum):
     # Its client
     CLIENT_LEFT = "client left"
     CLIENT_CUT_OFF = "client left in the middle of a request"
+    CLIENT_DONE = "client sends no more"
     MALFORMED = "malformed"
     TOO_LARGE = "too large"
     UNKNOWN_API = "unknown API"
@@ -97,6 +98,8 @@ ENDINGS: Final[dict[Cause, Ending]] = {
     # The client closed or reset it. Records that it sent without acks still go to its broker.
     Cause.CLIENT_LEFT: Ending(Phase.CLOSED),
     Cause.CLIENT_CUT_OFF: Ending(Phase.CLOSED, metric=TrafficMetrics.cut_off),
+    # It has closed its sending half, or all: which of both, only writing would tell. A broker answers it, too.
+    Cause.CLIENT_DONE: Ending(Phase.LEAVING),
     # A frame whose size cannot be right, is above socket.request.max.bytes; an API that ApiVersions does not name.
     Cause.MALFORMED: Ending(Phase.LEAVING, _BROKE, metric=_refused("malformed")),
     Cause.TOO_LARGE: Ending(Phase.LEAVING, _BROKE, metric=_refused("too_large")),
@@ -158,9 +161,10 @@ class ConnectionState:
     `taking`   requests are taken: it is not held
     `over`     ABORTED or CLOSED: nothing is written any more
     `passing`  a request has begun to go to the broker, and has not wholly gone
+    `done`     the client sends no more, and may have left
     """
 
-    __slots__ = ("holds", "leaving_since", "over", "passing", "phase", "taking")
+    __slots__ = ("done", "holds", "leaving_since", "over", "passing", "phase", "taking")
 
     def __init__(self) -> None:
         self.phase = Phase.OPEN
@@ -168,6 +172,7 @@ class ConnectionState:
         self.taking = True
         self.over = False
         self.passing = False
+        self.done = False
         self.leaving_since: float | None = None
 
     def hold(self, why: HoldReason) -> bool:

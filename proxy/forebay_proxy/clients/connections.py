@@ -154,7 +154,7 @@ class ConnectionRegistry:
             if connection.leaving_for(now) > self._request_timeout:
                 connection.abort()  # its broker does not answer, or it does not read its last answers
             elif connection.hung_up:
-                connection.abort()  # while it is held nothing else tells
+                connection.hang_up()  # while it is held nothing else tells
             elif connection.waits or self._idle < 0:
                 continue
             elif idle > self._idle:
@@ -177,9 +177,12 @@ class ConnectionRegistry:
         """Close the connection that has been idle for longest. All are sorted at most once a second."""
         if not self._idlest and now - self._sorted_at >= TICK_S:
             self._sorted_at = now
-            self._idlest.extend(sorted(self._all, key=lambda connection: connection.last_active))
+            self._idlest.extend(sorted(self._all, key=lambda connection: (not connection.done, connection.last_active)))
         while self._idlest:
             connection = self._idlest.popleft()
+            if connection.done and connection in self._all:  # it has left, almost certainly
+                connection.abort()
+                return True
             if connection.waits or connection.leaving_for(now) or connection not in self._all:
                 continue
             if now - connection.last_active >= GIVES_WAY_S:

@@ -81,8 +81,13 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._door.handshakes.ended(self, "client_left")
+        if self._transport is not None:
+            self._transport.lost()
         if self._above is not None:
             self._above.connection_lost(exc)
+
+    def _eof_received(self) -> bool:
+        return self._above is not None and bool(self._above.eof_received())
 
     # The handshake (handshakes.Handshake)
 
@@ -94,7 +99,7 @@ class TlsConnection(asyncio.BufferedProtocol):
                 self._fail("not_tls", "a client does not speak TLS on a listener that does", spoke=other)
                 return
             self._session = TlsSession(self._door.context)
-            self._transport = TlsTransport(self._beneath, self._session)
+            self._transport = TlsTransport(self._beneath, self._session, self._eof_received)
         assert self._transport is not None
         try:
             plaintext = self._session.receive(arrived)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from forebay_codecs.primitives import Buffer
@@ -27,9 +27,11 @@ class TlsTransport:
     which a compiled class would write over.
     """
 
-    def __init__(self, beneath: asyncio.Transport, session: TlsSession) -> None:
+    def __init__(self, beneath: asyncio.Transport, session: TlsSession, eof_received: Callable[[], bool]) -> None:
+        """`eof_received`: whether the connection stays, for answers, though the client has said farewell."""
         self._beneath = beneath
         self._session = session
+        self._eof_received = eof_received
         self._reading = True
         self._over = False
 
@@ -66,8 +68,12 @@ class TlsTransport:
         self._end()
 
     def _end(self) -> None:
-        if self._reading:
+        if self._reading and not self._beneath.is_closing() and not self._eof_received():
             self.close()
+
+    def lost(self) -> None:
+        """The transport beneath has closed: nobody is asked any more."""
+        self._eof_received = _closes
 
     def write(self, data: Buffer) -> None:
         """As a record or several of its own."""
@@ -112,3 +118,8 @@ class TlsTransport:
     def abort(self) -> None:
         """Close at once, without a farewell."""
         self._beneath.abort()
+
+
+def _closes() -> bool:
+    """Nobody is there to answer."""
+    return False

@@ -14,7 +14,13 @@ import structlog
 from forebay_codecs import api_versions
 from forebay_codecs.apis import API_VERSIONS, FETCH, METADATA, PRODUCE, SASL_HANDSHAKE
 from forebay_codecs.compression import GZIP
-from forebay_codecs.error_codes import CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER
+from forebay_codecs.error_codes import (
+    CORRUPT_MESSAGE,
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    NOT_LEADER_OR_FOLLOWER,
+    REQUEST_TIMED_OUT,
+)
 from forebay_proxy.clients.client_connection import WITHOUT_ACKS, ClientConnection
 from forebay_proxy.clients.connections import GIVES_WAY_S
 from forebay_proxy.config.kinds import BrokerAddress
@@ -358,6 +364,88 @@ class TestTurns:
                 for each in (other, client):
                     each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             await until(lambda: held.hung_up)
+
+
+class TestHalfClosed:
+    @in_loop
+    async def test_who_sends_no_more_is_answered_all_that_it_has_asked_and_then_closed(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(LIST_GROUPS, PRODUCE)
+            client = await forebay.client(0)
+            client.send(echo(1, b"a"), produce(2, ("ponds", 0, batch(keyed("b")))), metadata(3, "ponds"), echo(4))
+            client.finish()
+            (connection,) = forebay.app._connections
+            asked = [await cluster[0].receives(key) for key in (PRODUCE, LIST_GROUPS, LIST_GROUPS)]
+            await until(lambda: connection.done)
+            for each in asked:
+                each.answer()
+            first, *_ = await client.receives(1, 2, 3, 4)
+            assert first.body == b"a"
+            assert await client.is_closed()
+            await until(lambda: not len(forebay.app._connections))
+            assert cluster.values("ponds", 0) == ["b"]
+
+    @in_loop
+    async def test_what_is_answered_in_the_same_turn_of_the_loop_leaves_too(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(metadata(1, "ponds"))
+            await client.receives(1)
+            client = await forebay.client(0)
+            client.send(metadata(2, "ponds"))  # from the cache
+            client.finish()
+            await client.receives(2)
+
+    @in_loop
+    async def test_nothing_of_it_lingers(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, linger_ms=60_000) as forebay:
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            client.finish()
+            await client.receives(1)
+
+    @in_loop
+    async def test_though_it_is_held_meanwhile(self) -> None:
+        limits = {"client_max_in_flight_requests": 1}
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, **limits) as forebay:
+            cluster[0].holds(LIST_GROUPS)
+            client = await forebay.client(0)
+            client.send(echo(1))
+            asked = await cluster[0].receives(LIST_GROUPS)
+            client.finish()
+            (connection,) = forebay.app._connections
+            await until(lambda: connection.hung_up)
+            for _ in range(2):
+                forebay.app._connections.sweep(monotonic())
+            asked.answer()
+            await client.receives(1)
+            assert await client.is_closed()
+
+    @in_loop
+    async def test_who_is_owed_nothing_or_has_not_finished_a_request_is_closed_at_once(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(LIST_GROUPS)
+            for sent in (b"", echo(1, b"abc")[:-1]):
+                client = await forebay.client(0)
+                client.send(sent)
+                client.finish()
+                assert await client.is_closed()
+
+    @in_loop
+    async def test_its_records_count_as_those_of_one_that_has_left(self) -> None:
+        """Which of both it is nobody can tell: it may send the same again elsewhere (ProducerBatch.deserted)."""
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(PRODUCE)
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            asked = await cluster[0].receives(PRODUCE)
+            client.finish()
+            (connection,) = forebay.app._connections
+            await until(lambda: connection.done)
+            assert connection._client.left
+            asked.answer(NOT_LEADER_OR_FOLLOWER)
+            assert only((await client.receives(1))[0]).error_code == REQUEST_TIMED_OUT
+            assert await client.is_closed()
 
 
 class TestRefusals:

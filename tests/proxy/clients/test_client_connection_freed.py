@@ -9,6 +9,7 @@ import gc
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import count
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ OF_A_CONNECTION = (ClientConnection, ClientUpstream, OpaqueConnection, TlsConnec
 MERGED = produce(1, ("ponds", 0, batch(null_key("a"))))
 UNTOUCHED = produce(1, ("ponds", 0, batch(keyed("a"), producer_id=7)))
 CLIENTS = 3
+FAR_S = 1e6
 
 
 @pytest.fixture(autouse=True)
@@ -43,13 +45,18 @@ def left_behind() -> list[str]:
     return [type(it).__name__ for it in gc.get_objects() if isinstance(it, OF_A_CONNECTION)]
 
 
-async def come_and_go(forebay: Running, life: Callable[[], Awaitable[None]]) -> None:
+async def come_and_go(forebay: Running, life: Callable[[], Awaitable[None]], *, owed: bool = False) -> None:
+    """`owed`: they are not answered, and given up after a while."""
     for _ in range(CLIENTS):
         await life()
     assert left_behind(), "else nothing is seen"
     forebay.close_clients()
     forebay._clients.clear()
-    await until(lambda: len(forebay.app._connections) == 0)
+    connections = forebay.app._connections
+    await until(lambda: all(each.done or each.hung_up or not owed for each in connections))
+    for _ in range(2 * owed):  # that it has left, and that it was long ago
+        connections.sweep(monotonic() + FAR_S)
+    await until(lambda: len(connections) == 0)
     await turns(50)
 
 
@@ -84,7 +91,7 @@ async def test_while_its_broker_does_not_answer(asked: bytes) -> None:
             (await forebay.client(0)).send(asked)
             await cluster[0].receives(LIST_GROUPS if asked != UNTOUCHED else PRODUCE)
 
-        await come_and_go(forebay, life)
+        await come_and_go(forebay, life, owed=True)
         assert left_behind() == []
 
 
@@ -99,7 +106,7 @@ async def test_once_its_records_have_an_answer_that_nobody_waits_for() -> None:
             now = next(sent)
             await until(lambda: forebay.count("forebay_produce_requests_total", "client") == now)
 
-        await come_and_go(forebay, life)
+        await come_and_go(forebay, life, owed=True)
         away = await cluster[0].receives(PRODUCE)
         cluster[0].releases(PRODUCE)
         away.answer()
@@ -123,7 +130,7 @@ async def test_once_it_waits_for_memory_no_longer() -> None:
             now = next(waiting)
             await until(lambda: forebay.count("forebay_buffer_memory_waiters") == now)
 
-        await come_and_go(forebay, life)
+        await come_and_go(forebay, life, owed=True)
         cluster[0].releases(PRODUCE)
         away.answer()
         await until(lambda: len(cluster.values("ponds", 0)) == 1 + CLIENTS)

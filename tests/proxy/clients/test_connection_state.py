@@ -25,6 +25,7 @@ Counted = set[tuple[str, tuple[str, ...]]]
 ROWS: dict[Cause, tuple[Phase, tuple[str, str] | None, Counted]] = {
     Cause.CLIENT_LEFT: (Phase.CLOSED, None, set()),
     Cause.CLIENT_CUT_OFF: (Phase.CLOSED, None, {(ERRORS, ("client", "connection_lost"))}),
+    Cause.CLIENT_DONE: (Phase.LEAVING, None, set()),
     Cause.MALFORMED: (Phase.LEAVING, BROKE, {(REFUSED, ("malformed",)), PROTOCOL}),
     Cause.TOO_LARGE: (Phase.LEAVING, BROKE, {(REFUSED, ("too_large",)), PROTOCOL}),
     Cause.UNKNOWN_API: (Phase.LEAVING, NOT_OFFERED, {(REFUSED, ("unknown_api",)), PROTOCOL}),

@@ -35,6 +35,7 @@ class FakeConnection:
         self.did: list[str] = []
 
     hung_up = False
+    done = False
 
     def leaving_for(self, now: float) -> float:
         return now - self.left_at if self.left_at is not None else 0.0
@@ -48,6 +49,9 @@ class FakeConnection:
 
     def abort(self) -> None:
         self.did.append("abort")
+
+    def hang_up(self) -> None:
+        self.did.append("hang up")
 
     def leave_idle_broker(self) -> None:
         self.did.append("leave broker")
@@ -211,12 +215,22 @@ def test_one_that_does_not_leave_is_cut_off_after_the_request_timeout(idle_ms: i
     assert connection.did == ["abort"]
 
 
-def test_one_whose_client_left_while_it_was_held_is_cut_off() -> None:
+def test_one_whose_client_left_while_it_was_held_is_told() -> None:
     dock = Dock()
     gone, there = dock.let_in(), dock.let_in()
     gone.hung_up = True
     dock.connections.sweep(dock.now)
-    assert (gone.did, there.did) == (["abort"], [])
+    assert (gone.did, there.did) == (["hang up"], [])
+
+
+def test_one_that_sends_no_more_is_the_first_to_make_room_though_it_waits() -> None:
+    dock = Dock(most=2)
+    there, done = dock.let_in(), dock.let_in()
+    done.done = done.waits = True
+    done.left_at = dock.now
+    dock.now += GIVES_WAY_S + 1
+    dock.let_in()
+    assert (there.did, done.did) == ([], ["abort"])
 
 
 def aged(dock: Dock, connections: list[FakeConnection], now: float) -> list[FakeConnection]:

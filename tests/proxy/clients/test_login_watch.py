@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -81,6 +82,13 @@ class Town:
 
     def sweep(self, now: float) -> None:
         self.forebay.app._client_realms.sweep(now)
+
+    async def gives_up_those_who_left(self) -> None:
+        """Who sends no more may still wait for answers, but not for so long."""
+        connections = self.forebay.app._connections
+        await until(lambda: all(each.done for each in connections))
+        connections.sweep(monotonic() + 1e6)
+        await until(lambda: len(connections) == 0)
 
     def producers(self) -> set[str]:
         """Whose connections have carried records."""
@@ -201,7 +209,7 @@ class TestServed:
             asked = await it.cluster[0].receives(PRODUCE)
             if meanwhile == "leaves":
                 client.close()
-                await until(lambda: len(it.forebay.app._connections) == 0)
+                await it.gives_up_those_who_left()
             else:
                 client.send(handshake(2))
                 await turns(20)
@@ -565,11 +573,16 @@ class TestTheLifeOfARealm:
             client.send(records("alice-ponds", "a"))
             (each,) = it.forebay.app._client_realms._realms.values()
             await until(lambda: each.realm.accumulator.queued_batches == 1)
+            brokers = it.cluster.brokers.values()
+            for broker in brokers:
+                broker.holds(PRODUCE)
             client.close()
-            await until(lambda: len(it.forebay.app._connections) == 0)
+            await it.gives_up_those_who_left()
             it.sweep(100.0)
             assert each.connector._authenticator is not None, "it drains"
-            each.realm.accumulator.flush_all(0.0)
+            await until(lambda: any(broker.requests(PRODUCE) for broker in brokers))
+            for asked in [asked for broker in brokers for asked in broker.requests(PRODUCE)]:
+                asked.answer()
             await until(lambda: sum(map(len, it.cluster.log.values())) == 1)
 
     @in_loop

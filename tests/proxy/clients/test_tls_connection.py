@@ -119,6 +119,25 @@ class TestServed:
             await it.cluster[0].receives(PRODUCE)
             await until(lambda: not len(it.forebay.app._connections))
 
+    @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+    @in_loop
+    async def test_who_says_farewell_is_answered_what_it_has_asked(
+        self, tmp_path: Path, version: ssl.TLSVersion
+    ) -> None:
+        async with secured(tmp_path) as it:
+            it.cluster[0].holds(LIST_GROUPS)
+            client = await it.blocking_client(version)
+            client.sendall(echo(1))
+            asked = await it.cluster[0].receives(LIST_GROUPS)
+            _say_farewell(client)
+            (connection,) = it.forebay.app._connections
+            await until(lambda: connection.done)
+            asked.answer()
+            answer = await asyncio.to_thread(client.recv, 8)
+            assert int.from_bytes(answer[4:], "big") == 1
+            client.close()
+            await until(lambda: not len(it.forebay.app._connections))
+
     @in_loop
     async def test_the_proxys_farewell_comes_before_the_end(self, tmp_path: Path) -> None:
         async with secured(tmp_path) as it:
@@ -146,7 +165,7 @@ class TestHeld:
             (connection,) = it.forebay.app._connections
             assert connection.held
             assert not connection.hung_up
-            _say_farewell(client)
+            _leave(client)
             await until(lambda: connection.hung_up)
 
     @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
@@ -163,7 +182,7 @@ class TestHeld:
             client.sendall(echo(2))
             await until(lambda: connection.pending() > 0)
             asked = connection.pending()
-            _say_farewell(client)
+            _leave(client)
             await until(lambda: connection.pending() > asked)
             assert not connection.hung_up
             first.answer()
@@ -179,7 +198,7 @@ class TestHeld:
         async with secured(tmp_path, topics_exclude=excluded) as it:
             client = await it.blocking_client(version)
             client.sendall(b"".join(frames))
-            _say_farewell(client)
+            _leave(client)
             await until(lambda: sum(map(len, it.cluster.log.values())) == 300)
             await until(lambda: not len(it.forebay.app._connections))
 
@@ -316,10 +335,15 @@ async def _is_served(it: Secured, **how: Any) -> bool:
 
 
 def _say_farewell(client: ssl.SSLSocket) -> None:
-    """And close, without waiting for an answer."""
+    """Without waiting for an answer."""
     client.settimeout(0)
     with pytest.raises(ssl.SSLWantReadError):
         client.unwrap()
+    client.settimeout(30)
+
+
+def _leave(client: ssl.SSLSocket) -> None:
+    _say_farewell(client)
     client.close()
 
 

@@ -47,7 +47,7 @@ def pair(tmp_path: Path) -> Pair:
 
 def over(session: TlsSession) -> tuple[TlsTransport, Beneath]:
     beneath = Beneath()
-    return TlsTransport(cast(asyncio.Transport, beneath), session), beneath
+    return TlsTransport(cast(asyncio.Transport, beneath), session, lambda: False), beneath
 
 
 def records(ciphertext: bytes) -> int:
