@@ -114,8 +114,11 @@ class Connector:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """As whom, as far as the login says it (Authenticator.identity); empty: there is none."""
-        return self._authenticator.identity if self._authenticator is not None else ()
+        """As whom, as far as the login says it (Authenticator.identity), or else the certificate; empty: as nobody."""
+        if self._authenticator is not None:
+            return self._authenticator.identity
+        context = self._secured.context
+        return (context.own_subject.hex(),) if context is not None and context.own_subject else ()
 
     @property
     def is_refused(self) -> bool:

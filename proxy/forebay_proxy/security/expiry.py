@@ -21,12 +21,17 @@ _CERTIFICATE: Final = re.compile(
 )
 
 
-def expiries(pem: str) -> list[float]:
-    """When each of the certificates in PEM form expires, in their order. Raises ValueError."""
+def in_der(pem: str) -> list[bytes]:
+    """The DER form of each of the certificates in PEM form, in their order. Raises ValueError."""
     blocks = (
         re.sub(r"(BEGIN|END) [A-Z0-9 ]*CERTIFICATE", r"\1 CERTIFICATE", text) for text in _CERTIFICATE.findall(pem)
     )
-    return [expiry(ssl.PEM_cert_to_DER_cert(block)) for block in blocks]
+    return [ssl.PEM_cert_to_DER_cert(block) for block in blocks]
+
+
+def expiries(pem: str) -> list[float]:
+    """When each of the certificates in PEM form expires, in their order. Raises ValueError."""
+    return [expiry(der) for der in in_der(pem)]
 
 
 def expiry(der: bytes) -> float:

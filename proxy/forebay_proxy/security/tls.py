@@ -17,7 +17,8 @@ from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.security import cipher_suites, pem
-from forebay_proxy.security.expiry import expiries
+from forebay_proxy.security.der import certificate
+from forebay_proxy.security.expiry import expiries, in_der
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 HANDSHAKE_S: Final = 10.0
@@ -49,10 +50,13 @@ class TlsSettings:
 
 
 class TlsContext(ssl.SSLContext):
-    """A context that knows when its own certificate expires, and the first of that one's chain.
+    """A context that knows whom its own certificate is for, when that expires, and the first of its chain.
 
     In seconds since 1970; inf: it has none.
     """
+
+    own_subject: bytes = b""
+    """In DER form; empty: it has none."""
 
     own_expires_at: float = math.inf
     expires_at: float = math.inf
@@ -141,6 +145,8 @@ def _present(context: TlsContext, tls: TlsSettings) -> None:
         for each in {trial, context}:
             _load(each, text, tls.key_password)
         _shake_hands(trial)
+        own, *_ = in_der(text)
+        context.own_subject = certificate(own).subject.whole
         context.own_expires_at, *_ = expires_at = expiries(text)
         context.expires_at = min(expires_at)
     except (ssl.SSLError, ValueError) as error:

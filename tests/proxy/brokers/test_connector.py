@@ -353,6 +353,21 @@ async def test_certificates_are_exchanged_for_connections_to_come(tmp_path: Path
         (await soon(it.open(LOOPBACK, cluster[0].port))).close()
 
 
+def test_without_a_login_it_is_whom_its_certificate_is_for(tmp_path: Path) -> None:
+    """A token that it asks for names its user as the renewer, and must not name a former one (delegation_tokens)."""
+    authority = Authority(tmp_path)
+    one, other = (str(authority.issue(name, "a.example", subject=name)) for name in ("one", "other"))
+    told = settings((), 1, security_protocol="SSL", ssl_truststore_location=str(authority.pem))
+    it = Connector(told, MetricRegistry())
+    seen = [it.identity]
+    for store in (one, one, other):
+        it.renewable.prepare(msgspec.structs.replace(told, ssl_keystore_location=store))()
+        seen.append(it.identity)
+    assert seen[0] == ()
+    assert seen[1] == seen[2] != seen[3]
+    assert bytes.fromhex(seen[3][0]).endswith(b"other")
+
+
 @in_loop
 async def test_one_for_a_client_logs_in_as_that_client_while_there_is_one() -> None:
     async with FakeCluster({}) as cluster:
