@@ -372,6 +372,21 @@ class TestDrain:
             assert cluster[0].requests(LIST_GROUPS) == []
 
     @in_loop
+    async def test_who_has_left_is_not_waited_for_though_its_answer_is_outstanding(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(app_module, "OPAQUE_GRACE", 0.0)
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(LIST_GROUPS)
+            client = await forebay.client(0)
+            client.send(echo(1))
+            await cluster[0].receives(LIST_GROUPS)
+            client.close()
+            (connection,) = forebay.app._connections
+            await until(lambda: connection.done)
+            await soon(forebay.app.drain())
+
+    @in_loop
     async def test_who_came_just_before_is_answered_once(self) -> None:
         async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
             known, newcomer = await forebay.client(0), await forebay.client(0)

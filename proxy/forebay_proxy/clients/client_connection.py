@@ -474,10 +474,10 @@ class ClientConnection(BoundedReads):
     @property
     def owing(self) -> bool:
         """Answers are outstanding that do not wait for something to happen, as those of Fetch do, or where records
-        without acks go is not known yet."""
+        without acks go is not known yet. Who sends no more has left, most likely, and holds up nobody for them."""
         if self._writer.unsent or self._upstream.undivided:
             return True
-        return self._upstream.owed and not self._state.passing
+        return self._upstream.owed and not (self._state.passing or self._state.done)
 
     @property
     def answered(self) -> bool:
