@@ -18,11 +18,11 @@ from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.brokers import Brokers
 from forebay_pipeline.journal.source import JournalPlace, Span, of_kind, read_rows, torn
 from forebay_pipeline.partitions.summary import Summary
-from forebay_policies.journal_rows import BatchRow, GaugeRow, LedgerRow, MetadataRow
+from forebay_policies.journal_rows import BatchRow, GaugeRow, LedgerRow, MetadataRow, Row
 from tests.integration.route import Route
 from tests.kit.forebay import ForebayProcess
 from tests.kit.java import JavaClient
-from tests.kit.journal import decoded, of
+from tests.kit.journal import decoded, of, rows_in
 from tests.kit.ports import LOOPBACK, free_port
 from tests.kit.spec import ProduceSpec
 from tests.kit.waiting import wait_until
@@ -109,18 +109,22 @@ def test_what_a_killed_process_left_is_closed_by_the_next(spark: SparkSession, r
     settings = {"journal.dir": str(tmp_path), "journal.ledger": "true"}
     first = ForebayProcess(route.cluster.bootstrap, route.cluster.nodes, settings=settings).start()
     produce(first.bootstrap, topic)
-    (unfinished,) = tmp_path.glob(".*.inprogress")
-    wait_until(
-        lambda: sum(row.records for row in of(BatchRow, decoded(unfinished.read_bytes()))) == COUNT,
-        60,
-        "every record has a row",
-    )
+
+    def unfinished() -> list[Path]:
+        return list(tmp_path.glob(".*.inprogress"))
+
+    def written() -> list[Row]:
+        """In that file, and in the one before where the hour has just ended."""
+        return [*rows_in(tmp_path), *decoded(b"".join(path.read_bytes() for path in unfinished()))]
+
+    wait_until(lambda: sum(row.records for row in of(BatchRow, written())) == COUNT, 60, "every record has a row")
     first.kill()
-    with unfinished.open("ab") as file:
+    (left,) = unfinished()
+    with left.open("ab") as file:
         file.write(b'{"kind":"batch","time_us":17')
-    assert not list(tmp_path.glob("dt=*"))
     with ForebayProcess(route.cluster.bootstrap, route.cluster.nodes, settings=settings):
         pass
+    assert not unfinished()
     rows = read_rows(spark, JournalPlace(str(tmp_path)))
     assert torn(rows).count() == 1
     assert of_kind(rows, BatchRow).agg(F.sum("records")).first() == (COUNT,)
