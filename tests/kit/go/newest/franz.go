@@ -52,6 +52,8 @@ func (f franz) produce(o order) error {
 		kgo.RequiredAcks(franzAcks[o.Acks]),
 		kgo.ProducerBatchCompression(franzCodecs[o.Codec]),
 		kgo.ProducerLinger(time.Duration(o.LingerMs) * time.Millisecond),
+		// Its default, but with 2 KiB to a partition, so that a few records are in several (SPREADING in clients.py).
+		kgo.RecordPartitioner(kgo.UniformBytesPartitioner(2<<10, true, true, nil)),
 	}
 	if !o.Idempotent {
 		options = append(options, kgo.DisableIdempotentWrite())
