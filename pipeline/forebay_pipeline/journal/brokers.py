@@ -63,8 +63,15 @@ class Asked:
         """All topics by name: asking for a single one may create it. Raises CannotRun if no broker answers."""
         return self._metadata().topics
 
+    def partitions(self, topic: str) -> Collection[int]:
+        """Raises CannotRun if there is no such topic, or no broker answers."""
+        known = self.topics().get(topic)
+        if known is None:
+            raise CannotRun(f"There is no topic {topic} at {self._brokers}.")
+        return known.partitions
+
     def ends(self, topic: str) -> dict[int, int]:
-        """Partition → the offset of the next record, of a topic that exists. Raises CannotRun unless all are told."""
+        """Partition → the offset of the next record. Raises CannotRun unless all are told."""
         return self._offsets(topic, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def begins(self, topic: str, since_ms: int | None) -> dict[int, int]:
@@ -79,7 +86,7 @@ class Asked:
 
     def _offsets(self, topic: str, which: OffsetSpec) -> dict[int, int]:
         untold: dict[str, CannotRun] = {}
-        found = self.offsets({topic: self.topics()[topic].partitions}, which, untold)
+        found = self.offsets({topic: self.partitions(topic)}, which, untold)  # not each broker knows it, perhaps
         for error in untold.values():
             raise error
         return {number: offset for (_, number), offset in found.items()}

@@ -101,6 +101,14 @@ def test_a_topic_is_asked_for_the_ends_of_each_partition(monkeypatch: pytest.Mon
         asked(monkeypatch, client, Security()).ends("a")
 
 
+def test_a_topic_that_a_broker_does_not_know_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one may have known it, or it was deleted meanwhile."""
+    there = asked(monkeypatch, Client(Metadata()), Security())
+    for ask in (there.ends, there.partitions, lambda topic: there.begins(topic, None)):
+        with pytest.raises(CannotRun, match=r"^There is no topic gone at a:1\.$"):
+            ask("gone")
+
+
 @pytest.mark.parametrize(
     ("on_the_way", "why"),
     [
