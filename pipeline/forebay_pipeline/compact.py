@@ -64,9 +64,15 @@ def compact(
     storage = Storage(spark)
     checkpoint = checkpoint or f"{output.rstrip('/')}/_checkpoint"
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", _PROGRESS_KEPT)
-    rows = _counted(
-        stream_rows(spark, place, skip_expired=skip_expired, unknown=True, offsets_a_trigger=offsets_a_trigger)
+    read = stream_rows(
+        spark,
+        place,
+        skip_expired=skip_expired,
+        unknown=True,
+        by_topic=output_format == PARQUET,
+        offsets_a_trigger=offsets_a_trigger,
     )
+    rows = _counted(read)
     if output_format == PARQUET:
         check_format(storage, output, PARQUET)
         check_owner(storage, output, checkpoint)

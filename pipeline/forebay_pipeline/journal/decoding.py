@@ -23,16 +23,19 @@ _BLOCK: Final = 4 << 20
 """Bytes of lines decoded at once: some 15,000 rows."""
 _PIECE: Final = 64 << 10
 """Compressed bytes taken at once."""
+_TOPIC: Final = "topic"
 
 
 class Wanted(NamedTuple):
     """What is wanted of the lines: rows of these kinds, all if there are none; and with `unknown` the column UNKNOWN.
 
-    Torn rows are always wanted. Lines of kinds that are not are only checked for being whole.
+    Torn rows are always wanted. Lines of kinds that are not are only checked for being whole. With `by_topic` those of
+    a block come topic by topic, for whoever writes each topic to another file.
     """
 
     kinds: tuple[str, ...] = ()
     unknown: bool = False
+    by_topic: bool = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -68,6 +71,8 @@ class Lines:
                 if not are_whole(of_kind):
                     odd += of_kind
             elif (table := plain_rows(kind, of_kind)) is not None:
+                if self._wanted.by_topic and _TOPIC in table.schema.names:
+                    table = table.take(pc.sort_indices(table, [(_TOPIC, "ascending")]))  # stable
                 yield from completed(table, self._schema).to_batches()
             else:
                 odd += of_kind

@@ -134,7 +134,7 @@ def read_rows(
     in the columns of these and `error`: others then cost little. The proxy's files whose names are in `but` are not
     read. Raises CannotRun if there is no journal at `place`.
     """
-    wanted = _wanted(kinds)
+    wanted = Wanted(_names(kinds))
     if place.in_kafka:
         options = {**_kafka(place), **_what_there_is(place, span)}
         records = spark.read.format("kafka").options(**options).load()
@@ -201,15 +201,16 @@ def stream_rows(
     kinds: Kinds = (),
     skip_expired: bool = False,
     unknown: bool = False,
+    by_topic: bool = False,
     offsets_a_trigger: int = OFFSETS_A_TRIGGER,
 ) -> DataFrame:
     """New rows as a stream, in SPARK_SCHEMA, and with `unknown` in UNKNOWN as well; not of what `compact` wrote.
 
-    `kinds` are as in read_rows. At most `files_a_trigger` files, or `offsets_a_trigger` records of a topic, are read at
-    once. Rows that a topic lost before they were read fail the query unless `skip_expired`. Raises CannotRun if there
-    is no journal at `place`.
+    `kinds` are as in read_rows, `by_topic` as in decoding.Wanted. At most `files_a_trigger` files, or
+    `offsets_a_trigger` records of a topic, are read at once. Rows that a topic lost before they were read fail the
+    query unless `skip_expired`. Raises CannotRun if there is no journal at `place`.
     """
-    wanted = _wanted(kinds, unknown=unknown)
+    wanted = Wanted(_names(kinds), unknown, by_topic)
     if place.in_kafka:
         options = {
             **_kafka(place),
@@ -233,8 +234,8 @@ def stream_rows(
     return _decoded(_closed(files).select("path", "content"), wanted)
 
 
-def _wanted(kinds: Kinds, *, unknown: bool = False) -> Wanted:
-    return Wanted(tuple(map(kind_of, kinds)), unknown)
+def _names(kinds: Kinds) -> tuple[str, ...]:
+    return tuple(map(kind_of, kinds))
 
 
 def of_kind(rows: DataFrame, row: type[msgspec.Struct]) -> DataFrame:

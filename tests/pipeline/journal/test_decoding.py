@@ -110,3 +110,13 @@ def test_records_are_lines_and_tombstones_are_nothing() -> None:
     )
     (batch,) = decode(Wanted(), [records])
     assert batch.num_rows == 3
+
+
+def test_rows_of_a_block_come_topic_by_topic_if_that_is_wanted_and_those_of_each_as_they_were() -> None:
+    topics = ["b", "a", "c", "a", "b"]
+    batches = [make.batch_row(topic=topic, partition=number) for number, topic in enumerate(topics)]
+    lines = json_lines([batches[0], make.gauge_row(), *batches[1:]]) + b"torn"
+    found = [row for batch in Lines(Wanted(by_topic=True)).rows(lines, "here") for row in batch.to_pylist()]
+    in_order = [("a", 1), ("a", 3), ("b", 0), ("b", 4), ("c", 2)]
+    assert [(row["topic"], row["partition"]) for row in found if row[KIND] == "batch"] == in_order
+    assert rows(Lines(Wanted(by_topic=True)).rows(lines, "here")) == rows(Lines(Wanted()).rows(lines, "here"))
