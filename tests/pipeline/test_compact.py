@@ -12,12 +12,13 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 from pyspark.testing import assertDataFrameEqual
 
-from forebay_pipeline.compact import WRITERS, Compacted, compact, compacted
+from forebay_pipeline.compact import NARROW_ONLY, WRITERS, Compacted, compact, compacted
 from forebay_pipeline.errors import COULD_NOT_RUN, CannotRun
 from forebay_pipeline.journal.schema import SPARK_SCHEMA, UNKNOWN
-from forebay_pipeline.journal.source import JournalPlace, Span, read_rows, torn
+from forebay_pipeline.journal.source import JournalPlace, Span, day_of, read_rows, torn
 from forebay_pipeline.journal.tables import Format
 from tests.kit.spark import TABLE_FORMATS
 from tests.pipeline import command_line
@@ -83,6 +84,25 @@ def test_a_task_writes_each_topic_into_one_file_however_many_it_may_have_open(
     assert len(list((tmp_path / "parquet").glob("kind=batch/dt=2026-11-18/topic=t*/*.parquet"))) == 10
     found = read_rows(spark, JournalPlace(str(tmp_path / "parquet")))
     assertDataFrameEqual(found, read_rows(spark, JournalPlace(str(journal))))
+
+
+def test_what_handles_rows_of_all_kinds_is_not_compiled_in_one_piece(spark: SparkSession) -> None:
+    def plan(schema: StructType) -> str:
+        rows = spark.range(1).mapInArrow(lambda batches: batches, schema).withColumn("day", day_of("time_us"))
+        return str(rows._jdf.queryExecution().executedPlan().treeString())
+
+    name, _, fields = NARROW_ONLY.partition("=")
+    used = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK", name: fields}
+    before = {each: spark.conf.get(each) for each in used}
+    try:
+        for each, value in used.items():
+            spark.conf.set(each, value)
+        assert ") Project" not in plan(SPARK_SCHEMA)
+        assert ") Project" in plan(StructType([SPARK_SCHEMA["time_us"]]))
+    finally:
+        for each, old in before.items():
+            assert old is not None
+            spark.conf.set(each, old)
 
 
 def test_fields_of_a_later_version_are_kept_for_those_who_know_them(
