@@ -20,7 +20,7 @@ from forebay_pipeline.jobs.options import (
 from forebay_pipeline.jobs.text_table import terminal_width
 from forebay_pipeline.journal.source import JournalPlace, Span
 from forebay_pipeline.partitions.batches import KEYS
-from forebay_pipeline.partitions.measures import Questions, kept_rows, summarize
+from forebay_pipeline.partitions.measures import SUMMARIZED, Questions, kept_rows, summarize
 from forebay_pipeline.partitions.runaway_detector import Thresholds
 from forebay_pipeline.partitions.runaway_options import runaway_options
 from forebay_pipeline.partitions.text import as_text
@@ -70,7 +70,7 @@ def command(
     """
     questions = Questions(grouping(by), max_rows, window_us=window * 1_000_000, thresholds=limits)
     session = spark("partitions", kafka=place.in_kafka, table_format=place.format)
-    with kept_rows(session, place, span) as rows:
+    with kept_rows(session, place, span, of_these=SUMMARIZED) as rows:
         summary = summarize(rows, place, span, questions)
     click.echo(as_text(summary, terminal_width()))
     if output is not None:

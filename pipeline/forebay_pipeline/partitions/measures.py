@@ -19,7 +19,7 @@ from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.jobs.time_text import within
 from forebay_pipeline.journal.clusters import clusters
 from forebay_pipeline.journal.schema import KIND, columns_of, kind_of
-from forebay_pipeline.journal.source import JournalPlace, Span, of_kind, read_rows, torn
+from forebay_pipeline.journal.source import JournalPlace, Span, read_rows, torn
 from forebay_pipeline.partitions import batches as partitions_batches
 from forebay_pipeline.partitions import workers as partitions_workers
 from forebay_pipeline.partitions.runaway_detector import Change, Thresholds
@@ -28,6 +28,14 @@ from forebay_pipeline.partitions.summary import NOTHING, Summary
 from forebay_policies.journal_rows import BatchRow, GaugeRow, MetadataRow
 
 _KINDS: Final = (BatchRow, GaugeRow, MetadataRow)
+SUMMARIZED: Final = (
+    *("time_us", "worker", "process", "error"),
+    *("topic", "partition", "leader", "reason", "records", "bytes", "linger_us", "upstream_us", "fate", "error_code"),
+    *("started_us", "pool_bytes", "pool_available_bytes", "pool_waiters", "queued_bytes", "queued_batches"),
+    *("in_flight_requests", "cluster_id", *partitions_workers.TOTALS),
+    *("took_us", "request_bytes", "response_bytes"),
+)
+"""The columns that `summarize` looks at."""
 MAX_CHANGES: Final = 1000
 """Beginnings and ends of runaways to show; the earliest ones."""
 
@@ -67,23 +75,30 @@ def kept_rows(
     place: JournalPlace,
     span: Span,
     others: Mapping[type[msgspec.Struct], Mapping[str, str]] = MappingProxyType({}),
+    *,
+    of_these: Sequence[str] = tuple(columns_of(*_KINDS)),
 ) -> Iterator[Rows]:
     """The rows of a span, read once while the context lasts and kept in memory, or on disk if they do not fit.
 
-    `others`: further kinds of rows, with the columns that are wanted of each: name → SQL. Raises CannotRun if there is
-    no journal.
+    Batches, gauges and metadata requests have those of their columns that are in `of_these`: each takes its time and
+    memory. `others`: further kinds of rows, with the columns that are wanted of each: name → SQL. Raises CannotRun if
+    there is no journal.
     """
-    columns = {column: column for column in columns_of(*_KINDS)}
+    columns = {column: column for column in (KIND, *of_these)}
     for wanted in others.values():
         columns |= wanted
     rows = read_rows(spark, place, span, [*_KINDS, *others])
     narrow = rows.selectExpr(*(f"{sql} AS {name}" for name, sql in columns.items())).persist()
     try:
         errors = torn(narrow)
+        batches, gauges, requests = (
+            narrow.where(F.col(KIND) == kind_of(kind)).select([each for each in columns_of(kind) if each in columns])
+            for kind in _KINDS
+        )
         yield Rows(
-            of_kind(narrow, BatchRow),
-            of_kind(narrow, GaugeRow),
-            of_kind(narrow, MetadataRow),
+            batches,
+            gauges,
+            requests,
             errors.count(),
             errors,
             {kind: narrow.where(F.col(KIND) == kind_of(kind)).select(*wanted) for kind, wanted in others.items()},

@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from forebay_pipeline.journal.source import ALL_TIME, JournalPlace, Span, of_kind
-from forebay_pipeline.partitions.measures import Questions, kept_rows, summarize
+from forebay_pipeline.partitions.measures import SUMMARIZED, Questions, kept_rows, summarize
 from forebay_pipeline.partitions.summary import Summary
 from forebay_policies.journal_rows import BatchRow, Row
 from tests.pipeline.journals import journal_of
@@ -35,5 +35,5 @@ class Journal:
 
     def summary(self, *rows: Row, span: Span = ALL_TIME, questions: Questions = QUESTIONS) -> Summary:
         write_journal(self.folder, rows)
-        with kept_rows(self._spark, self._place, span) as found:
+        with kept_rows(self._spark, self._place, span, of_these=SUMMARIZED) as found:
             return summarize(found, self._place, span, questions)
