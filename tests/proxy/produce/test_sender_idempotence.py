@@ -96,6 +96,10 @@ class Pier:
         assert await self.told() == codes.NONE
         return asked.numbers
 
+    async def client_leaves(self) -> None:
+        self.client.close()
+        await until(lambda: any(connection.done for connection in self.forebay.app._connections))
+
 
 @asynccontextmanager
 async def pier(**changed: Any) -> AsyncIterator[Pier]:
@@ -562,8 +566,7 @@ class TestClientsThatLeave:
         async with pier() as it:
             it.send("a")
             first = await it.asked()
-            it.client.close()
-            await until(lambda: it.forebay.count("forebay_open_connections", "node") == 0)
+            await it.client_leaves()
             first.close()
             await until(lambda: it.forebay.count("forebay_producer_epoch_bumps_total") == 1)
             it.client = await it.forebay.client(0)
@@ -577,8 +580,7 @@ class TestClientsThatLeave:
             away = await it.asked()
             it.send("a")
             await until(lambda: it.forebay.count(*KEPT) == 3)
-            it.client.close()
-            await until(lambda: it.forebay.count("forebay_open_connections", "node") == 0)
+            await it.client_leaves()
             away.answer()
             assert (await it.asked()).values == ["a"]
 
@@ -594,8 +596,7 @@ class TestClientsThatLeave:
             away.answer()
             merged = await it.asked()
             assert sorted(merged.values) == ["a", "b"]
-            it.client.close()
-            await until(lambda: it.forebay.count("forebay_open_connections", "node") == 1)
+            await it.client_leaves()
             merged.answer(error_code=codes.NOT_LEADER_OR_FOLLOWER)
             again = await it.asked()
             assert again.values == ["b"]
