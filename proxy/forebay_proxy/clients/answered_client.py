@@ -107,6 +107,10 @@ class AnsweredClient:
     def left(self) -> bool:
         return self._state.over or self._state.done
 
+    @property
+    def over(self) -> bool:
+        return self._state.over
+
     def served_as(self, principal: str) -> None:
         """It has proved to be `principal` (security.principals); empty: it is served as nobody."""
         self.principal = principal

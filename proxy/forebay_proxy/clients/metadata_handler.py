@@ -63,6 +63,10 @@ class MetadataClient(Client, Protocol):
     def topics_settle(self) -> bool:
         """Topics that it has changed by its broker may not be known to others yet."""
 
+    @property
+    def over(self) -> bool:
+        """The connection has ended: nothing is answered any more."""
+
     def room_for(self, size: int, ready: Callable[[], None]) -> bool:
         """Whether an answer of so many bytes may be given now. False: `ready` is called then, or once it has left."""
 
@@ -297,7 +301,7 @@ class PendingMetadata:
         if self._room is not False:  # its time was up
             return
         self._room = True
-        if self._client.left:
+        if self._client.over:
             self._end(None)
         else:
             self._reply(monotonic())

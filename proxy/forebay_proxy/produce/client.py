@@ -47,7 +47,7 @@ class Client(Protocol):
 
     @property
     def left(self) -> bool:
-        """The connection has ended."""
+        """The connection has ended, or its client sends no more: it may have left."""
 
     @property
     def principal(self) -> str:

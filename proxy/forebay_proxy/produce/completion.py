@@ -167,7 +167,7 @@ class ProduceCompletion:
 
     @property
     def left(self) -> bool:
-        """Nobody hears the answer: the connection that it is for has ended."""
+        """Most likely nobody hears the answer: the connection that it is for has ended, or its client sends no more."""
         return self._sender is not None and self._sender.left
 
     def add_topic(self, name: str) -> None:

@@ -699,6 +699,23 @@ class TestLargeAnswers:
             assert (untaken._waiting, connection.holds) == ({}, ["closing"])
 
     @in_loop
+    async def test_one_that_closes_its_sending_half_while_it_waits_for_room_is_answered(self) -> None:
+        async with before(FakeCluster(LARGE_CLUSTER)) as forebay:
+            untaken, deaf = forebay.app._untaken, NeverReads()
+            assert untaken.admits(deaf, 10**9)
+            client = await forebay.client(0)
+            client.send(asks_all(1))
+            await until(lambda: untaken._waiting)
+            client.finish()
+            (connection,) = forebay.app._connections
+            await until(lambda: connection.hung_up)
+            forebay.app._connections.sweep(monotonic())
+            assert connection.done
+            untaken.gone(deaf)
+            assert len((await told(client, 1)).topics) == len(LARGE_CLUSTER)
+            assert await client.is_closed()
+
+    @in_loop
     async def test_one_that_finds_no_room_in_time_is_closed(self) -> None:
         async with before(FakeCluster(LARGE_CLUSTER), request_timeout_ms=100) as forebay:
             assert forebay.app._untaken.admits(NeverReads(), 10**9)
