@@ -372,6 +372,10 @@ class ClientConnection(BoundedReads):
         if not len(self.orderer) or self._state.passing or self._state.over:
             return False
         self._state.done = True
+        if not self._splitter.between_frames:  # the rest of it never comes
+            self._life.note(Cause.CLIENT_CUT_OFF)
+            self._splitter.clear()
+            self._tell_intake()
         self._requests.handler.send_now(self._client)
         self._life.end(Cause.CLIENT_DONE)
         return True

@@ -429,6 +429,26 @@ class TestHalfClosed:
                 assert await client.is_closed()
 
     @in_loop
+    async def test_the_rest_of_a_request_that_will_never_be_whole_takes_no_memory_while_it_is_answered(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(LIST_GROUPS)
+            client = await forebay.client(0)
+            client.send(echo(1), produce(2, ("ponds", 0, batch(keyed("a" * 100_000))))[:-1])
+            asked = await cluster[0].receives(LIST_GROUPS)
+            (connection,) = forebay.app._connections
+            memory = connection._shared.inbound_memory
+            await until(lambda: memory.total > 100_000)
+            client.finish()
+            await until(lambda: connection.done)
+            assert (memory.total, connection._splitter.buffered) == (0, 0)
+            asked.answer()
+            await client.receives(1)
+            assert await client.is_closed()
+            await until(lambda: not len(forebay.app._connections))
+            assert forebay.count("forebay_errors_total", "client", "connection_lost") == 1
+            assert cluster.values("ponds", 0) == []
+
+    @in_loop
     async def test_its_records_count_as_those_of_one_that_has_left(self) -> None:
         """Which of both it is nobody can tell: it may send the same again elsewhere (ProducerBatch.deserted)."""
         async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
