@@ -182,6 +182,7 @@ class ConnectionRegistry:
             connection = self._idlest.popleft()
             if connection.done and connection in self._all:  # it has left, almost certainly
                 connection.abort()
+                self._log.info("closing a client that sends no more, all connections are taken", client=connection.peer)
                 return True
             if connection.waits or connection.leaving_for(now) or connection not in self._all:
                 continue
