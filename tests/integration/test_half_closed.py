@@ -39,4 +39,5 @@ async def test_it_is_answered_and_then_closed(route: Route) -> None:
     assert await client.is_closed()
     since = dict.fromkeys(route.log.ends(topic), 0)
     found = await asyncio.to_thread(route.log.read, topic, since, at_least=5)
-    assert [record.value for record in found] == [b"a", b"b", b"c", b"d", b"e"]
+    # Those of other acks may overtake one another (docs/design.md, 6).
+    assert sorted(record.value or b"" for record in found) == [b"a", b"b", b"c", b"d", b"e"]
