@@ -29,11 +29,6 @@ def in_der(pem: str) -> list[bytes]:
     return [ssl.PEM_cert_to_DER_cert(block) for block in blocks]
 
 
-def expiries(pem: str) -> list[float]:
-    """When each of the certificates in PEM form expires, in their order. Raises ValueError."""
-    return [expiry(der) for der in in_der(pem)]
-
-
 def expiry(der: bytes) -> float:
     """When one certificate expires. Raises ValueError."""
     _, until = elements(certificate(der).validity.contents)

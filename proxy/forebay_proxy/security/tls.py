@@ -18,7 +18,7 @@ from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.security import cipher_suites, pem
 from forebay_proxy.security.der import certificate
-from forebay_proxy.security.expiry import expiries, in_der
+from forebay_proxy.security.expiry import expiry, in_der
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 HANDSHAKE_S: Final = 10.0
@@ -145,9 +145,9 @@ def _present(context: TlsContext, tls: TlsSettings) -> None:
         for each in {trial, context}:
             _load(each, text, tls.key_password)
         _shake_hands(trial)
-        own, *_ = in_der(text)
+        own, *_ = chain = in_der(text)
         context.own_subject = certificate(own).subject.whole
-        context.own_expires_at, *_ = expires_at = expiries(text)
+        context.own_expires_at, *_ = expires_at = [expiry(each) for each in chain]
         context.expires_at = min(expires_at)
     except (ssl.SSLError, ValueError) as error:
         if isinstance(error, ssl.SSLError) and error.reason == "NO_SHARED_CIPHER":

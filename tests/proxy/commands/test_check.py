@@ -22,7 +22,7 @@ from forebay_proxy.config.kinds import ListenerAddress
 from forebay_proxy.config.listeners import ListenerSettings
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.demo.mock_cluster import MockCluster
-from forebay_proxy.security.expiry import SOON_S, expiries
+from forebay_proxy.security.expiry import SOON_S, expiry, in_der
 from tests.kit.app import settings
 from tests.kit.certificates import Authority
 from tests.kit.event_loop import in_loop
@@ -229,7 +229,7 @@ def test_what_can_be_made_is_told_too(tmp_path: Path) -> None:
 )
 def test_a_certificate_that_has_expired_or_soon_will(tmp_path: Path, left_s: float, verdict: str, said: str) -> None:
     store = Authority(tmp_path).issue("forebay", LOOPBACK)
-    now = min(expiries(store.read_text())) - left_s
+    now = min(map(expiry, in_der(store.read_text()))) - left_s
     told = {it.what: it for it in check._made(secured(store), {}, now)}
     for what in ("certificates of SSL", "access to the admin endpoint"):
         assert (told[what].verdict, said in told[what].said) == (verdict, True)
