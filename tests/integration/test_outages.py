@@ -99,7 +99,10 @@ def scene() -> Iterator[Scene]:
         toxiproxy = stack.enter_context(ToxiproxyServer())
         relayed = dict(zip(NODES, free_ports(len(NODES)), strict=True))
         holes = [stack.enter_context(BlackHole(relayed[node], toxiproxy.proxy(f"{node}", own[node]))) for node in NODES]
-        settings = {"producer.id.expiration.check.interval.ms": "100"}
+        settings = {
+            "producer.id.expiration.check.interval.ms": "100",
+            "auto.create.topics.enable": "false",  # or a client under load makes again a topic that was just deleted
+        }
         cluster = stack.enter_context(
             KafkaCluster("4.3.1", len(NODES), ports=own, advertised=relayed, settings=settings)
         )
