@@ -1,11 +1,14 @@
-"""Whose connection it is: known with the first bytes of the first request, and counted by it from then on."""
+"""Whose connection it is: known with the first bytes of the first request, and counted by it from then on.
+
+ApiVersions in a version that is not understood here comes again in one that is, and is the first that tells anything.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from forebay_codecs import api_versions
-from forebay_codecs.apis import API_VERSIONS, Api
+from forebay_codecs.apis import API_VERSIONS, APIS, Api
 from forebay_codecs.errors import Malformed
 from forebay_codecs.header import peek_client_id, printable
 from forebay_policies import own_choices
@@ -29,7 +32,7 @@ class ClientIdentity:
 
     @property
     def known(self) -> bool:
-        """Whether its first request has told whose it is."""
+        """Whether a request has told whose it is."""
         return self._seen is not None
 
     @property
@@ -50,6 +53,8 @@ class ClientIdentity:
     def says(self, frame: bytes, host: str) -> None:
         """`frame` is as much of the first request as has arrived, without its size."""
         api_key, version = self._first_request
+        if api_key == API_VERSIONS and not APIS[API_VERSIONS].supports(version):
+            return
         software: tuple[str | None, str | None] = (None, None)
         try:
             client_id = peek_client_id(frame)

@@ -739,6 +739,17 @@ class TestWhoItIs:
             await until(lambda: self.rows(forebay)[CLIENT_ID]["connections"] == 1)
 
     @in_loop
+    async def test_a_client_that_begins_with_too_new_a_version_tells_its_software_when_it_asks_again(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            for correlation_id, version in ((1, 99), (2, 4)):
+                asked = api_versions.request(correlation_id, "newest", version, "apache-kafka-java", "4.4.0")
+                client.send(len(asked).to_bytes(4, "big") + asked)
+                await client.receives(correlation_id)
+            (row,) = self.rows(forebay).values()
+            assert (row["client_id"], row["software_name"]) == ("newest", "apache-kafka-java")
+
+    @in_loop
     async def test_untouched_records_count_too(self) -> None:
         async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
             client = await forebay.client(0)
