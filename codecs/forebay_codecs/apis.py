@@ -5,8 +5,8 @@ transaction markers, share-group state), and those newer than this table.
 
 Only responses that name brokers need care, and only APIs that are decoded or name brokers have a highest version: a
 newer layout would not be understood, and a newer response may name a broker where the older one did not. All others are
-opaque in any version the broker offers. Every response of Kafka 3.9 and 4.3 was searched for host, port, endpoint and
-listener fields. Not broker addresses, so left alone: client_host of group members, the host of an ACL, the user
+opaque in any version the broker offers. Every response of Kafka 3.9, 4.3 and 4.4 was searched for host, port, endpoint
+and listener fields. Not broker addresses, so left alone: client_host of group members, the host of an ACL, the user
 endpoints of Streams groups.
 
 Sources: Kafka's message schemas (validVersions, flexibleVersions).
@@ -233,6 +233,8 @@ _APIS: Final = (
     Api(90, "DescribeShareGroupOffsets", 0),
     Api(91, "AlterShareGroupOffsets", 0),
     Api(92, "DeleteShareGroupOffsets", 0),
+    Api(93, "StreamsGroupTopologyDescriptionUpdate", 0),
+    Api(94, "UnregisterController", 0),
 )
 
 OF_ONES_OWN_USER: Final = frozenset({38, 39, 40, 41, 50, 51})
