@@ -18,6 +18,7 @@ from tests.kit.object_store import ObjectStore
 from tests.kit.spark_cluster import SparkCluster, packed_cluster
 from tests.pipeline import found_by_all
 from tests.pipeline.command_line import run
+from tests.pipeline.rollups import made_up
 from tests.pipeline.rows import START_US, batch_row, write_journal
 
 pytestmark = [pytest.mark.whole, pytest.mark.timeout(900)]  # six JVMs: a minute of CPU, and on a busy machine long
@@ -45,16 +46,16 @@ def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @dataclass
 class Both:
-    """A job on the cluster, and in one process of this machine, over the same journal."""
+    """A job on the cluster, and in one process of this machine, over the same journal or what else it reads."""
 
     cluster: SparkCluster
     store: ObjectStore
     spark: SparkSession
 
-    def __call__(self, job: str, *words: str) -> tuple[str, str]:
-        """Where the one and the other wrote what they found: --output."""
+    def __call__(self, job: str, *words: str, of: str = "--journal", at: str = "journal") -> tuple[str, str]:
+        """Where the one and the other wrote what they found (--output), `of` what is there in the store."""
         outputs = self.store.at(f"{job}/cluster"), self.store.at(f"{job}/local")
-        words = ("--journal", self.store.at("journal"), *words)
+        words = (of, self.store.at(at), *words)
         done = self.cluster.submit(job, *words, "--output", outputs[0], conf=self.store.of_command_line)
         assert done.returncode == 0, done.stdout + done.stderr
         here = run(job, *words, "--output", outputs[1])
@@ -62,8 +63,8 @@ class Both:
         assert done.stdout.replace(*outputs) == here.stdout
         return outputs
 
-    def read(self, job: str, *words: str) -> tuple[str, str]:
-        cluster, local = (Storage(self.spark).read(output) for output in self(job, *words))
+    def read(self, job: str, *words: str, of: str = "--journal", at: str = "journal") -> tuple[str, str]:
+        cluster, local = (Storage(self.spark).read(output) for output in self(job, *words, of=of, at=at))
         assert cluster is not None
         assert local is not None
         return cluster.decode(), local.decode()
@@ -131,3 +132,14 @@ def test_report_is_the_same_page(both: Both) -> None:
     cluster, local = both.read("report")
     assert cluster == local
     assert "<!doctype html>" in local.lower()
+
+
+def test_rollups_are_the_same(both: Both, tmp_path: Path) -> None:
+    """Each executor writes files of a day, and reads those of the other one."""
+    made_up.write(tmp_path, made_up.rows(3))
+    both.store.put_all(tmp_path, "days")
+    both("rollup", at="days")
+    both_took_part(both.cluster)
+    cluster, local = (both.read("report", of="--rollups", at=f"rollup/{where}") for where in ("cluster", "local"))
+    assert cluster[0] == cluster[1]
+    assert cluster[0].replace("rollup/cluster", "rollup/local") == local[0] == local[1]
