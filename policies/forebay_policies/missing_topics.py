@@ -3,8 +3,8 @@
 In: what brokers did not know or do know, the time. Out: how much patience is left. No I/O.
 
 A topic that one broker has just created is not known to all at once, so the first TRIES come `backoff` apart. From
-then on records are refused, and each next question comes after twice as long, up to `max_backoff` (KIP-580):
-    0.1 → 0.1 0.1 0.1 0.1 0.1 0.1 0.1 (refused) 0.2 0.4 0.8 1 1 …
+then on records are refused, and each next question comes after twice as long (KIP-580), up to LONGEST_S:
+    0.1 → 0.1 0.1 0.1 0.1 0.1 0.1 0.1 (refused) 0.2 0.4 0.5 0.5 …
 for as long as somebody sends records there. What nobody has missed for FORGOTTEN_S begins anew.
 """
 
@@ -15,6 +15,9 @@ from typing import Final
 
 TRIES: Final = 8
 """Before records are refused."""
+LONGEST_S: Final = 0.5
+"""Records wait for the next question: they are refused only by what brokers say after they came. Those that wait for
+the least time, a second, are to hear that, and not that their time is up."""
 FORGOTTEN_S: Final = 10.0
 MAX_MISSING: Final = 10_000
 """Names remembered; those missed longest ago are forgotten first."""
@@ -28,7 +31,7 @@ class MissingTopics:
 
     def __init__(self, backoff: float, max_backoff: float) -> None:
         self._backoff = backoff
-        self._max_backoff = max_backoff
+        self._longest = min(max_backoff, max(backoff, LONGEST_S))
         self._missed: OrderedDict[str, tuple[int, float]] = OrderedDict()
         """How often in a row, and when last."""
 
@@ -52,7 +55,7 @@ class MissingTopics:
             return now
         if tries < TRIES:
             return self._missed[name][1] + self._backoff
-        return self._missed[name][1] + min(self._max_backoff, self._backoff * (2 << min(tries - TRIES, 16)))
+        return self._missed[name][1] + min(self._longest, self._backoff * (2 << min(tries - TRIES, 16)))
 
     def _tries(self, name: str, now: float) -> int:
         tries, last = self._missed.get(name, (0, now))

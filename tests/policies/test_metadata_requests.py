@@ -10,8 +10,8 @@ from hypothesis import settings
 from forebay_policies import metadata_requests
 from forebay_policies.metadata_cache import JITTER, NEVER
 from forebay_policies.metadata_requests import CREATE_AGAIN_S, DOUBT_S, MAX_CREATED, Cause, MetadataQuery
-from forebay_policies.missing_topics import TRIES
-from tests.policies.metadata_kit import BACKOFF, GROUP, MAX_BACKOFF, SOFT, Bench, FakeWaiter, topic_id
+from forebay_policies.missing_topics import LONGEST_S, TRIES
+from tests.policies.metadata_kit import BACKOFF, GROUP, SOFT, Bench, FakeWaiter, topic_id
 from tests.policies.metadata_machine import MetadataMachine
 
 
@@ -299,8 +299,8 @@ class TestRecords:
                 bench.want("nowhere", "nowhere", now=now)  # those that were refused come again
             now = max(now, bench.requests.next_wake(now))
         pauses = [round(after - before, 3) for before, after in pairwise(asked_at)]
-        assert pauses[: TRIES + 2] == [BACKOFF] * (TRIES - 1) + [2 * BACKOFF, 4 * BACKOFF, 8 * BACKOFF]
-        assert set(pauses[TRIES + 2 :]) == {MAX_BACKOFF}
+        assert pauses[: TRIES + 1] == [BACKOFF] * (TRIES - 1) + [2 * BACKOFF, 4 * BACKOFF]
+        assert set(pauses[TRIES + 1 :]) == {LONGEST_S}
         assert len(pauses) > 2 * TRIES
 
     def test_it_is_seen_within_the_longest_pause_of_turning_up_and_is_like_any_other_then(self) -> None:
@@ -314,14 +314,14 @@ class TestRecords:
         bench.ready.clear()
         bench.want("late", now=now)
         assert bench.requests.next_request(now) is None
-        assert bench.requests.next_wake(now) == pytest.approx(now + MAX_BACKOFF)
-        bench.answer(bench.next(now + MAX_BACKOFF), now + MAX_BACKOFF)
+        assert bench.requests.next_wake(now) == pytest.approx(now + LONGEST_S)
+        bench.answer(bench.next(now + LONGEST_S), now + LONGEST_S)
         assert bench.ready == ["late"]
         del bench.there["late"]
-        bench.requests.invalidate(["late"], "error", now + MAX_BACKOFF)
-        bench.want("late", now=now + MAX_BACKOFF)
-        bench.answer(bench.next(now + MAX_BACKOFF), now + MAX_BACKOFF)
-        assert bench.requests.next_wake(now + MAX_BACKOFF) == pytest.approx(now + MAX_BACKOFF + BACKOFF)
+        bench.requests.invalidate(["late"], "error", now + LONGEST_S)
+        bench.want("late", now=now + LONGEST_S)
+        bench.answer(bench.next(now + LONGEST_S), now + LONGEST_S)
+        assert bench.requests.next_wake(now + LONGEST_S) == pytest.approx(now + LONGEST_S + BACKOFF)
 
     def test_who_comes_while_it_is_waited_for_is_refused_with_the_others(self) -> None:
         bench = Bench().started()

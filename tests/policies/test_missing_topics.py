@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from forebay_policies import missing_topics
-from forebay_policies.missing_topics import FORGOTTEN_S, TRIES, MissingTopics
+from forebay_policies.missing_topics import FORGOTTEN_S, LONGEST_S, TRIES, MissingTopics
+from forebay_proxy.produce.handler import SHORTEST_WAIT
 
 BACKOFF, MAX_BACKOFF = 0.1, 1.0
 
@@ -25,17 +26,24 @@ def test_what_nobody_has_missed_is_asked_for_at_once() -> None:
 
 @pytest.mark.parametrize(
     ("times", "pause"),
-    [(1, 0.1), (TRIES - 1, 0.1), (TRIES, 0.2), (TRIES + 1, 0.4), (TRIES + 2, 0.8), (TRIES + 3, 1.0), (1000, 1.0)],
+    [(1, 0.1), (TRIES - 1, 0.1), (TRIES, 0.2), (TRIES + 1, 0.4), (TRIES + 2, LONGEST_S), (1000, LONGEST_S)],
 )
 def test_pauses_grow_once_records_are_refused(times: int, pause: float) -> None:
     assert missing(times).ask_at("a", 0.05) == pytest.approx(pause)
 
 
-def test_a_pause_is_never_longer_than_the_longest() -> None:
-    topics = MissingTopics(0.5, 0.6)
-    for _ in range(TRIES):
+@pytest.mark.parametrize(
+    ("backoff", "max_backoff", "longest"), [(0.25, 0.3, 0.3), (0.1, 60.0, LONGEST_S), (0.7, 60.0, 0.7), (2.0, 2.0, 2.0)]
+)
+def test_a_pause_is_never_longer_than_the_longest(backoff: float, max_backoff: float, longest: float) -> None:
+    topics = MissingTopics(backoff, max_backoff)
+    for _ in range(20):
         topics.missed("a", 0.0)
-    assert topics.ask_at("a", 0.0) == 0.6
+    assert topics.ask_at("a", 0.0) == longest
+
+
+def test_records_that_wait_for_the_least_time_are_told_that_their_topic_is_unknown() -> None:
+    assert missing(1000).ask_at("a", 0.0) <= SHORTEST_WAIT / 2
 
 
 def test_what_turns_up_begins_anew() -> None:

@@ -367,7 +367,7 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
         ),
         "retry.backoff.ms": Reference(
             f"For batches that a broker refused for the moment. {_RETRY} Topics that brokers do not know are asked for "
-            "again as seldom.",
+            "again after as long, and at last twice a second.",
             _producer(),
         ),
         "retry.backoff.max.ms": Reference("Limits what retry.backoff.ms doubles to.", _producer()),
