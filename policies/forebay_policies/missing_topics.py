@@ -20,7 +20,7 @@ LONGEST_S: Final = 0.5
 the least time, a second, are to hear that, and not that their time is up."""
 FORGOTTEN_S: Final = 10.0
 MAX_MISSING: Final = 10_000
-"""Names remembered; those missed longest ago are forgotten first."""
+"""Names remembered; those missed longest ago are forgotten first. Beyond, records are refused at once."""
 
 
 class MissingTopics:
@@ -40,8 +40,11 @@ class MissingTopics:
         tries = self._tries(name, now) + 1
         self._missed[name] = tries, now
         self._missed.move_to_end(name)
+        while now - next(iter(self._missed.values()))[1] >= FORGOTTEN_S:
+            self._missed.popitem(last=False)
         if len(self._missed) > MAX_MISSING:
             self._missed.popitem(last=False)
+            return True  # if all that there are were waited for, none would come to its last try
         return tries >= TRIES
 
     def found(self, name: str) -> None:

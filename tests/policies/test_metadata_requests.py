@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import settings
 
-from forebay_policies import metadata_requests
+from forebay_policies import metadata_requests, missing_topics
 from forebay_policies.metadata_cache import JITTER, NEVER
 from forebay_policies.metadata_requests import CREATE_AGAIN_S, DOUBT_S, MAX_CREATED, Cause, MetadataQuery
 from forebay_policies.missing_topics import LONGEST_S, TRIES
@@ -333,6 +333,16 @@ class TestRecords:
             now = tries * BACKOFF
             bench.answer(bench.next(now), now)
         assert bench.ready == ["nowhere"] * 2
+
+    def test_however_many_topics_are_unknown_at_once_records_are_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(missing_topics, "MAX_MISSING", 2)
+        bench = Bench().started()
+        bench.want(*"abcde")
+        for tries in range(TRIES):
+            query = bench.requests.next_request(tries * BACKOFF)
+            if query is not None:
+                bench.answer(query, tries * BACKOFF)
+        assert sorted(bench.ready) == [*"abcde"]
 
     def test_one_that_turns_up_is_told_at_once(self) -> None:
         bench = Bench().started()

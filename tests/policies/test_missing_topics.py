@@ -62,9 +62,16 @@ def test_so_does_what_nobody_has_missed_for_long() -> None:
     assert topics.ask_at("a", FORGOTTEN_S) == FORGOTTEN_S + BACKOFF
 
 
-def test_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_bounded_and_who_comes_beyond_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(missing_topics, "MAX_MISSING", 2)
     topics = MissingTopics(BACKOFF, MAX_BACKOFF)
-    for name in ("a", "b", "a", "c"):
-        topics.missed(name, 0.0)
+    assert [topics.missed(name, 0.0) for name in ("a", "b", "a", "c")] == [False, False, False, True]
     assert [topics.ask_at(name, 0.0) > 0 for name in "abc"] == [True, False, True]
+
+
+def test_those_missed_long_ago_take_nobodys_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(missing_topics, "MAX_MISSING", 2)
+    topics = MissingTopics(BACKOFF, MAX_BACKOFF)
+    for now, name in enumerate("abcdef"):
+        assert not topics.missed(name, now * FORGOTTEN_S / 2)
+    assert list(topics._missed) == ["e", "f"]
