@@ -118,9 +118,7 @@ def _observed_instead(
     """Only where it is known which patterns exclude them."""
     patterns = facts.present.patterns(f"{what}.exclude")
     guilty = [
-        pattern
-        for pattern in patterns
-        if pattern not in kept and any(fnmatch.fnmatchcase(name, pattern) for name in names)
+        pattern for pattern in patterns if pattern not in kept and any(_matches(name, [pattern]) for name in names)
     ]
     if not facts.present.known or not guilty:
         return None
@@ -140,11 +138,12 @@ def _observed_instead(
 
 
 def observed(facts: Facts) -> Change | None:
-    """Topics that were only observed, whose batches would become few: let them move."""
+    """Topics that were only observed, whose batches would become few: let them move. topics.observe is over that."""
     if facts.present.known and facts.present.text("moves") != "observe":
         return None
     picked = {picked.topic for one in facts.clients.clients for picked in one.picked}
     found = [one for one in facts.clients.reasons if one.reason == OBSERVED and one.topic not in picked]
+    found = [one for one in found if not _matches(one.topic, facts.present.patterns("topics.observe"))]
     found = [one for one in found if one.opens <= (1 - SAVED) * one.batches]
     batches, opens = sum(one.batches for one in found), sum(one.opens for one in found)
     if batches < ENOUGH:
@@ -168,6 +167,10 @@ def observed(facts: Facts) -> Change | None:
         + ("" if facts.present.known else ' This takes "moves" = "observe" for granted.'),
         settings={"topics.move": tuple(topics)},
     )
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _replayed(facts: Facts) -> tuple[float | None, float]:

@@ -84,5 +84,7 @@ def _check_number(present: Present, path: str, name: str) -> None:
         number = present.number(name)
     except ValueError:
         number = math.nan
+    except OverflowError:
+        number = math.inf
     if not math.isfinite(number):
         raise CannotRun(f"{path}: {name}={present.text(name)} is not a number.")

@@ -16,6 +16,8 @@ WIDTH: Final = 40
 """Characters of a line in a list that does not fit on one."""
 
 _SPECIAL = re.compile(r"""[*?\[]|^\s|["'\s]$""")
+_BYTE = re.compile(r"\\x[89a-f][0-9a-f]")
+"""What the journal has for a byte of a client's id that is not UTF-8."""
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _ESCAPED = re.compile(r'[\\"\x00-\x1f\x7f-\x9f\u2028\u2029]')
 
@@ -26,8 +28,11 @@ def as_toml(settings: Mapping[str, TomlValue]) -> str:
 
 
 def exactly(name: str) -> str:
-    """The pattern that matches `name` and nothing else: till[*]7 for till*7. The empty name has none: empty."""
-    return _SPECIAL.sub(lambda found: f"[{found[0]}]", name)
+    """The pattern that matches `name` and nothing else: till[*]7 for till*7. The empty name has none: empty.
+
+    No text can hold bytes that are not UTF-8. Any character stands in: till? for till\\xe4.
+    """
+    return _BYTE.sub("?", _SPECIAL.sub(lambda found: f"[{found[0]}]", name))
 
 
 def _value(value: TomlValue) -> str:

@@ -51,6 +51,12 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True, rename=_dotted):
     max_in_flight_requests_per_connection: _Bytes = 5
 
 
+ALIASES: Final = {
+    "enable.adaptive.partitioning": "partitioner.adaptive.partitioning.enable",
+    "partition.availability.timeout.ms": "partitioner.availability.timeout.ms",
+}
+"""Other names that the proxy understands."""
+
 _FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(Simulated)}
 NAMES: Final = tuple(_FIELDS)
 
@@ -130,6 +136,7 @@ def _assignment(word: str, form: str) -> tuple[str, str]:
 
 
 def _known(name: str) -> str:
+    name = ALIASES.get(name, name)
     if name not in _FIELDS:
         raise CannotRun(f"{name} is not a setting that can be replayed; those are {', '.join(NAMES)}.")
     return name
@@ -141,9 +148,9 @@ def written_in(path: str) -> dict[str, object]:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise CannotRun(f"Cannot read {path}: {error.strerror}.") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except ValueError as error:  # TOMLDecodeError, not UTF-8, or a number of more digits than Python reads
         raise CannotRun(f"{path} is not TOML: {error}.") from error
-    return dict(_flattened(table, ""))
+    return {ALIASES.get(name, name): value for name, value in _flattened(table, "")}
 
 
 def _of_file(path: str) -> Iterator[tuple[str, str]]:

@@ -118,6 +118,14 @@ def test_what_was_only_observed_may_move(tmp_path: Path) -> None:
     assert "for granted" in guessed.how
 
 
+def test_what_is_to_be_observed_whatever_else_is_said_would_not_move() -> None:
+    """topics.observe is over topics.move."""
+    present = Present({"moves": "observe", "topics.observe": ["log*"]})
+    change = client_rules.observed(facts(clients=OBSERVED, present=present))
+    assert change is not None
+    assert change.settings == {"topics.move": ("clicks",)}
+
+
 def test_rates_of_clients_are_of_the_time_in_which_they_sent() -> None:
     """A day, of which 12,000 requests went to brokers in the last two minutes."""
     day_us = 86_400_000_000

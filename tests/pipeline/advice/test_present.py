@@ -38,7 +38,12 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     path = tmp_path / "forebay.toml"
     with pytest.raises(CannotRun, match="Cannot read"):
         read(str(path))
-    for written in ('"linger.ms" = "5ms"', '"max.decompressed.bytes" = "64MiB"', "[linger]\nms = inf"):
+    for written in (
+        '"linger.ms" = "5ms"',
+        '"max.decompressed.bytes" = "64MiB"',
+        "[linger]\nms = inf",
+        f"[linger]\nms = 1{0:0400}",
+    ):
         path.write_text(written)
         with pytest.raises(CannotRun, match=r"(linger\.ms|max\.decompressed\.bytes)=.+ is not a number"):
             read(str(path))

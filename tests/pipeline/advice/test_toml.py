@@ -9,6 +9,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forebay_codecs.header import printable
 from forebay_pipeline.advice.change import Change, Effect
 from forebay_pipeline.advice.toml import as_toml, exactly
 from tests.pipeline.advice.made_up import as_forebay_reads
@@ -41,6 +42,13 @@ def test_toml_reads_back_what_was_written(text: str, texts: list[str]) -> None:
 def test_a_pattern_matches_the_name_and_no_other(name: str, other: str) -> None:
     assert fnmatch.fnmatchcase(name, exactly(name))
     assert fnmatch.fnmatchcase(other, exactly(name)) == (other == name)
+
+
+def test_a_byte_that_is_not_utf_8_is_any_character() -> None:
+    """No text has it, and the journal tells how it is written."""
+    client_id = b"caf\xe9-[1]".decode(errors="surrogateescape")
+    assert exactly(printable(client_id)) == "caf?-[[]1]"
+    assert fnmatch.fnmatchcase(client_id, exactly(printable(client_id)))
 
 
 def test_forebay_strips_nothing_of_a_name(tmp_path: Path) -> None:

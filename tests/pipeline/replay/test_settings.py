@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.replay import settings
 from forebay_pipeline.replay.settings import (
     DEFAULT_GRID,
     NAMES,
@@ -17,6 +18,7 @@ from forebay_pipeline.replay.settings import (
     toml_value,
     variants,
 )
+from forebay_proxy.config.settings import ALIASES
 from forebay_proxy.config.values import SETTINGS
 
 
@@ -100,7 +102,24 @@ def test_a_file_may_begin_with_the_mark_of_windows_editors(tmp_path: Path) -> No
     assert read_present(str(file), []) == {"linger.ms": "7"}
 
 
-@pytest.mark.parametrize(("text", "message"), [('"linger.ms" = "x"', "linger.ms=x"), ("=", "is not TOML")])
+def test_other_names_are_those_of_the_proxy(tmp_path: Path) -> None:
+    assert settings.ALIASES == ALIASES
+    file = tmp_path / "forebay.toml"
+    file.write_text('"enable.adaptive.partitioning" = false\n')
+    assert read_present(str(file), ["partition.availability.timeout.ms=5"]) == {
+        "partitioner.adaptive.partitioning.enable": "false",
+        "partitioner.availability.timeout.ms": "5",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('"linger.ms" = "x"', "linger.ms=x"),
+        ("=", "is not TOML"),
+        ("x = " + 5000 * "9", "is not TOML: Exceeds the limit"),
+    ],
+)
 def test_a_wrong_file_is_said_to_be_wrong(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "forebay.toml"
     file.write_text(text)
