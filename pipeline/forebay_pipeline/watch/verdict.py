@@ -22,6 +22,7 @@ import msgspec
 
 from forebay_pipeline.audit.ranges import Ends, TopicNow
 from forebay_pipeline.jobs.histogram import percentile
+from forebay_pipeline.jobs.text_table import printable
 from forebay_pipeline.jobs.time_text import instant
 from forebay_pipeline.watch.tally import Tally
 
@@ -158,4 +159,4 @@ def sentence(minute: Minute) -> str:
         words.append("the topic was made again")
     if Finding.SLOW in minute.findings:
         words.append("slow")
-    return f"{minute.minute} {minute.topic}: {', '.join(words)}"
+    return f"{minute.minute} {printable(minute.topic)}: {', '.join(words)}"

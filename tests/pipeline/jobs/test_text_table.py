@@ -17,6 +17,11 @@ def test_numbers_are_on_the_right_and_markup_is_text() -> None:
     ]
 
 
+def test_what_a_terminal_would_take_for_something_else_is_escaped() -> None:
+    lines = text_table(HEADER, (False, True), [("a\x1b[2Jb\nc\udce4", "7")], None)
+    assert lines[2:] == [r" a\x1b[2Jb\nc\udce4       7"]
+
+
 def test_without_a_terminal_a_row_is_one_line() -> None:
     wide = "x" * 500
     assert terminal_width() is None

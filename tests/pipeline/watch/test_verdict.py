@@ -125,5 +125,6 @@ def test_sentences_for_people() -> None:
         "2026-11-18T11:08:00Z t: 4,000 records acknowledged (p50 1.5 ms, p99 20.0 ms), 1 answered with an error, "
         "2 not followed, 4 expired, 3,000 LOST, the topic was deleted, the topic was made again, slow"
     )
+    assert sentence(minute(topic="t\n\x1b[2J")).startswith(r"2026-11-18T11:08:00Z t\n\x1b[2J: 400 records")
     unknown = minute(acknowledged=0, not_followed=7, p50_ms=None, p99_ms=None, lost=None, expired=None)
     assert sentence(unknown) == ("2026-11-18T11:08:00Z t: 0 records acknowledged, 7 not followed, loss not checked")
