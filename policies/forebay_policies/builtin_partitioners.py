@@ -29,6 +29,12 @@ from forebay_policies.partitioner import (
 )
 from forebay_policies.uniform_partitioner import StickyState, UniformPartitioner, any_partition, position_of, shut
 
+MANY_QUEUES: Final = 16
+"""Beyond so many a choice is drawn without laying out all weights, which takes 0.13 ms for a thousand, compiled."""
+DRAWS: Final = 16
+"""Before they are laid out after all. Each finds a partition as often as the average one weighs of what an empty one
+does: rarely only where nearly all queues are about as long, and long."""
+
 
 class AdaptivePartitioner(UniformPartitioner):
     """KIP-794: the longer a partition's queue, the less likely its turn.
@@ -62,9 +68,11 @@ class AdaptivePartitioner(UniformPartitioner):
         if not loads or not topic.available:
             return super()._next(topic, now)
         available = topic.available
+        closed = shut(topic, loads, self._availability_timeout_s, now)
+        if len(loads) > MANY_QUEUES and (partition := self._found(topic, loads, closed)) >= 0:
+            return partition
         # Only loaded partitions are listed; all others weigh `full`.
         queues = self._queues(available, loads)
-        closed = shut(topic, loads, self._availability_timeout_s, now)
         full = 1
         for position, queue in queues:
             if queue >= full and available[position] not in closed:
@@ -76,6 +84,26 @@ class AdaptivePartitioner(UniformPartitioner):
             weights.append((position, weight))
             total += weight - full
         return available[_drawn(self._rng.randrange(total), full, weights)]
+
+    def _found(self, topic: TopicView, loads: Mapping[int, int], closed: set[int]) -> int:
+        """A partition with the odds that its weight gives it; -1: none was found in DRAWS draws.
+
+        Numbers are drawn as if each partition weighed `full`. One that falls on what a queue takes from that counts for
+        nothing.
+        """
+        available, size = topic.available, self._batch_size
+        if closed or len(available) < topic.partition_count:
+            counted = (load for it, load in loads.items() if it not in closed and position_of(available, it) >= 0)
+            longest = max(counted, default=0)
+        else:
+            longest = max(loads.values())
+        full = 1 - -longest // size
+        for _ in range(DRAWS):
+            number = self._rng.randrange(full * len(available))
+            partition = available[number // full]
+            if partition not in closed and number % full < full - -(-loads.get(partition, 0) // size):
+                return partition
+        return -1
 
     def _queues(self, available: Sequence[int], loads: Mapping[int, int]) -> list[tuple[int, int]]:
         """(position in `available`, queue length) of each loaded partition that is available, ascending."""

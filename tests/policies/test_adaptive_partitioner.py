@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forebay_policies.builtin_partitioners import AdaptivePartitioner
+from forebay_policies.builtin_partitioners import DRAWS, MANY_QUEUES, AdaptivePartitioner
 from tests.policies.fakes import FakeTopic, Recording, Scripted, asked
 from tests.policies.spread import assert_spread
 
@@ -109,6 +109,56 @@ def test_a_switch_without_load_draws_once_among_the_partitions() -> None:
     asking = Recording()
     adaptive(asking).partition(FakeTopic(1000), 1, 0.0)
     assert asking.stops == [1000]
+
+
+# many queues
+
+
+def many() -> FakeTopic:
+    """Queues 0 1 2 3 0 1 2 3 …, and one without a leader, one whose batch waits: both are the longest."""
+    loads = {partition: partition % 4 * BATCH_SIZE for partition in range(101)} | {
+        6: 90 * BATCH_SIZE,
+        9: 90 * BATCH_SIZE,
+    }
+    topic = FakeTopic(101, available=[partition for partition in range(101) if partition != 6], loads=loads)
+    topic.waiting = {9: 100.0}
+    assert len(topic.loads()) > MANY_QUEUES
+    return topic
+
+
+MANY_WEIGHTS = {partition: 4 - partition % 4 for partition in range(101) if partition not in {6, 9}}
+
+
+def test_of_many_queues_each_number_leads_where_its_weight_says_or_to_another_draw() -> None:
+    drawn: Counter[int] = Counter()
+    for number in range(4 * 100):
+        script = Scripted([number] * DRAWS + [0])
+        chosen = adaptive(script, 5.0).partition(many(), 1, 110.0)
+        assert script.stops[0] == 4 * 100
+        if len(script.stops) == 1:
+            drawn[chosen] += 1
+    assert drawn == MANY_WEIGHTS
+
+
+def test_of_many_queues_frequencies_follow_the_weights() -> None:
+    choices, total = 100_000, sum(MANY_WEIGHTS.values())
+    partitioner, topic = adaptive(Random(5), 5.0), many()
+    observed = Counter(asked(partitioner, topic, choices, now=110.0))
+    assert_spread(observed, {partition: choices * weight / total for partition, weight in MANY_WEIGHTS.items()})
+
+
+def test_where_draws_find_none_all_weights_are_laid_out() -> None:
+    topic = many()
+    topic.load[0] = 3 * BATCH_SIZE
+    script = Scripted([3] * DRAWS + [0])
+    assert adaptive(script, 5.0).partition(topic, 1, 110.0) == 0
+    assert script.stops == [4 * 100] * DRAWS + [sum(MANY_WEIGHTS.values()) - 3]
+
+
+def test_many_queues_without_a_leader_make_the_others_no_less_likely() -> None:
+    led = range(0, 200, 2)
+    topic = FakeTopic(200, available=led, loads=dict.fromkeys(range(1, 200, 2), 50 * BATCH_SIZE))
+    assert [adaptive(Scripted([n])).partition(topic, 1, 0.0) for n in range(100)] == list(led)
 
 
 # availability timeout
