@@ -107,7 +107,7 @@ async def test_while_a_collector_hangs_exports_are_left_out_and_nobody_waits() -
         there.answers.clear()
         export = exporting(there.url, stats, stats)
         running = asyncio.create_task(export.run())
-        await until(lambda: outcomes(stats)[2] >= 3)
+        await until(lambda: there.exports and outcomes(stats)[2] >= 3)
         assert len(there.exports) == 1
         there.answers.set()
         await until(lambda: outcomes(stats)[0] >= 2)
