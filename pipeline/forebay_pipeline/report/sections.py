@@ -22,7 +22,7 @@ from forebay_pipeline.replay.text import gained
 from forebay_pipeline.replay.trust import average_ms, p99_ms, trusted
 from forebay_pipeline.report import plots
 from forebay_pipeline.report.scorecards import scorecards
-from forebay_pipeline.report.series import Series
+from forebay_pipeline.report.series import Series, coarser
 from forebay_pipeline.report.svg import Plot
 from forebay_pipeline.report.trends import Trend, trends
 
@@ -228,7 +228,7 @@ def _memory(summary: Summary, series: Series) -> Section:
     if not series.gauges:
         return Section("memory", "Memory, queues and metadata", ["The journal has no gauges of this time."])
     text = [sentence for sentence in [tables.metadata(summary)] if sentence]
-    drawn = [plots.memory(series.gauges, series.width_us)]
+    drawn = [plots.memory(*coarser(series.gauges, series.width_us))]
     return Section("memory", "Memory, queues and metadata", text, drawn, _cut([tables.workers(summary)]))
 
 

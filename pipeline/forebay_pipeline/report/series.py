@@ -6,7 +6,8 @@ in the order of time, one per bucket; buckets are wide enough for MAX_POINTS to 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, Row, Window
@@ -125,6 +126,20 @@ def gauge_points(gauges: DataFrame, width_us: int) -> list[GaugePoint]:
     peaks = standing(gauges).groupBy(at, "process").agg(*(F.max(name).alias(name) for name in GaugePoint._fields[1:]))
     together = peaks.groupBy("at_us").agg(*(F.sum(name).alias(name) for name in GaugePoint._fields[1:]))
     return [GaugePoint(*row) for row in together.orderBy("at_us").collect()]
+
+
+def coarser(points: Sequence[GaugePoint], width_us: int) -> tuple[list[GaugePoint], int]:
+    """The points, one at least, in buckets so wide that MAX_POINTS suffice; and their width.
+
+    Gauges go on while nothing is sent: there may be many more of them than of batches.
+    """
+    width = max(width_us, bucket_us(points[0].time_us, points[-1].time_us))
+    buckets = groupby(points, lambda point: point.time_us - point.time_us % width)
+    return [GaugePoint(at_us, *_most(list(within))) for at_us, within in buckets], width
+
+
+def _most(points: Sequence[GaugePoint]) -> Iterator[int]:
+    return (max(values) for values in list(zip(*points, strict=True))[1:])
 
 
 def topic_shares(batches: DataFrame, topics: Sequence[str], width_us: int) -> list[TopicShares]:

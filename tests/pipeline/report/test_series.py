@@ -16,6 +16,7 @@ from forebay_pipeline.report.series import (
     TimePoint,
     TopicShares,
     bucket_us,
+    coarser,
     gauge_points,
     time_points,
     topic_shares,
@@ -66,6 +67,15 @@ def test_gauges_are_the_most_of_each_process_added_up(spark: SparkSession, tmp_p
         GaugePoint(START_US, 90, 500, 2000),
         GaugePoint(START_US + 10 * SECOND, 8, 0, 1000),
     ]
+
+
+def test_gauges_of_a_longer_time_than_batches_are_plotted_at_as_many_points() -> None:
+    """A day of them, and a burst of two minutes."""
+    points = [GaugePoint(START_US + second * SECOND, second % 700, 86_400 - second, 1000) for second in range(86_400)]
+    found, width = coarser(points, SECOND)
+    assert (width, len(found)) == (600 * SECOND, 145)
+    assert found[1] == GaugePoint(START_US + 200 * SECOND, 699, 86_200, 1000)
+    assert coarser(points[:100], SECOND) == (points[:100], SECOND)
 
 
 def test_shares_of_the_largest_partitions_and_of_the_others_together(spark: SparkSession, tmp_path: Path) -> None:
