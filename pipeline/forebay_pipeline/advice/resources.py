@@ -42,7 +42,7 @@ def memory(facts: Facts) -> Change | None:
         effect=Effect(
             blocked=-waited,
             requests=0.0,
-            others=(f"{pool * len(workers) / (1 << 20):,.0f} MiB more memory at most.",),
+            others=(f"{pool / (1 << 20):,.0f} MiB more memory at most for each worker of each host.",),
         ),
         how="At best: as if twice the memory were always enough. How long each waited is not in the journal; where one"
         " broker is slow, its queue grows with the memory.",

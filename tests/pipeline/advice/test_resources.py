@@ -19,7 +19,7 @@ def test_waiting_for_memory_asks_for_more(tmp_path: Path) -> None:
     change = memory(facts(workers=SHORT))
     assert change is not None
     assert change.effect.worth == pytest.approx(40 / 2000)
-    assert change.effect.others == ("64 MiB more memory at most.",)
+    assert change.effect.others == ("32 MiB more memory at most for each worker of each host.",)
     assert "In 40 of 2,000 seconds of the workers a client waited for memory, 96 times together" in change.evidence
     assert as_forebay_reads(tmp_path, change).buffer_memory == 67_108_864
 
