@@ -336,8 +336,8 @@ class PendingProduce:
         self._waiter: Waiter | None = None
         self._charges: dict[int, int] = {}
         """By broker: memory that the client is charged with until it is answered."""
-        self._lingering: list[tuple[PartitionQueue, ProducerBatch]] | None = None
-        """Where its records are, if batches linger."""
+        self._lingering: list[tuple[PartitionQueue, Lane, int]] | None = None
+        """The batches that its records are in, if these linger: by their numbers, since they hold others' records."""
         self._appended = 0
         """How many of its partitions are behind it, SLICE at a time."""
         self._decompressed = 0
@@ -571,14 +571,16 @@ class PendingProduce:
         if self._lingering is None:
             self._lingering = []
             self._handler.lingers_for(self._client, self)
-        self._lingering.append((queue, batch))
+        self._lingering.append((queue, batch.lane, batch.number))
 
     def flush(self, now: float) -> None:
         """Nothing of it lingers any more."""
         lingering = self._lingering
         if lingering:
-            for queue, batch in lingering:
-                self._handler.accumulator.flush(queue, batch, batch.number, now)
+            for queue, lane, number in lingering:
+                batch = queue.open.get(lane)
+                if batch is not None:
+                    self._handler.accumulator.flush(queue, batch, number, now)
             lingering.clear()
 
     def _forward(self, untouched: list[PassthroughBatch]) -> None:

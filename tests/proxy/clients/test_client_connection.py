@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import struct
 from contextlib import suppress
@@ -27,6 +28,7 @@ from forebay_proxy.config.kinds import BrokerAddress
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.metrics import clients_seen
 from forebay_proxy.metrics.catalog import PATHS
+from forebay_proxy.produce.completion import ProduceCompletion
 from tests.codecs.message_oracle import messages, wrapper
 from tests.codecs.record_oracle import Record
 from tests.kit.app import Running, running
@@ -201,6 +203,21 @@ class TestOrder:
             assert cluster.values("ponds", 1) == []
             (lingers,) = forebay.app._realm.handler._lingering.values()
             assert len(lingers) == 1, "those that are answered are forgotten"
+
+    @in_loop
+    async def test_a_request_that_waits_keeps_nothing_of_others_that_shared_a_batch_with_it(self) -> None:
+        """But while that batch would linger: it has a timer."""
+        brokers = FakeCluster({"ponds": [0, 1]}, nodes=2)
+        async with brokers as cluster, running(cluster.bootstrap, linger_ms=1000) as forebay:
+            cluster[0].holds(PRODUCE)
+            waits, other = await forebay.client(0), await forebay.client(0)
+            waits.send(produce(1, ("ponds", 0, batch(keyed("waits"))), ("ponds", 1, batch(keyed("leaves")))))
+            other.send(produce(2, ("ponds", 1, batch(keyed("leaves, too")))))
+            other.finish()
+            await other.receives(2)
+            assert len(cluster[1].requests(PRODUCE)) == 1
+            await until(lambda: len([it for it in gc.get_objects() if isinstance(it, ProduceCompletion)]) == 1)
+            assert forebay.count("forebay_errors_total", "internal", "expired") == 0
 
     @in_loop
     async def test_of_requests_without_acks_ten_times_as_many_are_under_way_and_the_others_wait(self) -> None:
