@@ -6,6 +6,7 @@ ApiVersions in a version that is not understood here comes again in one that is,
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from forebay_codecs import api_versions
 from forebay_codecs.apis import API_VERSIONS, APIS, Api
@@ -16,13 +17,21 @@ from forebay_proxy.logs import RateLimited
 from forebay_proxy.metrics.clients_seen import SOFTWARE, SeenClient
 from forebay_proxy.metrics.traffic import TrafficMetrics
 
+LONGEST_INTRODUCTION: Final = 4096
+"""In bytes. Names of clients and of software are short."""
+
 
 class ClientIdentity:
-    """A connection counts for one client, from its first request on. One a connection."""
+    """A connection counts for one client, from its first request on. One a connection.
+
+    `introduction`: an ApiVersions request, without its size, that tells a broker the client's software as it told it
+    itself (KIP-511); empty: it has told none.
+    """
 
     def __init__(self, metrics: TrafficMetrics, log: RateLimited) -> None:
         self._metrics = metrics
         self._log = log
+        self.introduction = b""
         self._seen: SeenClient | None = None
         self._first_request = (0, 0)
         self._requests: dict[int, int] = {}
@@ -55,14 +64,19 @@ class ClientIdentity:
         api_key, version = self._first_request
         if api_key == API_VERSIONS and not APIS[API_VERSIONS].supports(version):
             return
-        software: tuple[str | None, str | None] = (None, None)
+        name = software_version = None
         try:
             client_id = peek_client_id(frame)
             if api_key == API_VERSIONS:
-                software = api_versions.software(frame, version)
+                name, software_version = api_versions.software(frame, version)
+                if name is not None and software_version is not None and len(frame) <= LONGEST_INTRODUCTION:
+                    self.introduction = api_versions.request(
+                        0, client_id, api_versions.FLEXIBLE_FROM, name, software_version
+                    )
         except Malformed:  # cut short where it came in pieces: it is not told again
             client_id = None
-        self._seen = self._metrics.named(None if client_id is None else printable(client_id), host, *software)
+        shown = None if client_id is None else printable(client_id)
+        self._seen = self._metrics.named(shown, host, name, software_version)
         self._seen.request(api_key, version)
         self._requests, self._batches = self._seen.requests, self._seen.batches
         if self._principal:

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from forebay_codecs.apis import APIS, PRODUCE, SASL_HANDSHAKE, Api
+from forebay_codecs.apis import API_VERSIONS, APIS, PRODUCE, SASL_HANDSHAKE, Api
 from forebay_codecs.errors import Malformed
 from forebay_codecs.primitives import Buffer
 from forebay_policies.hold_reason import HoldReason
@@ -24,10 +24,11 @@ from forebay_proxy.brokers.session import Session
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
-from forebay_proxy.clients.opaque_connection import Expected, OpaqueConnection
+from forebay_proxy.clients.opaque_connection import OWN_CORRELATION_ID, Expected, OpaqueConnection
 from forebay_proxy.clients.response_orderer import ResponseOrderer
 
 _PRODUCE = APIS[PRODUCE]
+_API_VERSIONS = APIS[API_VERSIONS]
 
 
 class Departing(Protocol):
@@ -143,7 +144,7 @@ class ClientUpstream:
 
     def expect(self, api: Api, version: int, correlation_id: int, heard: Callable[[bytes], None] | None = None) -> None:
         """A request follows whose response goes to the client; `heard` is told of it before."""
-        opaque = self._next()
+        opaque = self._introduced()
         if api.key == SASL_HANDSHAKE:
             # From here on the broker knows the client by name: its records must not mix with those of others.
             self.own_login = True
@@ -180,7 +181,7 @@ class ClientUpstream:
         if acks == 0:
             self.expect_none()
         else:
-            self._next().expect(Expected(_PRODUCE, version, correlation_id, capture=on_answer))
+            self._introduced().expect(Expected(_PRODUCE, version, correlation_id, capture=on_answer))
         self._gathered += frame
         if not self.corked:
             self.flush()
@@ -200,6 +201,20 @@ class ClientUpstream:
         self.expect_none()
         self._opened().write(buffers)
         self.close()
+
+    def _introduced(self) -> OpaqueConnection:
+        """The same as `_next`, for a request with an answer. The broker is told the client's software before the first.
+
+        Not before records without acks: where the client then leaves, an answer that nobody reads would cost them.
+        """
+        opaque = self._next()
+        if not opaque.introduced:
+            opaque.introduced = True
+            introduction = self._who.introduction
+            if introduction and (self.vouched or not self.own_login):  # else its own words go there
+                opaque.expect(Expected(_API_VERSIONS, 0, OWN_CORRELATION_ID, capture=_unread))
+                self._gathered += [len(introduction).to_bytes(4, "big"), introduction]
+        return opaque
 
     def _next(self) -> OpaqueConnection:
         """Where the next request goes; what was passed on before is whole."""
@@ -320,3 +335,7 @@ class ClientUpstream:
 
     def not_taken(self) -> None:
         self._life.end(Cause.NOT_TAKEN, client=self._life.peer)
+
+
+def _unread(answer: bytes | None) -> None:
+    """What the broker offers is asked for elsewhere (broker_versions)."""

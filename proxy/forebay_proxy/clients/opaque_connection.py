@@ -209,6 +209,8 @@ class OpaqueConnection(BoundedReads):
         """Of a connection that Forebay has logged in."""
         self.renews = True
         """It is Forebay that renews the session, not the client."""
+        self.introduced = False
+        """The broker knows the client's software, as far as the client tells it."""
         self._renewal: asyncio.Task[None] | None = None
         self._behind = 0
         self._announced: list[Expected] = []

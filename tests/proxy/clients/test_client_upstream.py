@@ -7,7 +7,8 @@ from random import Random
 import pytest
 import structlog
 
-from forebay_codecs.apis import APIS, PRODUCE, SASL_HANDSHAKE
+from forebay_codecs import api_versions
+from forebay_codecs.apis import API_VERSIONS, APIS, PRODUCE, SASL_HANDSHAKE
 from forebay_policies.hold_reason import HoldReason
 from forebay_proxy.brokers.session import NEVER, Session
 from forebay_proxy.clients import opaque_connection
@@ -24,6 +25,20 @@ def sends_without_acks(stage: Stage) -> None:
     """Records, which may wait for a connection."""
     stage.upstream.expect_none()
     stage.upstream.pass_on(b"records")
+    stage.upstream.flush()
+
+
+def introduces_itself(stage: Stage) -> bytes:
+    """As what a client of the wire is known, and the frame that tells a broker so."""
+    stage.who.begins(API_VERSIONS, 4)
+    stage.who.says(api_versions.request(7, "till-7", 4, "till", "1.2"), "10.0.0.7")
+    told = api_versions.request(0, "till-7", 3, "till", "1.2")
+    return len(told).to_bytes(4, "big") + told
+
+
+def asks(stage: Stage, frame: bytes) -> None:
+    stage.upstream.expect(APIS[LIST_GROUPS], 0, 1)
+    stage.upstream.pass_on(frame)
     stage.upstream.flush()
 
 
@@ -108,6 +123,73 @@ class TestRequests:
         assert stage.life.state.holds == {HoldReason.BROKER_SLOW}
         stage.upstream.upstream_paused(paused=False)
         assert stage.life.state.taking
+
+
+class TestSoftware:
+    """What the client says of itself is told to its broker, too: by it brokers count connections, and choose whose
+    metrics they want (KIP-511, KIP-714)."""
+
+    @in_loop
+    async def test_a_broker_is_told_of_it_before_the_first_request_on_each_connection(self) -> None:
+        stage = Stage()
+        told = introduces_itself(stage)
+        await connected(stage)
+        for _ in range(2):
+            asks(stage, b"one,")
+            await turns()
+            asks(stage, b"two")
+            opaque, broker = stage.gateway.connections[-1]
+            assert b"".join(broker.wrote) == told + b"one,two"
+            offered = b"\0\0\0\0" + b"\0\x23\0\0\0\0"
+            answers = [b"\0\0\0\1one", b"\0\0\0\1two"]
+            opaque.data_received(b"".join(len(frame).to_bytes(4, "big") + frame for frame in (offered, *answers)))
+            opaque.connection_lost(None)
+        assert stage.out == 2 * b"".join(len(frame).to_bytes(4, "big") + frame for frame in answers)
+        assert stage.life.state.phase is Phase.OPEN
+
+    @in_loop
+    async def test_so_it_is_before_records_that_are_sent_for_it(self) -> None:
+        stage = Stage()
+        told = introduces_itself(stage)
+        await connected(stage)
+        stage.upstream.send_own([b"own"], 7, 1, 1, lambda answer: None)
+        await turns()
+        ((_, broker),) = stage.gateway.connections
+        assert broker.wrote == [told + b"own"]
+
+    @in_loop
+    async def test_not_before_records_without_acks_which_an_answer_that_nobody_reads_could_cost(self) -> None:
+        stage = Stage()
+        told = introduces_itself(stage)
+        await connected(stage)
+        sends_without_acks(stage)
+        await turns()
+        ((_, broker),) = stage.gateway.connections
+        assert broker.wrote == [b"records"]
+        asks(stage, b"one")
+        assert broker.wrote == [b"records", told + b"one"]
+
+    @in_loop
+    async def test_a_client_that_logs_in_itself_tells_it_itself(self) -> None:
+        stage = Stage()
+        introduces_itself(stage)
+        stage.upstream.own_login = True
+        await connected(stage)
+        asks(stage, b"one")
+        await turns()
+        ((_, broker),) = stage.gateway.connections
+        assert broker.wrote == [b"one"]
+
+    @in_loop
+    async def test_nothing_is_made_up_for_a_client_that_tells_none(self) -> None:
+        stage = Stage()
+        stage.who.begins(API_VERSIONS, 2)
+        stage.who.says(api_versions.request(7, "till-7", 2, "", ""), "10.0.0.7")
+        await connected(stage)
+        asks(stage, b"one")
+        await turns()
+        ((_, broker),) = stage.gateway.connections
+        assert broker.wrote == [b"one"]
 
 
 class TestEnd:
