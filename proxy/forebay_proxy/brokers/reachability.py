@@ -42,7 +42,7 @@ class Reachability:
             node.lost_at = NEVER_LOST
 
     def not_reached(self, node_id: int | None) -> None:
-        """A client's own connection could not be opened. Says so of the broker, unless that was just said."""
+        """A client could not be connected, or told versions. Says so of the broker, unless that was just said."""
         node = self._cluster.nodes.get(node_id) if node_id is not None else None
         if node is not None and monotonic() - node.lost_at >= LOST_AGAIN_S:
             self.lost(node)

@@ -196,4 +196,10 @@ class Gateway:
 
     def api_versions(self, node_id: int | None, version: int, ready: Callable[[bytes | None], None]) -> None:
         """`ready` gets a broker's ApiVersions response, cut to what is understood; None: no broker answers."""
-        self._versions.get(node_id, version, ready)
+
+        def told(response: bytes | None) -> None:
+            if response is None:
+                self._reachability.not_reached(node_id)
+            ready(response)
+
+        self._versions.get(node_id, version, told)

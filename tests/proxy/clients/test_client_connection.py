@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import socket
 import struct
+from asyncio import IncompleteReadError
 from contextlib import suppress
 from time import monotonic
 from typing import Any, ClassVar
@@ -289,6 +290,22 @@ async def test_a_bootstrap_connection_speaks_with_the_broker_that_told_it_the_ve
             (node,) = [node for node in range(3) if len(cluster[node].requests(LIST_GROUPS)) > before[node]]
             assert [asked for asked in cluster[node].requests(API_VERSIONS) if asked.version == 2]
         assert all(cluster[node].requests(LIST_GROUPS) for node in range(3))
+
+
+@in_loop
+async def test_a_broker_that_does_not_tell_its_versions_is_given_to_no_other_bootstrap_connection() -> None:
+    """It has been asked for nothing else: nobody else notices that it is gone."""
+    async with FakeCluster({"ponds": [0]}, nodes=3) as cluster, running(cluster.bootstrap) as forebay:
+        cluster[2].down()
+        closed = 0
+        for correlation_id in range(30):
+            client = await forebay.client()
+            client.send(request(API_VERSIONS, 2, correlation_id, b""))
+            try:
+                await client.receive()
+            except IncompleteReadError:
+                closed += 1
+        assert closed == 1
 
 
 REFUSED = {
