@@ -27,6 +27,8 @@ from forebay_proxy.metrics.registry import MetricRegistry
 
 log = RateLimited(get_logger())
 
+_GONE: Final = "the topic or partition no longer exists"
+
 _ACKNOWLEDGED: Final = Verdict.ACKNOWLEDGED
 """Members of an enum are looked up anew wherever they are named."""
 
@@ -198,7 +200,7 @@ class Delivery:
                 self._accumulator.take_out(queue, batch)
                 # Some clients take the former for a refusal and send again.
                 code = error_codes.REQUEST_TIMED_OUT if batch.tainted else error_codes.UNKNOWN_TOPIC_OR_PARTITION
-                self.fail(queue, batch, code, "the topic or partition no longer exists")
+                self.fail(queue, batch, code, _GONE)
 
     def deserted(self, queue: PartitionQueue, batch: ProducerBatch, runs: Iterable[RecordRun]) -> None:
         """These runs of `batch` are not sent again: whoever still waits for them is told, in the loop's next turn."""
@@ -239,6 +241,10 @@ class Delivery:
         batch.tries += 1
         if batch.tries == 1 and batch.lane.movable and self._move(queue, batch, now):
             self._retries["repartitioned"].value += 1
+            return
+        is_gone = queue.index >= queue.topic.partition_count  # which was told while it was away
+        if is_gone and response.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION:
+            self.fail(queue, batch, response.error_code, _GONE)
             return
         self._retries["backoff"].value += 1
         self._back_off(queue, batch, batch.tries - 1, now)

@@ -356,6 +356,17 @@ class TestGone:
         dock.assert_empty()
 
     @in_loop
+    async def test_so_is_a_partition_that_was_lost_while_its_batch_was_away(self) -> None:
+        dock = Dock()
+        owner = fakes.append(dock.accumulator, dock.queue(2), keyed("a"))
+        batch = fakes.drain(dock.accumulator, dock.queue(2))
+        gone = dock.queue(2)
+        dock.cluster.apply(fakes.metadata({"ponds": [0, 1]}), {"ponds"}, 1.0, 300.0)
+        dock.delivery.answered(gone, batch, PartitionResponse(2, UNKNOWN_TOPIC_OR_PARTITION, -1, -1, 0, [], None))
+        assert owner.told == [("failed", UNKNOWN_TOPIC_OR_PARTITION, [])]
+        dock.assert_empty()
+
+    @in_loop
     async def test_records_without_a_key_go_to_a_partition_that_is_there(self) -> None:
         dock = Dock()
         kept = fakes.append(dock.accumulator, dock.queue(2), keyed("k"))

@@ -209,6 +209,24 @@ class TestRetries:
             for response in await client.receives(1, 2):
                 assert only(response).error_code == UNKNOWN_TOPIC_OR_PARTITION
 
+    @in_loop
+    async def test_so_is_a_partition_that_the_topic_lacks_when_it_is_made_again(self) -> None:
+        async with FakeCluster({"ponds": [0, 0]}) as cluster:
+            cluster.metadata_versions = (0, 10)
+            cluster.topic_ids["ponds"] = b"a" * 16
+            async with running(cluster.bootstrap) as forebay:
+                client, other = [await forebay.client(0) for _ in range(2)]
+                await warm(client, cluster)
+                cluster[0].holds(PRODUCE)
+                client.send(produce(1, ("ponds", 1, batch(keyed("a"))), timeout_ms=1000))
+                asked = await cluster[0].receives(PRODUCE)
+                cluster.topics["ponds"], cluster.topic_ids["ponds"] = [0], b"b" * 16
+                other.send(produce(2, ("ponds", 2, batch(keyed("b")))))
+                await other.receives(2)  # by now it is known
+                asked.answer()
+                (response,) = await client.receives(1)
+                assert only(response).error_code == UNKNOWN_TOPIC_OR_PARTITION
+
 
 class TestLostConnection:
     @in_loop
