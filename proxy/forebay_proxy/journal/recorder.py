@@ -34,8 +34,11 @@ from forebay_policies.journal_rows import (
 )
 from forebay_policies.partitioner import TopicView
 from forebay_policies.producer_batch import ProducerBatch
+from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.security.principals import as_kafka_writes
+
+log = RateLimited(get_logger())
 
 HAND_OVER_S: Final = 0.25
 ROWS_AT_ONCE: Final = 32
@@ -104,6 +107,8 @@ class Journal:
         """Bytes in `_lines`."""
         self._encoded = 0
         """Rows in `_lines`."""
+        self._unwritable = 0
+        """Rows dropped here."""
         self._encoder = msgspec.json.Encoder()
         self._written = stats.counter("forebay_journal_rows_total")
         stats.counter_from("forebay_journal_rows_dropped_total", self._dropped)
@@ -111,7 +116,7 @@ class Journal:
         self._task: asyncio.Task[None] | None = None
 
     def _dropped(self) -> int:
-        return self._sink.dropped if self._sink is not None else 0
+        return self._unwritable + (self._sink.dropped if self._sink is not None else 0)
 
     @property
     def files_before(self) -> list[str] | None:
@@ -128,6 +133,7 @@ class Journal:
         self._at_once = sink.at_once
         self._gauges = gauges
         self._task = asyncio.get_running_loop().create_task(self._keep_handing_over())
+        self._task.add_done_callback(_tell_of_failure)
 
     async def close(self) -> None:
         """Hand over the last rows, and wait until the sink has put all of them where others find them.
@@ -283,11 +289,29 @@ class Journal:
     def _encode(self) -> None:
         if not self._rows:
             return
-        lines = self._encoder.encode_lines(self._rows)
+        try:
+            lines = self._encoder.encode_lines(self._rows)
+        except Exception as error:
+            self._drop_unwritable(error)
+            lines = self._encoder.encode_lines(self._rows)
         self._lines.append(lines)
         self._size += len(lines)
         self._encoded += len(self._rows)
         self._rows.clear()
+
+    def _drop_unwritable(self, error: Exception) -> None:
+        """A row that JSON has no form for is a fault of ours: it must cost neither the others nor whoever writes it."""
+        rows = len(self._rows)
+        self._rows = [row for row in self._rows if self._is_writable(row)]
+        self._unwritable += rows - len(self._rows)
+        log.error("journal rows dropped, they cannot be written", rows=rows - len(self._rows), exc_info=error)
+
+    def _is_writable(self, row: Row) -> bool:
+        try:
+            self._encoder.encode(row)
+        except Exception:
+            return False
+        return True
 
     def _hand_over(self) -> None:
         self._encode()
@@ -298,3 +322,9 @@ class Journal:
             self._written.value += rows
             assert self._sink is not None
             self._sink.put(lines, rows)
+
+
+def _tell_of_failure(task: asyncio.Task[None]) -> None:
+    """Clients are served without, so the process goes on; but it must not go unseen."""
+    if not task.cancelled():
+        log.error("the journal has failed: most rows are not handed over any more", exc_info=task.exception())

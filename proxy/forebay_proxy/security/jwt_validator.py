@@ -76,8 +76,17 @@ class JwtValidator:
         except (jwt.PyJWTError, ValueError, OverflowError, RecursionError) as error:
             raise LoginRefused(f"the token is not valid: {type(error).__name__}") from None
         user, expires_at = claims[self._expected.sub_claim_name], claims["exp"]
-        if not isinstance(user, str) or not (name := user.strip(_BLANKS)):
+        if not isinstance(user, str) or not (name := user.strip(_BLANKS)) or not _is_text(name):
             raise LoginRefused(f"the token's {self._expected.sub_claim_name} is no name")
         if isinstance(expires_at, bool) or not isinstance(expires_at, int | float):
             raise LoginRefused("the token's exp is no number")
         return ValidToken(name, float(expires_at))
+
+
+def _is_text(name: str) -> bool:
+    """JSON may hold halves of characters (`\\ud800`), which nobody can write down."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

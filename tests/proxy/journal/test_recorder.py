@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from forebay_codecs.apis import METADATA, PRODUCE
 from forebay_codecs.error_codes import (
@@ -19,6 +20,7 @@ from forebay_codecs.error_codes import (
     TOPIC_AUTHORIZATION_FAILED,
 )
 from forebay_policies.journal_rows import (
+    VERSION,
     BatchFate,
     BatchRow,
     ChoiceRow,
@@ -28,7 +30,7 @@ from forebay_policies.journal_rows import (
     RackRow,
     Row,
 )
-from forebay_proxy.journal.recorder import MAX_RACK_TOPICS, Journal
+from forebay_proxy.journal.recorder import MAX_RACK_TOPICS, ROWS_AT_ONCE, Journal
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.handler import SLICE
 from tests.codecs.message_oracle import messages
@@ -83,6 +85,31 @@ class TestRacks:
         assert len(rows) == MAX_RACK_TOPICS + 1
         assert (rows["t0"].same_bytes, rows["t0"].other_bytes, rows["t0"].unknown_bytes) == (7, 5, 1)
         assert (rows[""].same_bytes, rows[""].other_bytes, rows[""].unknown_bytes) == (0, 10, 2)
+
+
+class TestFaults:
+    @in_loop
+    async def test_a_row_that_cannot_be_written_costs_neither_the_others_nor_who_writes_it(self) -> None:
+        sink, stats = _Lines(), MetricRegistry()
+        journal = Journal(0, stats)
+        journal.start(sink)
+        for number in range(2 * ROWS_AT_ONCE):
+            name = "half of a character: \ud800" if number == 3 else f"t{number}"
+            journal.write(RackRow(0, 0, journal.process, name, 0, 0, 0, VERSION, number))
+        await journal.close()
+        assert [row.seq for row in of(RackRow, decoded(sink.lines))] == [0, 1, 2, *range(4, 2 * ROWS_AT_ONCE)]
+        assert stats.take().counters["forebay_journal_rows_dropped_total", ()] == 1
+
+    @in_loop
+    async def test_where_rows_are_not_handed_over_any_more_the_log_says_so(self) -> None:
+        def broken() -> GaugeRow:
+            raise RuntimeError("a fault of ours")
+
+        journal = Journal(0, MetricRegistry())
+        with structlog.testing.capture_logs() as lines:
+            journal.start(_Lines(), broken)
+            await until(lambda: lines)
+        assert [line["event"] for line in lines] == ["the journal has failed: most rows are not handed over any more"]
 
 
 class TestBatches:

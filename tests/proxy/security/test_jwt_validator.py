@@ -83,6 +83,7 @@ async def test_another_claim_may_be_the_user(issuer: Issuer) -> None:
         ({"sub": " \t"}, "is no name"),
         ({"sub": 7}, "is no name"),
         ({"sub": ["alice"]}, "is no name"),
+        ({"sub": "alice\ud800"}, "is no name"),
         ({"exp": None}, "MissingRequiredClaim"),
         ({"iat": None}, "MissingRequiredClaim"),
         ({"exp": "canary"}, "Decode"),
