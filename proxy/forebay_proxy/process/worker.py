@@ -87,6 +87,12 @@ class WorkerControl:
             logs.get_logger().error("this worker drains, and another takes its place", error=why)
             self._stop.draining.set()
 
+    def ended(self, task: asyncio.Task[None]) -> None:
+        """Of its tasks: by a fault of ours the supervisor would not be heard any more, and take it for hung."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logs.get_logger().error("this worker drains, and another takes its place", exc_info=error)
+            self._stop.draining.set()
+
     def _share(self) -> None:
         try:
             handed_sockets.hand(self._sockets, self._app.listening())
@@ -152,6 +158,8 @@ async def work(end: socket.socket, sockets: socket.socket) -> int:
     loop.add_signal_handler(signal.SIGHUP, app.reload)
     control = WorkerControl(channel, app, stats, stop, sockets)
     answering = [asyncio.create_task(control.obey()), asyncio.create_task(control.announce())]
+    for task in answering:
+        task.add_done_callback(control.ended)
     try:
         return await serve(app, stats, stop, settings.shutdown_timeout_ms / 1000)
     except StartError as error:

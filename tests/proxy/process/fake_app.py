@@ -59,6 +59,8 @@ class FakeApp:
     def prepare(self, settings: Settings) -> Callable[[], None]:
         if "refused" in settings.topics_include:
             raise StartError("refused is refused")
+        if "broken" in settings.topics_include:
+            raise RuntimeError("a fault of ours")
 
         def commit() -> None:
             changed = {name: getattr(settings, SETTINGS[name].attribute) for name in sorted(LIVE)}

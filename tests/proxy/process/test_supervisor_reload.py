@@ -122,6 +122,17 @@ def test_an_override_ends_by_itself_in_every_worker(tmp_path: Path, workers: int
         assert sorted(each["topics"] for each in told) == [["orders"]] * workers + [["over"]] * workers
 
 
+def test_workers_that_would_not_be_heard_any_more_by_a_fault_of_ours_are_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "forebay.toml"
+    with configured(path, 2) as forebay:
+        forebay.until("serving", 2)
+        path.write_text('"topics.include" = "broken"')
+        forebay.signal(signal.SIGHUP)
+        told = forebay.until("this worker drains, and another takes its place", 2)
+        assert all("a fault of ours" in line["exception"] for line in told)
+        forebay.until("serving", 4)
+
+
 @WORKERS
 def test_a_dump_has_every_worker(tmp_path: Path, workers: int) -> None:
     socket = str(tmp_path / "s")
