@@ -369,7 +369,11 @@ class ClientConnection(BoundedReads):
     def eof_received(self) -> bool:
         """The client sends no more. Whether the connection stays, until all that it has asked is answered."""
         self._writer.flush()
-        if not len(self.orderer) or self._state.passing or self._state.over:
+        if self._state.passing:
+            if not self._upstream.withdraw():
+                return False
+            self._state.passing = False
+        if not len(self.orderer) or self._state.over:
             return False
         self._state.done = True
         if not self._splitter.between_frames:  # the rest of it never comes

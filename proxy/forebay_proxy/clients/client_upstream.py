@@ -151,6 +151,14 @@ class ClientUpstream:
             opaque.renews = False
         opaque.expect(Expected(api, version, correlation_id, self.orderer.open(), heard=heard))
 
+    def withdraw(self) -> bool:
+        """The rest of the request that is passed on never comes: it has no response, and nothing may follow. False: it
+        belongs to a login, or its response has begun to come."""
+        if self.own_login or not self.is_open or self._opaque is None or not self._opaque.withdraw():
+            return False
+        self.orderer.withdraw()
+        return True
+
     def expect_token(self, start: bytes, heard: Callable[[bytes], None] | None = None) -> None:
         """A SASL token without a header follows, which begins so; `heard` is told how the broker's begins."""
         self._opened().sent_token(start, heard)

@@ -275,6 +275,17 @@ class OpaqueConnection(BoundedReads):
         else:
             self._announced.append(expected)
 
+    def withdraw(self) -> bool:
+        """The request that was announced last never comes whole: no response is expected. False: one has come."""
+        announced = self._announced or self._expected
+        if not announced:
+            return False
+        expected = announced.pop()
+        self._to_gather -= expected.gathered
+        if expected in self._unsent:
+            self._unsent.remove(expected)
+        return True
+
     def sent_token(self, start: bytes, heard: Callable[[bytes], None] | None = None) -> None:
         """A token of the client follows, which begins so. `heard` is told the first bytes of the broker's.
 

@@ -72,6 +72,10 @@ class ResponseOrderer:
         self._slots.append(slot)
         return slot
 
+    def withdraw(self) -> None:
+        """The place opened last, to which nothing was written, is not needed: its request has no response."""
+        self._slots.pop()
+
     def is_next(self, slot: Slot) -> bool:
         """Whether what is written to it goes out at once."""
         return self._slots[0] is slot

@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from forebay_codecs import api_versions
-from forebay_codecs.apis import API_VERSIONS, FETCH, METADATA, PRODUCE, SASL_HANDSHAKE
+from forebay_codecs.apis import API_VERSIONS, FETCH, FIND_COORDINATOR, METADATA, PRODUCE, SASL_HANDSHAKE
 from forebay_codecs.compression import GZIP
 from forebay_codecs.error_codes import (
     CORRUPT_MESSAGE,
@@ -461,6 +461,28 @@ class TestHalfClosed:
                 client.send(sent)
                 client.finish()
                 assert await client.is_closed()
+
+    @pytest.mark.parametrize("api_key", [LIST_GROUPS, FIND_COORDINATOR])
+    @in_loop
+    async def test_a_request_that_its_broker_has_begun_to_receive_costs_no_answers_to_earlier_ones(
+        self, api_key: int
+    ) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(LIST_GROUPS, PRODUCE)
+            client = await forebay.client(0)
+            cut_off = request(api_key, 0, 3, b"\0\3abc")[:-1]
+            client.send(echo(1, b"a"), produce(2, ("ponds", 0, batch(keyed("b")))), cut_off)
+            asked = [await cluster[0].receives(key) for key in (LIST_GROUPS, PRODUCE)]
+            client.finish()
+            (connection,) = forebay.app._connections
+            await until(lambda: connection.done)
+            for each in asked:
+                each.answer()
+            first, _ = await client.receives(1, 2)
+            assert first.body == b"a"
+            assert await client.is_closed()
+            await until(lambda: not len(forebay.app._connections))
+            assert forebay.count("forebay_errors_total", "client", "connection_lost") == 1
 
     @in_loop
     async def test_the_rest_of_a_request_that_will_never_be_whole_takes_no_memory_while_it_is_answered(self) -> None:
