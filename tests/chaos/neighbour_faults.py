@@ -20,7 +20,7 @@ from tests.chaos.stage import RECOVERY_SECONDS, Stage
 from tests.kit.ports import LOOPBACK
 from tests.kit.quotas import client_quota
 from tests.kit.waiting import wait_until
-from tests.kit.wire import echo, metadata
+from tests.kit.wire import batch, echo, keyed, metadata, produce
 
 FENCED_SECONDS = 12.0
 """A stopped broker is out of in-sync replicas after nine."""
@@ -37,6 +37,8 @@ _AT_ONCE = 2_000
 _MADE_SECONDS = 600
 _ASKED_BYTES = 120_000
 _ASKERS = 10
+
+_LEAVERS = 300
 
 _QUOTA = 60_000
 _HONEST = 6
@@ -88,6 +90,22 @@ def _asking_and_not_reading(stage: Stage, topic: str) -> Iterator[None]:
             client = stack.enter_context(socket.create_connection((LOOPBACK, port), 0.2))
             with suppress(OSError):  # it is not read any more
                 client.sendall(asked * (_ASKED_BYTES // len(asked)))
+        yield
+
+
+@contextmanager
+def _left_at_stopped(stage: Stage, topic: str) -> Iterator[None]:
+    """Each asks what the broker alone can answer, here and on a connection of its own. Then it closes its sending half,
+    and every other one all of it, which looks the same."""
+    theirs = f"{topic}-left"
+    asked = produce(1, (theirs, 0, batch(keyed("left")))) + echo(2) + produce(3, (theirs, 0, batch(keyed("left"))))
+    with _topic(stage, theirs, [[2]]), stopped(stage, [2]), ExitStack() as stack:
+        for number in range(_LEAVERS):
+            client = stack.enter_context(socket.create_connection((LOOPBACK, stage.port(THROUGH, 2)), 5))
+            client.sendall(asked)
+            client.shutdown(socket.SHUT_WR)
+            if number % 2:
+                client.close()
         yield
 
 
@@ -187,6 +205,13 @@ NEIGHBOUR_FAULTS = (
         spares=ALL_SPARED,
     ),
     Fault(
+        f"{_LEAVERS} clients send no more at a stopped broker",
+        _BROKERS | _CLIENTS,
+        _left_at_stopped,
+        FENCED_SECONDS,
+        spares=(0, 1),
+    ),
+    Fault(
         f"requests of {_WIDER_PARTITIONS:,} partitions",
         _CLIENTS,
         _asked_of_all_partitions,
@@ -219,6 +244,7 @@ LONG = frozenset(
         "a follower stopped under acks=all",  # first batches may wait two minutes: test_overtaken.py
         "a partition leaderless under a flood of large records",
         "10 clients ask without end and never read",
+        "300 clients send no more at a stopped broker",
         "requests of 4,000 partitions",  # of 10,000, before a broker that costs nothing: test_many_partitions.py
         "quotas, each client below its own",
         "quotas, one client far above its own",
