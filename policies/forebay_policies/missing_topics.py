@@ -16,8 +16,8 @@ from typing import Final
 TRIES: Final = 8
 """Before records are refused."""
 LONGEST_S: Final = 0.5
-"""Records wait for the next question: they are refused only by what brokers say after they came. Those that wait for
-the least time, a second, are to hear that, and not that their time is up."""
+"""Records wait for the next question rather than be refused by what the last one told. Those that wait for the least
+time, a second, are to hear the answer, and not that their time is up."""
 FORGOTTEN_S: Final = 10.0
 MAX_MISSING: Final = 10_000
 """Names remembered; those missed longest ago are forgotten first. Beyond, records are refused at once."""
