@@ -54,6 +54,7 @@ def test_topics(either_route: Route, admin: Callable[..., Any]) -> None:
     # Another node than the one that made it may answer, and be a moment behind.
     until(lambda: admin("list_topics"), lambda names: topic in names)
     admin("create_partitions", topic, partitions=4)
+    either_route.cluster.await_topic(topic, 4)
     described = until(lambda: admin("describe_topic", topic), lambda answer: len(answer["partitions"]) == 4)
     assert addresses_in(described) == either_route.addresses
     admin("delete_topic", topic)

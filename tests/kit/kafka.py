@@ -189,8 +189,12 @@ class KafkaCluster:
             config=dict(config or {}),
         )
         admin.create_topics([topic], operation_timeout=30)[name].result(60)
+        self.await_topic(name, len(replicas))
+
+    def await_topic(self, name: str, partitions: int) -> None:
+        """Waits until every node knows it as a topic of so many, and takes records for those that it leads."""
         for node in self.nodes:
-            self._servers[node].wait_until(lambda node=node: self._is_ready(node, name, len(replicas)), START_SECONDS)  # type: ignore[misc]
+            self._servers[node].wait_until(lambda node=node: self._is_ready(node, name, partitions), START_SECONDS)  # type: ignore[misc]
 
     def delete_topic(self, name: str) -> None:
         """Deletes and waits until every node has heard of it: until then its leaders take records for it."""
