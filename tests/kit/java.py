@@ -29,6 +29,7 @@ _FLAGS = [
 ]
 _LOG_LEVEL = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 _ANSWER_SECONDS = 200
+_READING_MS = 60_000
 
 
 class JavaClient:
@@ -76,12 +77,12 @@ class JavaClient:
         self, bootstrap: str, topic: str, group: str, count: int, read_committed: bool = False
     ) -> list[ConsumedRecord]:
         isolation = "read_committed" if read_committed else "read_uncommitted"
-        arguments = {"topic": topic, "group": group, "count": count, "prop.isolation.level": isolation}
-        return self._records("Consume", {"bootstrap": bootstrap, **arguments})
+        arguments = {"prop.isolation.level": isolation, **_of_reading(bootstrap, topic, group, count)}
+        return self._records("Consume", arguments)
 
     def consume_shared(self, bootstrap: str, topic: str, group: str, count: int) -> list[ConsumedRecord]:
         """As a member of a share group (KIP-932); version 4.2 and newer."""
-        return self._records("ShareConsume", {"bootstrap": bootstrap, "topic": topic, "group": group, "count": count})
+        return self._records("ShareConsume", _of_reading(bootstrap, topic, group, count))
 
     def brokers(self, bootstrap: str, topic: str) -> set[str]:
         """The addresses at which the client believes the topic's replicas to be."""
@@ -184,6 +185,10 @@ class AncientJavaClient(JavaClient):
         arguments = super()._produce_arguments(bootstrap, spec)
         del arguments["prop.enable.idempotence"]
         return {**arguments, "contents": spec.contents}
+
+
+def _of_reading(bootstrap: str, topic: str, group: str, count: int) -> dict[str, object]:
+    return {"bootstrap": bootstrap, "topic": topic, "group": group, "count": count, "timeout_ms": _READING_MS}
 
 
 def _produce_arguments(bootstrap: str, spec: ProduceSpec) -> dict[str, object]:

@@ -45,9 +45,12 @@ final class ParityProducer {
         return new KafkaProducer<>(properties, new StringSerializer(), new StringSerializer());
     }
 
-    /** 30 records with keys over the partitions in turn, timestamps 1000 to 1029. */
+    /**
+     * 30 records with keys over the partitions in turn, timestamps 1000 to 1029: one batch each, sent at the end, so that
+     * logs are of the same size every time.
+     */
     static void fill(Arguments arguments, String topic) throws Exception {
-        try (KafkaProducer<String, String> producer = producer(arguments, Map.of())) {
+        try (KafkaProducer<String, String> producer = producer(arguments, Map.of("linger.ms", "60000"))) {
             for (int seq = 0; seq < 30; seq++) {
                 producer.send(new ProducerRecord<>(topic, seq % 3, 1000L + seq, "key-" + seq, "value-" + seq));
             }
