@@ -30,6 +30,8 @@ class _Endpoint(ThreadingHTTPServer):
         self.secrets: set[str] | None = None
         self.asked: list[str] = []
         self.given: list[str] = []
+        self.shown: list[str] = []
+        """The secret for which each of these was given."""
 
     @property
     def url(self) -> str:
@@ -51,6 +53,7 @@ class _Tokens(BaseHTTPRequestHandler):
         encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
         token = ".".join([*encoded, ""])
         endpoint.given.append(token)
+        endpoint.shown.append(secret)
         body = json.dumps({"access_token": token, "expires_in": endpoint.seconds}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
