@@ -211,7 +211,8 @@ class LedgerRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="le
     reason: str
     """What was done with the batch (policies.eligibility.Reason)."""
     records: int
-    """According to the batch; 0 if it does not say, being refused, or untouched and of an old format."""
+    """According to the batch; 0 if it does not say, being refused. Earlier proxies did not count what was untouched and
+    of an old format, either."""
     stamped: int
     """Records that had no timestamp (message format v0) and were given the time of arrival."""
     parts: list[LedgerPart]

@@ -17,8 +17,9 @@ _NAMED: Final = 5
 """Gaps or processes that a sentence names."""
 
 
-def incomplete(totals: Counts, losses: Losses, deleted: int = 0) -> Iterator[str]:
-    """A sentence for each reason. `deleted`: ledger rows that were there at first, and were not audited."""
+def incomplete(totals: Counts, losses: Losses, deleted: int = 0, uncounted: int = 0) -> Iterator[str]:
+    """A sentence for each reason. `deleted`: ledger rows that were there at first, and were not audited; `uncounted`:
+    those that do not say how many records they are of."""
     if deleted:
         yield (
             f"Deleted while it was audited: {deleted:,} ledger rows. Records of those rows are not audited and count "
@@ -29,6 +30,11 @@ def incomplete(totals: Counts, losses: Losses, deleted: int = 0) -> Iterator[str
         yield (
             f"Not followed, by design: {totals.not_followed:,} records of requests that passed through untouched "
             "(idempotent, transactional, excluded …). What their clients were told is not known."
+        )
+    if uncounted:
+        yield (
+            f"Not counted: {uncounted:,} batches that passed through untouched, and of which the ledger does not tell "
+            "how many records they had, being of an older Forebay, or what they were. None of that is audited."
         )
     if totals.not_judged:
         yield (

@@ -15,11 +15,14 @@ from pyspark.sql import functions as F
 from forebay_pipeline.audit.ranges import Claimed
 from forebay_pipeline.audit.state import HORIZON_US, AuditState, ProcessMark
 from forebay_pipeline.journal.source import Span, of_kind
+from forebay_policies.eligibility import Reason
 from forebay_policies.journal_rows import LedgerRow
 
 ACKNOWLEDGED: Final = "acknowledged"
 UNACKNOWLEDGED: Final = "unacknowledged"
 NOT_FOLLOWED: Final = "not_followed"
+_OF_NONE: Final = Reason.EMPTY.value
+"""Why a batch without records was not touched."""
 
 AROUND_US: Final = 15 * 60 * 1_000_000
 """Rows this long before and after what is audited are read as well: they tell who claims its neighbours, what was sent
@@ -66,9 +69,9 @@ def parts(rows: DataFrame, wanted: Wanted, *, copied: bool = False) -> DataFrame
     Columns: process, number, connection, client_id, principal (empty: served as nobody in particular), time_us, seq,
     topic, client_partition (the client's choice), partition (where the records went), base_offset, end_offset, records,
     crc, first_crc, first_xxh64, movable, topic_id (empty if it is not known), keys, tombstones, fate (ACKNOWLEDGED,
-    UNACKNOWLEDGED or NOT_FOLLOWED), part (an id among parts at one offset), first_of_row (each ledger row has one),
-    times (how often that row is there), row_key (its id within the process and time), checked (whether this audit is to
-    check it).
+    UNACKNOWLEDGED or NOT_FOLLOWED), uncounted (it may be of records, but does not say of how many), part (an id among
+    parts at one offset), first_of_row (each ledger row has one), times (how often that row is there), row_key (its id
+    within the process and time), checked (whether this audit is to check it).
     """
     ledger = of_kind(rows, LedgerRow)
     if wanted.topics:
@@ -98,6 +101,7 @@ def parts(rows: DataFrame, wanted: Wanted, *, copied: bool = False) -> DataFrame
         F.col("sent.keys").alias("keys"),
         F.col("sent.tombstones").alias("tombstones"),
         fate(base).alias("fate"),
+        ((records == 0) & ~F.col("reason").isin(_OF_NONE) & (fate(base) != UNACKNOWLEDGED)).alias("uncounted"),
         F.xxhash64("process", "number", "topic", "partition", "position").alias("part"),
         (F.coalesce("position", F.lit(0)) == 0).alias("first_of_row"),
         "times",
@@ -162,6 +166,8 @@ class Survey(NamedTuple):
     """The rows to be checked: how many, their first and last time, and the offsets they claim of each partition."""
 
     rows: int
+    uncounted: int
+    """Of them, those of who knows how many records."""
     first_us: int
     last_us: int
     claimed: list[Claimed]
@@ -175,6 +181,7 @@ def survey(parts: DataFrame) -> Survey | None:
         .groupBy("topic", "partition")
         .agg(
             F.count_if("first_of_row").alias("rows"),
+            F.count_if("uncounted").alias("uncounted"),
             F.min("time_us").alias("first_us"),
             F.max("time_us").alias("last_us"),
             F.min(F.when(claims, F.col("base_offset"))).alias("first"),
@@ -186,6 +193,7 @@ def survey(parts: DataFrame) -> Survey | None:
         return None
     return Survey(
         sum(each.rows for each in found),
+        sum(each.uncounted for each in found),
         min(each.first_us for each in found),
         max(each.last_us for each in found),
         [Claimed(each.topic, each.partition, each.first, each.end) for each in found if each.first is not None],

@@ -73,7 +73,7 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
         rows_missing=lost.missing,
         rows_dropped=lost.dropped,
         lines_torn=lost.lines_torn,
-        incomplete=list(incomplete(examined.totals, lost, deleted)),
+        incomplete=list(incomplete(examined.totals, lost, deleted, survey.uncounted)),
         notes=[*anew.values(), *_elsewhere(lost), *_copied(copies), *_notes(examined.totals)],
     )
     return result, _moved_on(state, marks, _offsets(state.offsets, anew, read), lost, deleted)

@@ -81,13 +81,14 @@ ALL_SLOTS: Final = slice(0, None)
 class PassthroughBatch(NamedTuple):
     """A batch that goes on by itself: a part of the frame, or what a message set was turned into.
 
-    `slot` counts the request's partitions.
+    `slot` counts the request's partitions; `records`: how many it says to hold, 0 if that cannot be read.
     """
 
     slot: int
     topic: str
     partition: int
     batch: bytes | memoryview
+    records: int
 
 
 class RewritableBatch:
@@ -225,7 +226,7 @@ class BatchClassifier:
         return records
 
     def _count_records(self, entry: InspectedBatch) -> int:
-        records = max(0, entry.header.record_count) if entry.header is not None else 0
+        records = _says(entry)
         self._records_untouched.value += records
         self._topics.untouched(entry.topic, records, entry.end - entry.start)
         return records
@@ -285,7 +286,7 @@ class BatchClassifier:
                 self._records_untouched.value += batch.record_count
                 self._topics.untouched(name, batch.record_count, entry.end - entry.start)
             if entry.message_set:
-                out.untouched.append(PassthroughBatch(slot, name, partition, encode_batch(batch)))
+                out.untouched.append(PassthroughBatch(slot, name, partition, encode_batch(batch), batch.record_count))
             else:
                 out.untouched.append(_as_it_came(slot, entry, frame))
             if entry.reason is None:
@@ -333,7 +334,14 @@ def _request_reason(request: ProduceRequest, eligibility: Eligibility) -> Reason
 
 
 def _as_it_came(slot: int, entry: InspectedBatch, frame: bytes) -> PassthroughBatch:
-    return PassthroughBatch(slot, entry.topic, entry.partition, memoryview(frame)[entry.start : entry.end])
+    return PassthroughBatch(
+        slot, entry.topic, entry.partition, memoryview(frame)[entry.start : entry.end], _says(entry)
+    )
+
+
+def _says(entry: InspectedBatch) -> int:
+    """How many records it says to hold."""
+    return max(0, entry.header.record_count) if entry.header is not None else 0
 
 
 def _batch_reason(header: BatchHeader | None) -> Reason | None:

@@ -590,8 +590,8 @@ class PendingProduce:
         acks = request.acks or int(self._overtakes and not self._client.left)
         version = max(request.version, produce_request.RECORD_BATCHES_FROM)
         topics: dict[str, list[tuple[int, int, list[Buffer]]]] = {}
-        for _, topic, partition, batch in untouched:
-            topics.setdefault(topic, []).append((partition, len(batch), [batch]))
+        for passed in untouched:
+            topics.setdefault(passed.topic, []).append((passed.partition, len(passed.batch), [passed.batch]))
         frame = produce_request.encode(
             version,
             request.correlation_id,

@@ -97,6 +97,8 @@ class Entry:
         """What was found in its batches from slot `first` on."""
         for slot, reason in zip(self.slots[first : first + len(found.reasons)], found.reasons, strict=True):
             slot.reason = reason.value
+        for passed in found.untouched:  # a message set says how many records it has once it is a batch
+            self.slots[passed.slot].records = passed.records
         for number, stamped in found.stamped.items():
             self.slots[number].stamped = stamped
 

@@ -66,6 +66,11 @@ def test_what_was_deleted_meanwhile() -> None:
     assert told.startswith("Deleted while it was audited: 1,234 ledger rows.")
 
 
+def test_what_does_not_say_how_many_records_it_is_of() -> None:
+    (told,) = incomplete(Counts(), NOTHING, uncounted=1234)
+    assert told.startswith("Not counted: 1,234 batches that passed through untouched")
+
+
 @pytest.mark.parametrize(
     ("count", "sentence"),
     [

@@ -50,6 +50,19 @@ def test_a_span_and_what_its_neighbours_claim(world: World) -> None:
     assert [(line.unclaimed, line.later) for line in result.topics] == [(0, 5)]
 
 
+def test_of_what_passed_untouched_an_older_ledger_may_not_say_how_many_records_there_were(world: World) -> None:
+    """Message formats v0 and v1. A set without messages has none, and what was refused counts for nothing."""
+    world.send(world.made(5))
+    world.answer([], reason="empty")
+    world.answer([], reason="corrupt", error_code=2)
+    assert world.audit().exit_code == CLEAN
+    world.answer([], reason="topic_excluded", base_offset=world.append(world.made(4)))
+    world.answer([], reason="observed", error_code=None)
+    result = world.audit()
+    assert (counted(result.totals), result.exit_code) == ({"acknowledged": 5, "present": 5}, INCOMPLETE)
+    assert [told.partition(" that ")[0] for told in result.incomplete] == ["Not counted: 2 batches"]
+
+
 def test_a_topic_of_the_same_name_in_another_cluster(world: World) -> None:
     world.rows.append(gauge_row(process="here-1", cluster_id="here"))
     world.send(world.made(5))

@@ -334,6 +334,14 @@ class TestJournal:
         assert {(row.reason, len(row.parts), row.error_code) for row in of(LedgerRow, rows)} == {("observed", 0, None)}
 
     @in_loop
+    async def test_the_ledger_knows_how_many_records_a_message_set_has_and_where_they_are(self, tmp_path: Path) -> None:
+        frame = old_produce(1, ("ponds", 0, messages([Record(None, b"a"), Record(None, b"b")], magic=0)))
+        rows = await self._told(tmp_path, frame, numbers=(1,), journal_ledger=True)
+        row = of(LedgerRow, rows)[-1]
+        assert (row.reason, row.records, row.parts, row.error_code) == ("observed", 2, [], NONE)
+        assert row.base_offset >= 0
+
+    @in_loop
     async def test_a_refusal_is_told(self, tmp_path: Path) -> None:
         settings = {**OBSERVED, "journal_dir": str(tmp_path)}
         async with FakeCluster(TOPICS) as cluster, running(cluster.bootstrap, **settings) as forebay:
