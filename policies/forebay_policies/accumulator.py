@@ -366,7 +366,7 @@ class Accumulator:
     def flush_all(self, now: float) -> None:
         """Make every batch ready: the proxy is shutting down, or somebody waits for memory."""
         for topic in self.topics.values():
-            for queue in topic.queues():
+            for queue in topic.queues() if topic.loads() else ():
                 for batch in queue.batches:
                     batch.due = True
                 self.update_readiness(queue, now)

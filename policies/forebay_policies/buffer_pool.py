@@ -62,6 +62,7 @@ class BufferPool:
         "_free",
         "_granting",
         "_grants",
+        "_lingering",
         "_on_freed",
         "_waiters",
         "chunk_size",
@@ -89,10 +90,19 @@ class BufferPool:
         self._grants = 0
         self._again = False
         self._on_freed: Callable[[], None] = self.grant
+        self._lingering: dict[Callable[[], None], None] = {}
 
     def observe(self, freed: Callable[[], None]) -> None:
         """`freed` is called instead of `grant` whenever those that wait may fit; it calls `grant`, now or soon."""
         self._on_freed = freed
+
+    def lingers(self, flush: Callable[[], None]) -> None:
+        """Records that hold memory linger somewhere, until `flush` is called: then they are due."""
+        self._lingering[flush] = None
+
+    def lingers_no_more(self, flush: Callable[[], None]) -> None:
+        """`flush` is not to be called any more."""
+        self._lingering.pop(flush, None)
 
     @property
     def available(self) -> int:
@@ -145,6 +155,13 @@ class BufferPool:
     @property
     def _left(self) -> int:
         return self.memory - self.used * self.chunk_size
+
+    def flush(self) -> None:
+        """Somebody must wait: what lingers, whoever's it is, has the memory, and need not be full to leave, as in
+        Kafka's producer. While others wait nothing lingers, since what has been opened since then was due."""
+        if not self.waiting:
+            for flush in list(self._lingering):
+                flush()
 
     def wait(self, asked: MemoryRequest, granted: Callable[[], None]) -> Waiter:
         """Queue for what does not fit; `granted` is called once, when it does, and appends at once."""

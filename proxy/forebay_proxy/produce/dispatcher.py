@@ -64,6 +64,7 @@ class Dispatcher:
         self._opened: list[tuple[PartitionQueue, ProducerBatch, int]] = []
         self._senders: dict[int, Sender] = {}
         self._closed = False
+        accumulator.pool.lingers(self._flush_all)
         accumulator.observe(opened=self._batch_opened, ready=self._partition_ready, deserted=delivery.deserted)
         cluster.on_node(self._node_changed)
         cluster.on_partitions_gone(delivery.gone)
@@ -98,7 +99,7 @@ class Dispatcher:
         if settings.linger_ms != self._linger_ms:
             self._linger_ms = settings.linger_ms
             self._linger = Linger(settings.linger_ms)
-            self._accumulator.flush_all(monotonic())
+            self._flush_all()
 
     # A batch opens, and is due
 
@@ -124,6 +125,9 @@ class Dispatcher:
         if not self._linger.busy(now - opened[0][1].opened_at):
             for sender in self._senders.values():
                 sender.send_now()
+
+    def _flush_all(self) -> None:
+        self._accumulator.flush_all(monotonic())
 
     def _flush(self, queue: PartitionQueue, batch: ProducerBatch, number: int) -> None:
         self._accumulator.flush(queue, batch, number, monotonic())
@@ -195,5 +199,6 @@ class Dispatcher:
     def close(self) -> None:
         """End every connection. What is still queued stays unsent."""
         self._closed = True
+        self._accumulator.pool.lingers_no_more(self._flush_all)
         for sender in self._senders.values():
             sender.close()

@@ -468,10 +468,7 @@ class PendingProduce:
             self._append(found)
             return
         self._hold()
-        accumulator = self._handler.accumulator
-        if not accumulator.tenant.waiting:  # else nothing lingers: what has been opened since the first waits was due
-            # What lingers has the memory: it need not be full to leave, as in Kafka's producer.
-            accumulator.flush_all(monotonic())
+        pool.flush()
         if self._charges:  # its earlier slices may have all that the client may have
             self._completion.when_told(self._go_on_soon)
             return

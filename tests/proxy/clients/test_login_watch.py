@@ -161,6 +161,16 @@ class TestServed:
             assert (it.records("untouched"), it.identities) == (0, 1)
 
     @in_loop
+    async def test_what_lingers_of_one_leaves_when_another_waits_for_its_memory(self) -> None:
+        small = {"buffer_memory": 16_384, "batch_max_size": 16_384}
+        async with town(linger_ms=60_000, delivery_timeout_ms=120_000, **small) as it:
+            alice, bob = await it.user("alice"), await it.user("bob")
+            alice.send(records("alice-ponds", "a" * 8_000))
+            await until(lambda: it.forebay.count("forebay_queued_bytes") > 0)
+            bob.send(records("bob-ponds", "b" * 12_000))
+            await alice.receives(1)
+
+    @in_loop
     async def test_two_users_share_no_request_and_no_connection(self) -> None:
         async with town(linger_ms=50) as it:
             alice, bob = await it.user("alice"), await it.user("bob")
