@@ -70,6 +70,26 @@ def test_rows_are_the_same_before_and_after(spark: SparkSession, journal: Path, 
     assert (output / "kind=batch" / "dt=2026-11-19" / "topic=a.b-c_d").is_dir()
 
 
+def test_whatever_clients_call_a_topic_has_a_folder(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+    """Some send to names that no topic has, and that a disk would not take."""
+    longest = "x" * 249
+    names = ["", longest, longest + "x", "é" * 200, "a/b\0c", "orders\n"]
+    write_journal(journal, [make.ledger_row([], topic=name, number=n, error_code=17) for n, name in enumerate(names)])
+    assert run(spark, journal, tmp_path / "parquet") == (6, 0)
+    found = read_rows(spark, JournalPlace(str(tmp_path / "parquet"))).orderBy("number").collect()
+    told = ["", longest, "x" * 60 + "?", "?" * 61, "a?b?c?", "orders??"]
+    assert [row.topic for row in found] == told
+
+
+def test_whatever_a_session_takes_a_timestamp_for(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+    write_journal(journal, [make.batch_row()])
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        assert run(spark, journal, tmp_path / "parquet") == (1, 0)
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+
+
 @pytest.mark.parametrize("writers", [0, 3, 100])
 def test_a_task_writes_each_topic_into_one_file_however_many_it_may_have_open(
     spark: SparkSession, journal: Path, tmp_path: Path, writers: int

@@ -29,13 +29,15 @@ from forebay_pipeline.storage import Storage
 from forebay_policies.journal_rows import FILE_SUFFIX, BatchRow, GaugeRow, ObservedRow, RackRow
 
 _DAY_US: Final = 86_400_000_000
-_FILE: Final = "path string, modificationTime timestamp, length long, content binary"
+_FILE: Final = "path string, modificationTime timestamp_ltz, length long, content binary"
+"""As Spark has it, whatever its spark.sql.timestampType says that `timestamp` is."""
 _HOUR_US: Final = 3_600_000_000
 _LAST_DAY: Final = (datetime.date.max - datetime.date(1970, 1, 1)).days
 
 _LATER: Final = {kind_of(ObservedRow), kind_of(RackRow)}
 """Kinds that the first versions of `compact` did not know: what those wrote need not have their columns."""
 _FIRST: Final = {name for kind, required in REQUIRED.items() if kind not in _LATER for name in required}
+_OF_TOPICS: Final = [kind for kind, required in REQUIRED.items() if "topic" in required]
 _NAMES: Final = SPARK_SCHEMA.names
 _ADDED: Final = StructType([each for each in SPARK_SCHEMA if each.name == "parts" or each.name not in {*_FIRST, KIND}])
 """What a later version may have been the first to have, or have added to."""
@@ -266,7 +268,10 @@ def _parquet(spark: SparkSession, folder: str, span: Span) -> DataFrame:
     if missing:
         raise CannotRun(f"{folder} was not written by `compact`: it lacks the columns {', '.join(missing)}.")
     # Not inferred: older files lack columns that were added later.
-    return _known(span.of_days(spark.read.schema(_WITH_UNKNOWN).parquet(folder)))
+    rows = _known(span.of_days(spark.read.schema(_WITH_UNKNOWN).parquet(folder)))
+    # As the name of a folder an empty topic is none.
+    named = F.when(F.col(KIND).isin(_OF_TOPICS), F.coalesce("topic", F.lit(""))).otherwise(F.col("topic"))
+    return rows.withColumn("topic", named)
 
 
 def _of_kinds(rows: DataFrame, wanted: Wanted) -> DataFrame:
