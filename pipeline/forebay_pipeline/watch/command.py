@@ -97,4 +97,4 @@ def command(
         return CLEAN
     if watcher.findings:
         return FINDINGS
-    return INCOMPLETE if watcher.unchecked or batches.late else CLEAN
+    return INCOMPLETE if watcher.unchecked or watcher.without_ledger or batches.late else CLEAN

@@ -58,7 +58,8 @@ def stream_tallies(rows: DataFrame, late_s: int) -> DataFrame:
 
 
 def _counted(rows: DataFrame) -> DataFrame:
-    """A row for each part of a ledger row, and for each gauge row."""
+    """A row for each part of a ledger row, and for each gauge row: `records` are then its batches' rows, `first` the
+    ledger's."""
     opened = rows.where(F.col(KIND).isin(*map(kind_of, KINDS))).select("*", F.explode_outer("parts").alias("sent"))
     first = F.coalesce("sent.base_offset", "base_offset")
     return opened.select(
@@ -71,8 +72,8 @@ def _counted(rows: DataFrame) -> DataFrame:
             F.coalesce(value, F.lit(0)).alias(name)
             for name, value in (
                 ("partition", F.coalesce("sent.partition", "partition")),
-                ("first", first),
-                ("records", F.coalesce("sent.records", "records")),
+                ("first", F.coalesce(first, "ledger_rows_total")),
+                ("records", F.coalesce("sent.records", "records", "batch_rows_total")),
                 ("took_us", F.col("time_us") - F.col("received_us")),
             )
         ),
@@ -104,8 +105,9 @@ def count(minutes: dict[int, Tally], frame: pd.DataFrame) -> None:
         known = minutes.setdefault(minute_us, Tally())
         if topic:
             known.count(*sent)
-        elif cluster_id:
-            known.cluster_id = cluster_id
+        else:
+            _, _, ledger, batches, _ = sent
+            known.gauge(cluster_id, batches, ledger)
 
 
 def judged(minutes: dict[int, Tally], watermark_ms: int) -> list[tuple[int, Tally]]:

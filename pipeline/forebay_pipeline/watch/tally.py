@@ -31,6 +31,9 @@ class Tally(msgspec.Struct):
 
     cluster_id: str = ""
     """Empty if no gauge row has told it."""
+    batches: int | None = None
+    """Rows of batches, and of the ledger, that the process had written by its first, and by its last gauge row."""
+    ledger: int = 0
     acknowledged: int = 0
     unacknowledged: int = 0
     """Their clients were told an error."""
@@ -52,6 +55,17 @@ class Tally(msgspec.Struct):
             bucket = bucket_of(took_us)
             self.latencies[bucket] = self.latencies.get(bucket, 0) + records
             self._claim(partition, Offsets(first, first + records, records))
+
+    def gauge(self, cluster_id: str, batches: int, ledger: int) -> None:
+        """Take what a gauge row tells of the process."""
+        self.cluster_id = cluster_id or self.cluster_id
+        self.batches = batches if self.batches is None else min(self.batches, batches)
+        self.ledger = max(self.ledger, ledger)
+
+    @property
+    def keeps_no_ledger(self) -> bool:
+        """It has sent batches for a while, and told nothing of what became of their records."""
+        return bool(self.batches) and not self.ledger
 
     def add(self, other: Tally) -> None:
         """Add what another process counted."""

@@ -64,6 +64,8 @@ class Watcher:
         """Of them with findings."""
         self.unchecked = 0
         """Of them not checked for loss."""
+        self.without_ledger: set[str] = set()
+        """Processes that send batches and keep no ledger."""
         self.last_us = 0
         """When the last minute began that was judged, in microseconds since 1970."""
 
@@ -73,14 +75,19 @@ class Watcher:
         if not rows:
             return
         self.last_us = max(self.last_us, *(row.minute_us for row in rows))
-        minutes = self._judged(
-            together((row.process, row.topic, row.topic_id, row.minute_us, _TALLY.decode(row.tally)) for row in rows)
-        )
+        tallies = [(row.process, row.topic, row.topic_id, row.minute_us, _TALLY.decode(row.tally)) for row in rows]
+        minutes = self._judged(together(tallies))
         for output in self.outputs:
             output.tell(number, minutes)
         self.minutes += len(minutes)
         self.findings += sum(bool(minute.findings) for minute in minutes)
         self.unchecked += sum(minute.lost is None for minute in minutes)
+        self._tell_unwatched({process for process, *_, tally in tallies if tally.keeps_no_ledger})
+
+    def _tell_unwatched(self, processes: set[str]) -> None:
+        for process in sorted(processes - self.without_ledger):
+            click.echo(f"Nothing that {process} sends is watched: it needs journal.ledger=true.", err=True)
+        self.without_ledger |= processes
 
     def _judged(self, tallies: Mapping[Seen, Tally]) -> list[Minute]:
         if not tallies:

@@ -104,6 +104,15 @@ def test_sentences_and_what_could_not_be_checked(job: Job) -> None:
     assert job.once("--slow", 1).exit_code == 1
 
 
+def test_without_a_ledger_nothing_is_watched(job: Job) -> None:
+    for second in (5, 10, 95):
+        told = {"batch_rows_total": 100, "ledger_rows_total": 0}
+        job.write(gauge_row(time_us=FIRST + second * SECOND, process="here-0", cluster_id="c", **told))
+    done = job.once()
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert done.stderr == "Nothing that here-0 sends is watched: it needs journal.ledger=true.\n"
+
+
 def test_what_it_cannot_write_is_one_sentence(job: Job, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     job.write(sent(5))

@@ -95,6 +95,22 @@ def test_a_topic_that_is_not_told_of_costs_only_its_own_check(capsys: pytest.Cap
     assert capsys.readouterr().err == "No answer about u-1. 3 minutes of topics are not checked for loss.\n"
 
 
+def test_a_process_without_a_ledger_is_told_of_once(capsys: pytest.CaptureFixture[str]) -> None:
+    def of(process: str, *gauges: tuple[int, int]) -> SparkRow:
+        tally = Tally()
+        for batches, ledger in gauges:
+            tally.gauge("c", batches, ledger)
+        text = msgspec.json.encode(tally).decode()
+        return SparkRow(process=process, topic="", topic_id="", minute_us=FIRST, tally=text)
+
+    watcher, _, _ = watched({})
+    processes = [of("new", (0, 0), (9, 0)), of("blind", (9, 0), (5, 0)), of("well", (9, 0), (9, 1)), of("old", (0, 0))]
+    watcher.told(0, processes)
+    watcher.told(1, processes)
+    assert watcher.without_ledger == {"blind"}
+    assert capsys.readouterr().err == "Nothing that blind sends is watched: it needs journal.ledger=true.\n"
+
+
 def test_without_rows_nobody_is_asked_and_nothing_is_told() -> None:
     watcher, topics, kept = watched({})
     watcher.told(0, [])
