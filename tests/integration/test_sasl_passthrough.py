@@ -37,6 +37,8 @@ whole = pytest.mark.whole
 
 REAUTH_MS = 6_000
 """Whoever renews after 85 to 95 % of it has at least 0.3 s for that, which is little on a busy machine."""
+TRIES = 3
+"""Where one was late it is done once more: the machine may have stood still just then."""
 DENIED = re.compile("topic.?authorization", re.IGNORECASE)
 COUNT = 200
 SCRAM_512, BEARER, SCRAM_256, PLAIN = "SCRAM-SHA-512", "OAUTHBEARER", "SCRAM-SHA-256", "PLAIN"
@@ -183,12 +185,18 @@ def test_nothing_of_theirs_is_merged_and_nothing_secret_is_told(stage: Stage) ->
 
 def test_sessions_that_the_client_renews_stand(stage: Stage) -> None:
     """KIP-368: the broker closes the connection of a client that does not log in again in time."""
-    stage.cluster.create_topic("alice-renewed", 2)
+    late = True
     with closing(stage.logins.client("java-4.3.1", "alice", SCRAM_256, "SASL_SSL")) as client:
-        seconds = 2 * REAUTH_MS // 1000
-        spec = ProduceSpec("alice-renewed", "renewed", count=50 * seconds, rate=50, idempotence=True)
-        every_record_acknowledged(spec, client.produce(stage.forebay.tls_bootstrap, spec))
-    assert "broker closed a client's connection" not in stage.forebay.log.read_text()
+        for number in range(TRIES):
+            topic, before = f"alice-renewed-{number}", len(stage.forebay.log.read_text())
+            stage.cluster.create_topic(topic, 2)
+            seconds = 2 * REAUTH_MS // 1000
+            spec = ProduceSpec(topic, "renewed", count=50 * seconds, rate=50, idempotence=True)
+            every_record_acknowledged(spec, client.produce(stage.forebay.tls_bootstrap, spec))
+            late = "broker closed a client's connection" in stage.forebay.log.read_text()[before:]
+            if not late:
+                break
+    assert not late
 
 
 @whole

@@ -31,6 +31,7 @@ REAUTH_MS = 2_000
 PLAIN = "PLAIN"
 MECHANISMS = (PLAIN, *HASHES)
 PATIENCE_S = 30
+TRIES = 3
 
 
 @dataclass
@@ -318,13 +319,17 @@ def test_a_session_ends_at_the_next_request_once_its_time_is_over(stage: Stage, 
 
 def test_a_session_that_is_renewed_goes_on(stage: Stage) -> None:
     for address in stage.addresses:
-        with Wire(address, None) as wire:
-            began = monotonic()
-            for frame in IN:
-                assert wire.say(frame) is not None
-            while monotonic() - began < REAUTH_MS / 1000 * 0.6:
-                assert wire.say(METADATA_V4) is not None
-            for frame in IN:
-                assert wire.say(frame) is not None
-            while monotonic() - began < REAUTH_MS / 1000 * 1.3:
-                assert wire.say(METADATA_V4) is not None
+        assert any(goes_on(address) for _ in range(TRIES))
+
+
+def goes_on(address: str) -> bool:
+    """False where it has ended, though this machine may have stood still until its time was over."""
+    with Wire(address, None) as wire:
+        began = monotonic()
+        logged_in = [wire.say(frame) for frame in IN]
+        while monotonic() - began < REAUTH_MS / 1000 * 0.6:
+            logged_in.append(wire.say(METADATA_V4))
+        logged_in += [wire.say(frame) for frame in IN]
+        while monotonic() - began < REAUTH_MS / 1000 * 1.3:
+            logged_in.append(wire.say(METADATA_V4))
+    return None not in logged_in
