@@ -37,7 +37,8 @@ LATE = 5.0
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KafkaCluster]:
-    settings = {"broker.heartbeat.interval.ms": "500", "broker.session.timeout.ms": "3000"}
+    # Short, but not so short that one is missed where the machine stands still for a moment.
+    settings = {"broker.heartbeat.interval.ms": "500", "broker.session.timeout.ms": "6000"}
     with KafkaCluster("4.3.1", settings=settings) as cluster:
         yield cluster
 
