@@ -65,10 +65,8 @@ def parse_metadata_request(frame: bytes) -> MetadataRequest:
             ids[topic_id] = None  # whatever its name: kafka-clients leaves it empty, not null
         elif name is not None:
             names[name] = None
-        elif version < ASK_BY_ID_FROM:
-            raise Malformed(f"null where a topic's name must stand in v{version}")
-        else:
-            ids[topic_id] = None
+        else:  # a broker that is asked for it fails, and tells of no topic at all
+            raise Malformed("a topic without a name and an id")
     creates = reader.boolean() if version >= 4 else True
     authorized = reader.boolean() if 8 <= version <= 10 else False
     if version >= 8:

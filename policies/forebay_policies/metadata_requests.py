@@ -282,12 +282,12 @@ class MetadataRequests:
     def failed(self, query: MetadataQuery) -> None:
         """Nobody answered it. What still matters when the next query is made is asked for again."""
         self._in_flight = frozenset()
-        self._turn = 0
         if query.creates:
             self._new.update(dict.fromkeys(name for name in query.names or () if name in self._clients.by_name))
         elif query.names is not None and not query.ids:
             self._wanted.update(dict.fromkeys(query.names))
             self._brokers_due = True
+            self._turn = 0  # of the others each keeps its turn: what brokers fail at is asked for again after them
 
     def _want(self, names: Iterable[str], cause: Cause) -> None:
         self._wanted.update(dict.fromkeys(names))

@@ -31,16 +31,16 @@ VERSIONS = range(14)
 @given(data=st.data())
 def test_parses_what_kio_writes(version: int, data: st.DataObject) -> None:
     theirs = data.draw(entities(message("metadata", version, "MetadataRequest")))
-    if 10 <= version < 12 and any(topic.name is None for topic in theirs.topics or ()):
-        theirs = replace(theirs, topics=tuple(replace(topic, name="named") for topic in theirs.topics))
+    if version >= 10 and theirs.topics is not None:
+        named = (topic if topic.name is not None else replace(topic, name="named") for topic in theirs.topics)
+        theirs = replace(theirs, topics=tuple(named))
     if version == 0 and theirs.topics is None:
         return
     ours = parse_metadata_request(encode_request(theirs, "älter"))
     assert (ours.version, ours.correlation_id, ours.client_id) == (version, CORRELATION_ID, "älter")
     asked = [(topic.name, topic_id(topic.topic_id) if version >= 12 else NO_TOPIC_ID) for topic in theirs.topics or ()]
     assert ours.names == list(dict.fromkeys(name for name, id_ in asked if id_ == NO_TOPIC_ID and name is not None))
-    ids = [id_ for name, id_ in asked if id_ != NO_TOPIC_ID or name is None]
-    assert ours.ids == list(dict.fromkeys(ids))
+    assert ours.ids == list(dict.fromkeys(id_ for _, id_ in asked if id_ != NO_TOPIC_ID))
     assert ours.all_topics == (theirs.topics == () if version == 0 else theirs.topics is None)
     assert ours.allow_auto_topic_creation == getattr(theirs, "allow_auto_topic_creation", True)
     assert ours.authorized_operations == (
@@ -65,11 +65,13 @@ def test_null_is_no_list_of_topics_in_v0() -> None:
         parse_metadata_request(empty[:-4] + b"\xff\xff\xff\xff")
 
 
-def test_an_id_without_a_name_is_refused_before_v12() -> None:
-    cls, topic = message("metadata", 11, "MetadataRequest"), message("metadata", 11, "MetadataRequestTopic")
-    nameless = replace(example(cls), topics=(replace(example(topic), name=None),))
-    with pytest.raises(Malformed, match="v11"):
-        parse_metadata_request(encode_request(nameless))
+@pytest.mark.parametrize(("version", "id_"), [(10, 7), (11, 7), (12, 0), (13, 0)])
+def test_a_topic_without_a_name_is_refused_where_it_has_no_id_that_counts(version: int, id_: int) -> None:
+    """Kafka answers UNKNOWN_SERVER_ERROR for all that is asked for with it, and names no brokers."""
+    cls = message("metadata", version, "MetadataRequest")
+    topic = replace(example(message("metadata", version, "MetadataRequestTopic")), name=None, topic_id=UUID(int=id_))
+    with pytest.raises(Malformed, match="without a name"):
+        parse_metadata_request(encode_request(replace(example(cls), topics=(topic,))))
 
 
 def test_names_are_bounded() -> None:

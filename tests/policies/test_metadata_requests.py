@@ -169,6 +169,19 @@ class TestFailures:
         bench.requests.failed(bench.next(0.3))
         assert bench.next(0.4) == MetadataQuery(None, [], creates=False)
 
+    def test_what_brokers_fail_at_time_and_again_holds_up_nothing_else(self) -> None:
+        bench = Bench({"a": 1}).started()
+        bench.requests.ask_id(topic_id("bad"), FakeWaiter())
+        others = bench.ask("new", creates=True)
+        bench.requests.ask_all(NEVER, others)
+        for _ in range(6):
+            query = bench.next(0.1)
+            if query.ids:
+                bench.requests.failed(query)
+            else:
+                bench.answer(query, 0.1)
+        assert others.told == ["new", ["a"]]
+
     @pytest.mark.parametrize("creates", [False, True])
     def test_it_does_not_bring_back_what_nobody_waits_for(self, *, creates: bool) -> None:
         bench = Bench().started()
