@@ -1,4 +1,4 @@
-"""Broker 0 behind toxiproxy, 20 ms later than the others: records without a key go elsewhere.
+"""Broker 0 behind toxiproxy, 40 ms later than the others: records without a key go elsewhere.
 
 Shares are compared, not times. A partition is on each broker: partition i is led by broker i.
 """
@@ -24,11 +24,12 @@ from tests.kit.toxiproxy import ToxiproxyServer
 
 pytestmark = pytest.mark.integration
 
-DELAY_MS = 20
+LATENCY_MS = 40
+SERVES_MS = 20
 TRIES = 3
 DRAWN_TO_IT = 0.4
-"""The share directly that shows the broker's slowness. 20 ms are less where all brokers are slow because the machine is
-busy with something else: 0.42 and 0.48 were seen then, where it is 0.72 at least."""
+"""The share directly that shows the broker's slowness. 40 ms are less where all brokers are slow because the machine is
+busy with something else: 0.53 was seen then. With 20 it was 0.37, where a quiet machine had 0.72 at least."""
 
 
 _NUMBERS = itertools.count()
@@ -41,7 +42,7 @@ def slow_cluster() -> Iterator[KafkaCluster]:
         ports = dict(enumerate(free_ports(3)))
         advertised = {node: toxiproxy.proxy(f"broker-{node}", port) for node, port in ports.items()}
         cluster = stack.enter_context(KafkaCluster("4.3.1", ports=ports, advertised=advertised))
-        toxiproxy.add_latency("broker-0", DELAY_MS)
+        toxiproxy.add_latency("broker-0", LATENCY_MS)
         yield cluster
 
 
@@ -72,11 +73,12 @@ def share_of_slow_broker(client: JavaClient, cluster: KafkaCluster, bootstrap: s
 
 
 def test_a_steady_load_moves_away_from_the_slow_broker(slow_cluster: KafkaCluster, old_sticky: JavaClient) -> None:
-    """8,000 records/s: direct, the slow broker is drawn most of them (0.72 – 0.87 seen); through Forebay 0.22 – 0.28.
+    """8,000 records/s: direct, the slow broker is drawn most of them (0.53 – 0.66 seen on a busy machine); through
+    Forebay 0.20 – 0.21.
 
-    64,000 records are 2,000 turns of 16 KB, so the share's standard deviation is 0.01, and 0.31 is some three of them
-    above what was seen. Where partitions are drawn evenly the share is a third, and 0.4 is six of them above that. At
-    2,000 records/s the difference is too small to be asserted (0.30 – 0.34 seen, direct 0.61 – 0.75): the slow
+    64,000 records are 2,000 turns of 16 KB, so the share's standard deviation is 0.01, and 0.31 is ten of them above
+    what was seen. Where partitions are drawn evenly the share is a third, and 0.4 is six of them above that. At 2,000
+    records/s the difference was too small to be asserted, with 20 ms (0.30 – 0.34 seen, direct 0.61 – 0.75): the slow
     partition's queue hardly ever reaches one batch.size, and queues are measured in whole ones.
     """
     load = {"count": 64_000, "rate": 8_000}
@@ -93,7 +95,7 @@ def test_a_steady_load_moves_away_from_the_slow_broker(slow_cluster: KafkaCluste
 @pytest.mark.whole
 def test_a_full_load_moves_away_from_the_slow_broker(slow_cluster: KafkaCluster, old_sticky: JavaClient) -> None:
     """As fast as it goes: direct a third each; through Forebay 0.18 – 0.22 seen, and with a partitioner that does not
-    look at queues 0.33 – 0.38. Under 0.27 the slow broker has less than three quarters of each other's share."""
+    look at queues 0.31 – 0.38. Under 0.27 the slow broker has less than three quarters of each other's share."""
     load = {"count": 30_000, "rate": 0}
     shares = {}
     for _ in range(TRIES):
@@ -113,7 +115,7 @@ def test_a_broker_that_serves_slowly_is_not_drawn_ever_more() -> None:
     partitioner runs away: 0.93 of the records seen there, and waits of seconds; through Forebay 0.31 – 0.39, and waits
     of 30 ms, which are not asserted."""
     with ExitStack() as stack:
-        cluster = stack.enter_context(cluster_with_slow_broker(DELAY_MS))
+        cluster = stack.enter_context(cluster_with_slow_broker(SERVES_MS))
         client = JavaClient("2.8.2")
         stack.callback(client.close)
         load = {"count": 12_288, "rate": 2_048}
