@@ -17,8 +17,9 @@ from tests.kit.waiting import wait_until
 
 PARTITIONS = 10_000
 SECONDS = 4.0
-TRIES = 3
-"""As in other faults it is done again where bystanders waited too long: the machine may have been busy elsewhere."""
+TRIES = 8
+"""As in other faults it is done again where bystanders waited too long: the machine may have been busy elsewhere. Here
+the answers directly come from a process that has nothing else to do: at a load of 9 four tries of eleven were met."""
 
 
 def test_bystanders_hardly_notice_requests_of_10_000_partitions() -> None:
