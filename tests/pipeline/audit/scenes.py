@@ -259,7 +259,7 @@ def never_there(world: World) -> None:
 
 
 def claims_of_nothing(world: World) -> None:
-    """An untouched batch of an old format does not say how many records it has."""
+    """In an older ledger an untouched batch of an old format does not say how many records it has."""
     world.send(world.made(2))
     world.answer([], records=0, error_code=0, base_offset=7, partition=0)
 

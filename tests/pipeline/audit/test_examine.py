@@ -80,6 +80,7 @@ def test_what_is_no_finding_is_told_in_sentences(result: AuditResult) -> None:
     assert "answered with an error" in result.notes[1]
     assert [sentence.partition(":")[0] for sentence in result.incomplete] == [
         "Not followed, by design",
+        "Not counted",
         "Not judged",
         "Expired, as retention allows",
     ]
