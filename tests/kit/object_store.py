@@ -1,7 +1,7 @@
 """An object store that speaks S3: SeaweedFS, a real one, on loopback, with one bucket and one user.
 
 with ObjectStore() as store:
-    store.put("journal/a", b"…")        # s3a://lake/journal/a
+    store.put("journal/a", b"…")        # store.at("journal/a"), s3a://lake-24117/journal/a
     … store.settings …                  # Hadoop's, with which Spark reaches it
 """
 
@@ -19,7 +19,6 @@ from tests.kit.paths import JARS, SEAWEEDFS, NotSetUp
 from tests.kit.ports import LOOPBACK, free_port
 from tests.kit.server import InFolder, Server
 
-BUCKET: Final = "lake"
 _USER: Final = "forebay"
 _SECRET: Final = "a-secret-of-the-store"
 _BYTES: Final = "application/octet-stream"
@@ -35,6 +34,8 @@ class ObjectStore(InFolder):
     def __init__(self) -> None:
         super().__init__("object-store")
         self._filer, self._s3 = free_port(), free_port()
+        self._bucket = f"lake-{self._s3}"
+        """No other store's: Hadoop takes a session's first store with it for all of that name, whatever is set."""
 
     def __enter__(self) -> Self:
         weed = SEAWEEDFS / "bin" / "weed"
@@ -106,7 +107,7 @@ class ObjectStore(InFolder):
 
     def at(self, name: str) -> str:
         """Its address for Spark."""
-        return f"s3a://{BUCKET}/{name}"
+        return f"s3a://{self._bucket}/{name}"
 
     def put(self, name: str, content: bytes) -> None:
         assert self._answers(self._of_filer(f"/{name}"), content)
@@ -119,7 +120,7 @@ class ObjectStore(InFolder):
 
     def _of_filer(self, path: str) -> str:
         """Past S3, so that what is there was not put there by what is tested."""
-        return f"http://{LOOPBACK}:{self._filer}/buckets/{BUCKET}{path}"
+        return f"http://{LOOPBACK}:{self._filer}/buckets/{self._bucket}{path}"
 
     def _answers(self, url: str, content: bytes | None = None) -> bool:
         method = "GET" if content is None else "PUT" if content else "POST"
