@@ -84,14 +84,16 @@ class WorkerControl:
 
     def _leave_if_broken(self) -> None:
         if not self._stop.draining.is_set() and (why := self._app.unhealthy()) is not None:
-            logs.get_logger().error("this worker drains, and another takes its place", error=why)
-            self._stop.draining.set()
+            self._be_replaced(error=why)
 
     def ended(self, task: asyncio.Task[None]) -> None:
         """Of its tasks: by a fault of ours the supervisor would not be heard any more, and take it for hung."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            logs.get_logger().error("this worker drains, and another takes its place", exc_info=error)
-            self._stop.draining.set()
+            self._be_replaced(exc_info=error)
+
+    def _be_replaced(self, **why: object) -> None:
+        logs.get_logger().error("this worker drains, and another takes its place", **why)
+        self._stop.draining.set()
 
     def _share(self) -> None:
         try:

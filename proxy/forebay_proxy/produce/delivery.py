@@ -27,8 +27,6 @@ from forebay_proxy.metrics.registry import MetricRegistry
 
 log = RateLimited(get_logger())
 
-_GONE: Final = "the topic or partition no longer exists"
-
 _ACKNOWLEDGED: Final = Verdict.ACKNOWLEDGED
 """Members of an enum are looked up anew wherever they are named."""
 
@@ -198,9 +196,12 @@ class Delivery:
                 if batch.lane.movable and not batch.tainted and self._move(queue, batch, now):
                     continue
                 self._accumulator.take_out(queue, batch)
-                # Some clients take the former for a refusal and send again.
-                code = error_codes.REQUEST_TIMED_OUT if batch.tainted else error_codes.UNKNOWN_TOPIC_OR_PARTITION
-                self.fail(queue, batch, code, _GONE)
+                self._fail_gone(queue, batch)
+
+    def _fail_gone(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        # Some clients take the former for a refusal and send again.
+        code = error_codes.REQUEST_TIMED_OUT if batch.tainted else error_codes.UNKNOWN_TOPIC_OR_PARTITION
+        self.fail(queue, batch, code, "the topic or partition no longer exists")
 
     def deserted(self, queue: PartitionQueue, batch: ProducerBatch, runs: Iterable[RecordRun]) -> None:
         """These runs of `batch` are not sent again: whoever still waits for them is told, in the loop's next turn."""
@@ -244,7 +245,7 @@ class Delivery:
             return
         is_gone = queue.index >= queue.topic.partition_count  # which was told while it was away
         if is_gone and response.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION:
-            self.fail(queue, batch, response.error_code, _GONE)
+            self._fail_gone(queue, batch)
             return
         self._retries["backoff"].value += 1
         self._back_off(queue, batch, batch.tries - 1, now)
