@@ -150,7 +150,9 @@ class UpstreamPool:
                     if not self._user.usable(connection):
                         connection.close()
                         raise ConnectionError("the broker offers no Produce that is spoken here")
-                except (OSError, UnicodeError, Malformed) as error:
+                except Exception as error:  # of any kind: tried again at once, it would take the loop for itself
+                    if not isinstance(error, (OSError, UnicodeError, Malformed)):
+                        log.error("a connection could not be opened", node=node.id, exc_info=error)
                     if not isinstance(error, AuthenticationFailed):  # the broker is there, and others may use it
                         self._failed(node, str(error))
                     self._tries += 1

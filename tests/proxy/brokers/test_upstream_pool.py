@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
+import pytest
+import structlog
+
 from forebay_codecs.apis import API_VERSIONS
 from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy.brokers.cluster import Node
@@ -224,6 +227,25 @@ class TestOpening:
             await until(lambda: stage.pool.connected == 1)
             tries = len(stage.told) - 1
             assert stage.told == [*[("failed", number) for number in range(tries)], ("reached", tries)]
+            stage.pool.close()
+
+    @in_loop
+    async def test_an_error_that_nobody_foresaw_is_told_and_followed_by_a_pause_as_well(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def fails(_connector: Connector, _host: str, _port: int, _client_id: str | None) -> UpstreamConnection:
+            raise LookupError("nobody thought of it")
+
+        async with FakeCluster({}) as cluster:
+            stage = Stage(cluster)
+            with monkeypatch.context() as patch, structlog.testing.capture_logs() as logs:
+                patch.setattr(Connector, "open", fails)
+                assert stage.pool.take() is None
+                await until(lambda: len(stage.told) >= 3)
+            assert stage.told[:3] == [("failed", number) for number in range(3)]
+            errors = [line["exc_info"] for line in logs if line["log_level"] == "error"]
+            assert [str(error) for error in errors[:3]] == ["nobody thought of it"] * 3
+            await until(lambda: stage.pool.connected == 1)
             stage.pool.close()
 
     @in_loop
