@@ -90,8 +90,8 @@ def content_crc(section: bytes) -> ContentCrc:
     return ContentCrc(crc32(each.getvalue()), first, first_xxh64)
 
 
-def content_keys(section: bytes) -> Keys:
-    """Of the records in `section`, all of which have a key."""
+def content_keys(section: bytes) -> Keys | None:
+    """Of the records in `section`; None unless all of them have a key, as in compacted topics they must."""
     hashes: list[int] = []
     tombstones: list[int] = []
     end: i64 = len(section)
@@ -99,6 +99,8 @@ def content_keys(section: bytes) -> Keys:
     while cursor.pos < end:
         next_record: i64 = _to_key(cursor)
         of_key: i64 = cursor.varlong(_VARINT)
+        if of_key < 0:
+            return None
         key: i64 = cursor.pos
         cursor.jump(of_key)
         if cursor.varlong(_VARINT) < 0:

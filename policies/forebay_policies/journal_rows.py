@@ -185,7 +185,7 @@ class LedgerPart(msgspec.Struct, frozen=True, gc=False):
     """The XXH64 of the same bytes of the first record, with a seed of 42, signed, both as Spark has it. Of a million
     parts of one record and a million other records, some 230 have the same CRC-32 by chance."""
     keys: list[int] | None = None
-    """With `journal.ledger.keys`, of records with a key: the XXH64 of each one's key, as above."""
+    """With `journal.ledger.keys`, where all records have a key: the XXH64 of each one's, as above."""
     tombstones: list[int] | None = None
     """With `keys`: which of them have no value, 0 being the first."""
 

@@ -57,10 +57,19 @@ def test_what_differs_has_another(
 def test_keys_and_tombstones(given_records: list[tuple[bytes, bytes | None, Headers]]) -> None:
     records = [Record(key, value, headers, NOW) for key, value, headers in given_records]
     expected = keys_of([(record.key, record.value) for record in records])
-    assert content_keys(section(records))._asdict() == {
+    found = content_keys(section(records))
+    assert found is not None
+    assert found._asdict() == {
         "hashes": expected["keys"],
         "tombstones": expected["tombstones"],
     }
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_where_a_record_has_no_key_there_are_none(number: int) -> None:
+    records = [Record(b"k", b"1"), Record(b"", None)]
+    records.insert(number, Record(None, b"2"))
+    assert content_keys(section(records)) is None
 
 
 def test_a_part_that_was_split_off_has_that_of_its_records() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -361,9 +362,11 @@ class TestTheRest:
 
 
 class TestLedger:
-    async def _told(self, tmp_path: Path, *frames: bytes, **changed: Any) -> tuple[list[LedgerRow], FakeCluster]:
+    async def _told(
+        self, tmp_path: Path, *frames: bytes, leaders: Sequence[int] = (0, 0), **changed: Any
+    ) -> tuple[list[LedgerRow], FakeCluster]:
         async with (
-            FakeCluster({"ponds": [0, 0]}) as cluster,
+            FakeCluster({"ponds": list(leaders)}) as cluster,
             running(cluster.bootstrap, journal_dir=str(tmp_path), journal_ledger=True, **changed) as forebay,
         ):
             client = await forebay.client(0)
@@ -391,6 +394,17 @@ class TestLedger:
         kept, moved = sorted(row.parts, key=lambda part: part.movable)
         assert {"keys": kept.keys, "tombstones": kept.tombstones} == keys_of([(b"key", b"k")])
         assert (moved.keys, moved.tombstones) == (None, None)
+
+    @pytest.mark.parametrize("records", [null_key("n"), [*keyed("k"), *null_key("n")]], ids=["none", "one of two"])
+    @in_loop
+    async def test_where_a_record_that_stays_has_no_key_none_are_told(
+        self, tmp_path: Path, records: list[Record]
+    ) -> None:
+        frame = produce(1, ("ponds", 0, batch(records)))
+        (row,), _ = await self._told(tmp_path, frame, leaders=[0], journal_ledger_keys=True)
+        (part,) = row.parts
+        assert (part.movable, part.base_offset, part.records) == (False, 0, len(records))
+        assert (part.keys, part.tombstones) == (None, None)
 
     @in_loop
     async def test_a_mixed_batch_has_two_parts_each_where_it_went(self, tmp_path: Path) -> None:
