@@ -230,7 +230,7 @@ class ClientUpstream:
         if opaque.must_renew:
             self.flush()
             self._hold(HoldReason.CONNECTING)
-            opaque.renew(lambda: self._release(HoldReason.CONNECTING))
+            opaque.renew(lambda: self._not_waited_for(opaque))
         return opaque
 
     def _opened(self) -> OpaqueConnection:
@@ -253,6 +253,11 @@ class ClientUpstream:
             return
         if opaque is self._opaque:
             self._connecting = None
+        self._not_waited_for(opaque)
+
+    def _not_waited_for(self, opaque: OpaqueConnection) -> None:
+        """It stands, or is lost: if there is another one by now, the client waits for that."""
+        if opaque is self._opaque:
             self._release(HoldReason.CONNECTING)
 
     def _unreachable(self, error: Exception) -> None:

@@ -325,7 +325,10 @@ class OpaqueConnection(BoundedReads):
         return monotonic() >= self.session.due
 
     def renew(self, done: Callable[[], None]) -> None:
-        """Renew the session. What was announced must have been written wholly. `done` is called if it is renewed."""
+        """Renew the session. What was announced must have been written wholly.
+
+        `done` is called once it is renewed, or the connection has been lost meanwhile.
+        """
         self._behind = self._unacknowledged
         self._renewal = asyncio.get_running_loop().create_task(self._renew(done))
 
@@ -343,14 +346,13 @@ class OpaqueConnection(BoundedReads):
                 awaited = next(iter((*self._expected, *self._announced)), None)
                 self.close()
                 self._client.upstream_lost(why, awaited)
-        if self.closed:
-            return
-        self._renewal = None
-        self._expected.extend(self._announced)
-        self._announced.clear()
-        waiting, self._waiting = self._waiting, []
-        if waiting:
-            self.write(waiting)
+        if not self.closed:
+            self._renewal = None
+            self._expected.extend(self._announced)
+            self._announced.clear()
+            waiting, self._waiting = self._waiting, []
+            if waiting:
+                self.write(waiting)
         done()
 
     async def _call(self, build: Callable[[int], bytes]) -> bytes:

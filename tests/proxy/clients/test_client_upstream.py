@@ -503,3 +503,23 @@ class TestSession:
             await turns()
         assert [line["reason"] for line in logs if "reason" in line] == ["closed by the broker"]
         assert renewing.wrote == b"one," + LOGIN
+
+    @in_loop
+    async def test_a_broker_that_leaves_meanwhile_with_a_request_of_ours_holds_the_client_no_longer(self) -> None:
+        renewing = Renewing()
+        await renewing.connect()
+        stage = renewing.stage
+        renewing.session.due = NEVER
+        renewing.asks(7, b"two,")
+        stage.upstream.flush()
+        await renewing.answers(7)
+        renewing.session.due = 0.0
+        answers: list[bytes | None] = []
+        stage.upstream.send_own([b"records"], 9, 8, 1, answers.append)
+        await turns()
+        assert stage.life.state.holds == {HoldReason.CONNECTING}
+        ((opaque, _),) = stage.gateway.connections
+        opaque.connection_lost(None)
+        await turns()
+        assert answers == [None]
+        assert stage.life.state.taking
