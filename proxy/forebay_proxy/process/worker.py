@@ -108,6 +108,10 @@ class WorkerControl:
         except StartError as error:
             self._prepared = None
             return str(error)
+        except Exception as error:  # a fault of ours: the settings must come into force nowhere, and this worker stays
+            self._prepared = None
+            logs.get_logger().error("settings cannot be prepared: this is a bug in Forebay", exc_info=error)
+            return f"{type(error).__name__}, see the log: this is a bug in Forebay"
         return ""
 
     def _commit(self, message: Commit) -> None:

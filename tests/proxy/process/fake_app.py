@@ -59,10 +59,12 @@ class FakeApp:
     def prepare(self, settings: Settings) -> Callable[[], None]:
         if "refused" in settings.topics_include:
             raise StartError("refused is refused")
-        if "broken" in settings.topics_include:
+        if "unprepared" in settings.topics_include:
             raise RuntimeError("a fault of ours")
 
         def commit() -> None:
+            if "broken" in settings.topics_include:
+                raise RuntimeError("a fault of ours")
             changed = {name: getattr(settings, SETTINGS[name].attribute) for name in sorted(LIVE)}
             get_logger().info("committed", topics=list(settings.topics_include), live=changed)
 

@@ -133,6 +133,19 @@ def test_workers_that_would_not_be_heard_any_more_by_a_fault_of_ours_are_replace
         forebay.until("serving", 4)
 
 
+def test_settings_that_cannot_be_prepared_by_a_fault_of_ours_come_into_force_nowhere(tmp_path: Path) -> None:
+    path = tmp_path / "forebay.toml"
+    with configured(path, 2) as forebay:
+        path.write_text('"topics.include" = "unprepared"')
+        assert "RuntimeError" in str(reload(forebay, REFUSED)["error"])
+        told = forebay.until("settings cannot be prepared: this is a bug in Forebay", 2)
+        assert all("a fault of ours" in line["exception"] for line in told)
+        path.write_text('"topics.include" = "logs"')
+        reload(forebay, RELOADED)
+        assert [line["topics"] for line in forebay.until("committed", 2)] == [["logs"]] * 2
+        assert "this worker drains, and another takes its place" not in forebay.events()
+
+
 @WORKERS
 def test_a_dump_has_every_worker(tmp_path: Path, workers: int) -> None:
     socket = str(tmp_path / "s")
