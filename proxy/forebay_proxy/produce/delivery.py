@@ -101,7 +101,11 @@ class Delivery:
             queue.sequence.given_back(batch)
             self._retry(queue, batch, response, now)
         elif verdict is Verdict.RETRY_SAME:
-            self._retry_same(queue, batch, response.current_leader, now)
+            if _is_gone(queue, response):
+                batch.tainted = True
+                self._fail_gone(queue, batch)
+            else:
+                self._retry_same(queue, batch, response.current_leader, now)
         elif verdict is Verdict.RESEQUENCE or verdict is Verdict.RENEW or verdict is Verdict.PLAIN:
             self._resequence(queue, batch, verdict, response, now)
         elif verdict is Verdict.UNKNOWN:
@@ -243,8 +247,7 @@ class Delivery:
         if batch.tries == 1 and batch.lane.movable and self._move(queue, batch, now):
             self._retries["repartitioned"].value += 1
             return
-        is_gone = queue.index >= queue.topic.partition_count  # which was told while it was away
-        if is_gone and response.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION:
+        if _is_gone(queue, response):
             self._fail_gone(queue, batch)
             return
         self._retries["backoff"].value += 1
@@ -320,6 +323,12 @@ class Delivery:
         target = topic.queue(min(others, key=lambda index: loads.get(index, 0)), batch.lane.acks)
         self._accumulator.move(batch, queue, target, now)
         return True
+
+
+def _is_gone(queue: PartitionQueue, response: PartitionResponse) -> bool:
+    """Whether the partition that refuses a batch is not there any more, which was told while that was away."""
+    refused = response.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION
+    return refused and queue.index >= queue.topic.partition_count
 
 
 def _not_told(error: Exception) -> None:

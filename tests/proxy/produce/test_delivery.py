@@ -367,6 +367,19 @@ class TestGone:
         dock.assert_empty()
 
     @in_loop
+    async def test_of_one_that_had_been_appended_there_nobody_is_told_that_it_was_refused(self) -> None:
+        """With acks=all a leader answers so, with the offset, where the partition is deleted meanwhile."""
+        dock = Dock()
+        owner = fakes.append(dock.accumulator, dock.queue(2), keyed("a"))
+        batch = fakes.drain(dock.accumulator, dock.queue(2))
+        batch.producer_id = 7
+        gone = dock.queue(2)
+        dock.cluster.apply(fakes.metadata({"ponds": [0, 1]}), {"ponds"}, 1.0, 300.0)
+        dock.delivery.answered(gone, batch, PartitionResponse(2, UNKNOWN_TOPIC_OR_PARTITION, 5, -1, 0, [], None))
+        assert owner.told == [("failed", REQUEST_TIMED_OUT, [])]
+        dock.assert_empty()
+
+    @in_loop
     async def test_records_without_a_key_go_to_a_partition_that_is_there(self) -> None:
         dock = Dock()
         kept = fakes.append(dock.accumulator, dock.queue(2), keyed("k"))
