@@ -100,14 +100,28 @@ def match(content: DataFrame, claims: DataFrame) -> DataFrame:
     Columns: place, offset, crc, xxh64 and key (null without a record), claimed (true, or null for an unclaimed record),
     and base_offset and part (null unless the claim is to be checked).
     """
-    offsets = F.sequence(F.col("inside_first"), F.col("inside_end") - 1)
     claimed = claims.where("inside_first < inside_end").select(
         "place",
-        F.explode(offsets).alias("offset"),
+        F.explode(_offsets()).alias("offset"),
         *(F.when(F.col("checked"), F.col(name)).alias(name) for name in ("base_offset", "part")),
         F.expr("true").alias("claimed"),
     )
     return content.join(claimed, ["place", "offset"], "full_outer")
+
+
+def _offsets() -> Column:
+    return F.sequence(F.col("inside_first"), F.col("inside_end") - 1)
+
+
+def _replaced(claims: DataFrame) -> DataFrame:
+    """The parts (PART) of a former topic that claim an offset which is claimed in the present one, too: `replaced`."""
+    inside = claims.where("inside_first < inside_end")
+    former = inside.where("former AND checked")
+    now = inside.where("NOT former").join(F.broadcast(former.select("place").distinct()), "place", "left_semi")
+    taken = now.select("place", F.explode(_offsets()).alias("offset"))
+    opened = former.select(*PART, F.explode(_offsets()).alias("offset"))
+    found = opened.join(taken, ["place", "offset"], "left_semi").select(*PART).distinct()
+    return found.withColumn("replaced", F.expr("true"))
 
 
 def verdicts(claims: DataFrame, matched: DataFrame, lost: DataFrame) -> DataFrame:
@@ -129,16 +143,20 @@ def verdicts(claims: DataFrame, matched: DataFrame, lost: DataFrame) -> DataFram
             F.min_by("xxh64", "offset").alias("xxh64_found"),
         )
     )
-    judged = claims.where("checked").join(seen, PART, "left").join(lost, PART, "left")
+    judged = claims.where("checked")
+    for found in (seen, lost, _replaced(claims)):
+        judged = judged.join(found, PART, "left")
     records, present = F.col("records"), F.coalesce("found", F.lit(0))
     inside = F.greatest(F.col("inside_end") - F.col("inside_first"), F.lit(0))
     no_more, cut = inside - present, F.col("cut")
     # Older ledgers have no XXH64.
-    differs = F.coalesce(F.col("first_xxh64") != F.col("xxh64_found"), F.expr("false"))
-    other = (present == records) & ((F.col("crc") != F.col("crc_found")) | differs)
+    is_first = F.col("inside_first") == F.col("base_offset")
+    differs = F.coalesce(is_first & (F.col("first_xxh64") != F.col("xxh64_found")), F.expr("false"))
+    other = differs | ((present == records) & (F.col("crc") != F.col("crc_found")))
     compacted, has_keys, lost_keys = F.col("compacted"), F.col("keys").isNotNull(), F.coalesce("lost", F.lit(0))
-    # The id in the ledger may be a moment old: what is there as it was sent is there.
-    gone = F.col("gone") | (F.col("former") & ((present < records) | F.coalesce(other, F.expr("false"))))
+    # The id in the ledger may be a moment old: what is there as it was sent, and is nobody else's, is there.
+    elsewhere = (present < records) | F.coalesce(other, F.expr("false")) | F.col("replaced").isNotNull()
+    gone = F.col("gone") | (F.col("former") & elsewhere)
 
     def unless_gone(count: Column) -> Column:
         return F.when(gone, 0).otherwise(count)
@@ -180,7 +198,7 @@ def topic_gone(judged: DataFrame) -> DataFrame:
 
 
 def altered(judged: DataFrame) -> DataFrame:
-    """Findings: claims whose records are all present, but not with the content that was received."""
+    """Findings: claims whose records are all present, or the first, but not with the content that was received."""
     differ = F.lit("keys, values or their order differ from what was received")
     return _whole(judged.where("altered > 0"), differ)
 

@@ -47,7 +47,7 @@ class Counts(msgspec.Struct, kw_only=True):
     topic_gone: int = 0
     """Acknowledged, in a topic that no longer exists."""
     altered: int = 0
-    """In parts that are all present, but with other keys or values than were received."""
+    """In parts of which all is present, or the first record, but with other keys or values than were received."""
     duplicated: int = 0
     """Present in addition to acknowledged ones with the same content."""
     overlapping: int = 0

@@ -68,6 +68,16 @@ def make_topic_again(world: World) -> None:
     world.send(world.made(3), topic_id="now")
 
 
+def make_topic_again_for_the_same(world: World) -> None:
+    """What was sent to the former one was sent anew, but for the last two."""
+    same = world.made(5, b"key")
+    world.send(same, topic_id="then")
+    world.send(world.made(2), topic_id="then")
+    del world.logs[world.topic]
+    world.ids[world.topic] = "now"
+    world.send(same, topic_id="now")
+
+
 def duplicate(world: World) -> None:
     """The ten moved records once more, in another partition; then something behind them."""
     fill(world)
@@ -145,6 +155,11 @@ PLANTED = {
     "made-again": Scene(
         make_topic_again, {"acknowledged": 8, "present": 3, "topic_gone": 5}, [(Kind.TOPIC_GONE, 0, 0, 4)]
     ),
+    "made-again-for-the-same": Scene(
+        make_topic_again_for_the_same,
+        {"acknowledged": 12, "present": 5, "topic_gone": 7},
+        [(Kind.TOPIC_GONE, 0, 0, 4), (Kind.TOPIC_GONE, 0, 5, 6)],
+    ),
     "duplicated": Scene(
         duplicate, {"acknowledged": 47, "present": 47, "duplicated": 10}, [(Kind.DUPLICATED, 1, 7, 16)]
     ),
@@ -210,6 +225,18 @@ def compaction_that_lost_every_key(world: World) -> None:
 def compaction_of_a_log_that_was_cut(world: World) -> None:
     compaction(world)
     world.cut(18)
+
+
+def compaction_that_altered(world: World) -> None:
+    """Of a part of which some records are gone the first is looked at, if it is there: of two parts that of one."""
+    world.compacted.add(world.topic)
+    for begin in (0, 3):
+        world.answer([world.keyed([(b"a", b"%d" % begin), (b"b", b"2"), (b"c", b"3")])])
+    world.append([(b"b", b"4")])
+    for offset in (0, 1, 4):
+        del world.log().records[offset]
+    for offset in (2, 3):
+        world.log().records[offset] = (b"a", b"altered")
 
 
 def late(world: World) -> None:
@@ -315,6 +342,12 @@ NEARLY = {
         compaction_of_a_log_that_was_cut,
         {"acknowledged": 20, "present": 15, "not_judged": 3, "missing": 2},
         [(Kind.MISSING, 0, 18, 19)],
+    ),
+    "compaction-that-altered": Scene(
+        compaction_that_altered,
+        {"acknowledged": 6, "present": 3, "compacted": 3, "altered": 3},
+        [(Kind.ALTERED, 0, 3, 5)],
+        later=1,
     ),
     "untouched-with-a-known-answer": Scene(
         untouched_with_a_known_answer, {"acknowledged": 4, "present": 3, "missing": 1}, [(Kind.MISSING, 0, 1, 1)]

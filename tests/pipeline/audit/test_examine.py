@@ -75,7 +75,7 @@ def test_a_finding_says_whose_it_is(result: AuditResult) -> None:
 
 
 def test_what_is_no_finding_is_told_in_sentences(result: AuditResult) -> None:
-    assert [note.partition(" ")[0] for note in result.notes] == ["51", "5"]
+    assert [note.partition(" ")[0] for note in result.notes] == ["58", "5"]
     assert "topics that no longer exist" in result.notes[0]
     assert "answered with an error" in result.notes[1]
     assert [sentence.partition(":")[0] for sentence in result.incomplete] == [
