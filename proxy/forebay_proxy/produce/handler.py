@@ -37,6 +37,7 @@ from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.config.settings import Settings
+from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.classifier import (
     BatchClassifier,
@@ -52,6 +53,8 @@ from forebay_proxy.produce.idempotent_sample import IdempotentSample
 from forebay_proxy.produce.ledger import Ledger
 from forebay_proxy.produce.observer import ObservedRequest, Observer
 from forebay_proxy.produce.rack_traffic import RackTraffic
+
+log = get_logger()
 
 PARTITION_TRIES: Final = 2
 """Metadata requests before a partition is refused that a known topic is not known to have."""
@@ -148,7 +151,10 @@ class ProduceHandler:
             return False
         pending = PendingProduce(self, client, frame, request, inspected, pieces, changes_way=changes_way)
         if request.acks in ACKS:
-            pending.proceed()
+            try:
+                pending.proceed()
+            except Exception as error:  # as if it could not be read it would be forwarded, too, and records be doubled
+                pending.gives_up(error)
         else:
             pending.refuse(error_codes.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}")
         return True
@@ -430,7 +436,15 @@ class PendingProduce:
             # Looked at anew: only now is it known which topics are internal.
             self._inspected = []
             self._pieces = _pieces(self._request.topics)
-            self._inspect_some()
+            try:
+                self._inspect_some()
+            except Exception as error:  # others wait for the topic, too
+                self.gives_up(error)
+
+    def gives_up(self, error: Exception) -> None:
+        """By a fault of ours it cannot be gone on with: what is still open may or may not be appended."""
+        log.error("a produce request cannot be gone on with: this is a bug in Forebay", exc_info=error)
+        self._completion.expire()
 
     def _classify(self) -> None:
         found = self._classified(count=True)

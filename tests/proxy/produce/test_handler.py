@@ -10,6 +10,7 @@ from typing import ClassVar
 from unittest.mock import patch
 
 import pytest
+import structlog
 
 from forebay_codecs.apis import METADATA, PRODUCE
 from forebay_codecs.compression import GZIP
@@ -21,6 +22,8 @@ from forebay_codecs.error_codes import (
     UNKNOWN_SERVER_ERROR,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from forebay_codecs.errors import Malformed
+from forebay_policies.partitioner import Partitioner
 from forebay_proxy.produce.completion import ANSWERED_AT_ONCE
 from forebay_proxy.produce.handler import INSPECTED_AT_ONCE, SLICE
 from tests.codecs.record_oracle import Record
@@ -319,6 +322,34 @@ async def test_a_broker_that_fails_at_ones_record_fails_at_nobody_elses() -> Non
         other.send(produce(2, ("ponds", 0, batch(keyed("new")))))
         assert only((await one.receives(1))[0]).error_code == UNKNOWN_SERVER_ERROR
         assert only((await other.receives(2))[0]).error_code == NONE
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known", "yet to be asked for"])
+@in_loop
+async def test_a_fault_of_ours_doubles_no_record_and_is_told_at_once_to_the_one_that_met_it(known: bool) -> None:
+    async with FakeCluster({"ponds": [0], "lakes": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+        one, other = await forebay.client(0), await forebay.client(0)
+        if known:
+            await warm(one, "ponds", "lakes")
+        handler = forebay.app._realm.handler
+        partitioner_of = handler._partitioner_of
+
+        def fails(topic: str, rack: str) -> Partitioner:
+            if topic == "lakes":
+                raise Malformed("a length runs past its end")
+            return partitioner_of(topic, rack)
+
+        handler._partitioner_of = fails
+        with structlog.testing.capture_logs() as logs:
+            one.send(produce(1, ("ponds", 0, batch(keyed("a"))), ("lakes", 0, batch(keyed("a")))))
+            other.send(produce(2, ("ponds", 0, batch(keyed("b")))))
+            told = produced((await one.receives(1))[0])
+            assert [each.error_code for each in told.values()] == [REQUEST_TIMED_OUT] * 2
+            assert only((await other.receives(2))[0]).error_code == NONE
+        assert [line["log_level"] for line in logs if "this is a bug" in line["event"]] == ["error"]
+        other.send(produce(3, ("ponds", 0, batch(keyed("c")))))
+        await other.receives(3)
+        assert cluster.values("ponds", 0) == ["warm"] * known + ["a", "b", "c"]
 
 
 class TestBatchesThatCannotBeOpened:
