@@ -31,6 +31,9 @@ MAX_HELD: Final = 1 << 20
 PADDING_TAG: Final = 10_000
 """Far above Kafka's own tagged fields, which are numbered from 0; two bytes as a varint."""
 
+_TAGS: Final = 1 << 35
+"""As many as a varint of five bytes tells apart."""
+
 Steps = Generator[None, None, None]
 """A walk over a response, which yields whenever the chunk at hand is used up."""
 
@@ -138,6 +141,8 @@ class ResponseFilter(ABC):
 def padded(fields: list[tuple[int, bytes]], size: int) -> bytes | None:
     """The section of tagged `fields`, padded to `size` bytes; None if it is too long, or 1 or 2 bytes short.
 
+    None, too, where their tags leave none for the padding.
+
     A padding field takes 2 bytes for its tag, 1 for its length (2 from 128 on), and its zeros. 3 bytes short: no zeros.
     130 short: 127 zeros. 131 short: 127 zeros make 130 and 128 make 132, so an empty padding field precedes one of 125.
     """
@@ -145,6 +150,8 @@ def padded(fields: list[tuple[int, bytes]], size: int) -> bytes | None:
         return section
     tag = max([PADDING_TAG, *(other + 1 for other, _ in fields)])
     for empty in ([], [(tag, b"")]):
+        if tag + len(empty) >= _TAGS:
+            return None
         padding = [*fields, *empty, (tag + len(empty), b"")]
         zeros = size - len(_section(padding))
         for longer_length in range(5):  # bytes that the varint of the zeros' count grows by

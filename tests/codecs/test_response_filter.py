@@ -172,3 +172,11 @@ def test_unknown_tagged_fields_of_a_share_response_stay() -> None:
 
 def test_padding_that_does_not_fit_is_none() -> None:
     assert [padded([], size) is not None for size in range(1, 6)] == [True, False, False, True, True]
+
+
+def test_behind_the_largest_tag_is_no_room_for_another() -> None:
+    largest = [((1 << 35) - 1, b"")]
+    as_it_is = padded(largest, 7)
+    assert as_it_is is not None
+    assert Reader(as_it_is).tags() == [(largest[0][0], 7, 7)]
+    assert padded(largest, 100) is None
