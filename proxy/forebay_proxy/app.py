@@ -112,7 +112,9 @@ class App:
         self._pool = BufferPool(settings.buffer_memory, settings.batch_initial_size, settings.batch_size)
         MemoryGrants(self._pool, stats)
         self._versions = BrokerVersions(lambda node_id: self._realm.view.addresses.of(node_id), connector, self._log)
-        departed = DepartedBrokers(settings.request_timeout_ms / 1000)
+        departed = DepartedBrokers(
+            settings.request_timeout_ms / 1000, others=settings.workers > 1 or bool(self._inherited)
+        )
         turns = LoopTurns(monotonic, asyncio.get_running_loop().call_soon)
         merges_users = any(listener.has_realms for listener in settings.client_listeners)
         described = DescribedTopics(settings.metadata_max_topics if merges_users else 0)

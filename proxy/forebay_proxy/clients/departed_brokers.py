@@ -35,11 +35,13 @@ class DepartedBrokers:
     """A broker that has left is told of until nobody waits any more for an answer on its port.
 
     Who was answered may not know it, and waits for `patience` seconds; where no Produce request ever came, ON_THE_WAY
-    is enough. What has not been answered `patience` seconds after it left counts no more.
+    is enough, unless `others` serve the same clients: who waits there is not known here. What has not been answered
+    `patience` seconds after it left counts no more.
     """
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, patience: float, *, others: bool = False) -> None:
         self._patience = patience
+        self._others = others
         self._waiting: dict[int, int] = {}
         """By node id: all on whose port a Produce request ever came."""
         self._there: Mapping[int, Broker] = {}
@@ -73,4 +75,4 @@ class DepartedBrokers:
         return {**there, **{node_id: departed.broker for node_id, departed in self._departed.items()}}
 
     def _lasts(self, node_id: int) -> float:
-        return max(ON_THE_WAY, self._patience if node_id in self._waiting else 0.0)
+        return max(ON_THE_WAY, self._patience if self._others or node_id in self._waiting else 0.0)

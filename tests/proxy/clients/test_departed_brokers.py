@@ -59,6 +59,14 @@ def test_a_little_time_is_enough_where_nobody_produced_and_always_given(patience
     assert departed.told_of({1: ONE}, 6) == {1: ONE}
 
 
+def test_other_processes_may_have_clients_that_wait() -> None:
+    departed = DepartedBrokers(30, others=True)
+    departed.told_of(BOTH, 0)
+    assert departed.told_of({1: ONE}, 1) == BOTH
+    assert departed.told_of({1: ONE}, 30.9) == BOTH
+    assert departed.told_of({1: ONE}, 31) == {1: ONE}
+
+
 def test_who_has_left_is_told_of_no_longer_than_clients_are_patient() -> None:
     departed = DepartedBrokers(30)
     departed.told_of(BOTH, 0)
