@@ -39,6 +39,7 @@ from forebay_proxy.clients.descriptors import raise_limit
 from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.handshakes import MAX_PENDING, Handshakes
 from forebay_proxy.clients.held import held
+from forebay_proxy.clients.leave_turns import MOST_S, LeaveTurns
 from forebay_proxy.clients.listener import Listener
 from forebay_proxy.clients.terminated_login import LoginDoor
 from forebay_proxy.config.listeners import ClientListener
@@ -322,11 +323,16 @@ class App:
 
     # Drain, abort
 
-    async def drain(self) -> None:
-        """Stop accepting and reading, flush everything, answer what brokers answer. The caller bounds the time."""
+    async def drain(self, *, succeeded: bool = False) -> None:
+        """Stop accepting and reading, flush everything, answer what brokers answer. The caller bounds the time.
+
+        Where it is `succeeded` by others on the same ports, clients leave one broker after the other (leave_turns.py).
+        """
         self._accept_no_more()
-        until = monotonic() + NEWCOMER_S
-        while self._meets_newcomers(until):
+        now = monotonic()
+        most_s = min(MOST_S, self._settings.shutdown_timeout_ms / 1000 / 4) if succeeded else 0.0
+        turns = LeaveTurns((connection.node_id for connection in self._connections), now, most_s)
+        while self._meets_newcomers(turns, turns.last + NEWCOMER_S):
             self._flush()
             await asyncio.sleep(DRAIN_STEP)
         self._leave()
@@ -347,11 +353,14 @@ class App:
         await self._tokens.close()
         self._stop()
 
-    def _meets_newcomers(self, until: float) -> bool:
-        """Whether some have yet to ask something; all others are closed as soon as nothing is owed to them."""
+    def _meets_newcomers(self, turns: LeaveTurns, until: float) -> bool:
+        """Whether some have yet to ask something, or it is not their turn to leave; all others are closed as soon as
+        nothing is owed to them."""
         now = monotonic()
-        met = len(self._handshakes) > 0 and now < until
+        met = now < turns.last or (len(self._handshakes) > 0 and now < until)
         for connection in self._connections:
+            if not turns.has_come(connection.node_id, now):
+                continue
             if connection.awaiting or connection.answered or now >= connection.began + NEWCOMER_S:
                 connection.drain()
                 if connection.quiet:
@@ -394,13 +403,13 @@ class App:
 
     def _accept_no_more(self) -> None:
         self._draining = True
-        self._realm.dispatcher.retire()
-        self._client_realms.retire()
         self._listeners.close()
         self._inherited.close()
 
     def _leave(self) -> None:
         self._accept_no_more()
+        self._realm.dispatcher.retire()
+        self._client_realms.retire()
         self._handshakes.close()
         self._connections.close()
 

@@ -10,9 +10,10 @@ import threading
 from collections import Counter
 from pathlib import Path
 from time import monotonic
-from typing import Self
+from typing import Any, Self
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.chaos.bystander import THROUGH, Bystanders, Post
 from tests.chaos.load import Clients, Load, patient
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.integration
 
 PARTITIONS = 6
 SOON = 120.0
+SUCCESSIONS = 3
 SOME = 20
 """Acknowledgements of each client: it flows."""
 API_VERSIONS = 18
@@ -137,6 +139,35 @@ def test_nobody_who_connects_is_refused_and_nothing_is_lost(cluster: KafkaCluste
     assert knocking.outcomes["answered"] > 10 * times
     assert said.count("took over from another Forebay") == times
     assert "Traceback" not in said
+
+
+def test_no_client_loses_all_brokers_at_once(cluster: KafkaCluster) -> None:
+    """librdkafka tells its application so, and forgets the brokers: what it has away then, it sends again."""
+    topic, told, delivered = "one-by-one", Counter[str](), Counter[str]()
+    cluster.create_topic(topic, PARTITIONS)
+    over = threading.Event()
+    with ForebayProcess(cluster.bootstrap, cluster.nodes) as forebay, Reign(forebay) as reign:
+        settings: dict[str, Any] = {"bootstrap.servers": forebay.bootstrap, "log_level": 0}
+        producer = Producer({**settings, "error_cb": lambda error: told.update([error.name()])})
+
+        def produce() -> None:
+            while not over.wait(0.002):
+                producer.produce(topic, b"v", on_delivery=lambda error, _: delivered.update([str(error)]))
+                producer.poll(0)
+
+        producing = threading.Thread(target=produce)
+        producing.start()
+        try:
+            for _ in range(SUCCESSIONS):
+                before = delivered.total()
+                wait_until(lambda before=before: delivered.total() > before + SOME, SOON, "it flows")  # type: ignore[misc]
+                reign.passes_on()
+        finally:
+            over.set()
+            producing.join()
+        assert producer.flush(SOON) == 0
+    assert "_ALL_BROKERS_DOWN" not in told, told
+    assert delivered.keys() == {"None"}
 
 
 def flows(load: Load) -> None:

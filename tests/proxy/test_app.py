@@ -19,6 +19,7 @@ from forebay_policies.journal_rows import GaugeRow
 from forebay_proxy import app as app_module
 from forebay_proxy.app import App
 from forebay_proxy.brokers.session import Session
+from forebay_proxy.clients import leave_turns
 from forebay_proxy.clients.client_connection import MAX_UNSENT
 from forebay_proxy.clients.opaque_connection import MAX_HELD
 from forebay_proxy.errors import StartError
@@ -349,6 +350,30 @@ class TestDrain:
             assert await client.is_closed()
             await soon(draining)
             assert cluster.values("ponds", 0) == ["a"]
+
+    @in_loop
+    async def test_clients_leave_one_broker_after_the_other_where_others_take_its_place(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(leave_turns, "APART_S", 1000.0)
+        monkeypatch.setattr(app_module, "MOST_S", 1000.0)
+        async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster:
+            async with running(cluster.bootstrap, shutdown_timeout_ms=4_000_000) as forebay:
+                clients = [await forebay.client(node) for node in (0, 1)]
+                for client in clients:
+                    client.send(echo(1))
+                    await client.receives(1)
+                draining = asyncio.create_task(forebay.app.drain(succeeded=True))
+                assert await clients[0].is_closed()
+                clients[1].send(produce(2, ("ponds", 1, batch(keyed("a")))))
+                (response,) = await clients[1].receives(2)
+                assert only(response).error_code == NONE
+                with pytest.raises(ConnectionRefusedError):
+                    await WireClient.connect(forebay.node_port(1))
+                assert not draining.done()
+                draining.cancel()
+                clients[1].close()
+            assert cluster.values("ponds", 1) == ["a"]
 
     @in_loop
     async def test_accepts_and_reads_nothing_more_but_waits_for_what_is_away(self) -> None:

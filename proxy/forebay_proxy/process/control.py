@@ -87,7 +87,9 @@ class Share(msgspec.Struct, tag=True, frozen=True):
 
 
 class Drain(msgspec.Struct, tag=True, frozen=True):
-    """Drain, then exit."""
+    """Drain, then exit. `succeeded`: others accept on the same ports."""
+
+    succeeded: bool = False
 
 
 class Report(msgspec.Struct, tag=True, frozen=True):

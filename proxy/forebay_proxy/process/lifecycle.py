@@ -68,8 +68,11 @@ class App(Protocol):
     def unhealthy(self) -> str | None:
         """Why the process should be restarted; None: it need not be."""
 
-    async def drain(self) -> None:
-        """Stop accepting, flush every batch, answer everything. The caller bounds the time."""
+    async def drain(self, *, succeeded: bool = False) -> None:
+        """Stop accepting, flush every batch, answer everything. The caller bounds the time.
+
+        `succeeded`: others accept on the same ports, and clients are to leave one broker after the other.
+        """
 
     async def cut_off(self) -> None:
         """A drain took too long: no client is answered any more, and the journal is closed. The caller bounds the time.
@@ -121,7 +124,7 @@ class Stop:
         self.draining = asyncio.Event()
         self.now = asyncio.Event()
         self.succeeded = False
-        """Another process has taken the place of this one."""
+        """Another process has taken the place of this one: who leaves it may come there."""
         self.exit_code = 128 + signal.SIGTERM
         """The exit code after a second request."""
 
@@ -173,7 +176,7 @@ def _spare_the_collector() -> None:
 async def _drain(app: App, stop: Stop, shutdown_timeout_s: float) -> int:
     log = get_logger()
     log.info("draining", at_most_s=shutdown_timeout_s)
-    draining = asyncio.wait_for(app.drain(), shutdown_timeout_s)
+    draining = asyncio.wait_for(app.drain(succeeded=stop.succeeded), shutdown_timeout_s)
     try:
         if not await _before(draining, stop.now):
             log.warning("exiting without draining")

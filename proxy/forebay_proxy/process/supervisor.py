@@ -536,7 +536,7 @@ class Supervisor:
         """Once told to stop: drain the workers, then kill those that are late, or all of them when told again."""
         await self.stop.draining.wait()
         for worker in self._all():
-            worker.drain()
+            worker.drain(succeeded=self.stop.succeeded)
         try:
             await asyncio.wait_for(self.stop.now.wait(), self._patience_s)
         except TimeoutError:

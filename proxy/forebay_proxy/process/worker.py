@@ -31,6 +31,7 @@ from forebay_proxy.process.control import (
     Ask,
     Channel,
     Commit,
+    Drain,
     Dump,
     Dumped,
     Hello,
@@ -78,7 +79,8 @@ class WorkerControl:
                 self._channel.send(Dumped(message.number, content))
             elif isinstance(message, Share):
                 self._share()
-            else:
+            elif isinstance(message, Drain):
+                self._stop.succeeded = message.succeeded
                 self._stop.draining.set()
         self._stop.draining.set()
 

@@ -85,6 +85,7 @@ class WorkerSlot:
         self._sockets: socket.socket | None = None
         """The end of a pair over which listening sockets come and go."""
         self._is_to_drain = False
+        self._succeeded = False
         self._is_to_die = False
         self._asked = 0
         self._answered = 0
@@ -134,7 +135,7 @@ class WorkerSlot:
             self._channel = channel = await Channel.over(ours)
             channel.send(self._hello)
             if self._is_to_drain:
-                channel.send(Drain())
+                channel.send(Drain(self._succeeded))
             if self._is_to_die:
                 process.kill()
             while message := await channel.receive():
@@ -305,11 +306,12 @@ class WorkerSlot:
         if self._channel is not None:
             self._channel.send(Commit(generation, settings))
 
-    def drain(self) -> None:
-        """Tell the worker to drain and exit, also one that is yet to start."""
+    def drain(self, *, succeeded: bool) -> None:
+        """Tell the worker to drain and exit, also one that is yet to start; `succeeded`: others accept on its ports."""
         self._is_to_drain = True
+        self._succeeded = succeeded
         if self._channel is not None:
-            self._channel.send(Drain())
+            self._channel.send(Drain(succeeded))
 
     def kill(self) -> None:
         """Kill the process, and any that would still start in this slot."""

@@ -87,7 +87,7 @@ class FakeApp:
     def listening(self) -> list[socket.socket]:
         return self._listening
 
-    async def drain(self) -> None:
+    async def drain(self, *, succeeded: bool = False) -> None:
         for server in self._servers:
             server.close()
         await self._may_drain.wait()

@@ -21,7 +21,7 @@ class Stuck:
         self._closes = closes
         self.cutting = asyncio.Event()
 
-    async def drain(self) -> None:
+    async def drain(self, *, succeeded: bool = False) -> None:
         await asyncio.Event().wait()
 
     async def cut_off(self) -> None:

@@ -29,6 +29,7 @@ class Worker(WorkerSlot):
         self.log = log
         self.ended = asyncio.Event()
         self.lingers = False
+        self.succeeded = False
         self.code = 0
 
     async def live(self) -> int:
@@ -42,7 +43,8 @@ class Worker(WorkerSlot):
         async with self._heard:
             self._heard.notify_all()
 
-    def drain(self) -> None:
+    def drain(self, *, succeeded: bool) -> None:
+        self.succeeded = succeeded
         self.log.append(f"{self.name} drains")
         if not self.lingers:
             self.ended.set()
@@ -104,6 +106,7 @@ async def test_one_after_the_other_and_the_old_one_drains_once_the_new_one_is_re
     await new.says(None)
     await until(lambda: "0 drains" in place.log)
     assert (place.serving, place.replacing.beside) == (["0'", "1"], [old])
+    assert old.succeeded
     old.ended.set()
     await until(lambda: "1' begins" in place.log)
     await place.made[1].says(None)
