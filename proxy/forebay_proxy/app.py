@@ -69,6 +69,8 @@ OPAQUE_GRACE: Final = 1.0
 """Seconds that a drain gives to requests that wait at a broker by their nature (Fetch, JoinGroup)."""
 
 DRAIN_STEP: Final = 0.02
+TURN_STEP: Final = 0.1
+"""As long as clients are served whose turn to leave has not come: each step cuts short what lingers."""
 
 NEWCOMER_S: Final = 1.0
 """Who came just before a drain, and could not know, is answered if he asks within this time."""
@@ -113,7 +115,7 @@ class App:
         self._pool = BufferPool(settings.buffer_memory, settings.batch_initial_size, settings.batch_size)
         MemoryGrants(self._pool, stats)
         self._versions = BrokerVersions(lambda node_id: self._realm.view.addresses.of(node_id), connector, self._log)
-        departed = DepartedBrokers(
+        departed = self._departed = DepartedBrokers(
             settings.request_timeout_ms / 1000, others=settings.workers > 1 or bool(self._inherited)
         )
         turns = LoopTurns(monotonic, asyncio.get_running_loop().call_soon)
@@ -328,13 +330,11 @@ class App:
 
         Where it is `succeeded` by others on the same ports, clients leave one broker after the other (leave_turns.py).
         """
-        self._accept_no_more()
-        now = monotonic()
-        most_s = min(MOST_S, self._settings.shutdown_timeout_ms / 1000 / 4) if succeeded else 0.0
-        turns = LeaveTurns((connection.node_id for connection in self._connections), now, most_s)
+        self._accept_no_more(succeeded=succeeded)
+        turns = self._turns() if succeeded else LeaveTurns((), monotonic(), 0.0)
         while self._meets_newcomers(turns, turns.last + NEWCOMER_S):
             self._flush()
-            await asyncio.sleep(DRAIN_STEP)
+            await asyncio.sleep(DRAIN_STEP if monotonic() >= turns.last else TURN_STEP)
         self._leave()
         for connection in self._connections:
             connection.drain()
@@ -353,15 +353,21 @@ class App:
         await self._tokens.close()
         self._stop()
 
+    def _turns(self) -> LeaveTurns:
+        """Whom others do not tell of, as he has left the brokers, has none: his clients leave first."""
+        rest_s = self._settings.shutdown_timeout_ms / 1000 - NEWCOMER_S - OPAQUE_GRACE
+        nodes = self._realm.view.cluster.nodes.keys() - self._departed.left
+        return LeaveTurns(nodes, monotonic(), min(MOST_S, max(rest_s, 0.0) / 4))
+
     def _meets_newcomers(self, turns: LeaveTurns, until: float) -> bool:
         """Whether some have yet to ask something, or it is not their turn to leave; all others are closed as soon as
         nothing is owed to them."""
         now = monotonic()
-        met = now < turns.last or (len(self._handshakes) > 0 and now < until)
+        met = len(self._handshakes) > 0 and now < until
         for connection in self._connections:
             if not turns.has_come(connection.node_id, now):
-                continue
-            if connection.awaiting or connection.answered or now >= connection.began + NEWCOMER_S:
+                met = True
+            elif connection.awaiting or connection.answered or now >= connection.began + NEWCOMER_S:
                 connection.drain()
                 if connection.quiet:
                     connection.close()
@@ -401,9 +407,10 @@ class App:
                 departing.abort()
         self._stop()
 
-    def _accept_no_more(self) -> None:
-        self._draining = True
-        self._listeners.close()
+    def _accept_no_more(self, *, succeeded: bool = False) -> None:
+        if not self._draining:
+            self._draining = True
+            self._listeners.close(succeeded=succeeded)
         self._inherited.close()
 
     def _leave(self) -> None:

@@ -141,12 +141,14 @@ def test_nobody_who_connects_is_refused_and_nothing_is_lost(cluster: KafkaCluste
     assert "Traceback" not in said
 
 
-def test_no_client_loses_all_brokers_at_once(cluster: KafkaCluster) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_no_client_loses_all_brokers_at_once(cluster: KafkaCluster, workers: int) -> None:
     """librdkafka tells its application so, and forgets the brokers: what it has away then, it sends again."""
-    topic, told, delivered = "one-by-one", Counter[str](), Counter[str]()
+    topic, told, delivered = f"one-by-one-{workers}", Counter[str](), Counter[str]()
     cluster.create_topic(topic, PARTITIONS)
     over = threading.Event()
-    with ForebayProcess(cluster.bootstrap, cluster.nodes) as forebay, Reign(forebay) as reign:
+    forebay = ForebayProcess(cluster.bootstrap, cluster.nodes, options=["--workers", str(workers)])
+    with forebay, Reign(forebay) as reign:
         settings: dict[str, Any] = {"bootstrap.servers": forebay.bootstrap, "log_level": 0}
         producer = Producer({**settings, "error_cb": lambda error: told.update([error.name()])})
 

@@ -13,14 +13,15 @@ import pytest
 
 from forebay_codecs.apis import FETCH, METADATA, PRODUCE
 from forebay_codecs.error_codes import NONE
+from forebay_codecs.metadata import Broker
 from forebay_policies import linger
 from forebay_policies.inbound_memory import SMALL
 from forebay_policies.journal_rows import GaugeRow
 from forebay_proxy import app as app_module
 from forebay_proxy.app import App
 from forebay_proxy.brokers.session import Session
-from forebay_proxy.clients import leave_turns
 from forebay_proxy.clients.client_connection import MAX_UNSENT
+from forebay_proxy.clients.leave_turns import APART_S
 from forebay_proxy.clients.opaque_connection import MAX_HELD
 from forebay_proxy.errors import StartError
 from forebay_proxy.inherited import Inherited
@@ -355,25 +356,46 @@ class TestDrain:
     async def test_clients_leave_one_broker_after_the_other_where_others_take_its_place(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(leave_turns, "APART_S", 1000.0)
-        monkeypatch.setattr(app_module, "MOST_S", 1000.0)
-        async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster:
-            async with running(cluster.bootstrap, shutdown_timeout_ms=4_000_000) as forebay:
-                clients = [await forebay.client(node) for node in (0, 1)]
-                for client in clients:
-                    client.send(echo(1))
-                    await client.receives(1)
-                draining = asyncio.create_task(forebay.app.drain(succeeded=True))
-                assert await clients[0].is_closed()
-                clients[1].send(produce(2, ("ponds", 1, batch(keyed("a")))))
-                (response,) = await clients[1].receives(2)
-                assert only(response).error_code == NONE
+        begun = monotonic()
+        clock = [begun]
+        monkeypatch.setattr(app_module, "monotonic", lambda: clock[0])
+        async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
+            clients = [await forebay.client(node) for node in (None, 0, 1)]
+            for number, client in enumerate(clients):
+                client.send(echo(number))
+                await client.receives(number)
+            draining = asyncio.create_task(forebay.app.drain(succeeded=True))
+            assert await clients[0].is_closed()
+            for apart, left in ((1, 1), (2, 2)):
+                for node in range(left - 1, 2):
+                    clients[1 + node].send(produce(apart, ("ponds", node, batch(keyed(f"{apart}")))))
+                    (response,) = await clients[1 + node].receives(apart)
+                    assert only(response).error_code == NONE
                 with pytest.raises(ConnectionRefusedError):
                     await WireClient.connect(forebay.node_port(1))
-                assert not draining.done()
-                draining.cancel()
-                clients[1].close()
-            assert cluster.values("ponds", 1) == ["a"]
+                clock[0] = begun + apart * APART_S
+                assert await clients[left].is_closed()
+            await soon(draining)
+            assert [cluster.values("ponds", node) for node in (0, 1)] == [["1"], ["1", "2"]]
+
+    @pytest.mark.parametrize(("timeout_ms", "last_s"), [(30_000, 1.5), (6_000, 1.0), (2_000, 0.0), (1_000, 0.0)])
+    @in_loop
+    async def test_turns_leave_most_of_the_time_to_what_is_under_way(self, timeout_ms: int, last_s: float) -> None:
+        cluster = FakeCluster({"ponds": [0, 1]}, nodes=2)
+        async with cluster, running(cluster.bootstrap, shutdown_timeout_ms=timeout_ms) as forebay:
+            before = monotonic()
+            turns = forebay.app._turns()
+            assert 0 <= turns.last - before - last_s <= monotonic() - before
+
+    @in_loop
+    async def test_brokers_that_have_left_have_no_turn(self) -> None:
+        async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
+            departed, now = forebay.app._departed, monotonic()
+            both = {node: Broker("pond", 9092 + node, None) for node in (0, 1)}
+            departed.told_of(both, now)
+            departed.told_of({0: both[0]}, now)
+            turns = forebay.app._turns()
+            assert [turns.has_come(node, now) for node in (0, 1)] == [False, True]
 
     @in_loop
     async def test_accepts_and_reads_nothing_more_but_waits_for_what_is_away(self) -> None:

@@ -104,10 +104,13 @@ class ClientListeners:
         """Brokers that some of the clients are not told of."""
         return {node_id for listener in self._listeners for node_id in listener.without_port}
 
-    def close(self) -> None:
-        """Accept no more connections; those that stand are not touched, and are told the same addresses as before."""
+    def close(self, *, succeeded: bool = False) -> None:
+        """Accept no more connections; those that stand are not touched, and are told the same addresses as before.
+
+        Where it is `succeeded` by others who listen on its ports, also those of brokers that are new.
+        """
         for listener in self._listeners:
-            listener.close()
+            listener.close(succeeded=succeeded)
 
 
 def _with_tls(

@@ -11,7 +11,7 @@ In: the brokers as Metadata has them, requests that begin and cease to wait. Out
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from forebay_codecs.metadata import Broker
@@ -54,6 +54,11 @@ class DepartedBrokers:
     def answered(self, node_id: int) -> None:
         """It waits no more."""
         self._waiting[node_id] -= 1
+
+    @property
+    def left(self) -> Collection[int]:
+        """Node ids of those that have left, and are still told of."""
+        return self._departed.keys()
 
     def told_of(self, there: Mapping[int, Broker], now: float) -> Mapping[int, Broker]:
         """`there` and those who left it lately, by node id."""

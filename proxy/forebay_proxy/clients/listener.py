@@ -82,6 +82,7 @@ class Listener:
         self._servers: dict[int | None, list[asyncio.Task[asyncio.Server]]] = {}
         self._refused: set[int] = set()
         self._closed = False
+        self._succeeded = False
 
     def open_bootstrap(self, on_client: OnClient) -> None:
         """`on_client(node id, or None for bootstrap)` makes the protocol of each connection accepted from now on.
@@ -102,7 +103,7 @@ class Listener:
             return True
         port = self.port(node_id)
         if self._closed:
-            return False
+            return self._succeeded and port is not None  # others listen there
         name = self.settings.name
         if port is None:
             if node_id not in self._refused:
@@ -168,9 +169,13 @@ class Listener:
             del self._sockets[node_id]
             _close(servers)
 
-    def close(self) -> None:
-        """Accept no more connections; those that stand are not touched, and are told the same addresses as before."""
+    def close(self, *, succeeded: bool = False) -> None:
+        """Accept no more connections; those that stand are not touched, and are told the same addresses as before.
+
+        Where it is `succeeded` by others who listen on its ports, also those of brokers that are new.
+        """
         self._closed = True
+        self._succeeded = succeeded
         for servers in self._servers.values():
             _close(servers)
 

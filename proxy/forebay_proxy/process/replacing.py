@@ -111,7 +111,7 @@ class Replacing:
         return "" if new.serves else f"{new.unready}, after {READY_WAIT_S:g} s"
 
     async def _leave(self, old: WorkerSlot) -> None:
-        old.drain(succeeded=True)
+        old.drain(succeeded=not self._stop.draining.is_set())
         try:
             async with asyncio.timeout(self._patience_s):
                 await self._gone(old)

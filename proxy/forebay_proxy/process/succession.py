@@ -115,6 +115,7 @@ class Succession:
         try:
             return await self._succeed()
         except (OSError, StartError) as error:  # OSError: no descriptor is left, say
+            self._stop.succeeded = False
             if self._stop.draining.is_set():
                 log.info("no successor: this process is leaving")
             else:

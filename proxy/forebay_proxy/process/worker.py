@@ -80,7 +80,8 @@ class WorkerControl:
             elif isinstance(message, Share):
                 self._share()
             elif isinstance(message, Drain):
-                self._stop.succeeded = message.succeeded
+                if not self._stop.draining.is_set():
+                    self._stop.succeeded = message.succeeded
                 self._stop.draining.set()
         self._stop.draining.set()
 

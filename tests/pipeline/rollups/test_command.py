@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from glob import glob
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,7 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(spark: SparkSession, tmp_p
         process = subprocess.Popen(
             command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        while process.poll() is None and (at is None or len(list(folder.rglob("*.parquet"))) < at):
+        while process.poll() is None and (at is None or len(glob(f"{folder}/**/*.parquet", recursive=True)) < at):
             try:
                 process.wait(0.1)
             except subprocess.TimeoutExpired:

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from forebay_proxy.clients.leave_turns import LeaveTurns
+from forebay_proxy.clients.leave_turns import APART_S, LeaveTurns
 
 
 def leaving(turns: LeaveTurns, now: float) -> list[int | None]:
     return [node_id for node_id in (None, 0, 1, 7) if turns.has_come(node_id, now)]
 
 
-def test_one_broker_after_the_other() -> None:
-    turns = LeaveTurns([7, 0, None, 1, 7, 0], 100.0, 3.0)
-    assert leaving(turns, 100.0) == [None]
-    assert leaving(turns, 100.49) == [None]
-    assert leaving(turns, 100.5) == [None, 0]
-    assert leaving(turns, 101.0) == [None, 0, 1]
-    assert leaving(turns, 101.49) == [None, 0, 1]
-    assert leaving(turns, 101.5) == [None, 0, 1, 7]
-    assert turns.last == 101.5
+def test_bootstrap_and_then_one_broker_after_the_other() -> None:
+    turns = LeaveTurns([7, 0, 1, 7, 0], 100.0, 3.0)
+    for apart, left in ((0, [None]), (1, [None, 0]), (2, [None, 0, 1]), (3, [None, 0, 1, 7])):
+        assert leaving(turns, 100.0 + apart * APART_S) == left
+        assert leaving(turns, 100.0 + (apart + 0.99) * APART_S) == left
+    assert turns.last == 100.0 + 3 * APART_S
 
 
-@pytest.mark.parametrize(("brokers", "last"), [(7, 3.0), (8, 3.0), (101, 3.0), (1, 0.0), (0, 0.0)])
+@pytest.mark.parametrize(("brokers", "last"), [(4, 3.0), (5, 3.0), (101, 3.0), (1, APART_S), (0, 0.0)])
 def test_many_take_no_longer(brokers: int, last: float) -> None:
     turns = LeaveTurns(range(brokers), 100.0, 3.0)
     assert turns.last == pytest.approx(100.0 + last)
@@ -30,8 +27,8 @@ def test_many_take_no_longer(brokers: int, last: float) -> None:
 
 
 def test_all_at_once() -> None:
-    assert leaving(LeaveTurns([None, 0, 1, 7], 100.0, 0.0), 100.0) == [None, 0, 1, 7]
+    assert leaving(LeaveTurns([0, 1, 7], 100.0, 0.0), 100.0) == [None, 0, 1, 7]
 
 
-def test_who_was_not_there_may_leave_at_once() -> None:
+def test_who_is_none_of_them_may_leave_at_once() -> None:
     assert LeaveTurns([0, 1], 100.0, 3.0).has_come(7, 100.0)

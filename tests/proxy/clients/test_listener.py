@@ -11,6 +11,7 @@ import structlog
 
 from forebay_proxy.clients.listener import Listener, plain_address
 from forebay_proxy.clients.listener_ports import ListenerPorts
+from forebay_proxy.config.kinds import MAX_PORT
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.errors import StartError
 from forebay_proxy.inherited import Inherited
@@ -110,7 +111,18 @@ async def test_a_port_that_is_taken_is_said_once_and_tried_again() -> None:
 
 
 @in_loop
+async def test_where_others_listen_brokers_that_are_new_have_an_address_too() -> None:
+    door = Door(free_run(3))
+    door.open()
+    await door.listeners.ready()
+    door.listeners.close(succeeded=True)
+    assert door.listeners.open_node(1)
+    assert not door.listeners.open_node(MAX_PORT)
+    assert not accepts(door.port + 2)
+
+
 @pytest.mark.parametrize("workers", [1, 2])
+@in_loop
 async def test_two_brokers_never_share_a_port(workers: int) -> None:
     port = free_run(3)
     door = Door(port, node_ports={7: port + 1}, workers=workers)

@@ -96,6 +96,23 @@ async def test_one_that_ends_or_cannot_be_started_changes_nothing() -> None:
 
 
 @in_loop
+async def test_one_that_dies_before_it_is_told_to_go_on_has_taken_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene("raise SystemExit(3)")
+
+    async def ready(*_: object) -> str:
+        return ""
+
+    async def dies() -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr(scene.succession, "_not_ready", ready)
+    monkeypatch.setattr(scene.succession, "_leave", dies)
+    assert "Broken pipe" in await scene.refused()
+    assert not scene.stop.succeeded
+    assert not scene.stop.draining.is_set()
+
+
+@in_loop
 async def test_one_without_descriptors_left_goes_on_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def full() -> NoReturn:
         raise OSError(errno.EMFILE, "Too many open files")

@@ -600,6 +600,29 @@ def test_why_a_worker_cannot_start_again_is_told_each_time(monkeypatch: pytest.M
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("succeeded", [True, False])
+def test_workers_are_told_whether_others_take_their_place(monkeypatch: pytest.MonkeyPatch, *, succeeded: bool) -> None:
+    made: list[Worker] = []
+
+    def make(index: int, settings: Settings, *_: object) -> Worker:
+        made.append(worker := Worker(index, settings, []))
+        ready(worker)
+        return worker
+
+    monkeypatch.setattr(supervision, "WorkerSlot", make)
+
+    async def scenario() -> None:
+        supervisor = supervisor_of(2)
+        running = asyncio.create_task(supervisor.run())
+        await turns()
+        supervisor.stop.succeeded = succeeded
+        supervisor.stop.draining.set()
+        assert await asyncio.wait_for(running, LONG) == 0
+        assert [worker.succeeded for worker in made] == [succeeded, succeeded]
+
+    asyncio.run(scenario())
+
+
 def test_where_no_worker_can_be_started_that_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     Exec(monkeypatch, 2)
     with pytest.raises(StartError, match="a worker process cannot be started: Resource temporarily unavailable"):
