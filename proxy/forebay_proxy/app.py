@@ -69,7 +69,7 @@ OPAQUE_GRACE: Final = 1.0
 """Seconds that a drain gives to requests that wait at a broker by their nature (Fetch, JoinGroup)."""
 
 DRAIN_STEP: Final = 0.02
-TURN_STEP: Final = 0.1
+TURN_STEP: Final = 0.05
 """As long as clients are served whose turn to leave has not come: each step cuts short what lingers."""
 
 NEWCOMER_S: Final = 1.0
@@ -368,9 +368,12 @@ class App:
             if not turns.has_come(connection.node_id, now):
                 met = True
             elif connection.awaiting or connection.answered or now >= connection.began + NEWCOMER_S:
-                connection.drain()
-                if connection.quiet:
-                    connection.close()
+                if connection.settled or turns.is_over(connection.node_id, now):
+                    connection.drain()
+                    if connection.quiet:
+                        connection.close()
+                else:
+                    met = True
             else:
                 met = True
         return met

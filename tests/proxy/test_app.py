@@ -378,6 +378,34 @@ class TestDrain:
             await soon(draining)
             assert [cluster.values("ponds", node) for node in (0, 1)] == [["1"], ["1", "2"]]
 
+    @in_loop
+    async def test_whose_turn_has_come_is_read_until_nothing_of_it_is_under_way(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        begun = monotonic()
+        clock = [begun]
+        looks: list[float] = []
+
+        def now() -> float:
+            looks.append(clock[0])
+            return clock[0]
+
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[0].holds(PRODUCE)
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(null_key("a")))))
+            away = await cluster[0].receives(PRODUCE)
+            monkeypatch.setattr(app_module, "monotonic", now)
+            draining = asyncio.create_task(forebay.app.drain(succeeded=True))
+            await turns()
+            clock[0] = begun + APART_S
+            await until(lambda: looks.count(clock[0]) > 6, 60)  # two of them at each look at whom to have leave
+            client.send(echo(2))
+            away.answer()
+            await client.receives(1, 2)
+            assert await client.is_closed()
+            await soon(draining)
+
     @pytest.mark.parametrize(("timeout_ms", "last_s"), [(30_000, 1.5), (6_000, 1.0), (2_000, 0.0), (1_000, 0.0)])
     @in_loop
     async def test_turns_leave_most_of_the_time_to_what_is_under_way(self, timeout_ms: int, last_s: float) -> None:

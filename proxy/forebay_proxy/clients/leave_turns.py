@@ -15,6 +15,9 @@ from typing import Final
 APART_S: Final = 0.75
 """Between two brokers: an empty Fetch (`fetch.max.wait.ms`, 0.5 s) is answered, and the client has connected again, its
 first pause (`reconnect.backoff.ms`, 0.1 s) included."""
+GAP_S: Final = 0.25
+"""For a moment in which nothing of a client is under way, so that its connection can end without a request lost; then
+it is read no more."""
 MOST_S: Final = 3.0
 """For all of them: where they are many, a client mostly has many that are still there."""
 
@@ -34,3 +37,7 @@ class LeaveTurns:
         """Whether clients of that port are to leave; those of bootstrap and of other brokers may at once."""
         turn = self._turns.get(node_id) if node_id is not None else None
         return turn is None or now >= turn
+
+    def is_over(self, node_id: int | None, now: float) -> bool:
+        """Whether they have had the time to find a moment for it."""
+        return self.has_come(node_id, now - GAP_S)

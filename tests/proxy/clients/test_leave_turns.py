@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forebay_proxy.clients.leave_turns import APART_S, LeaveTurns
+from forebay_proxy.clients.leave_turns import APART_S, GAP_S, LeaveTurns
 
 
 def leaving(turns: LeaveTurns, now: float) -> list[int | None]:
@@ -28,6 +28,13 @@ def test_many_take_no_longer(brokers: int, last: float) -> None:
 
 def test_all_at_once() -> None:
     assert leaving(LeaveTurns([0, 1, 7], 100.0, 0.0), 100.0) == [None, 0, 1, 7]
+    assert all(LeaveTurns((), 100.0, 0.0).is_over(node_id, 100.0) for node_id in (None, 0))
+
+
+def test_a_turn_lasts_a_moment() -> None:
+    turns = LeaveTurns([0, 1], 100.0, 3.0)
+    at = 100.0 + APART_S
+    assert [turns.is_over(0, now) for now in (at, at + GAP_S - 0.01, at + GAP_S + 0.01)] == [False, False, True]
 
 
 def test_who_is_none_of_them_may_leave_at_once() -> None:
