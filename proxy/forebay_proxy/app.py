@@ -30,6 +30,7 @@ from forebay_proxy.brokers.broker_probe import BrokerProbe
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.delegation_tokens import DelegationTokens
+from forebay_proxy.clients.client_connection import ClientConnection
 from forebay_proxy.clients.client_listeners import ClientListeners
 from forebay_proxy.clients.client_racks import ClientRacks
 from forebay_proxy.clients.connection_context import ConnectionContext
@@ -365,17 +366,12 @@ class App:
         now = monotonic()
         met = len(self._handshakes) > 0 and now < until
         for connection in self._connections:
-            if not turns.has_come(connection.node_id, now):
+            if not _may_leave(connection, turns, now):
                 met = True
-            elif connection.awaiting or connection.answered or now >= connection.began + NEWCOMER_S:
-                if connection.settled or turns.is_over(connection.node_id, now):
-                    connection.drain()
-                    if connection.quiet:
-                        connection.close()
-                else:
-                    met = True
-            else:
-                met = True
+                continue
+            connection.drain()
+            if connection.quiet:
+                connection.close()
         return met
 
     def _flush(self) -> None:
@@ -432,6 +428,15 @@ class App:
         self._realm.close()
         self._versions.close()
         self._log.flush()
+
+
+def _may_leave(connection: ClientConnection, turns: LeaveTurns, now: float) -> bool:
+    """Whether a drain is to read it no more: its turn has come, and it has asked something or had the time to."""
+    if not turns.has_come(connection.node_id, now):
+        return False
+    if not (connection.awaiting or connection.answered or now >= connection.began + NEWCOMER_S):
+        return False
+    return connection.settled or turns.is_over(connection.node_id, now)
 
 
 def _admin_address(settings: Settings) -> str:

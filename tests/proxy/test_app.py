@@ -337,6 +337,23 @@ def _slow_to_connect(forebay: Running) -> asyncio.Event:
     return may_connect
 
 
+class StandingClock:
+    """The clock of a drain, which goes on when it is told to; `looks`: how often it was looked at since."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._now = monotonic()
+        self.looks = 0
+        monkeypatch.setattr(app_module, "monotonic", self._look)
+
+    def _look(self) -> float:
+        self.looks += 1
+        return self._now
+
+    def goes_on(self, seconds: float) -> None:
+        self._now += seconds
+        self.looks = 0
+
+
 class TestDrain:
     @in_loop
     async def test_flushes_what_lingers_answers_it_and_closes(self) -> None:
@@ -356,9 +373,7 @@ class TestDrain:
     async def test_clients_leave_one_broker_after_the_other_where_others_take_its_place(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        begun = monotonic()
-        clock = [begun]
-        monkeypatch.setattr(app_module, "monotonic", lambda: clock[0])
+        clock = StandingClock(monkeypatch)
         async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
             clients = [await forebay.client(node) for node in (None, 0, 1)]
             for number, client in enumerate(clients):
@@ -366,15 +381,15 @@ class TestDrain:
                 await client.receives(number)
             draining = asyncio.create_task(forebay.app.drain(succeeded=True))
             assert await clients[0].is_closed()
-            for apart, left in ((1, 1), (2, 2)):
-                for node in range(left - 1, 2):
-                    clients[1 + node].send(produce(apart, ("ponds", node, batch(keyed(f"{apart}")))))
-                    (response,) = await clients[1 + node].receives(apart)
+            for turn in (1, 2):
+                for node in range(turn - 1, 2):
+                    clients[1 + node].send(produce(turn, ("ponds", node, batch(keyed(f"{turn}")))))
+                    (response,) = await clients[1 + node].receives(turn)
                     assert only(response).error_code == NONE
                 with pytest.raises(ConnectionRefusedError):
                     await WireClient.connect(forebay.node_port(1))
-                clock[0] = begun + apart * APART_S
-                assert await clients[left].is_closed()
+                clock.goes_on(APART_S)
+                assert await clients[turn].is_closed()
             await soon(draining)
             assert [cluster.values("ponds", node) for node in (0, 1)] == [["1"], ["1", "2"]]
 
@@ -382,24 +397,16 @@ class TestDrain:
     async def test_whose_turn_has_come_is_read_until_nothing_of_it_is_under_way(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        begun = monotonic()
-        clock = [begun]
-        looks: list[float] = []
-
-        def now() -> float:
-            looks.append(clock[0])
-            return clock[0]
-
         async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
             cluster[0].holds(PRODUCE)
             client = await forebay.client(0)
             client.send(produce(1, ("ponds", 0, batch(null_key("a")))))
             away = await cluster[0].receives(PRODUCE)
-            monkeypatch.setattr(app_module, "monotonic", now)
+            clock = StandingClock(monkeypatch)
             draining = asyncio.create_task(forebay.app.drain(succeeded=True))
             await turns()
-            clock[0] = begun + APART_S
-            await until(lambda: looks.count(clock[0]) > 6, 60)  # two of them at each look at whom to have leave
+            clock.goes_on(APART_S)
+            await until(lambda: clock.looks > 6, 60)  # two of them at each look at whom to have leave
             client.send(echo(2))
             away.answer()
             await client.receives(1, 2)

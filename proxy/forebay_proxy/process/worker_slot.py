@@ -84,8 +84,8 @@ class WorkerSlot:
         self._inherited = inherited
         self._sockets: socket.socket | None = None
         """The end of a pair over which listening sockets come and go."""
-        self._is_to_drain = False
-        self._succeeded = False
+        self._drain: Drain | None = None
+        """What its process is told, and every one that would follow it."""
         self._is_to_die = False
         self._asked = 0
         self._answered = 0
@@ -101,7 +101,7 @@ class WorkerSlot:
     @property
     def leaving(self) -> bool:
         """Whether no process is to start here any more."""
-        return self._is_to_drain or self._is_to_die
+        return self._drain is not None or self._is_to_die
 
     @property
     def killed(self) -> bool:
@@ -134,8 +134,8 @@ class WorkerSlot:
                 self._process = process = await self._started(theirs)
             self._channel = channel = await Channel.over(ours)
             channel.send(self._hello)
-            if self._is_to_drain:
-                channel.send(Drain(self._succeeded))
+            if self._drain is not None:
+                channel.send(self._drain)
             if self._is_to_die:
                 process.kill()
             while message := await channel.receive():
@@ -308,10 +308,9 @@ class WorkerSlot:
 
     def drain(self, *, succeeded: bool) -> None:
         """Tell the worker to drain and exit, also one that is yet to start; `succeeded`: others accept on its ports."""
-        self._is_to_drain = True
-        self._succeeded = succeeded
+        self._drain = Drain(succeeded)
         if self._channel is not None:
-            self._channel.send(Drain(succeeded))
+            self._channel.send(self._drain)
 
     def kill(self) -> None:
         """Kill the process, and any that would still start in this slot."""

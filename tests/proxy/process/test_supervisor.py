@@ -600,16 +600,23 @@ def test_why_a_worker_cannot_start_again_is_told_each_time(monkeypatch: pytest.M
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("succeeded", [True, False])
-def test_workers_are_told_whether_others_take_their_place(monkeypatch: pytest.MonkeyPatch, *, succeeded: bool) -> None:
+def ready_workers(monkeypatch: pytest.MonkeyPatch, lingering: int = 0) -> list[Worker]:
+    """All that are made from now on, each ready at once; the first of them drain until the test ends them."""
     made: list[Worker] = []
 
     def make(index: int, settings: Settings, *_: object) -> Worker:
         made.append(worker := Worker(index, settings, []))
+        worker.lingers = len(made) <= lingering
         ready(worker)
         return worker
 
     monkeypatch.setattr(supervision, "WorkerSlot", make)
+    return made
+
+
+@pytest.mark.parametrize("succeeded", [True, False])
+def test_workers_are_told_whether_others_take_their_place(monkeypatch: pytest.MonkeyPatch, *, succeeded: bool) -> None:
+    made = ready_workers(monkeypatch)
 
     async def scenario() -> None:
         supervisor = supervisor_of(2)
@@ -634,15 +641,7 @@ def test_one_that_has_begun_since_another_ended_has_its_exit_code_counted(
     monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     """Told to stop, the new worker is gone before the others are."""
-    made: list[Worker] = []
-
-    def make(index: int, settings: Settings, *_: object) -> Worker:
-        made.append(worker := Worker(index, settings, []))
-        worker.lingers = len(made) <= 2
-        ready(worker)
-        return worker
-
-    monkeypatch.setattr(supervision, "WorkerSlot", make)
+    made = ready_workers(monkeypatch, lingering=2)
 
     async def scenario() -> None:
         supervisor = supervisor_of(2)
