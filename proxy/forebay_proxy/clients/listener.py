@@ -103,7 +103,7 @@ class Listener:
             return True
         port = self.port(node_id)
         if self._closed:
-            return self._succeeded and port is not None  # others listen there
+            return self._succeeded and port is not None and node_id not in self._refused  # others listen there
         name = self.settings.name
         if port is None:
             if node_id not in self._refused:

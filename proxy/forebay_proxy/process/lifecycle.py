@@ -116,7 +116,10 @@ def leave_when_told() -> None:
 
 
 class Stop:
-    """Whether a process has started and should stop: the first request asks it to drain, a second to exit at once."""
+    """Whether a process has started and should stop: the first request asks it to drain, a second to exit at once.
+
+    One that drains for another reason, since its place is taken, say, was not asked yet.
+    """
 
     def __init__(self) -> None:
         self.started = asyncio.Event()
@@ -127,12 +130,14 @@ class Stop:
         """Another process has taken the place of this one: who leaves it may come there."""
         self.exit_code = 128 + signal.SIGTERM
         """The exit code after a second request."""
+        self._requested = False
 
     def request(self, number: int) -> None:
         """Signal `number` has arrived."""
-        if self.draining.is_set():
+        if self._requested:
             self.exit_code = 128 + number
             self.now.set()
+        self._requested = True
         self.draining.set()
 
     def unready(self) -> str | None:

@@ -137,10 +137,10 @@ class Succession:
                 process.terminate()
                 await _ended(process)
                 raise StartError(f"the successor is not ready: {why}")
-            service_manager.notify(f"MAINPID={process.pid}", self._environ)
             self._stop.succeeded = True
             await self._leave()
             ours.send(GO)
+            service_manager.notify(f"MAINPID={process.pid}", self._environ)  # one that has died must not be named
         log.info("successor serves, leaving", process=process.pid)
         self._stop.draining.set()
         return process.pid

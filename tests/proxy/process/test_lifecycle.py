@@ -51,3 +51,13 @@ async def test_a_second_signal_does_not_wait_for_it() -> None:
     await soon(app.cutting.wait())
     stop.request(signal.SIGTERM)
     assert await soon(draining) == 128 + signal.SIGTERM
+
+
+@in_loop
+async def test_a_first_signal_to_one_whose_place_is_taken_lets_it_drain() -> None:
+    stop = Stop()
+    stop.draining.set()
+    stop.request(signal.SIGTERM)
+    assert not stop.now.is_set()
+    stop.request(signal.SIGINT)
+    assert (stop.now.is_set(), stop.exit_code) == (True, 128 + signal.SIGINT)

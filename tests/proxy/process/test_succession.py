@@ -96,20 +96,21 @@ async def test_one_that_ends_or_cannot_be_started_changes_nothing() -> None:
 
 
 @in_loop
-async def test_one_that_dies_before_it_is_told_to_go_on_has_taken_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene("raise SystemExit(3)")
+async def test_one_that_dies_before_it_is_told_to_go_on_has_taken_no_place(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.setblocking(False)  # noqa: FBT003 - it has no keyword
+        scene = Scene(GOOD.partition("assert")[0], **{SOCKET: str(tmp_path / "notify")})
 
-    async def ready(*_: object) -> str:
-        return ""
+        async def dies() -> None:
+            await asyncio.to_thread(os.waitid, os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
 
-    async def dies() -> None:
-        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
-
-    monkeypatch.setattr(scene.succession, "_not_ready", ready)
-    monkeypatch.setattr(scene.succession, "_leave", dies)
-    assert "Broken pipe" in await scene.refused()
-    assert not scene.stop.succeeded
-    assert not scene.stop.draining.is_set()
+        scene.succession._leave = dies
+        assert "Broken pipe" in await scene.refused()
+        assert not scene.stop.succeeded
+        assert not scene.stop.draining.is_set()
+        with pytest.raises(BlockingIOError):  # systemd would take a process that is gone for the service
+            systemd.recv(100)
 
 
 @in_loop
