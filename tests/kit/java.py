@@ -84,6 +84,14 @@ class JavaClient:
         """As a member of a share group (KIP-932); version 4.2 and newer."""
         return self._records("ShareConsume", _of_reading(bootstrap, topic, group, count))
 
+    def streams(self, bootstrap: str, source: str, sinks: Mapping[str, str], count: int, **props: object) -> None:
+        """Runs java/streams until it has read `count` records of `source`; needs its class and jars in `more`.
+
+        `sinks`: its name for a topic → the topic.
+        """
+        settings = {f"prop.{name}": value for name, value in props.items()}
+        list(self._ask("Streams", {"bootstrap": bootstrap, "in": source, "count": count, **sinks, **settings}))
+
     def brokers(self, bootstrap: str, topic: str) -> set[str]:
         """The addresses at which the client believes the topic's replicas to be."""
         answer = next(self._ask("Brokers", {"bootstrap": bootstrap, "topic": topic}))

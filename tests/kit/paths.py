@@ -10,7 +10,8 @@
 .cache/jars/spark-s3/*.jar         Hadoop's file system for S3 with what it needs
 .cache/jars/hdfs/*.jar             a NameNode and a DataNode (make test-all)
 .cache/jars/iceberg-rest/*.jar     a catalog of Iceberg's as a service (make test-all)
-.cache/classes/                    the kit's own Java, compiled
+.cache/jars/streams-4.3.1/*.jar    Kafka Streams; connect-4.3.1, Connect with MirrorMaker 2 (make test-all)
+.cache/classes/                    the kit's own Java, compiled; classes-streams, its application of Kafka Streams
 .cache/bin/                        toxiproxy-server, kubeconform, helm, sarama-produce, go-clients, kcat, haproxy, …
 .cache/kafka-python-2.0/           kafka-python of that time, beside the newest in the environment
 .cache/seaweedfs/bin/weed          an object store that speaks S3
@@ -27,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache"
 JARS = CACHE / "jars"
 CLASSES = CACHE / "classes"
+STREAMS_CLASSES = CACHE / "classes-streams"
 BIN = CACHE / "bin"
 KAFKA = CACHE / "kafka"
 SEAWEEDFS = CACHE / "seaweedfs"
@@ -43,6 +45,8 @@ JAVA_SOURCES = Path(__file__).resolve().parent / "java"
 BROKER_VERSIONS = ("4.3.1", "3.9.2")
 ANCIENT_CLIENT_VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.2.2")
 """Those that speak Produce v0, v1 and v2."""
+FRAMEWORK_VERSIONS = ("2.8.2", "4.3.1")
+"""Of Kafka Streams and Connect."""
 CLIENT_VERSIONS = ("1.1.1", "2.3.1", "2.8.2", "3.2.3", "3.9.2", "4.3.1")
 
 

@@ -33,6 +33,7 @@ from tests.kit.paths import (
     CACHE,
     CLASSES,
     CLIENT_VERSIONS,
+    FRAMEWORK_VERSIONS,
     GO_SOURCES,
     JARS,
     JAVA_SOURCES,
@@ -41,6 +42,7 @@ from tests.kit.paths import (
     OLDEST_SPARK_KAFKA_JARS,
     SEAWEEDFS,
     STAMPS,
+    STREAMS_CLASSES,
     classpath,
 )
 from tests.kit.server import ServerFailed
@@ -102,7 +104,10 @@ def main() -> int:
             fetch_oldest_spark()
             fetch_lake()
             fetch_airflow()
+            fetch_frameworks()
         compile_java()
+        if os.environ.get("WHOLE"):
+            compile_streams()
         for version in BROKER_VERSIONS:
             prepare_broker(version)
     except (SetupFailed, ServerFailed) as failure:
@@ -294,6 +299,16 @@ def fetch_lake() -> None:
     step("lake", repr(sorted(sets.items())), lambda: copy_jars(sets))
 
 
+def fetch_frameworks() -> None:
+    """Kafka Streams and Connect, MirrorMaker included; a fifth of a gigabyte."""
+    sets = {}
+    for version in FRAMEWORK_VERSIONS:
+        sets[f"streams-{version}"] = [f"org.apache.kafka:kafka-streams:{version}", "org.slf4j:slf4j-simple:1.7.36"]
+        connect = [f"org.apache.kafka:connect-{part}:{version}" for part in ("runtime", "file", "json", "mirror")]
+        sets[f"connect-{version}"] = [*connect, "org.slf4j:slf4j-simple:1.7.36"]
+    step("frameworks", repr(sorted(sets.items())), lambda: copy_jars(sets))
+
+
 def fetch_airflow() -> None:
     """In an environment of its own: it wants other versions of what is in ours. A quarter of a gigabyte."""
     pins = Path(__file__).with_name("airflow.txt")
@@ -406,6 +421,19 @@ def _compile_java(sources: dict[str, list[Path]]) -> None:
         path = ":".join(map(str, [*classpath(f"clients-{version}"), CLASSES]))
         files = [str(file) for file in sources[folder]]
         run(["javac", "-nowarn", "--release", "11", "-cp", path, "-d", str(CLASSES), *files])
+
+
+def compile_streams() -> None:
+    """Against the oldest Kafka Streams, beside the classes that a Session takes."""
+    (source,) = (JAVA_SOURCES / "streams").glob("*.java")
+
+    def work() -> None:
+        shutil.rmtree(STREAMS_CLASSES, ignore_errors=True)
+        STREAMS_CLASSES.mkdir(parents=True)
+        path = ":".join(map(str, [*classpath(f"streams-{FRAMEWORK_VERSIONS[0]}"), CLASSES]))
+        run(["javac", "-nowarn", "--release", "11", "-cp", path, "-d", str(STREAMS_CLASSES), str(source)])
+
+    step("classes-streams", source.read_text(), work)
 
 
 def prepare_broker(version: str) -> None:

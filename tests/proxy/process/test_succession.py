@@ -99,7 +99,7 @@ async def test_one_that_ends_or_cannot_be_started_changes_nothing() -> None:
 async def test_one_that_dies_before_it_is_told_to_go_on_has_taken_no_place(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
-        systemd.setblocking(False)  # noqa: FBT003 - it has no keyword
+        systemd.setblocking(False)
         scene = Scene(GOOD.partition("assert")[0], **{SOCKET: str(tmp_path / "notify")})
 
         async def dies() -> None:
