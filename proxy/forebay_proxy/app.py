@@ -72,6 +72,8 @@ OPAQUE_GRACE: Final = 1.0
 DRAIN_STEP: Final = 0.02
 TURN_STEP: Final = 0.05
 """As long as clients are served whose turn to leave has not come: each step cuts short what lingers."""
+PACKET: Final = 1_200
+"""Bytes that are in one packet on any network."""
 
 NEWCOMER_S: Final = 1.0
 """Who came just before a drain, and could not know, is answered if he asks within this time."""
@@ -222,6 +224,7 @@ class App:
         loop = asyncio.get_running_loop()
         if not self._accepts:
             self._accepting = loop.create_task(self._accept_once_ready())
+            self._accepting.add_done_callback(self._accept_ended)
             loop.call_later(UNCLAIMED_S, self._inherited.close)
         parts = (self._probe, self._client_realms, self._connections, self._renewals, self._vitals)
         coroutines = [*self._realm.run(), *(part.run() for part in parts if part is not None)]
@@ -324,6 +327,10 @@ class App:
             self._failed = "a part of the proxy has failed: see the log"
             log.error(self._failed, exc_info=task.exception())
 
+    def _accept_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self._task_ended(task)
+
     # Drain, abort
 
     async def drain(self, *, succeeded: bool = False) -> None:
@@ -369,8 +376,9 @@ class App:
             if not _may_leave(connection, turns, now):
                 met = True
                 continue
+            at_rest = _at_rest(connection)
             connection.drain()
-            if connection.quiet:
+            if connection.quiet and (at_rest or not connection.undelivered):
                 connection.close()
         return met
 
@@ -383,7 +391,10 @@ class App:
 
     def _awaiting(self, until: float) -> bool:
         grace = monotonic() < until
-        return any(connection.owing or (grace and connection.awaiting) for connection in self._connections)
+        return any(
+            connection.owing or (grace and (connection.awaiting or connection.undelivered))
+            for connection in self._connections
+        )
 
     async def cut_off(self) -> None:
         """A drain took too long: no client is answered any more, and the journal is closed. The caller bounds the time.
@@ -436,7 +447,13 @@ def _may_leave(connection: ClientConnection, turns: LeaveTurns, now: float) -> b
         return False
     if not (connection.awaiting or connection.answered or now >= connection.began + NEWCOMER_S):
         return False
-    return connection.settled or turns.is_over(connection.node_id, now)
+    return _at_rest(connection) or turns.is_over(connection.node_id, now)
+
+
+def _at_rest(connection: ClientConnection) -> bool:
+    """Whether it can be closed with nothing lost. Who waits for his answer sends nothing before it has come: a short
+    one need not be known to have, as it is confirmed with the next request."""
+    return connection.settled and connection.undelivered <= PACKET
 
 
 def _admin_address(settings: Settings) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -21,6 +22,7 @@ from forebay_proxy import app as app_module
 from forebay_proxy.app import App
 from forebay_proxy.brokers.session import Session
 from forebay_proxy.clients.client_connection import MAX_UNSENT
+from forebay_proxy.clients.client_listeners import ClientListeners
 from forebay_proxy.clients.leave_turns import APART_S
 from forebay_proxy.clients.opaque_connection import MAX_HELD
 from forebay_proxy.errors import StartError
@@ -313,6 +315,20 @@ async def test_whoever_waits_at_an_inherited_socket_is_served_once_it_is_ready()
 
 
 @in_loop
+async def test_one_that_cannot_accept_by_a_fault_of_ours_is_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(_: ClientListeners) -> None:
+        raise RuntimeError("nobody foresaw this")
+
+    monkeypatch.setattr(ClientListeners, "accept", fails)
+    listening = socket.create_server((LOOPBACK, port := free_run(2)))
+    async with FakeCluster({"ponds": [0]}) as cluster:
+        app = App(settings(cluster.bootstrap, port), MetricRegistry(), inherited=Inherited([listening]))
+        await app.start()
+        await until(lambda: app.unhealthy() is not None)
+        app.abort()
+
+
+@in_loop
 async def test_the_journals_bounds_are_each_what_is_set(tmp_path: Path) -> None:
     own = {"journal_queue_bytes": 5 << 20, "journal_segment_bytes": 3 << 20, "journal_retention_bytes": 7 << 20}
     async with FakeCluster({}) as cluster:
@@ -413,6 +429,29 @@ class TestDrain:
             assert await client.is_closed()
             await soon(draining)
 
+    @in_loop
+    async def test_an_answer_on_its_way_arrives_though_the_client_sends_on(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The system would drop it, and reset the connection, if that were closed before."""
+        monkeypatch.setattr(app_module, "OPAQUE_GRACE", 60.0)
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            loop = asyncio.get_running_loop()
+            with socket.socket() as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+                client.setblocking(False)
+                await loop.sock_connect(client, (LOOPBACK, forebay.node_port(0)))
+                await loop.sock_sendall(client, echo(1, bytes(50_000)))
+                arrived = len(await soon(loop.sock_recv(client, 1)))
+                draining = asyncio.create_task(forebay.app.drain())
+                await turns()
+                await loop.sock_sendall(client, echo(2))
+                with suppress(ConnectionResetError):  # since it sent on
+                    while more := await soon(loop.sock_recv(client, 4_096)):
+                        arrived += len(more)
+                assert arrived > 50_000
+                await soon(draining)
+
     @pytest.mark.parametrize(("timeout_ms", "last_s"), [(30_000, 1.5), (6_000, 1.0), (2_000, 0.0), (1_000, 0.0)])
     @in_loop
     async def test_turns_leave_most_of_the_time_to_what_is_under_way(self, timeout_ms: int, last_s: float) -> None:
@@ -430,7 +469,7 @@ class TestDrain:
             departed.told_of(both, now)
             departed.told_of({0: both[0]}, now)
             turns = forebay.app._turns()
-            assert [turns.has_come(node, now) for node in (0, 1)] == [False, True]
+            assert [turns.has_come(node, monotonic()) for node in (0, 1)] == [False, True]
 
     @in_loop
     async def test_accepts_and_reads_nothing_more_but_waits_for_what_is_away(self) -> None:

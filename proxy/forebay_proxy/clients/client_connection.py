@@ -35,7 +35,7 @@ from forebay_proxy.clients.client_upstream import ClientUpstream
 from forebay_proxy.clients.connection_context import ConnectionContext
 from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
-from forebay_proxy.clients.descriptors import hung_up, unread
+from forebay_proxy.clients.descriptors import hung_up, unconfirmed, unread
 from forebay_proxy.clients.divided_upstream import DividedUpstream
 from forebay_proxy.clients.gathered_requests import GatheredRequests
 from forebay_proxy.clients.listener import plain_address
@@ -500,17 +500,32 @@ class ClientConnection(BoundedReads):
         return not self._upstream.undivided
 
     @property
+    def undelivered(self) -> int:
+        """Bytes of answers that are not known to have arrived: the system drops them where the connection is closed and
+        the client sends on (RFC 2525, 2.17)."""
+        transport = self._life.transport
+        return unconfirmed(transport) if transport is not None else 0
+
+    @property
     def has_upstream(self) -> bool:
         """Whether it has a connection to a broker, or one is being made."""
         return self._upstream.is_open
 
     @property
     def settled(self) -> bool:
-        """All that it has sent was taken, is answered, and its records' fate is known, those without acks too."""
+        """All that it has sent was taken, is answered, and its records' fate is known, those without acks too; nor is
+        it about to send what must follow."""
         transport = self._life.transport
-        if not self._state.taking or transport is None or len(self.orderer) or self._client.producing:
+        if not self._state.taking or transport is None or not self.quiet or self._logs_in:
             return False
         return self._splitter.between_frames and not unread(transport)
+
+    @property
+    def _logs_in(self) -> bool:
+        """It has asked for a login, anew perhaps, that takes another request."""
+        if self._logins is not None:
+            return self._logins.under_way
+        return self._login is not None and self._login.under_way
 
     def retire(self) -> None:
         """Close as soon as it is `settled`."""

@@ -29,15 +29,19 @@ class LeaveTurns:
     def __init__(self, nodes: Iterable[int], begun: float, most_s: float) -> None:
         order = sorted(set(nodes))
         apart = min(APART_S, most_s / max(len(order), 1))
+        self._begun = begun
+        self._gap = min(GAP_S, most_s)
         self._turns = {node_id: begun + place * apart for place, node_id in enumerate(order, 1)}
         self.last = max(self._turns.values(), default=begun)
         """When the last of them are to leave."""
 
     def has_come(self, node_id: int | None, now: float) -> bool:
         """Whether clients of that port are to leave; those of bootstrap and of other brokers may at once."""
-        turn = self._turns.get(node_id) if node_id is not None else None
-        return turn is None or now >= turn
+        return now >= self._at(node_id)
 
     def is_over(self, node_id: int | None, now: float) -> bool:
         """Whether they have had the time to find a moment for it."""
-        return self.has_come(node_id, now - GAP_S)
+        return now >= self._at(node_id) + self._gap
+
+    def _at(self, node_id: int | None) -> float:
+        return self._begun if node_id is None else self._turns.get(node_id, self._begun)

@@ -129,6 +129,12 @@ class LoginWatch:
         """Seconds, as the broker told; 0: for ever; None: it does not tell this client."""
         self._gone = False
 
+    @property
+    def under_way(self) -> bool:
+        """Whether another request of a login must come before all others."""
+        attempt = self._attempt
+        return attempt is not None and attempt.offered and attempt.login is None
+
     # Requests
 
     def goes_on(self, key: int) -> bool:

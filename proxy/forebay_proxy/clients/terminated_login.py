@@ -165,6 +165,11 @@ class TerminatedLogin:
         """Bytes of the shortest frame that may come."""
         return 0 if self._state is _State.TOKENS else PEEK_SIZE
 
+    @property
+    def under_way(self) -> bool:
+        """Whether another request of the login must come before all others."""
+        return self._state not in (_State.DONE, _State.OVER)
+
     # Frames
 
     def takes(self, head: Head) -> bool:

@@ -125,12 +125,14 @@ class Succession:
     async def _succeed(self) -> int:
         if self._stop.draining.is_set():
             raise StartError("Forebay is leaving")
-        sockets = await self._sockets()
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
-                handed_sockets.hand(ours, sockets)
-                handed_sockets.close(sockets)
+                sockets = await self._sockets()
+                try:
+                    handed_sockets.hand(ours, sockets)
+                finally:
+                    handed_sockets.close(sockets)
                 process = self._started(theirs.fileno())
             log.info("successor started", process=process.pid)
             if why := await self._not_ready(ours, process):

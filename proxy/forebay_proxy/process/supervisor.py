@@ -345,6 +345,8 @@ class Supervisor:
         Raises StartError if a worker cannot start for a reason that a person must fix; the others are drained first.
         """
         minding = [asyncio.create_task(self._ask()), asyncio.create_task(self._end())]
+        for part in minding:
+            part.add_done_callback(_tell_of_failure)
         try:
             for worker, share in zip(self.workers, self._inherited.shares(len(self.workers)), strict=True):
                 for each in share:  # before any of them binds another
@@ -357,8 +359,8 @@ class Supervisor:
                 for task in done:
                     task.result()  # raises what nobody foresaw
         finally:
-            for task in minding:
-                task.cancel()
+            for part in minding:
+                part.cancel()
             for worker in self._all():
                 worker.kill()
         if self._start_failure is not None:

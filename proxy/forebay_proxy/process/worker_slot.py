@@ -84,6 +84,7 @@ class WorkerSlot:
         self._inherited = inherited
         self._sockets: socket.socket | None = None
         """The end of a pair over which listening sockets come and go."""
+        self._sharing = asyncio.Lock()
         self._drain: Drain | None = None
         """What its process is told, and every one that would follow it."""
         self._is_to_die = False
@@ -290,15 +291,20 @@ class WorkerSlot:
 
     async def share(self, timeout_s: float) -> list[socket.socket]:
         """What the worker listens on; it goes on accepting. Empty: it does not say."""
-        if self._channel is None or self._sockets is None:
-            return []
-        self._channel.send(Share())
-        self._sockets.settimeout(timeout_s)
-        try:
-            return await asyncio.to_thread(handed_sockets.take, self._sockets)
-        except OSError as error:
-            get_logger().warning("a worker does not hand over its sockets", worker=self.index, error=str(error))
-            return []
+        async with self._sharing:  # they come for one at a time
+            over = self._sockets
+            if self._channel is None or over is None:
+                return []
+            self._channel.send(Share())
+            over.settimeout(timeout_s)
+            try:
+                return await asyncio.to_thread(handed_sockets.take, over)
+            except OSError as error:
+                get_logger().warning("a worker does not hand over its sockets", worker=self.index, error=str(error))
+                over.close()  # with what may still come: clients would wait in those for ever
+                if self._sockets is over:
+                    self._sockets = None
+                return []
 
     def commit(self, generation: int, settings: Settings) -> None:
         """Have the worker put them into force, and all that follow it in this slot begin with them."""

@@ -31,10 +31,10 @@ def test_all_at_once() -> None:
     assert all(LeaveTurns((), 100.0, 0.0).is_over(node_id, 100.0) for node_id in (None, 0))
 
 
-def test_a_turn_lasts_a_moment() -> None:
+@pytest.mark.parametrize(("node_id", "at"), [(0, 100.0 + APART_S), (None, 100.0), (7, 100.0)])
+def test_a_turn_lasts_a_moment(node_id: int | None, at: float) -> None:
     turns = LeaveTurns([0, 1], 100.0, 3.0)
-    at = 100.0 + APART_S
-    assert [turns.is_over(0, now) for now in (at, at + GAP_S - 0.01, at + GAP_S + 0.01)] == [False, False, True]
+    assert [turns.is_over(node_id, now) for now in (at, at + GAP_S - 0.01, at + GAP_S + 0.01)] == [False, False, True]
 
 
 def test_who_is_none_of_them_may_leave_at_once() -> None:

@@ -112,10 +112,15 @@ async def test_a_port_that_is_taken_is_said_once_and_tried_again() -> None:
 
 @in_loop
 async def test_where_others_listen_brokers_that_are_new_have_an_address_too() -> None:
-    door = Door(free_run(3))
+    door = Door(free_run(4))
     door.open()
     await door.listeners.ready()
+    with socket.socket() as squatter:
+        squatter.bind((LOOPBACK, door.port + 3))
+        squatter.listen()
+        assert not door.listeners.open_node(2)
     door.listeners.close(succeeded=True)
+    assert not door.listeners.open_node(2), "it could not be listened for"
     assert door.listeners.open_node(1)
     assert not door.listeners.open_node(MAX_PORT)
     assert not accepts(door.port + 2)

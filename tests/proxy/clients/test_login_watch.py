@@ -411,6 +411,19 @@ class TestNotServed:
 
 class TestSessions:
     @in_loop
+    async def test_between_the_requests_of_another_login_it_is_not_settled(self) -> None:
+        async with town() as it:
+            client = await it.user("alice")
+            (connection,) = it.forebay.app._connections
+            await until(lambda: connection.settled)
+            client.send(handshake(1))
+            await client.receives(1)
+            assert not connection.settled
+            client.send(presents(2, sasl.plain("alice", "hers")))
+            await client.receives(2)
+            await until(lambda: connection.settled)
+
+    @in_loop
     async def test_another_login_of_the_same_user_goes_on_in_the_same_realm(self) -> None:
         async with town() as it:
             client = await it.user("alice")

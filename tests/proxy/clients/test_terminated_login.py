@@ -154,6 +154,18 @@ class TestLoggedIn:
             await client.receives(1, 2, 3)
 
     @in_loop
+    async def test_between_the_requests_of_its_login_it_is_not_settled(self) -> None:
+        async with gate() as it:
+            client = await it.forebay.client(0)
+            client.send(handshake(1))
+            await client.receives(1)
+            (connection,) = it.forebay.app._connections
+            assert not connection.settled
+            client.send(presents(2, sasl.plain("alice", "hers")))
+            await client.receives(2)
+            await until(lambda: connection.settled)
+
+    @in_loop
     async def test_people_and_the_journal_are_told_who_it_is_and_brokers_are_not(self, tmp_path: Path) -> None:
         async with gate(journal_dir=str(tmp_path), journal_ledger=True) as it:
             client = await it.forebay.client(0)

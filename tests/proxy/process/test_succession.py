@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
+from unittest.mock import AsyncMock
 
 import pytest
 from structlog.testing import capture_logs
 
 from forebay_proxy.errors import StartError
-from forebay_proxy.process import succession
+from forebay_proxy.process import handed_sockets, succession
 from forebay_proxy.process.handed_sockets import hand
 from forebay_proxy.process.lifecycle import Stop
 from forebay_proxy.process.service_manager import SOCKET
@@ -111,6 +112,19 @@ async def test_one_that_dies_before_it_is_told_to_go_on_has_taken_no_place(tmp_p
         assert not scene.stop.draining.is_set()
         with pytest.raises(BlockingIOError):  # systemd would take a process that is gone for the service
             systemd.recv(100)
+
+
+@in_loop
+async def test_sockets_that_cannot_be_handed_over_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> NoReturn:
+        raise OSError(errno.ETOOMANYREFS, "Too many references")
+
+    scene = Scene("")
+    asked = [scene.listening.dup()]
+    scene.succession._sockets = AsyncMock(return_value=asked)
+    monkeypatch.setattr(handed_sockets, "hand", fails)
+    assert "Too many references" in await scene.refused()
+    assert asked[0].fileno() < 0
 
 
 @in_loop

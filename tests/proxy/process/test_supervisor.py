@@ -676,3 +676,23 @@ def test_what_fails_beside_the_proxy_is_told_and_it_serves_on(monkeypatch: pytes
             await asyncio.wait([serving])
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("part", ["_ask", "_end"])
+def test_what_fails_of_a_supervisor_is_told(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    ready_workers(monkeypatch)
+
+    async def fails(_: Supervisor) -> None:
+        raise RuntimeError("nobody foresaw this")
+
+    monkeypatch.setattr(Supervisor, part, fails)
+
+    async def scenario() -> None:
+        with structlog.testing.capture_logs() as logs:
+            running = asyncio.create_task(supervisor_of(1).run())
+            await until(lambda: "a part beside the proxy has failed" in {line["event"] for line in logs})
+            assert not running.done()
+            running.cancel()
+            await asyncio.wait([running])
+
+    asyncio.run(scenario())

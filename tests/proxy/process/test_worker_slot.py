@@ -13,10 +13,21 @@ import pytest
 
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.metrics.registry import MetricRegistry
-from forebay_proxy.process import worker_slot
-from forebay_proxy.process.control import Ask, Commit, Dump, Dumped, Message, Prepare, Prepared, Report, StartFailed
+from forebay_proxy.process import handed_sockets, worker_slot
+from forebay_proxy.process.control import (
+    Ask,
+    Commit,
+    Dump,
+    Dumped,
+    Message,
+    Prepare,
+    Prepared,
+    Report,
+    Share,
+    StartFailed,
+)
 from forebay_proxy.process.worker_slot import HUNG_S, MAX_UNANSWERED, MIN_PINGS_BEFORE_KILL, WorkerSlot
-from tests.kit.event_loop import in_loop
+from tests.kit.event_loop import in_loop, soon, until
 
 SETTINGS = Settings(bootstrap_servers=(HostPort("b", 9092),), listen=HostPort("127.0.0.1", 19092))
 
@@ -236,3 +247,31 @@ async def test_of_a_process_that_cannot_be_started_nothing_is_left_and_the_next_
         assert inherited.fileno() >= 0
         slot.inherits(())
         assert inherited.fileno() < 0
+
+
+@in_loop
+async def test_sockets_are_handed_over_to_one_who_asks_after_the_other() -> None:
+    scene, (ours, theirs) = Scene(), socket.socketpair()
+    scene.slot._sockets = ours
+    with theirs, socket.create_server(("127.0.0.1", 0)) as listening:
+        asking = [asyncio.create_task(scene.slot.share(60.0)) for _ in range(2)]
+        for asked, task in enumerate(asking, 1):
+            await until(lambda asked=asked: len(scene.line.sent) >= asked)  # type: ignore[misc]
+            assert scene.line.sent == [Share()] * asked
+            handed_sockets.hand(theirs, [listening])
+            found = await soon(task)
+            assert [each.getsockname() for each in found] == [listening.getsockname()]
+            handed_sockets.close(found)
+    ours.close()
+
+
+@in_loop
+async def test_sockets_that_come_too_late_are_kept_by_nobody() -> None:
+    scene, (ours, theirs) = Scene(), socket.socketpair()
+    scene.slot._sockets = ours
+    with theirs, socket.create_server(("127.0.0.1", 0)) as listening:
+        assert await soon(scene.slot.share(0.01)) == []
+        with pytest.raises(OSError, match="Broken pipe"):
+            handed_sockets.hand(theirs, [listening])
+    assert await soon(scene.slot.share(0.01)) == []
+    assert len(scene.line.sent) == 1
