@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 _MAX_TIMESTAMP_SHIFT = 1 << 48
 """In ms, between two runs of one batch: far beyond any clock, well within an int64."""
 
+HURRIED_MS = 3_000
+"""Who waits for less is hardly helped by a second attempt, and has none made of what others wait for, too: a broker
+that stands still for a second would be sent everything of theirs again."""
+
 
 class Lane(NamedTuple):
     """What records must have in common to share a batch.
@@ -217,7 +221,10 @@ class ProducerBatch:
 
     @property
     def timeouts_ms(self) -> tuple[int, int]:
-        """The shortest and the longest time for which its owners wait; those that are done wait for nothing."""
+        """The shortest and the longest time for which its owners wait; those that are done wait for nothing.
+
+        The shortest is one of HURRIED_MS or more, if there is any.
+        """
         shortest = longest = -1
         for run in self.runs:
             owner = run.owner
@@ -225,9 +232,9 @@ class ProducerBatch:
                 timeout_ms = owner.timeout_ms
                 if timeout_ms > longest:
                     longest = timeout_ms
-                if shortest < 0 or timeout_ms < shortest:
+                if timeout_ms >= HURRIED_MS and (shortest < 0 or timeout_ms < shortest):
                     shortest = timeout_ms
-        return shortest, longest
+        return (shortest if shortest >= 0 else longest), longest
 
     @property
     def deserted(self) -> list[RecordRun]:

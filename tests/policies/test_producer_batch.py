@@ -356,6 +356,16 @@ def test_ready_when_due_closed_or_full() -> None:
     assert due.has_room(client_batch(b"b")), "due, and yet growing until it is drained"
 
 
+@pytest.mark.parametrize(
+    ("waits", "shortest"), [([30_000, 10_000], 10_000), ([100, 30_000, 3_000, 2_999], 3_000), ([100, 2_000], 2_000)]
+)
+def test_who_is_in_a_hurry_sets_no_time_for_others(waits: list[int], shortest: int) -> None:
+    batch = make()
+    for timeout_ms in waits:
+        add(batch, client_batch(b"a"), FakeOwner(timeout_ms))
+    assert batch.timeouts_ms == (shortest, max(waits))
+
+
 def test_abandoned_when_nobody_waits_any_more() -> None:
     owners = [FakeOwner(), FakeOwner()]
     batch = make()

@@ -1,6 +1,6 @@
 """In which order clients are to leave a process while others accept on the same ports. No I/O.
 
-In: brokers that are known, which all workers know alike: a client may have connections to several. Out: whether
+In: brokers that are known, which all workers mostly know alike: a client may have connections to several. Out: whether
 clients of one (None: bootstrap) are to leave by now. So a client that is answered has lost one broker at a time, as
 where brokers are restarted one by one, and has come back before it loses the next.
 librdkafka that loses all at once tells its application so, and (2.16) forgets the brokers and starts anew:

@@ -109,6 +109,7 @@ class ProduceHandler:
         self.loop = asyncio.get_running_loop()
         self._partitioner_of = partitioner_of
         self._delivery_timeout = settings.delivery_timeout_ms / 1000
+        self._request_timeout_ms = settings.request_timeout_ms
         self.lingers = settings.linger_ms > 0
         """Batches wait for more records. May change at any time."""
         self._lingering: dict[Client, dict[PendingProduce, None]] = {}
@@ -190,8 +191,12 @@ class ProduceHandler:
 
     def deadline(self, request: ProduceRequest) -> float:
         """Until when it may wait, in seconds of `time.monotonic`."""
-        wait = min(self._delivery_timeout, max(SHORTEST_WAIT, request.timeout_ms / 1000))
+        wait = min(self._delivery_timeout, max(SHORTEST_WAIT, self.timeout_ms(request) / 1000))
         return monotonic() + wait
+
+    def timeout_ms(self, request: ProduceRequest) -> int:
+        """For how long its client waits. A broker does not look at it where there are no acks, as nobody waits."""
+        return request.timeout_ms if request.acks else max(request.timeout_ms, self._request_timeout_ms)
 
     def unknown(self, topic: str, partition: int) -> bool:
         """Whether the partition is not known to be there."""
@@ -355,7 +360,7 @@ class PendingProduce:
             request.version,
             request.correlation_id,
             request.acks,
-            request.timeout_ms,
+            handler.timeout_ms(request),
             handler.deadline(request),
             self._done,
             (client.host, request.client_id),

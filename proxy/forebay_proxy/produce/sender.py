@@ -24,6 +24,7 @@ from forebay_policies.dispatch_groups import DispatchGroup
 from forebay_policies.loop_turns import SLICE_S
 from forebay_policies.producer_batch import ProducerBatch
 from forebay_policies.requests_in_flight import RequestsInFlight
+from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy.brokers.cluster import Cluster, Node
 from forebay_proxy.brokers.connector import Connector, takes_produce
 from forebay_proxy.brokers.upstream_connection import UpstreamConnection
@@ -151,8 +152,13 @@ class Sender:
         """Whether another request of the group may leave now."""
         throttling = self._throttling
         if throttling.active and throttling.muted(self.node.id, group.client_id, monotonic()):
-            return False
+            # What left merged, and may have been appended, goes merged again: nobody waits for what was said of that.
+            return self._is_merged(group) and self._away.may_send(group)
         return self._away.may_send(group)
+
+    def _is_merged(self, group: DispatchGroup) -> bool:
+        """Whether its requests are of several client ids."""
+        return self._throttling.merges and group.client_id == CLIENT_ID
 
     def _send(self, connection: UpstreamConnection, group: DispatchGroup, drained: Drained) -> None:
         request = _Request(self, connection, group, drained, monotonic())
@@ -271,6 +277,8 @@ class Sender:
                 connection.close()
         if throttle_time_ms > 0:
             self._throttled(request.group.client_id, throttle_time_ms / 1000)
+            if self._is_merged(request.group):
+                connection.close()  # the broker does not read it until then, and nobody is to wait for that
         for queue, batch in drained:
             if queue.in_flight is not batch:
                 continue  # it was told that the request could not be written

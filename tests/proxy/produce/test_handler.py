@@ -953,3 +953,21 @@ class TestRequestsOfManyPartitions:
             await until(lambda: forebay.count("forebay_buffer_memory_available_bytes") == 2 << 20)
             assert not forebay.app._pool.shares.brokers
             assert not forebay.app._pool.shares.clients
+
+
+@in_loop
+async def test_records_without_acks_outlast_a_timeout_that_no_broker_looks_at() -> None:
+    async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+        cluster[0].holds(PRODUCE)
+        client, other = await forebay.client(0), await forebay.client(0)
+        client.send(produce(1, ("ponds", 0, batch(keyed("away"))), acks=0, timeout_ms=1))
+        away = await cluster[0].receives(PRODUCE)
+        client.send(produce(2, ("ponds", 0, batch(keyed("a"))), acks=0, timeout_ms=1))
+        await until(lambda: forebay.count("forebay_queued_batches") == 1)
+        other.send(produce(1, ("ponds", 0, batch(keyed("late"))), timeout_ms=1))
+        assert only((await other.receives(1))[0]).error_code == REQUEST_TIMED_OUT
+        client.send(echo(3))
+        cluster[0].releases(PRODUCE)
+        away.answer()
+        await client.receives(3)
+        await until(lambda: cluster.values("ponds", 0)[:2] == ["away", "a"])

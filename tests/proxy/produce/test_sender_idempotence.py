@@ -548,6 +548,26 @@ class TestGivingUp:
             assert await it.told() == codes.NONE
 
     @in_loop
+    async def test_who_has_little_time_has_nothing_of_others_sent_again(self) -> None:
+        async with pier() as it:
+            it.send("away")
+            away = await it.asked()
+            hurried = await it.forebay.client(0)
+            hurried.send(produce(1, ("ponds", 0, batch(keyed("a"))), timeout_ms=1))
+            await until(lambda: it.forebay.count(*KEPT) == 3)
+            it.send("b")
+            await until(lambda: it.forebay.count(*KEPT) == 4)
+            away.answer()
+            await it.client.receives(it.sent - 1)
+            both = await it.asked()
+            assert both.values == ["a", "b"]
+            sent = len(it.cluster[0].requests(PRODUCE))
+            assert produced((await hurried.receives(1))[0])["ponds", 0].error_code == codes.REQUEST_TIMED_OUT
+            assert len(it.cluster[0].requests(PRODUCE)) == sent
+            both.answer()
+            assert await it.told() == codes.NONE
+
+    @in_loop
     async def test_without_idempotence_a_lost_answer_is_the_clients_to_know(self) -> None:
         async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
             cluster[0].holds(PRODUCE)

@@ -86,6 +86,26 @@ class TestBeforeTheFirst:
             assert forebay.count("forebay_unmerged_brokers") == 1
             assert forebay.count("forebay_throttled_client_ids") == 1
 
+    @in_loop
+    async def test_nor_records_that_may_have_been_appended(self) -> None:
+        """They go again as they went, merged: a broker knows them by that."""
+        cluster = FakeCluster({"ponds": [0, 0]})
+        cluster.idempotent = True
+        async with cluster, running(cluster.bootstrap, enable_idempotence=True) as forebay:
+            await until(lambda: forebay.count("forebay_producer_ids") > 0)
+            client, other = await forebay.client(0), await forebay.client(0)
+            cluster[0].holds(PRODUCE)
+            client.send(record(1, A, "1"))
+            first = await cluster[0].receives(PRODUCE)
+            other.send(record(1, B, "2", partition=1))
+            second = await cluster[0].receives(PRODUCE)
+            cluster[0].releases(PRODUCE)
+            first.answer(throttle_time_ms=3_600_000)
+            await client.receives(1)
+            second.close()
+            assert only((await other.receives(1))[0]).error_code == NONE
+            assert [client_id for client_id, _ in senders(cluster)] == [CLIENT_ID] * 3
+
 
 class TestAThrottledClient:
     @in_loop
