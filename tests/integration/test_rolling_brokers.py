@@ -1,4 +1,5 @@
-"""What docs/rolling-brokers.md says: each broker is avoided, drained, restarted and taken back, under a load."""
+"""What docs/rolling-brokers.md says: each broker is avoided, drained, restarted and taken back, under a load; and one
+that dies is told of, also where Forebay sends it nothing of its own."""
 
 from __future__ import annotations
 
@@ -40,6 +41,10 @@ def in_sync(admin: AdminClient) -> bool:
     return all(len(partition.isrs) == len(partition.replicas) for partition in partitions)
 
 
+def up(forebay: ForebayProcess, node: int) -> float | None:
+    return forebay.metrics().get(f'forebay_broker_up{{node="{node}"}}')
+
+
 def test_brokers_are_restarted_one_after_the_other(tmp_path: Path) -> None:
     """Nothing is lost, twice, or out of order; clients, with their default timeouts, are told of nothing."""
     socket = tmp_path / "s"
@@ -54,9 +59,8 @@ def test_brokers_are_restarted_one_after_the_other(tmp_path: Path) -> None:
                 command(socket, "avoid", str(node), "--for", "30m", "--reason", "restart")
                 cluster.shut_down(node)
                 cluster.start_node(node)
-                up = f'forebay_broker_up{{node="{node}"}}'
-                wait_until(lambda up=up: forebay.metrics().get(up) == 1, SOON, "the broker is up")  # type: ignore[misc]
                 wait_until(lambda: in_sync(admin), SOON, "it has caught up")
+                wait_until(lambda node=node: up(forebay, node) == 1, SOON, "the broker is up")  # type: ignore[misc]
                 command(socket, "avoid", str(node), "--end")
             rolled = monotonic()
             wait_until(lambda: load.acked_since(rolled) >= SOME, SOON, "it flows on")
@@ -67,3 +71,20 @@ def test_brokers_are_restarted_one_after_the_other(tmp_path: Path) -> None:
     findings.check("rolled")
     assert findings.refused == findings.unknown == 0
     assert "Traceback" not in said
+
+
+def test_a_broker_that_dies_is_told_of_where_only_clients_connect_to_it() -> None:
+    """`moves=observe`: no record is Forebay's to send."""
+    with KafkaCluster("4.3.1") as cluster, Clients(patient) as clients:
+        replicas = [[(first + turn) % 3 for turn in range(3)] for first in range(PARTITIONS)]
+        cluster.create_topic(TOPIC, assignment=replicas, config={"min.insync.replicas": "2"})
+        forebay = ForebayProcess(cluster.bootstrap, cluster.nodes, settings={"moves": "observe"})
+        with forebay, clients.start(forebay.bootstrap, TOPIC) as load:
+            wait_until(lambda: load.acked_since(load.begun) >= SOME, SOON, "it flows")
+            assert [up(forebay, node) for node in cluster.nodes] == [1, 1, 1]
+            cluster.kill(2)
+            wait_until(lambda: up(forebay, 2) == 0, SOON, "it is told of")
+            assert [up(forebay, node) for node in (0, 1)] == [1, 1]
+            cluster.start_node(2)
+            wait_until(lambda: up(forebay, 2) == 1, SOON, "so is that it is back")
+            load.stop()

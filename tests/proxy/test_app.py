@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -233,6 +234,56 @@ class TestBackpressure:
                 await turns()
             assert client.unsent
             await client.receives(*range(sent))
+
+
+class TestBrokersThatClientsLose:
+    @in_loop
+    async def test_it_is_told_where_nothing_but_clients_connects_and_so_is_that_one_is_back(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster,
+            running(cluster.bootstrap, moves="observe") as forebay,
+        ):
+            sweep = partial(forebay.app._realm.dispatcher.sweep, monotonic())
+            client = await forebay.client(1)
+            client.send(produce(1, ("ponds", 1, batch(null_key("a")))))
+            await client.receives(1)
+            cluster[1].down()
+            await turns()
+            assert forebay.count("forebay_broker_up", "1") == 1, "nobody has had to connect to it since"
+            client.send(produce(2, ("ponds", 1, batch(null_key("b")))))
+            assert await client.is_closed()
+            assert [forebay.count("forebay_broker_up", node) for node in "01"] == [1, 0]
+            topic = forebay.app._realm.view.cluster.topics["ponds"]
+            assert topic.queues.available == [0, 1], "moves no records"
+            sweep()
+            await turns()
+            assert forebay.count("forebay_broker_up", "1") == 0
+            await cluster[1].up()
+            sweep()
+            await until(lambda: forebay.count("forebay_broker_up", "1") == 1)
+
+    @in_loop
+    async def test_a_client_that_is_connected_has_it_up(self) -> None:
+        async with FakeCluster({"ponds": [0]}, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
+            cluster[1].down()
+            client = await forebay.client(1)
+            client.send(echo(1))
+            assert await client.is_closed()
+            assert forebay.count("forebay_broker_up", "1") == 0
+            await cluster[1].up()
+            again = await forebay.client(1)
+            again.send(echo(1))
+            await again.receives(1)
+            assert forebay.count("forebay_broker_up", "1") == 1
+
+    @in_loop
+    async def test_a_name_that_cannot_be_one_is_told(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            forebay.app._realm.view.cluster.learn(1, f"{'x' * 64}.example", 9092, monotonic())
+            client = await forebay.client(1)
+            client.send(echo(1))
+            assert await client.is_closed()
+            assert [forebay.count("forebay_broker_up", node) for node in "01"] == [1, 0]
 
 
 class TestListeners:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from forebay_proxy.brokers.cluster import NEVER_LOST, Cluster
+from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.config.settings import HostPort
 
 
@@ -33,7 +33,7 @@ class BrokerAddresses:
     def any_node(self) -> int | None:
         """A broker that was last reached, at random; None where none is known."""
         nodes = list(self._cluster.nodes.values())
-        up = [node.id for node in nodes if not node.down and node.lost_at == NEVER_LOST] or [
+        up = [node.id for node in nodes if node.up] or [
             node.id for node in sorted(nodes, key=lambda node: (node.down, node.lost_at))[:1]
         ]
         return self._rng.choice(up) if up else None

@@ -41,6 +41,8 @@ class BrokerVersions:
         self._loop = asyncio.get_running_loop()
         self._known: dict[tuple[int | None, int], tuple[float, bytes]] = {}
         self._asking: dict[tuple[int | None, int], list[OnReady]] = {}
+        self._silent: set[tuple[str, int]] = set()
+        """Those that did not tell when they were last asked: the log has it once."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def get(self, node_id: int | None, version: int, ready: OnReady) -> None:
@@ -70,8 +72,11 @@ class BrokerVersions:
                 try:
                     response = await self._ask_broker(host, port, version)
                 except (OSError, UnicodeError, Malformed) as error:
-                    self._log.warning("a broker did not tell its versions", host=host, port=port, error=str(error))
+                    if (host, port) not in self._silent:
+                        self._silent.add((host, port))
+                        self._log.warning("a broker did not tell its versions", host=host, port=port, error=str(error))
                 else:
+                    self._silent.discard((host, port))
                     self._known[key] = monotonic(), response
                     break
         finally:

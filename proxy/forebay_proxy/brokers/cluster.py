@@ -21,8 +21,9 @@ NEVER_LOST: Final = float("-inf")
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A broker. `down`: the last attempt to connect failed. `gone`: metadata has not named it for so long that it is
-    forgotten. `lost_at`: when its topics were last invalidated because of that."""
+    """A broker. `down`: the last attempt to send it records failed to connect, so that partitioners leave it out.
+    `gone`: metadata has not named it for so long that it is forgotten. `lost_at`: when anybody, a client's connection
+    included, last failed to connect, and its topics were invalidated because of that."""
 
     id: int
     host: str
@@ -32,6 +33,11 @@ class Node:
     down: bool = False
     gone: bool = False
     lost_at: float = NEVER_LOST
+
+    @property
+    def up(self) -> bool:
+        """Whether whoever last had to connect to it could; True where nobody had to."""
+        return not self.down and self.lost_at == NEVER_LOST
 
 
 @dataclass(slots=True, eq=False)
@@ -181,11 +187,11 @@ class Cluster:
 
     def set_down(self, node: Node, *, down: bool) -> bool:
         """Note whether the broker can be reached. True where that is news."""
+        if not down:
+            node.lost_at = NEVER_LOST
         if node.down == down:
             return False
         node.down = down
-        if not down:
-            node.lost_at = NEVER_LOST
         for state in self.topics.values():
             if node.id in state.nodes:
                 self._refresh_available(state)

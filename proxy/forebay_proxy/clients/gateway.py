@@ -12,6 +12,7 @@ from time import monotonic
 from forebay_codecs import error_codes, one_broker, produce_response, producers_only
 from forebay_codecs.api_versions import NO_LIMITS
 from forebay_codecs.apis import OF_ONES_OWN_USER
+from forebay_codecs.errors import Malformed
 from forebay_codecs.produce_response import ProduceResponse
 from forebay_policies import retry
 from forebay_policies.leader_handover import NOWHERE
@@ -116,15 +117,15 @@ class Gateway:
         """Connect `protocol` to a broker (None: to any), logged in where Forebay logs in; then its session.
 
         Forebay never for clients that log in themselves: whoever they are, they are not Forebay. As one of them it
-        does, where it has seen how. Raises OSError where none can be reached.
+        does, where it has seen how. Raises OSError, UnicodeError or Malformed where none can be reached.
         """
         if node_id is not None and self.stands_in(node_id):
             node_id = None
-        error: OSError = ConnectionError("the broker is no longer known")
+        error: Exception = ConnectionError("the broker is no longer known")
         for host, port in self._addresses.of(node_id):
             try:
                 session = await self._connector.connect(host, port, protocol, logs_in=self._logs_in)
-            except OSError as failure:  # TimeoutError is one
+            except (OSError, UnicodeError, Malformed) as failure:  # TimeoutError is one of the first
                 error = failure
             else:
                 self._reachability.reached(node_id)

@@ -333,7 +333,14 @@ _ALL: Final = (
     Metric("forebay_gathered_response_bytes", "gauge", "Bytes of brokers' responses that are taken whole."),
     Metric("forebay_pool_waits_total", "counter", "Times a client had to wait for buffer.memory."),
     # Brokers
-    Metric("forebay_broker_up", "gauge", "1: the last attempt to connect to the broker succeeded.", _NODE, least=True),
+    Metric(
+        "forebay_broker_up",
+        "gauge",
+        "0: whoever last had to connect to the broker, for records or for a client, could not; it is asked every few "
+        "seconds. 1: they could, or nobody had to. Of several workers, and identities, the least counts.",
+        _NODE,
+        least=True,
+    ),
     Metric(
         "forebay_brokers_without_port",
         "gauge",

@@ -29,7 +29,7 @@ from forebay_proxy.produce.sender import Sender
 from forebay_proxy.produce.topics_now import topics_now
 
 SWEEP_S: Final = 5.0
-"""Between two looks for idle connections and for batches that nobody waits for."""
+"""Between two looks for idle connections, for batches that nobody waits for, and for brokers that are back."""
 
 
 class Dispatcher:
@@ -63,6 +63,7 @@ class Dispatcher:
         self._flush_metrics = FlushMetrics(stats)
         self._opened: list[tuple[PartitionQueue, ProducerBatch, int]] = []
         self._senders: dict[int, Sender] = {}
+        self._runs = False
         self._closed = False
         accumulator.pool.lingers(self._flush_all)
         accumulator.observe(opened=self._batch_opened, ready=self._partition_ready, deserted=delivery.deserted)
@@ -71,7 +72,7 @@ class Dispatcher:
         stats.gauge("forebay_queued_bytes", lambda: accumulator.queued_bytes)
         stats.gauge("forebay_queued_batches", lambda: accumulator.queued_batches)
         stats.gauge("forebay_in_flight_requests", lambda: sum(s.in_flight for s in self._senders.values()))
-        stats.gauge_of_brokers("forebay_broker_up", lambda: {it.id: not it.down for it in cluster.nodes.values()})
+        stats.gauge_of_brokers("forebay_broker_up", self._up)
         stats.topics_now = lambda: topics_now(cluster, monotonic())
         stats.gauge_of_brokers("forebay_broker_queued_bytes", self._queued_by_broker)
         stats.gauge_of_brokers("forebay_broker_in_flight_requests", self.in_flight_by_broker)
@@ -82,6 +83,10 @@ class Dispatcher:
     def in_flight_by_broker(self) -> dict[int, int]:
         """Unanswered Produce requests by node id."""
         return {sender.node.id: sender.in_flight for sender in self._senders.values()}
+
+    def _up(self) -> dict[int, bool]:
+        """None, while nothing is tried: nobody would find out that one can be reached again."""
+        return self._reachability.up() if self._runs else {}
 
     def _queued_by_broker(self) -> dict[int, int]:
         queued = dict.fromkeys(self._senders, 0)
@@ -180,17 +185,25 @@ class Dispatcher:
     # Life
 
     async def run(self) -> None:
-        """The task: drop what nobody waits for, and leave idle brokers before they leave."""
-        while True:
-            await asyncio.sleep(SWEEP_S)
-            now = monotonic()
-            self._accumulator.drop_abandoned(now)
-            if self._accumulator.throttling.active:
-                self._accumulator.settle(now)
-            if self._idle >= 0:
-                for sender in self._senders.values():
-                    sender.leave_if_idle(now, self._idle)
-                self._updater.leave_idle(now, self._idle)
+        """The task: sweep now and then."""
+        self._runs = True
+        try:
+            while True:
+                await asyncio.sleep(SWEEP_S)
+                self.sweep(monotonic())
+        finally:
+            self._runs = False
+
+    def sweep(self, now: float) -> None:
+        """Drop what nobody waits for, leave idle brokers before they leave, and ask those that clients have lost."""
+        self._accumulator.drop_abandoned(now)
+        if self._accumulator.throttling.active:
+            self._accumulator.settle(now)
+        if self._idle >= 0:
+            for sender in self._senders.values():
+                sender.leave_if_idle(now, self._idle)
+            self._updater.leave_idle(now, self._idle)
+        self._reachability.look_again()
 
     def retire(self) -> None:
         """Records without a leader are not asked about any more: the process is leaving."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import structlog
 
 from forebay_codecs.api_versions import parse_api_versions
 from forebay_codecs.apis import API_VERSIONS, PRODUCE
@@ -137,3 +138,18 @@ async def test_closing_ends_what_has_not_even_begun_to_be_asked() -> None:
         assert asking.answers == [None, None]
         assert cluster[0].accepted == 0
         assert asking.versions._tasks == set()
+
+
+@in_loop
+async def test_a_broker_that_does_not_tell_is_told_of_once_until_it_does() -> None:
+    async with FakeCluster({}) as cluster:
+        asking = Asking(cluster)
+        with structlog.testing.capture_logs() as logs:
+            for _ in range(2):
+                cluster[0].down()
+                for version in range(3):
+                    assert await asking.get(0, version) is None
+                await cluster[0].up()
+                assert await asking.get(0) is not None
+                asking.versions.forget(0)
+        assert [line["event"] for line in logs] == ["a broker did not tell its versions"] * 2

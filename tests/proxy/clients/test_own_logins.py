@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from forebay_proxy.config.secret import Secret
 from forebay_proxy.produce.handler import INSPECTED_AT_ONCE
 from tests.codecs.message_oracle import messages
 from tests.kit.app import Running, running
-from tests.kit.event_loop import in_loop, turns
+from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import Exchange, FakeCluster
 from tests.kit.ports import LOOPBACK, free_run
 from tests.kit.sasl import login_line
@@ -278,6 +279,23 @@ class TestRequests:
                 await client.receives(1)
                 cluster[0].close_connections()
                 assert await client.is_closed()
+
+    @in_loop
+    async def test_a_broker_that_only_they_connect_to_is_told_of_while_it_is_down(self) -> None:
+        async with passing(PLAIN, nodes=2) as (cluster, forebay):
+            first = await forebay.client()
+            await logged_in(first, PLAIN)
+            first.send(metadata(2, "ponds"))
+            await first.receives(2)
+            assert forebay.count("forebay_broker_up", "1") == 1
+            cluster[1].down()
+            other = await forebay.client(1)
+            other.send(handshake(1, 0))
+            assert await other.is_closed()
+            assert forebay.count("forebay_broker_up", "1") == 0
+            await cluster[1].up()
+            forebay.app._realm.dispatcher.sweep(monotonic())
+            await until(lambda: forebay.count("forebay_broker_up", "1") == 1)
 
 
 class TestBesideALoginOfForebays:

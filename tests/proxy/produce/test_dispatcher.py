@@ -3,8 +3,10 @@ there is none its topics are asked for."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from random import Random
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -113,6 +115,7 @@ async def test_a_broker_that_is_gone_takes_its_connection_with_it() -> None:
 async def test_measures_by_broker() -> None:
     async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster:
         dock = Dock(cluster, [0, 1], linger_ms=0)
+        running = asyncio.create_task(dock.dispatcher.run())
         dock.meet(0)
         dock.meet(1)
         cluster[1].holds(PRODUCE)
@@ -132,7 +135,11 @@ async def test_measures_by_broker() -> None:
         assert answered == [1, 0]
 
         dock.cluster.set_down(dock.cluster.nodes[1], down=True)
+        dock.cluster.nodes[1].last_seen = monotonic()
         assert [dock.of_broker(dock.stats.take().gauges, "up", node) for node in (0, 1)] == [1, 0]
+        running.cancel()
+        await turns()
+        assert ("forebay_broker_up", ("1",)) not in dock.stats.take().gauges, "who rests would not see that it is back"
         dock.dispatcher.close()
         await turns()
 

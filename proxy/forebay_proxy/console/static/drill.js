@@ -135,7 +135,7 @@ export function Broker({ name }) {
     ${data && !broker && html`<p class="empty">No broker has this number now.</p>`}
     ${broker && html`<${Card} title="What it does" id="what">
       <${Facts} facts=${[
-        ["State", broker.up ? "up" : "down: the last attempt to connect failed"],
+        ["State", broker.up ? "up" : "down: whoever last had to connect to it could not"],
         ["Records/s", count(Math.round(broker.records))],
         ["Share of all records", percent(broker.share)],
         ["Bytes/s", bytes(broker.bytes)],
