@@ -108,7 +108,7 @@ class SyntheticSource:
         stats.counter("forebay_request_bytes_total", side="client").value += total * 240
         stats.counter("forebay_request_bytes_total", side="upstream").value += total * 205
         stats.counter("forebay_requests_total", api="Produce").value += total
-        stats.counter("forebay_errors_total", side="upstream", kind="answered").value += rng.random() < 0.05
+        stats.counter("forebay_errors_total", side="upstream", kind="connection_lost").value += rng.random() < 0.05
         stats.counter("forebay_retries_total", reason="backoff").value += rng.random() < 0.1
         records, added = (
             stats.histogram("forebay_batch_records"),

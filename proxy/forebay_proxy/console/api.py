@@ -158,7 +158,7 @@ class Api:
             "added": {"p50": within(0.5), "p99": within(0.99)},
             "memory": seen.snapshot.gauges.get(("forebay_buffer_memory_total_bytes", ()), 0.0),
             "columns": {name: list(columns) for name, columns in COLUMNS.items() if columns},
-            "problems": problems(seen.snapshot, clients, unready, self._time_of_day(), self._told.config),
+            "problems": problems(seen.snapshot, clients, unready, self._time_of_day(), seen.lately, self._told.config),
             "history": {"bytes": seen.history.size, "missing": seen.history.missing},
         }
 

@@ -1,6 +1,7 @@
 """Looks once a second, and keeps what it has seen: history, the newest rows, events.
 
-In: a Source. Out: `rows` and `snapshot` of the last second; `topics` and `clients` of the last ten; History and Events.
+In: a Source. Out: `rows` and `snapshot` of the last second; `topics` and `clients` of the last ten; History, Events and
+Lately.
 Whoever waits for the next second uses `after`.
 
 Topics and clients are many. They are looked at after a second, two seconds later, four later and so on up to every ten,
@@ -20,6 +21,7 @@ import msgspec
 from forebay_codecs import version_support
 from forebay_proxy.console.events import Events
 from forebay_proxy.console.history import ALL, History, rounded
+from forebay_proxy.console.lately import Lately
 from forebay_proxy.console.measures import Rows, measure
 from forebay_proxy.console.source import SLICE, Details, Source
 from forebay_proxy.metrics.clients_seen import SOFTWARE, SeenClient
@@ -106,6 +108,7 @@ class Collector:
     ) -> None:
         self.history = History(history_bytes)
         self.events = Events()
+        self.lately = Lately()
         self.second = 0
         """Of the newest row, since 1970."""
         self.snapshot = Snapshot()
@@ -144,6 +147,7 @@ class Collector:
         taken = self._source.now()
         before, began = self.snapshot, self._looked_at
         self.snapshot, self._looked_at = taken, now
+        self.lately.note(taken.counters, now)
         if began is None:
             return
         self.rows = measure(before, taken, max(now - began, 1e-3))

@@ -55,7 +55,7 @@ def _differences(before: Snapshot, after: Snapshot) -> Iterator[tuple[Severity, 
             if was is None:
                 yield "info", "broker_new", f"broker {node} is known"
             elif level < was:
-                yield "critical", "broker_down", f"broker {node} cannot be reached"
+                yield "warning", "broker_down", f"broker {node} cannot be reached"
             elif level > was:
                 yield "info", "broker_up", f"broker {node} can be reached again"
         elif name == "forebay_ready" and was is not None and was != level:
@@ -63,7 +63,7 @@ def _differences(before: Snapshot, after: Snapshot) -> Iterator[tuple[Severity, 
         elif name == "forebay_config_generation" and was is not None and level > was:
             yield "info", "settings", "other settings are in force"
         elif name == "forebay_security_last_reload_successful" and was is not None and level < was:
-            yield "critical", "reload_failed", f"new certificates or secrets cannot be used ({labels[0]})"
+            yield "warning", "reload_failed", f"new certificates or secrets cannot be used ({labels[0]})"
     for name, labels in before.gauges.keys() - after.gauges.keys():
         if name == "forebay_broker_up":
             yield "info", "broker_gone", f"broker {labels[0]} is not part of the cluster any more"
@@ -74,7 +74,7 @@ def _differences(before: Snapshot, after: Snapshot) -> Iterator[tuple[Severity, 
 
 
 _COUNTED: Final[tuple[tuple[str, Severity, str, str], ...]] = (
-    ("forebay_worker_restarts_total", "critical", "worker_restarted", "{} worker died and was started again"),
+    ("forebay_worker_restarts_total", "warning", "worker_restarted", "{} worker died and was started again"),
     ("forebay_journal_rows_dropped_total", "warning", "journal_dropped", "{} journal rows were dropped"),
 )
 

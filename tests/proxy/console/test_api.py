@@ -32,6 +32,7 @@ async def test_the_overview() -> None:
         SeenClient("app", "h", None, None),
     ]
     seen.source.topics = [SeenTopic("ponds")]
+    stats.counter("forebay_errors_total", side="upstream", kind="authentication").value += 1
     seen.step()
     await seen.closely()
     async with served(seen) as forebay:
@@ -41,7 +42,12 @@ async def test_the_overview() -> None:
     assert (told["brokers"], told["ready"], told["workers"]) == ({"known": 2, "up": 1}, False, 2)
     assert (told["clients"], told["topics"]) == ({"connected": 1, "known": 2, "too_old": 1}, 1)
     assert told["added"]["p99"] == pytest.approx(0.003)
-    assert [problem["kind"] for problem in told["problems"]] == ["not_ready", "broker_down", "too_old"]
+    assert [problem["kind"] for problem in told["problems"]] == [
+        "not_ready",
+        "login_refused",
+        "broker_down",
+        "too_old",
+    ]
 
 
 @in_loop

@@ -60,6 +60,18 @@ async def test_a_clock_that_was_set_back_is_followed() -> None:
 
 
 @in_loop
+async def test_it_knows_what_has_grown_lately_from_its_first_look_on() -> None:
+    seen = Seen()
+    refused = seen.source.stats.counter("forebay_errors_total", side="upstream", kind="authentication")
+    refused.value += 1
+    seen.step()
+    assert seen.collector.lately.grown(60, "forebay_errors_total", "upstream", "authentication") == 1
+    for _ in range(75):
+        seen.step()
+    assert seen.collector.lately.grown(60, "forebay_errors_total", "upstream", "authentication") == 0
+
+
+@in_loop
 async def test_who_waits_is_told_of_the_next_second() -> None:
     seen = Seen()
     seen.step()

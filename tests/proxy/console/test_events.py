@@ -50,3 +50,13 @@ def test_the_oldest_make_room() -> None:
         events.add(number, "info", "ready", "takes clients")
     found = events.newest_first()
     assert (len(found), found[0].at, found[-1].at) == (MOST, MOST + 2, 3)
+
+
+def test_what_can_wait_is_a_warning_as_its_alert_is() -> None:
+    reloaded, restarts = ("forebay_security_last_reload_successful", ("client",)), ("forebay_worker_restarts_total", ())
+    events = Events()
+    before = Snapshot(counters={restarts: 0}, gauges={UP: 1, reloaded: 1})
+    events.compare(before, Snapshot(counters={restarts: 1}, gauges={UP: 0, reloaded: 0}), 5)
+    assert {event.kind: event.severity for event in events.newest_first()} == dict.fromkeys(
+        ("worker_restarted", "broker_down", "reload_failed"), "warning"
+    )
