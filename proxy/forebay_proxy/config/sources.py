@@ -126,7 +126,7 @@ class Loaded:
 def load(sources: Sources, partitioners: Collection[str], *, complete: bool = True) -> Loaded:
     """Read all sources. `partitioners` are the names that `partitioner` may have.
 
-    With `complete`, settings without a default are required. Raises SettingsError.
+    With `complete`, settings without a default are required, and a listener for clients. Raises SettingsError.
     """
     problems: list[Problem] = []
     given: dict[str, Given] = {}
@@ -157,8 +157,8 @@ def load(sources: Sources, partitioners: Collection[str], *, complete: bool = Tr
     if values.get("partitioner", "adaptive") not in partitioners:
         message = f"must be {allowed('partitioner', partitioners)}"
         problems.append(Problem("partitioner", str(values["partitioner"]), origins["partitioner"], message))
-    if complete and "listen" not in given and "listeners" not in given:
-        problems.append(_missing("listen"))
+    if complete and not any(values.get(name, True) for name in ("listen", "listeners")):
+        problems.append(_no_listener(given))
     problems += _conflicts(values, origins)
     if problems:
         raise SettingsError(problems)
@@ -202,9 +202,19 @@ def allowed(name: str, partitioners: Collection[str]) -> str:
 
 
 def _missing(name: str) -> Problem:
+    return Problem(name, "", "", f"is required ({SETTINGS[name].allowed}); {_set_it(name)}")
+
+
+def _no_listener(given: Mapping[str, Given]) -> Problem:
+    """Of `listen` and `listeners` neither is set, or what is set is empty."""
+    empty = given.get("listen") or given.get("listeners")
+    message = f"is required (host:port that clients connect to), unless listeners names one; {_set_it('listen')}"
+    return Problem("listen", "", empty.origin if empty else "", message)
+
+
+def _set_it(name: str) -> str:
     flag = "--" + name.replace(".", "-")
-    ways = f"with {flag}, with {SETTINGS[name].variable} or in the --config file"
-    return Problem(name, "", "", f"is required ({SETTINGS[name].allowed}); set it {ways}")
+    return f"set it with {flag}, with {SETTINGS[name].variable} or in the --config file"
 
 
 def _conflicts(values: Mapping[str, object], origins: Mapping[str, str]) -> Iterator[Problem]:

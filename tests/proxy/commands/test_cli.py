@@ -119,6 +119,26 @@ class TestRun:
         ]
         assert ran == []
 
+    @pytest.mark.parametrize("command", ["run", "check"])
+    @pytest.mark.parametrize(
+        ("arguments", "environ", "origin"),
+        [
+            (["--listen", ""], {}, "--listen"),
+            ([], {"FOREBAY_LISTEN": ""}, "FOREBAY_LISTEN"),
+            (["--set", "listeners="], {}, "--set"),
+        ],
+    )
+    def test_no_listener_at_all_is_a_problem_with_the_settings(
+        self, ran: list[Settings], command: str, arguments: list[str], environ: dict[str, str], origin: str
+    ) -> None:
+        result = forebay(command, "--bootstrap-servers", "127.0.0.1:1", *arguments, environ=environ)
+        assert (result.exit_code, ran) == (2, [])
+        assert result.stderr.splitlines() == [
+            "forebay: 1 problem with the settings",
+            f"  listen ({origin}): is required (host:port that clients connect to), unless listeners names one; set it "
+            "with --listen, with FOREBAY_LISTEN or in the --config file",
+        ]
+
     def test_what_a_person_must_mend_is_one_line_and_1(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(settings: Settings, told: Told, load: Load) -> int:
             raise StartError("listen = 0.0.0.0:19092: address already in use")

@@ -122,6 +122,9 @@ class TestResolved:
     ("assignments", "name", "message"),
     [
         ([], "listen", "is required"),
+        (["listen="], "listen", "is required (host:port that clients connect to), unless listeners names one"),
+        (["listeners="], "listen", "is required"),
+        (["listen=", "listeners="], "listen", "is required"),
         ([TWO], "listener.security.protocol.map", ""),
         (["listeners=SSL:h:19092"], "listeners", "must be NAME://host:port"),
         (["listeners=A B://h:19092"], "listeners", "must be NAME://host:port"),
