@@ -91,6 +91,7 @@ def _target(path: str, name: str, told: object, environ: Mapping[str, str]) -> T
     if mechanism not in MECHANISMS:
         raise ValueError(f"{where}: {_MECHANISM} must be one of {', '.join(MECHANISMS)}")
     try:
+        providers.refuse_others(told[_LINE])
         login = jaas.parse(Secret(providers.resolve(told[_LINE], environ)))
     except ValueError as error:
         raise ValueError(f"{where}: {_LINE} {error}") from None

@@ -22,7 +22,10 @@ from typing import Final
 
 from forebay_proxy.config import properties
 
-_REFERENCE: Final = re.compile(r"\$\{(file|dir|env):([^}]*)\}")
+_PROVIDERS: Final = ("file", "dir", "env")
+_REFERENCE: Final = re.compile(rf"\$\{{({'|'.join(_PROVIDERS)}):([^}}]*)\}}")
+_BEGUN: Final = re.compile(r"\$\{([\w.-]+):")
+"""What begins like one, of whichever provider."""
 MAX_BYTES: Final = 1 << 20
 """Of a file that is read whole; a chain of certificates takes some kilobytes."""
 MOST_SETTINGS: Final = 16 << 20
@@ -50,6 +53,16 @@ def resolve(text: str, environ: Mapping[str, str]) -> str:
     if any("\ud800" <= each <= "\udfff" for each in value):  # as which Python keeps other bytes; nobody can send them
         raise ValueError("is not UTF-8 text")
     return value
+
+
+def refuse_others(text: str) -> None:
+    """Raises ValueError for what begins like a reference and is none, which would stand for itself, as a password."""
+    if (begun := _BEGUN.search(_REFERENCE.sub(" ", text))) is None:
+        return
+    if begun[1] in _PROVIDERS:
+        raise ValueError(f"has a reference ${{{begun[1]}:… without a closing brace")
+    known = f"{', '.join(_PROVIDERS[:-1])} and {_PROVIDERS[-1]}"
+    raise ValueError(f"refers to ${{{begun[1]}:…}}, and only the providers {known} are known")
 
 
 def _value(provider: str, argument: str, environ: Mapping[str, str]) -> str:

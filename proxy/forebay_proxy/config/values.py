@@ -114,7 +114,12 @@ class Setting:
         return self.is_secret or _OF_TLS.match(self.name) is not None
 
     def resolve(self, text: str, environ: Mapping[str, str]) -> str:
-        """`text` with its references resolved. Raises ValueError, also where nothing is left of what protects."""
+        """`text` with its references resolved.
+
+        Raises ValueError, of what protects also where nothing is left of it, and for a reference that is none.
+        """
+        if self.protects:
+            providers.refuse_others(text)
         value = providers.resolve(text, environ)
         if self.protects and value != text and not value.strip():
             raise ValueError("refers to something that is empty")

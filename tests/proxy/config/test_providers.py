@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forebay_proxy.config.providers import MAX_BYTES, is_reference, read_settings, resolve
+from forebay_proxy.config.providers import MAX_BYTES, is_reference, read_settings, refuse_others, resolve
 
 
 def private(path: Path, text: str) -> Path:
@@ -34,6 +34,28 @@ def test_a_mark_at_the_beginning_is_none_of_the_text(tmp_path: Path) -> None:
 def test_what_is_no_reference_stays(text: str) -> None:
     assert resolve(text, {}) == text
     assert not is_reference(text)
+
+
+@pytest.mark.parametrize("text", ["", "$", "${", "${canary}", "$env:A", "{env:A}", "a ${env:A}, ${dir:/a:b}", "a:b"])
+def test_what_begins_like_no_reference_or_is_one_is_not_refused(text: str) -> None:
+    refuse_others(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("${vault:canary:token}", "refers to ${vault:…}, and only the providers file, dir and env are known"),
+        ("canary ${env:A} ${directory:/canary:y}", "refers to ${directory:…}, and only"),
+        ("${File:/canary:y}", "refers to ${File:…}, and only"),
+        ("${env:canary", "has a reference ${env:… without a closing brace"),
+        ("${env:A}${file:/canary:y", "has a reference ${file:… without a closing brace"),
+    ],
+)
+def test_what_begins_like_a_reference_and_is_none_is_refused_and_not_shown(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=r"\w") as error:
+        refuse_others(text)
+    assert str(error.value).startswith(why)
+    assert "canary" not in str(error.value)
 
 
 def test_what_is_one_reference_gives_nothing_away() -> None:

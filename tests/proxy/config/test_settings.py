@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from forebay_proxy.config.kinds import BrokerAddress
+from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import ALIASES, HostPort, Settings
 from forebay_proxy.config.sources import (
     _NOT_SETTINGS,
@@ -285,6 +286,21 @@ class TestFile:
         found = problem(f"{name}={written}", environ={"NONE": ""})
         assert (found.name, found.value, found.message) == (name, written, "refers to something that is empty")
         assert settings(f"client.rack={written}", environ={"NONE": ""}).client_rack == ""
+
+    @pytest.mark.parametrize(
+        ("name", "shown"),
+        [("admin.bearer.token", "[hidden]"), ("sasl.jaas.config", "[hidden]"), ("ssl.truststore.location", None)],
+    )
+    def test_what_protects_is_no_reference_that_is_not_understood(self, name: str, shown: str | None) -> None:
+        written = "${vault:kafka/admin:token}"
+        found = problem(environ={SETTINGS[name].variable: written})
+        assert (found.name, found.value) == (name, shown or written)
+        assert found.message == "refers to ${vault:…}, and only the providers file, dir and env are known"
+        assert settings(f"client.rack={written}").client_rack == written
+
+    def test_a_secret_that_a_reference_leads_to_may_look_like_one(self) -> None:
+        environ = {"FOREBAY_ADMIN_BEARER_TOKEN": "${env:TOKEN}", "TOKEN": "${vault:x"}
+        assert settings(environ=environ).admin_bearer_token == Secret("${vault:x")
 
     def test_the_same_setting_twice_with_different_values_is_refused(self, tmp_path: Path) -> None:
         path = toml(tmp_path, '"linger.ms" = 5\n[linger]\nms = 6\n')
