@@ -41,6 +41,7 @@ from forebay_proxy.clients.listener_ports import ListenerPorts
 from forebay_proxy.config.advertised import may_strand
 from forebay_proxy.config.listeners import ClientListener
 from forebay_proxy.config.settings import HostPort, Settings
+from forebay_proxy.config.without_effect import without_effect
 from forebay_proxy.errors import StartError
 from forebay_proxy.inherited import Inherited
 from forebay_proxy.metrics.admin import bound
@@ -83,6 +84,10 @@ def check(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
 async def _everything(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
     now = time()
     findings, nodes = await _brokers(settings, now)
+    findings += [
+        Finding("settings without effect", "warning", f"{', '.join(idle.names)}: {idle.why}")
+        for idle in without_effect(settings)
+    ]
     findings += _made(settings, environ, now)
     findings += _ports(settings, nodes)
     findings += _addresses(settings, environ)

@@ -31,6 +31,7 @@ from forebay_policies.retry import backoff
 from forebay_proxy import __version__, logs
 from forebay_proxy.config.advertised import KUBERNETES, may_strand
 from forebay_proxy.config.settings import Settings
+from forebay_proxy.config.without_effect import without_effect
 from forebay_proxy.console.api import NOTHING_TOLD, Told
 from forebay_proxy.console.console import Console
 from forebay_proxy.console.source import OneProcess, Source, Workers
@@ -80,6 +81,8 @@ def run(settings: Settings, app: str = APP, told: Told = NOTHING_TOLD, load: Loa
     `load` reads the settings again. Raises StartError for what a person must fix.
     """
     _tell_of_addresses(settings)
+    for idle in without_effect(settings):
+        get_logger().warning("settings of security have no effect", settings=idle.names, why=idle.why)
     predecessor = Predecessor.of(os.environ)
     serving = run_alone if settings.workers == 1 else run_many
     return uvloop.run(serving(settings, app, told, load, predecessor))

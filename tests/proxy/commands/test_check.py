@@ -81,6 +81,15 @@ def test_a_server_that_is_down_is_a_warning_where_others_answer(brokers: str, po
     assert result.output.splitlines()[-1] == "Forebay would serve; 1 warning."
 
 
+def test_settings_of_security_that_do_nothing_are_a_warning(brokers: str, port: int) -> None:
+    result = checked(brokers, port, "--set", "ssl.truststore.location=/etc/kafka/ca.pem")
+    assert result.exit_code == 0
+    assert line(result, "settings without effect") == (
+        "warn  settings without effect: ssl.truststore.location: security.protocol is PLAINTEXT, and connections to "
+        "brokers are not encrypted"
+    )
+
+
 def test_where_no_server_answers_it_would_not_serve(port: int) -> None:
     result = checked(f"{LOOPBACK}:{free_port()},no.such.host.invalid:9092", port)
     assert result.exit_code == 1

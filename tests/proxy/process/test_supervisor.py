@@ -312,6 +312,16 @@ def test_an_address_that_may_strand_clients_is_told_once_whatever_the_number_of_
     assert [(line["level"], line["listeners"]) for line in told] == [("info", ["PLAINTEXT"])]
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_settings_of_security_that_do_nothing_are_told_once_whatever_the_number_of_workers(workers: int) -> None:
+    forebay = Forebay("--set", "ssl.truststore.location=/etc/kafka/ca.pem", workers=workers)
+    forebay.until("serving", workers)
+    forebay.signal(signal.SIGTERM)
+    assert forebay.exit_code() == 0
+    told = [line for line in forebay.rest() if line["event"] == "settings of security have no effect"]
+    assert [(line["level"], line["settings"]) for line in told] == [("warning", ["ssl.truststore.location"])]
+
+
 class TestSeveral:
     def test_they_share_the_port_and_are_added_up(self) -> None:
         with running(workers=2) as forebay:
