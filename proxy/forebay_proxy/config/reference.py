@@ -426,8 +426,10 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "So that guessing takes time, and clients that are told no do not come back at once.", _broker()
         ),
         "max.identities": Reference(
-            "A user with another password counts as another one. Each has a metadata cache and connections to brokers "
-            "of its own, and is forgotten a minute after its last client. See docs/security.md."
+            "Beyond that, clients that log in at brokers (client.authentication=passthrough) stay untouched, and those "
+            "that log in at Forebay (terminate) are refused, and may come again. A user with another password counts "
+            "as another one. Each has a metadata cache and connections to brokers of its own, and is forgotten a "
+            "minute after its last client. See docs/security.md."
         ),
     },
     "Journal": {

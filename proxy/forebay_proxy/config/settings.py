@@ -364,7 +364,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
         int,
         Meta(ge=1, le=1_000_000),
         about(
-            "Users whose records are merged by upstream.identity=client, per worker; others' go on untouched.",
+            "Identities that clients may have at brokers at once, per worker, by upstream.identity.",
             WORKERS,
         ),
     ] = 1000

@@ -156,7 +156,8 @@ class ClientRealms:
         principal = self._principals.of(login)
         identity = self._identities.enter(principal, monotonic())
         if identity is None:
-            log.warning("too many identities, a client's records go on untouched", most=self._most)
+            becomes = "records go on untouched" if gateway.own_logins else "login is refused"
+            log.warning(f"too many identities, a client's {becomes}", most=self._most)
             return None
         home = self._realms.get(principal)
         if home is None:

@@ -6,6 +6,7 @@ import asyncio
 from random import Random
 from time import monotonic
 
+import pytest
 import structlog
 
 from forebay_policies.buffer_pool import BufferPool
@@ -19,6 +20,7 @@ from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.listener import Listener
 from forebay_proxy.clients.listener_ports import ListenerPorts
+from forebay_proxy.config.kinds import ListenerAddress, SecurityProtocol
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
@@ -27,15 +29,21 @@ from forebay_proxy.realms.realms import ClientRealms, Membership
 from forebay_proxy.security.logins import DelegatedLogin, PlainLogin, Token
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, turns, until
-from tests.kit.ports import free_run
+from tests.kit.ports import LOOPBACK, free_run
 
 
 class Land:
     """Realms that nobody asks anything, since no broker is there."""
 
-    def __init__(self, most: int = 10) -> None:
+    def __init__(self, most: int = 10, protocol: SecurityProtocol = "PLAINTEXT") -> None:
         self.stats = MetricRegistry()
-        told = settings((), free_run(8), max_identities=most, security_protocol="SASL_PLAINTEXT")
+        told = settings(
+            (),
+            free_run(8),
+            listeners=(ListenerAddress(protocol, LOOPBACK, free_run(8)),),
+            max_identities=most,
+            security_protocol="SASL_PLAINTEXT",
+        )
         connector = Connector(told, self.stats)
         pool = BufferPool(1 << 20, 4096, 16_384)
         versions = BrokerVersions(lambda node_id: [], connector, RateLimited(get_logger()))
@@ -123,14 +131,17 @@ async def test_who_has_topics_made_or_moved_tells_all_caches() -> None:
     land.realms.close()
 
 
+@pytest.mark.parametrize(
+    ("protocol", "becomes"), [("SASL_PLAINTEXT", "records go on untouched"), ("PLAINTEXT", "login is refused")]
+)
 @in_loop
-async def test_beyond_the_most_nobody_is_let_in_and_it_is_told() -> None:
-    land = Land(most=1)
+async def test_beyond_the_most_nobody_is_let_in_and_it_is_told(protocol: SecurityProtocol, becomes: str) -> None:
+    land = Land(most=1, protocol=protocol)
     alice = land.join("alice")
     with structlog.testing.capture_logs() as logs:
         assert land.realms.join(PlainLogin("bob", Secret("x")), land.gateway) is None
     assert [(line["event"], line["most"]) for line in logs] == [
-        ("too many identities, a client's records go on untouched", 1)
+        (f"too many identities, a client's {becomes}", 1)
     ]
     alice.leave()
     land.realms.sweep(100.0)
