@@ -175,12 +175,15 @@ class RenewalMetrics:
         """New ones cannot be used."""
         self._count(side, "failed", 1)
 
-    def watched(self, side: str, first_expiry: Callable[[], float], sound: Callable[[], bool]) -> None:
-        """There are some; `first_expiry` in seconds since 1970, `sound`: whether their files can be used."""
-        self._stats.gauge("forebay_certificate_expiry_timestamp_seconds", first_expiry, side=side)
+    def watched(self, side: str, sound: Callable[[], bool]) -> None:
+        """There are files; `sound`: whether they can be used."""
         self._stats.gauge("forebay_security_last_reload_successful", sound, side=side)
         for outcome in ("renewed", "failed"):
             self._count(side, outcome, 0)
+
+    def expires(self, side: str, first_expiry: Callable[[], float]) -> None:
+        """There may be certificates; `first_expiry` in seconds since 1970, inf: there are none."""
+        self._stats.gauge("forebay_certificate_expiry_timestamp_seconds", first_expiry, side=side)
 
     def _count(self, side: str, outcome: str, more: int) -> None:
         self._stats.counter("forebay_security_reloads_total", side=side, outcome=outcome).value += more

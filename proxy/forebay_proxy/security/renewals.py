@@ -42,11 +42,11 @@ class Told(Protocol):
     def failed(self, side: str) -> None:
         """One could not be made."""
 
-    def watched(self, side: str, first_expiry: Callable[[], float], sound: Callable[[], bool]) -> None:
-        """There is one; said once a side.
+    def watched(self, side: str, sound: Callable[[], bool]) -> None:
+        """There are files; said once a side. `sound`: as they are, they can be used."""
 
-        `first_expiry`: when the first certificate of that side expires. `sound`: its files, as they are, can be used.
-        """
+    def expires(self, side: str, first_expiry: Callable[[], float]) -> None:
+        """There may be certificates, in files or not; said once a side. When the first of that side expires."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,8 @@ class Renewals:
         self._asked = asyncio.Event()
         self._added: list[Renewable] = []
         self._watched: list[_Watched] = []
+        self._shown: set[str] = set()
+        """Sides whose first expiry is told."""
 
     def add(self, renewable: Renewable) -> None:
         """Watch its files from now on: to be called before it is made for the first time."""
@@ -98,7 +100,8 @@ class Renewals:
             return
         side = renewable.side
         if all(each.it.side != side for each in self._watched):
-            self._told.watched(side, lambda: self._first_expiry(side), lambda: self._sound(side))
+            self._told.watched(side, lambda: self._sound(side))
+            self._show_expiry(side)
         self._watched.append(_Watched(renewable, paths, _look_at(paths)))
 
     def now(self) -> None:
@@ -109,6 +112,8 @@ class Renewals:
         """Look, until cancelled. All that was added has been made."""
         for it in self._added:
             self._warn_of_expiry(it)
+            if math.isfinite(it.expires_at()):
+                self._show_expiry(it.side)
         while True:
             try:
                 async with asyncio.timeout(self._look_s):
@@ -172,8 +177,10 @@ class Renewals:
             **({} if isinstance(why, StartError) else {"exc_info": why}),
         )
 
-    def _first_expiry(self, side: str) -> float:
-        return min(each.it.expires_at() for each in self._watched if each.it.side == side)
+    def _show_expiry(self, side: str) -> None:
+        if side not in self._shown:
+            self._shown.add(side)
+            self._told.expires(side, lambda: min(it.expires_at() for it in self._added if it.side == side))
 
     def _sound(self, side: str) -> bool:
         return all(each.error is None for each in self._watched if each.it.side == side)

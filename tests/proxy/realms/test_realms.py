@@ -140,9 +140,7 @@ async def test_beyond_the_most_nobody_is_let_in_and_it_is_told(protocol: Securit
     alice = land.join("alice")
     with structlog.testing.capture_logs() as logs:
         assert land.realms.join(PlainLogin("bob", Secret("x")), land.gateway) is None
-    assert [(line["event"], line["most"]) for line in logs] == [
-        (f"too many identities, a client's {becomes}", 1)
-    ]
+    assert [(line["event"], line["most"]) for line in logs] == [(f"too many identities, a client's {becomes}", 1)]
     alice.leave()
     land.realms.sweep(100.0)
     land.join("bob")  # an idle one makes room

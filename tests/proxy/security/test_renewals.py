@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -173,6 +174,28 @@ async def test_a_certificate_that_has_expired_or_soon_will_is_told_at_the_start_
     warned = [line for line in logs if line["log_level"] == "warning"]
     assert [line["of"] for line in warned] == (["brokers", "a listener without files", "brokers"] if what else [])
     assert all(what in line["event"] and line["valid_until"] == "2001-09-09T01:46:40+00:00" for line in warned)
+
+
+@in_loop
+async def test_certificates_that_are_in_no_file_have_an_expiry_too_and_what_has_none_shows_none() -> None:
+    stats = MetricRegistry()
+    renewals = Renewals(settings((), 1), RenewalMetrics(stats))
+    for side, expires_at in (("client", math.inf), ("client", EXPIRES_AT), ("upstream", math.inf)):
+        renewals.add(Renewable(side, "x", PREFIXES, lambda _: lambda: None, partial(float, expires_at)))
+    task = asyncio.create_task(renewals.run())
+    await turns()
+    task.cancel()
+    shown = {key: value for key, value in decode(stats.snapshot()).gauges.items() if "expiry" in key[0]}
+    assert shown == {("forebay_certificate_expiry_timestamp_seconds", ("client",)): EXPIRES_AT}
+
+
+@in_loop
+async def test_the_first_expiry_is_that_of_files_and_others_alike(tmp_path: Path) -> None:
+    stats = MetricRegistry()
+    renewals = Renewals(settings((), 1, ssl_truststore_location=str(tmp_path)), RenewalMetrics(stats))
+    for prefixes, expires_at in ((PREFIXES, EXPIRES_AT + 1), (("none.",), EXPIRES_AT)):
+        renewals.add(Renewable("client", "x", prefixes, lambda _: lambda: None, partial(float, expires_at)))
+    assert stats.value("forebay_certificate_expiry_timestamp_seconds", side="client") == EXPIRES_AT
 
 
 @in_loop
