@@ -9,6 +9,7 @@ own `socket.connection.setup.timeout.ms` and not those of the others, as with Ka
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -65,7 +66,8 @@ async def dial(
 
 
 def _from(where: str, failure: OSError) -> OSError:
-    if isinstance(failure, ssl.SSLError) or failure.strerror is None:
+    if isinstance(failure, ssl.SSLError) or failure.errno is None:
         return ConnectionError(f"{where}: {explain(failure) or _LEFT}")
-    failure.strerror = f"{where}: {failure.strerror}"
-    return failure
+    # The system's words, not asyncio's; alone, without the number, which Python writes before them.
+    why = failure.strerror if isinstance(failure, socket.gaierror) else os.strerror(failure.errno)
+    return type(failure)(f"{where}: {why}")

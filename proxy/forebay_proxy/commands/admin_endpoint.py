@@ -46,7 +46,7 @@ def discover(servers: Sequence[HostPort], config: CommandConfig) -> str:
         try:
             admin, address = _ask(server, config.context)
         except (OSError, Malformed, EOFError) as error:
-            failures.append(f"{server}: {error}")
+            failures.append(f"{server}: {explain(error) if isinstance(error, OSError) else error}")
             continue
         if admin is None:
             also = "or a listener of it where clients log in themselves: name the endpoint with --url"

@@ -161,7 +161,7 @@ async def _try(connector: Connector, server: HostPort, what: str) -> _Tried:
     try:
         connection = await connector.open(*server)
     except socket.gaierror as error:
-        return _Tried(Finding(what, FAILURE, f"its name is not known here: {error.strerror or error}"), down=True)
+        return _Tried(Finding(what, FAILURE, f"its name is not known here: {error}"), down=True)
     except (AuthenticationFailed, ssl.SSLError, UnicodeError, Malformed) as error:
         return _Tried(Finding(what, FAILURE, str(error)))
     except OSError as error:
@@ -357,8 +357,9 @@ def _journal(settings: Settings) -> Iterator[Finding]:
     there = folder
     while not os.path.exists(there):  # a Path's own raises where it may not look
         there = there.parent
-    if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
-        yield Finding("journal", FAILURE, f"{folder} cannot be written: {there} does not let us")
+    if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
+        why = "does not let us" if os.path.isdir(there) else "is not a folder"
+        yield Finding("journal", FAILURE, f"{folder} cannot be written: {there} {why}")
         return
     free, kept = shutil.disk_usage(there).free, settings.journal_retention_bytes
     verdict: Verdict = "warning" if kept > free else "ok"

@@ -143,7 +143,7 @@ def explanation(loaded: Loaded, name: str, width: int, allowed: str) -> str:
         example = reference.example  # a reference: secrets themselves are neither shown nor taken on a command line
     written = render(example)
     rows = {
-        "Value": f"{allowed}, in {setting.unit}" if setting.unit else allowed,
+        "Value": allowed,
         "Default": _default(setting) if not setting.required else "none: it is required",
         "Now": _now_in_full(loaded, setting),
         "Kafka": reference.kafka,

@@ -144,7 +144,7 @@ class Setting:
 
     @cached_property
     def unit(self) -> str:
-        """milliseconds or bytes; empty: none."""
+        """milliseconds, seconds or bytes; empty: none."""
         return self._extra("unit") or ""
 
     @cached_property
@@ -159,7 +159,8 @@ class Setting:
     def allowed(self) -> str:
         """Which values it takes, to follow "must be"."""
         if self.bounds:
-            return f"a whole number from {self.bounds[0]} to {self.bounds[1]}"
+            unit = f", in {self.unit}" if self.unit else ""
+            return f"a whole number from {self.bounds[0]} to {self.bounds[1]}{unit}"
         if get_origin(self.kind) is Literal:
             return "one of " + ", ".join(get_args(self.kind))
         return self._extra("allowed") or self._parser.allowed

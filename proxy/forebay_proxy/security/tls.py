@@ -202,7 +202,7 @@ def explain(error: OSError) -> str:
             return f"TLS: the other side refuses: {alert.replace('_', ' ').lower()}"
         no_tls = error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
         return f"TLS: {_words(error)}{' (does that port speak TLS?)' if no_tls else ''}"
-    return str(error)
+    return error.strerror or str(error)
 
 
 def _words(error: ssl.SSLError | ValueError) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
+import uvloop
 
 from forebay_proxy.brokers.dial import dial
 from forebay_proxy.brokers.tried_addresses import TriedAddresses
@@ -107,6 +109,15 @@ async def test_where_none_answers_the_last_error_is_told_with_the_address() -> N
     port = free_port()
     with pytest.raises(ConnectionRefusedError, match=rf"127\.0\.0\.1:{port} \(127\.0\.0\.1\): .*refused"):
         await soon(dial(LOOPBACK, port, 5.0, asyncio.Protocol))
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_the_error_is_in_the_system_s_words_whatever_the_loop(run: Callable[[Coroutine[Any, Any, str]], str]) -> None:
+    """asyncio, by which commands ask brokers, has words of its own."""
+    port = free_port()
+    with pytest.raises(ConnectionRefusedError) as error:
+        run(dial(LOOPBACK, port, 5.0, asyncio.Protocol))
+    assert str(error.value) == f"{LOOPBACK}:{port} ({LOOPBACK}): Connection refused"
 
 
 @in_loop

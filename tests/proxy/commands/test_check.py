@@ -91,8 +91,11 @@ def test_settings_of_security_that_do_nothing_are_a_warning(brokers: str, port: 
 
 
 def test_where_no_server_answers_it_would_not_serve(port: int) -> None:
-    result = checked(f"{LOOPBACK}:{free_port()},no.such.host.invalid:9092", port)
+    nobody = f"{LOOPBACK}:{free_port()}"
+    result = checked(f"{nobody},no.such.host.invalid:9092", port)
     assert result.exit_code == 1
+    server = f"bootstrap server {nobody}"
+    assert line(result, server) == f"FAIL  {server}: {nobody} ({LOOPBACK}): Connection refused"
     assert result.output.splitlines()[-1] == "Forebay would not serve: 2 failures."
 
 
@@ -151,8 +154,10 @@ def test_an_address_that_would_strand_clients_is_a_warning(brokers: str, port: i
 def test_a_journal_that_cannot_be_written(brokers: str, port: int, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    result = checked(brokers, port, "--set", f"journal.dir={file}/journal")
-    assert (result.exit_code, line(result, "journal")[:4]) == (1, "FAIL")
+    for written in (file, file / "journal"):
+        result = checked(brokers, port, "--set", f"journal.dir={written}")
+        assert result.exit_code == 1
+        assert line(result, "journal") == f"FAIL  journal: {written} cannot be written: {file} is not a folder"
     assert line(checked(brokers, port, "--set", f"journal.dir={tmp_path}/new"), "journal").startswith("ok")
     assert not (tmp_path / "new").exists()
 

@@ -111,7 +111,8 @@ class TestRun:
         assert result.stdout == ""
         assert result.stderr.splitlines() == [
             "forebay: 4 problems with the settings",
-            "  lingr.ms (--set): unknown setting; did you mean linger.ms (a whole number from -1 to 60000)?",
+            "  lingr.ms (--set): unknown setting; did you mean linger.ms (a whole number from -1 to 60000, in "
+            "milliseconds)?",
             "  bootstrap.servers: is required (host:port with a port from 1 to 65535; several are separated by commas)"
             "; set it with --bootstrap-servers, with FOREBAY_BOOTSTRAP_SERVERS or in the --config file",
             "  listen = h (--listen): must be host:port with a port from 1 to 65535, or empty",

@@ -177,7 +177,7 @@ class TestJson:
         assert list(rows) == [*SETTINGS, *(f"listener.name.<name>.{name}" for name in LISTENER_SETTINGS)]
         linger = rows["linger.ms"]
         assert (linger["default"], linger["value"], linger["origin"]) == (-1, 5, "--set")
-        assert (linger["allowed"], linger["required"]) == ("a whole number from -1 to 60000", False)
+        assert (linger["allowed"], linger["required"]) == ("a whole number from -1 to 60000, in milliseconds", False)
         assert (rows["listen"]["default"], rows["listen"]["value"]) == (None, "[::1]:19092")
         assert (rows["bootstrap.servers"]["required"], rows["node.ports"]["value"]) == (True, {})
         assert rows["bootstrap.servers"]["value"] is None

@@ -368,10 +368,23 @@ class TestTogether:
 
 
 class TestProblems:
+    @pytest.mark.parametrize(
+        ("assignment", "unit"),
+        [
+            ("buffer.memory=32MiB", "bytes"),
+            ("linger.ms=5s", "milliseconds"),
+            ("listener.name.a.sasl.oauthbearer.clock.skew.seconds=5s", "seconds"),
+            ("workers=two", None),
+        ],
+    )
+    def test_a_number_that_is_none_is_told_the_unit(self, assignment: str, unit: str | None) -> None:
+        message = problem(assignment).message
+        assert message.endswith(f", in {unit}") if unit else ", in " not in message
+
     def test_an_unknown_setting_names_the_nearest_and_what_that_allows(self) -> None:
         found = problem("lingr.ms=5")
         assert str(found) == (
-            "lingr.ms (--set): unknown setting; did you mean linger.ms (a whole number from -1 to 60000)?"
+            "lingr.ms (--set): unknown setting; did you mean linger.ms (a whole number from -1 to 60000, in milliseconds)?"
         )
 
     @pytest.mark.parametrize(
