@@ -228,6 +228,52 @@ def test_a_journal_is_written_to_the_volume_that_is_mounted_where_it_belongs() -
     assert {"name": "forebay-journal", "mountPath": "/var/lib/forebay"} in chart.container["volumeMounts"]
 
 
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("limit", "workers", "kept"),
+    [
+        ("2Gi", 1, (2048 - 128) * MIB),
+        ("2Gi", 4, (2048 - 512) * MIB),
+        ("1.5Gi", 1, (1536 - 128) * MIB),
+        ("300Mi", 1, (300 - 128) * MIB),
+        ("500M", 1, 500_000_000 - 128 * MIB),
+        ("2000000k", 1, 2_000_000_000 - 128 * MIB),
+        (2147483648, 1, (2048 - 128) * MIB),
+        ("2147483648", 1, (2048 - 128) * MIB),
+    ],
+)
+def test_a_journal_stays_below_the_limit_of_its_volume(limit: str | int, workers: int, kept: int) -> None:
+    """Above it the kubelet evicts the pod, which gets a second to end. Closed files count, and leave room for open ones."""
+    values = {**LEAST, "workers": workers, "journalVolume": {"emptyDir": {"sizeLimit": limit}}}
+    settings = {"journal.dir": "/var/lib/forebay"}
+    told = tomllib.loads(Rendered({**values, "settings": settings}).settings)
+    assert told["journal.retention.bytes"] == kept * 9 // 10
+    own = {**settings, "journal.retention.bytes": kept}
+    assert tomllib.loads(Rendered({**values, "settings": own}).settings)["journal.retention.bytes"] == kept
+    for wrong in (kept + 1, -1):
+        answer = helm_template({**values, "settings": {**settings, "journal.retention.bytes": wrong}})
+        assert f"journal.retention.bytes must be from 0 to {kept}" in answer.stderr
+
+
+@pytest.mark.parametrize("volume", [{"emptyDir": {}}, {"persistentVolumeClaim": {"claimName": "journal"}}])
+def test_a_journal_without_a_limit_keeps_what_forebay_keeps(volume: dict[str, Any]) -> None:
+    values = {**LEAST, "settings": {"journal.dir": "/var/lib/forebay"}, "journalVolume": volume}
+    assert "journal.retention.bytes" not in tomllib.loads(Rendered(values).settings)
+
+
+def test_smaller_files_leave_more_room_for_a_journal() -> None:
+    settings = {"journal.dir": "/var/lib/forebay", "journal.segment.bytes": MIB}
+    values = {**LEAST, "settings": settings, "journalVolume": {"emptyDir": {"sizeLimit": "102Mi"}}}
+    assert tomllib.loads(Rendered(values).settings)["journal.retention.bytes"] == 90 * MIB
+
+
+@pytest.mark.parametrize(("name", "value"), [("admin.socket", ""), ("log.format", "console"), ("shutdown.timeout.ms", 0)])
+def test_what_users_set_counts_also_where_it_is_nothing(name: str, value: object) -> None:
+    assert tomllib.loads(Rendered({**LEAST, "settings": {name: value}}).settings)[name] == value
+
+
 def test_memory_follows_what_workers_may_hold() -> None:
     """56 + 32 + 32 + 32 + 64 + 2 x 64 MiB; 128, and 16 of a journal, instead of 32 twice; 16 of history; a quarter."""
 
@@ -264,6 +310,10 @@ def test_secrets_are_mounted_as_in_the_sidecar() -> None:
     assert chart.container["securityContext"] == forebay["securityContext"]
 
 
+def limited(size: str) -> dict[str, Any]:
+    return {"settings": {"journal.dir": "/var/lib/forebay"}, "journalVolume": {"emptyDir": {"sizeLimit": size}}}
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [
@@ -279,6 +329,13 @@ def test_secrets_are_mounted_as_in_the_sidecar() -> None:
         ({**LEAST, "replica": 3}, "replica"),
         ({**LEAST, "settings": {"journal.dir": "/var/lib/forebay"}}, "journal.dir needs a journalVolume"),
         ({**LEAST, "journalVolume": {"emptyDir": {}}}, "settings have no journal.dir"),
+        ({**LEAST, **limited("128Mi")}, "sizeLimit must be more than 134217728 bytes"),
+        ({**LEAST, **limited("2 GB")}, "sizeLimit 2 GB is not a size like 2Gi or 500M"),
+        ({**LEAST, "settings": {"node.ports": {"7": 9093}}}, "node.ports cannot be set"),
+        (
+            {**LEAST, "protocol": "SASL_SSL", "settings": {"listener.name.sasl_ssl.node.ports": {"7": 9093}}},
+            "listener.name.sasl_ssl.node.ports cannot be set",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_in_words(values: dict[str, Any], said: str) -> None:

@@ -60,12 +60,49 @@ broker-{{ int . }}: {{ $port }}
 {{- range $name := concat (keys $own) (list "listen" "listeners") | uniq | sortAlpha }}
 {{- if hasKey $.Values.settings $name }}{{ fail (printf "settings: %s is the chart's own to set: see its values" $name) }}{{ end }}
 {{- end }}
+{{- range $name, $_ := .Values.settings }}
+{{- if and (eq $.Values.mode "gateway") (regexMatch "^(listener\\.name\\..+\\.)?node\\.ports$" $name) }}
+{{- fail (printf "settings: %s cannot be set: a broker is where the Service has it, on port + 1 + its id" $name) }}
+{{- end }}
+{{- end }}
 {{- if and (index .Values.settings "journal.dir") (not .Values.journalVolume) }}
 {{- fail "settings: journal.dir needs a journalVolume, as nothing else of a pod can be written; a journal.topic needs none" }}
 {{- else if and .Values.journalVolume (not (index .Values.settings "journal.dir")) }}
 {{- fail "journalVolume: settings have no journal.dir, which is where it would be mounted" }}
 {{- end }}
-{{- toYaml (merge $own .Values.settings $defaults) }}
+{{- with include "forebay.journalBytes" . }}{{ $_ := set $defaults "journal.retention.bytes" (int64 .) }}{{ end }}
+{{- /* Not merge: it would add to a map that is given, and take what is empty for not given. */}}
+{{- range $given := list $defaults .Values.settings }}
+{{- range $name, $value := $given }}{{ $_ := set $own $name $value }}{{ end }}
+{{- end }}
+{{- toYaml $own }}
+{{- end }}
+
+{{- /* What closed files of a journal may take of an emptyDir with a limit, above which the kubelet kills the pod at once: nine
+       tenths, since it counts blocks and folders, too, of what open ones leave. A worker has one, and what it is compressed to. */}}
+{{- define "forebay.journalBytes" -}}
+{{- $limit := dig "emptyDir" "sizeLimit" "" .Values.journalVolume }}
+{{- if $limit }}
+{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 }}
+{{- if kindIs "string" $limit }}
+{{- if not (regexMatch "^[0-9]+(\\.[0-9]+)?([kMGT]|[KMGT]i)?$" $limit) }}
+{{- fail (printf "journalVolume: sizeLimit %s is not a size like 2Gi or 500M" $limit) }}
+{{- end }}
+{{- $limit = mulf (regexFind "^[0-9.]+" $limit | float64) (regexFind "[A-Za-z]*$" $limit | get $units) }}
+{{- end }}
+{{- $open := get .Values.settings "journal.segment.bytes" | default 67108864 | int64 | mul 2 (int .Values.workers) }}
+{{- $room := sub (int64 $limit) $open }}
+{{- if lt $room 1 }}
+{{- fail (printf "journalVolume: sizeLimit must be more than %d bytes, which open files may take (workers x 2 x journal.segment.bytes)" $open) }}
+{{- end }}
+{{- if hasKey .Values.settings "journal.retention.bytes" }}
+{{- $kept := get .Values.settings "journal.retention.bytes" | int64 }}
+{{- if or (lt $kept 0) (gt $kept $room) }}
+{{- fail (printf "settings: journal.retention.bytes must be from 0 to %d, or pods are evicted: what journalVolume's sizeLimit holds beside open files (workers x 2 x journal.segment.bytes)" $room) }}
+{{- end }}
+{{- end }}
+{{- div (mul $room 9) 10 }}
+{{- end }}
 {{- end }}
 
 {{- /* A value as TOML has it. Numbers of a values file are floats to Helm, and would get a point or an exponent. */}}
