@@ -245,7 +245,7 @@ MIB = 1 << 20
     ],
 )
 def test_a_journal_stays_below_the_limit_of_its_volume(limit: str | int, workers: int, kept: int) -> None:
-    """Above it the kubelet evicts the pod, which gets a second to end. Closed files count, and leave room for open ones."""
+    """Above it the kubelet evicts the pod, which has a second to end. Closed files leave room for open ones."""
     values = {**LEAST, "workers": workers, "journalVolume": {"emptyDir": {"sizeLimit": limit}}}
     settings = {"journal.dir": "/var/lib/forebay"}
     told = tomllib.loads(Rendered({**values, "settings": settings}).settings)
@@ -269,7 +269,9 @@ def test_smaller_files_leave_more_room_for_a_journal() -> None:
     assert tomllib.loads(Rendered(values).settings)["journal.retention.bytes"] == 90 * MIB
 
 
-@pytest.mark.parametrize(("name", "value"), [("admin.socket", ""), ("log.format", "console"), ("shutdown.timeout.ms", 0)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("admin.socket", ""), ("log.format", "console"), ("shutdown.timeout.ms", 0)]
+)
 def test_what_users_set_counts_also_where_it_is_nothing(name: str, value: object) -> None:
     assert tomllib.loads(Rendered({**LEAST, "settings": {name: value}}).settings)[name] == value
 
