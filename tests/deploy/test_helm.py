@@ -36,6 +36,10 @@ ALL: dict[str, Any] = {
     },
     "journalVolume": {"emptyDir": {"sizeLimit": "2Gi"}},
     "files": [{"secret": {"name": "orders", "items": [{"key": "sasl.jaas.config", "path": "sasl.jaas.config"}]}}],
+    "extraEnv": [
+        {"name": "OTEL_EXPORTER_OTLP_HEADERS", "valueFrom": {"secretKeyRef": {"name": "collector", "key": "headers"}}},
+        {"name": "OTEL_SERVICE_NAME", "value": "edge"},
+    ],
     "workers": 2,
     "image": {"repository": "example.org/forebay", "tag": "1.2", "pullSecrets": [{"name": "pull"}]},
     "service": {
@@ -118,7 +122,7 @@ def test_probes_reach_the_admin_endpoint(chart: Rendered) -> None:
     settings = tomllib.loads(chart.settings)
     address = f"0.0.0.0:{admin['containerPort']}"
     assert settings["admin"] == address
-    assert {each["name"]: each["value"] for each in chart.container["env"]}["FOREBAY_ADMIN"] == address
+    assert {each["name"]: each.get("value") for each in chart.container["env"]}["FOREBAY_ADMIN"] == address
     assert probes(chart.container) == {
         "startupProbe": {"path": "/healthz", "port": "admin"},
         "readinessProbe": {"path": "/readyz", "port": "admin"},
@@ -155,6 +159,12 @@ def test_commands_in_the_container_find_the_socket(chart: Rendered) -> None:
     mount = mounts[Path(tomllib.loads(chart.settings)["admin.socket"]).parent.as_posix()]
     assert "readOnly" not in mount
     assert "emptyDir" in next(each for each in chart.pod["spec"]["volumes"] if each["name"] == mount["name"])
+
+
+def test_the_environment_has_more_where_that_is_wanted() -> None:
+    ours = Rendered(LEAST).container["env"]
+    assert [each["name"] for each in ours] == ["FOREBAY_ADMIN", "FOREBAY_CONFIG"]
+    assert Rendered(ALL).container["env"][len(ours) :] == ALL["extraEnv"]
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
@@ -329,6 +339,10 @@ def limited(size: str) -> dict[str, Any]:
         ({**LEAST, "brokers": {"ids": [60000]}}, "broker 60000 cannot be on port 69093"),
         ({**LEAST, "port": 70000}, "port"),
         ({**LEAST, "replica": 3}, "replica"),
+        ({**LEAST, "extraEnv": [{"name": "FOREBAY_ADMIN", "value": "x"}]}, "FOREBAY_ADMIN is the chart's own to set"),
+        ({**LEAST, "extraEnv": [{"name": "FOREBAY_CONFIG", "value": "x"}]}, "FOREBAY_CONFIG is the chart's own"),
+        ({**LEAST, "extraEnv": [{"name": "FOREBAY_WORKERS", "value": "2"}]}, "FOREBAY_WORKERS is the chart's own"),
+        ({**LEAST, "extraEnv": [{"name": "A", "value": 1}]}, "extraEnv"),
         ({**LEAST, "settings": {"journal.dir": "/var/lib/forebay"}}, "journal.dir needs a journalVolume"),
         ({**LEAST, "journalVolume": {"emptyDir": {}}}, "settings have no journal.dir"),
         ({**LEAST, **limited("128Mi")}, "sizeLimit must be more than 134217728 bytes"),

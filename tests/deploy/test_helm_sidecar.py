@@ -22,6 +22,7 @@ ALL: dict[str, Any] = {
     "settings": {"topics.include": ["orders"], "shutdown.timeout.ms": 45000, "journal.dir": "/var/lib/forebay"},
     "journalVolume": {"emptyDir": {"sizeLimit": "2Gi"}},
     "files": [{"secret": {"name": "orders"}}],
+    "extraEnv": [{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "collector", "key": "token"}}}],
     "image": {"repository": "example.org/forebay", "tag": "1.2", "pullSecrets": [{"name": "pull"}]},
     "podMonitor": {"enabled": True},
 }

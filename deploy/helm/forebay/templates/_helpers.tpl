@@ -57,8 +57,13 @@ broker-{{ int . }}: {{ $port }}
 {{- end }}
 {{- end }}
 {{- end }}
+{{- $variables := list "FOREBAY_CONFIG" }}
 {{- range $name := concat (keys $own) (list "listen" "listeners") | uniq | sortAlpha }}
 {{- if hasKey $.Values.settings $name }}{{ fail (printf "settings: %s is the chart's own to set: see its values" $name) }}{{ end }}
+{{- $variables = printf "FOREBAY_%s" (replace "." "_" $name | upper) | append $variables }}
+{{- end }}
+{{- range .Values.extraEnv }}
+{{- if has .name $variables }}{{ fail (printf "extraEnv: %s is the chart's own to set: see its values" .name) }}{{ end }}
 {{- end }}
 {{- range $name, $_ := .Values.settings }}
 {{- if and (eq $.Values.mode "gateway") (regexMatch "^(listener\\.name\\..+\\.)?node\\.ports$" $name) }}
@@ -169,6 +174,9 @@ env:
   # For commands in the container, which find the socket by it: kubectl exec … -- forebay avoid 3
   - name: FOREBAY_CONFIG
     value: /etc/forebay/forebay.toml
+  {{- with .Values.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- if eq .Values.mode "sidecar" }}
 # The producer is started once a broker has answered. A cluster that is away holds the pod back; started anew Forebay
 # would find it no sooner, so that is only done every quarter of an hour: after ten minutes the kubelet's back-off, which
