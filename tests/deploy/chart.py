@@ -17,6 +17,8 @@ CHART = DEPLOY / "helm" / "forebay"
 RELEASE, NAMESPACE = "old", "edge"
 NAME = f"{RELEASE}-forebay"
 OLDEST, NEWEST = KUBERNETES_VERSIONS
+OF_OPERATORS = frozenset({"PodMonitor", "PrometheusRule"})
+"""Kinds that are Prometheus's operator's own, so that Kubernetes has no schema of them."""
 
 
 def helm_template(
@@ -40,6 +42,11 @@ class Rendered:
         objects = [each for each in yaml.safe_load_all(answer.stdout) if each is not None]
         self.objects: dict[str, Any] = {each["kind"]: each for each in objects}
         assert len(self.objects) == len(objects)
+
+    @property
+    def of_kubernetes(self) -> str:
+        """All that Kubernetes has a schema of."""
+        return yaml.safe_dump_all(each for kind, each in self.objects.items() if kind not in OF_OPERATORS)
 
     @property
     def settings(self) -> str:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from forebay_proxy.process.supervisor import ASK_EVERY_S
 from forebay_proxy.process.worker_slot import HUNG_S, SILENT_S
-from tests.deploy.chart import NAME, NAMESPACE, Rendered, helm_template
+from tests.deploy.chart import NAME, NAMESPACE, OF_OPERATORS, Rendered, helm_template
 from tests.deploy.files import DEPLOY, documents, forebay_config, kubeconform
 from tests.deploy.schemas import KUBERNETES_VERSIONS
 from tests.kit.certificates import Authority
@@ -50,6 +51,7 @@ ALL: dict[str, Any] = {
     "autoscaling": {"enabled": True},
     "networkPolicy": {"clients": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "monitoring": [MONITORING]},
     "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+    "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
     "leaveSeconds": 20,
     "podAnnotations": {"a": "b"},
     "podLabels": {"team": "orders"},
@@ -67,13 +69,12 @@ def chart(request: pytest.FixtureRequest) -> Rendered:
 
 @pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
 def test_it_is_valid(chart: Rendered, version: str, tmp_path: Path) -> None:
-    """But for the PodMonitor, which is Prometheus's operator's own, so that Kubernetes has no schema of it."""
-    foreign = chart.objects.get("PodMonitor")
     path = tmp_path / "chart.yaml"
-    path.write_text("\n---\n".join(part for part in chart.text.split("\n---\n") if "kind: PodMonitor" not in part))
+    path.write_text(chart.of_kubernetes)
     answer = kubeconform(path, version)
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert f"Valid: {len(chart.objects) - (foreign is not None)}, Invalid: 0, Errors: 0, Skipped: 0" in answer.stdout
+    ours = chart.objects.keys() - OF_OPERATORS
+    assert f"Valid: {len(ours)}, Invalid: 0, Errors: 0, Skipped: 0" in answer.stdout
 
 
 def test_a_wrong_value_gets_as_far_as_the_schemas(tmp_path: Path) -> None:
@@ -192,6 +193,13 @@ def test_only_monitoring_reaches_the_admin_endpoint() -> None:
     limited, admin = Rendered(ALL).objects["NetworkPolicy"]["spec"]["ingress"]
     assert limited["from"] == ALL["networkPolicy"]["clients"]
     assert admin == {"ports": [{"port": "admin"}], "from": [MONITORING]}
+
+
+def test_prometheus_gets_the_rules_that_there_are() -> None:
+    assert "PrometheusRule" not in Rendered(LEAST).objects
+    rule = Rendered(ALL).objects["PrometheusRule"]
+    assert rule["spec"] == yaml.safe_load((DEPLOY / "prometheus" / "forebay.rules.yaml").read_text())
+    assert rule["metadata"]["labels"].items() >= ALL["prometheusRule"]["labels"].items()
 
 
 def test_forebay_takes_the_settings(tmp_path: Path) -> None:

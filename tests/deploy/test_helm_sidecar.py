@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.chart import NAME, NAMESPACE, NEWEST, OLDEST, Rendered, helm_template
+from tests.deploy.chart import NAME, NAMESPACE, NEWEST, OF_OPERATORS, OLDEST, Rendered, helm_template
 from tests.deploy.files import forebay_config, kubeconform, sidecar
 
 LEAST: dict[str, Any] = {"mode": "sidecar", "bootstrapServers": ["kafka.kafka.svc:9092"]}
@@ -25,6 +25,7 @@ ALL: dict[str, Any] = {
     "extraEnv": [{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "collector", "key": "token"}}}],
     "image": {"repository": "example.org/forebay", "tag": "1.2", "pullSecrets": [{"name": "pull"}]},
     "podMonitor": {"enabled": True},
+    "prometheusRule": {"enabled": True},
 }
 
 
@@ -35,14 +36,14 @@ def chart(request: pytest.FixtureRequest) -> Rendered:
 
 def test_it_is_valid(chart: Rendered, tmp_path: Path) -> None:
     path = tmp_path / "chart.yaml"
-    path.write_text("\n---\n".join(part for part in chart.text.split("\n---\n") if "kind: PodMonitor" not in part))
+    path.write_text(chart.of_kubernetes)
     answer = kubeconform(path, NEWEST)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "Valid: 3, Invalid: 0, Errors: 0, Skipped: 0" in answer.stdout
 
 
 def test_it_is_all_that_there_is(chart: Rendered) -> None:
-    assert chart.objects.keys() - {"PodMonitor"} == {
+    assert chart.objects.keys() - OF_OPERATORS == {
         "ConfigMap",
         "MutatingAdmissionPolicy",
         "MutatingAdmissionPolicyBinding",

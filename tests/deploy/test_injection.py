@@ -34,7 +34,7 @@ def kubernetes() -> Iterator[ApiServer]:
     with ApiServer() as kubernetes:
         for name in (NAMESPACE, SECURED, OTHER):
             kubernetes.make({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        for values, namespace in ((LEAST, NAMESPACE), ({**ALL, "podMonitor": {}}, SECURED)):
+        for values, namespace in ((LEAST, NAMESPACE), ({**ALL, "podMonitor": {}, "prometheusRule": {}}, SECURED)):
             chart = Rendered(values, NEWEST, namespace)
             for each in chart.objects.values():
                 if each["kind"] == "ConfigMap":
