@@ -46,7 +46,7 @@ class Rendered:
     @property
     def of_kubernetes(self) -> str:
         """All that Kubernetes has a schema of."""
-        return yaml.safe_dump_all(each for kind, each in self.objects.items() if kind not in OF_OPERATORS)
+        return "---\n".join(yaml.safe_dump(each) for kind, each in self.objects.items() if kind not in OF_OPERATORS)
 
     @property
     def settings(self) -> str:

@@ -21,7 +21,10 @@ from tests.proxy.process.test_supervisor import environment
 pytestmark = pytest.mark.whole
 
 UNIT = ROOT / "deploy" / "systemd" / "forebay.service"
-OF_THE_UNIT = ("Type", "ExecReload", "KillMode", "KillSignal", "TimeoutStopSec", "Restart", "RestartSec")
+OF_THE_UNIT = (
+    *("Type", "ExecReload", "WatchdogSec", "WatchdogSignal", "KillMode", "KillSignal", "TimeoutStopSec"),
+    *("Restart", "RestartSec"),
+)
 SOON = 60.0
 APART = """
 mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system || exit 1
@@ -122,6 +125,64 @@ def test_it_follows_a_successor_and_restarts_it_when_it_dies(manager: Manager) -
     wait_until(lambda: manager.shows("NRestarts") == "1", SOON, "it is started again")
     wait_until(lambda: manager.shows("ActiveState") == "active", SOON, "it serves")
     assert manager.shows("MainPID") not in (first, second)
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[tuple[Manager, int]]:
+    """Of one process, with the port that it listens on; it is missed after six seconds."""
+    listen, admin = free_ports(2)
+    command = [sys.executable, "-P", "-m", "tests.proxy.process.fake_app", "run", "--bootstrap-servers", "b:9092"]
+    command += ["--listen", f"127.0.0.1:{listen}", "--admin", f"127.0.0.1:{admin}"]
+    ours = unit(command, tmp_path / "log")
+    for name, least in (("WatchdogSec=30", "WatchdogSec=6"), ("TimeoutStopSec=40", "TimeoutStopSec=1")):
+        assert name in ours
+        ours = ours.replace(name, least)
+    manager = Manager(tmp_path, ours)
+    try:
+        wait_until(lambda: manager.says("list-units")[0] == 0, SOON, "the manager serves")
+        manager.does("start forebay")
+        yield manager, listen
+        manager.does("stop forebay")
+    finally:
+        manager.close()
+
+
+def comes_again(manager: Manager) -> bool:
+    return manager.shows("NRestarts") != "0" and manager.shows("ActiveState") == "active"
+
+
+def test_one_that_hangs_is_started_again(watched: tuple[Manager, int]) -> None:
+    manager, _ = watched
+    manager.does("kill --kill-whom=main --signal=SIGSTOP forebay")
+    wait_until(lambda: comes_again(manager), SOON, "it is started again")
+
+
+def test_one_of_which_a_part_has_failed_drains_and_is_started_again(
+    watched: tuple[Manager, int], tmp_path: Path
+) -> None:
+    manager, listen = watched
+    with socket.create_connection(("127.0.0.1", listen), SOON) as connection:
+        connection.sendall(b"fail\n")
+        assert connection.recv(100)
+    wait_until(lambda: comes_again(manager), SOON, "it is started again")
+    assert '"drained"' in (tmp_path / "log").read_text()
+
+
+def test_a_successor_is_watched_and_says_that_it_is_alive(watched: tuple[Manager, int]) -> None:
+    manager, _ = watched
+    first = manager.shows("MainPID")
+    manager.does("kill --kill-whom=main --signal=SIGUSR2 forebay")
+    wait_until(lambda: manager.shows("MainPID") != first, SOON, "the successor is the main process")
+    heard = set[str]()
+
+    def again() -> bool:
+        heard.add(manager.shows("WatchdogTimestampMonotonic"))
+        return len(heard) > 5  # longer than it may be silent
+
+    wait_until(again, SOON, "it says so")
+    assert manager.shows("NRestarts") == "0"
+    manager.does("kill --kill-whom=main --signal=SIGSTOP forebay")
+    wait_until(lambda: comes_again(manager), SOON, "it is started again")
 
 
 def test_however_often_it_dies_it_is_started_again(tmp_path: Path) -> None:

@@ -149,10 +149,9 @@ class Succession:
 
     def _started(self, descriptor: int) -> subprocess.Popen[bytes]:
         """Not asyncio's: it outlives this process, whose loop would take it along."""
+        environ = {**service_manager.for_successor(self._environ), VARIABLE: str(descriptor)}
         try:
-            return subprocess.Popen(
-                self._command, pass_fds=(descriptor,), env={**self._environ, VARIABLE: str(descriptor)}
-            )
+            return subprocess.Popen(self._command, pass_fds=(descriptor,), env=environ)
         except OSError as error:
             raise StartError(f"{self._command[0]}: {error.strerror or error}") from None
 

@@ -171,7 +171,7 @@ async def run_alone(
     async def listening() -> list[socket.socket]:
         return [each.dup() for each in app.listening()]
 
-    place = Place(stop, stop.started.wait, listening, unready, predecessor)
+    place = Place(stop, stop.started.wait, listening, unready, predecessor, app.unhealthy)
     return await _with_admin(admin, console, export, settings, stats, place, steering, serving)
 
 
@@ -231,6 +231,8 @@ class Place(NamedTuple):
     """By what clients come; the caller closes them."""
     unready: Callable[[], str | None]
     predecessor: Predecessor | None
+    unhealthy: Callable[[], str | None] = lambda: None
+    """Why a service manager should end this process. A supervisor replaces by itself what has failed or hangs."""
 
 
 async def _with_admin(
@@ -281,6 +283,7 @@ async def _with_admin(
     have_beside(steering.run())
     patience_s = settings.shutdown_timeout_ms / 1000 + 2 * LATE_S
     have_beside(service_manager.keep_told(started, stop, os.environ, patience_s))
+    have_beside(service_manager.keep_alive(started, stop, os.environ, place.unhealthy))
     try:
         if console is not None:
             renewals.add(admin.renewable)

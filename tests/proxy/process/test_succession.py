@@ -21,7 +21,7 @@ from forebay_proxy.errors import StartError
 from forebay_proxy.process import handed_sockets, succession
 from forebay_proxy.process.handed_sockets import hand
 from forebay_proxy.process.lifecycle import Stop
-from forebay_proxy.process.service_manager import SOCKET
+from forebay_proxy.process.service_manager import SOCKET, WATCHED
 from forebay_proxy.process.succession import GO, READY, VARIABLE, Predecessor, Succession
 from tests.kit.event_loop import in_loop, soon, until
 from tests.proxy.process.test_supervisor import Forebay, environment, running, two_workers
@@ -37,6 +37,7 @@ end = socket.socket(fileno=int(os.environ["{VARIABLE}"]))
 found = take(end)
 end.sendall({READY!r})
 assert end.recv(1) == {GO!r}
+assert "{WATCHED}" not in os.environ
 connection, _ = found[0].accept()
 connection.sendall(b"successor")
 """
@@ -73,7 +74,7 @@ class Scene:
 async def test_a_successor_serves_and_is_named_to_the_service_manager(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
-        scene = Scene(GOOD, **{SOCKET: str(tmp_path / "notify")})
+        scene = Scene(GOOD, **{SOCKET: str(tmp_path / "notify"), WATCHED: str(os.getpid())})
         task = scene.succession.begin()
         assert scene.succession.begin() is task
         process = await soon(task, 60)
