@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -22,10 +23,10 @@ OF_OPERATORS = frozenset({"PodMonitor", "PrometheusRule"})
 
 
 def helm_template(
-    values: Mapping[str, Any], kubernetes: str = OLDEST, namespace: str = NAMESPACE
+    values: Mapping[str, Any], kubernetes: str = OLDEST, namespace: str = NAMESPACE, chart: Path = CHART
 ) -> subprocess.CompletedProcess[str]:
     """`values` beside the chart's own, given as a values file, as users give them."""
-    command = [str(program("helm")), "template", RELEASE, str(CHART), f"--namespace={namespace}", "--values=-"]
+    command = [str(program("helm")), "template", RELEASE, str(chart), f"--namespace={namespace}", "--values=-"]
     # A helm that was not built by its own Makefile takes itself for one of Kubernetes 1.20.
     command.append(f"--kube-version={kubernetes}")
     return subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, timeout=60)
@@ -34,9 +35,11 @@ def helm_template(
 class Rendered:
     """What `values` come to, by kind: the chart makes one object of each at most."""
 
-    def __init__(self, values: Mapping[str, Any], kubernetes: str = OLDEST, namespace: str = NAMESPACE) -> None:
+    def __init__(
+        self, values: Mapping[str, Any], kubernetes: str = OLDEST, namespace: str = NAMESPACE, chart: Path = CHART
+    ) -> None:
         self.values = values
-        answer = helm_template(values, kubernetes, namespace)
+        answer = helm_template(values, kubernetes, namespace, chart)
         assert answer.returncode == 0, answer.stderr
         self.text = answer.stdout
         objects = [each for each in yaml.safe_load_all(answer.stdout) if each is not None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import yaml
 
 from forebay_proxy.process.supervisor import ASK_EVERY_S
 from forebay_proxy.process.worker_slot import HUNG_S, SILENT_S
-from tests.deploy.chart import NAME, NAMESPACE, OF_OPERATORS, Rendered, helm_template
+from tests.deploy.chart import CHART, NAME, NAMESPACE, OF_OPERATORS, Rendered, helm_template
 from tests.deploy.files import DEPLOY, documents, forebay_config, kubeconform
 from tests.deploy.schemas import KUBERNETES_VERSIONS
 from tests.kit.certificates import Authority
@@ -313,6 +315,33 @@ def test_new_settings_replace_the_pods() -> None:
 
     assert checksum(LEAST) == checksum({**LEAST, "replicas": 3})
     assert checksum(LEAST) != checksum({**LEAST, "settings": {"linger.ms": 5}})
+
+
+@pytest.fixture(scope="module")
+def telling(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The chart, with an object that has the notes: `helm template` leaves them out."""
+    chart = tmp_path_factory.mktemp("telling") / "forebay"
+    shutil.copytree(CHART, chart)
+    (chart / "templates" / "told.yaml").write_text(
+        'kind: Notes\ntext: {{ include (print .Template.BasePath "/NOTES.txt") . | toJson }}\n'
+    )
+    return chart
+
+
+@pytest.mark.parametrize(
+    ("settings", "command"),
+    [
+        ({}, f"exec deploy/{NAME} -- forebay top --once --url http://127.0.0.1:9091"),
+        ({"admin.ssl.keystore.location": "/etc/kafka/admin.pem"}, f"rollout status deploy/{NAME}"),
+        ({"admin.bearer.token": "${file:/etc/kafka/secrets:token}"}, f"rollout status deploy/{NAME}"),
+    ],
+)
+def test_the_notes_have_a_command_that_needs_neither_a_certificate_nor_a_token(
+    telling: Path, settings: dict[str, Any], command: str
+) -> None:
+    """In the container nobody has these."""
+    text = Rendered({**LEAST, "settings": settings}, chart=telling).objects["Notes"]["text"]
+    assert re.findall("kubectl .*", text) == [f"kubectl --namespace {NAMESPACE} {command}"]
 
 
 def test_secrets_are_mounted_as_in_the_sidecar() -> None:
