@@ -175,7 +175,7 @@ docs: $(VENV)/.dev
 	@cp -r build/docs/html/latest build/docs/html/$$($(BIN)/python -m docs.site.sources --version)
 	@cp docs/site/index.html build/docs/html/
 
-# What `pip install forebay` brings, with versions, licences and who needs whom: CycloneDX, in build/sbom/forebay.cdx.json.
+# What `pip install .` brings, with versions, licences and who needs whom: CycloneDX, in build/sbom/forebay.cdx.json.
 .PHONY: sbom
 sbom: $(VENV)/.dev
 	@rm -rf build/sbom
@@ -208,7 +208,7 @@ $(VENV)/.dev: $(VENV)/.pip pyproject.toml constraints.txt
 	$(BIN)/$(PIP) $(INSTALL) -e '.[demo,otlp,pipeline,top]' --group dev
 	@touch $@
 
-# What a user gets from `pip install 'forebay[demo]'`, but for half of the compiler's work: codecs and policies only, at
+# What a user gets from `pip install '.[demo]'`, but for half of the compiler's work: codecs and policies only, at
 # -O1. Forebay takes a quarter more CPU by that, of which the demo leaves it plenty.
 build/demo/.done: $(SOURCES) | build/demo/.pip
 	FOREBAY_COMPILE=codecs,policies FOREBAY_OPT_LEVEL=1 build/demo/bin/$(PIP) $(INSTALL) '.[demo]'

@@ -94,7 +94,7 @@ def _installed(name: str) -> Distribution:
     try:
         return distribution(name)
     except PackageNotFoundError:
-        raise CannotRun(f"{name} is not installed here: pip install '{_FOREBAY}[{_EXTRA}]'.") from None
+        raise CannotRun(f"{name} is not installed here: pip install '.[{_EXTRA}]' in a clone of Forebay.") from None
 
 
 def _files(package: Distribution) -> Iterator[tuple[Path, str]]:

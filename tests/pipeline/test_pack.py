@@ -92,7 +92,9 @@ def test_another_ending_is_refused(packed: Callable[[str], Result]) -> None:
 
 
 def test_what_is_not_installed_is_one_sentence() -> None:
-    with pytest.raises(CannotRun, match=r"^no-such is not installed here: pip install 'forebay\[pipeline\]'\.$"):
+    with pytest.raises(
+        CannotRun, match=r"^no-such is not installed here: pip install '\.\[pipeline\]' in a clone of Forebay\.$"
+    ):
         list(needed("no-such"))
 
 

@@ -410,7 +410,7 @@ def users_delete(
 def top(*, once: bool, **reached: str | None) -> None:
     """Watch a running Forebay: how it fares, its brokers, topics and clients.
 
-    In a terminal, anew each second; needs `pip install 'forebay[top]'`, but not with --once.
+    In a terminal, anew each second; needs `pip install '.[top]'` in a clone of Forebay, but not with --once.
     """
     from forebay_proxy.commands import top_view
 
@@ -424,7 +424,7 @@ def top(*, once: bool, **reached: str | None) -> None:
     try:
         from forebay_proxy.commands.top_app import TopApp
     except ModuleNotFoundError as error:
-        click.echo(f"forebay: {error.name} is missing: pip install 'forebay[top]', or --once", err=True)
+        click.echo(f"forebay: {error.name} is missing: pip install '.[top]' in a clone of Forebay, or --once", err=True)
         sys.exit(FAILED)
     TopApp(endpoint).run()
 

@@ -174,7 +174,7 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
         "otlp.endpoint": Reference(
             "The names and numbers of /metrics. OpenTelemetry's own variables say how else a collector is reached "
             "(OTEL_EXPORTER_OTLP_HEADERS and so on), and who this is (OTEL_RESOURCE_ATTRIBUTES). Needs "
-            "pip install 'forebay[otlp]'; docs/monitoring.md.",
+            "pip install '.[otlp]' in a clone of Forebay; docs/monitoring.md.",
             NO_COUNTERPART,
             "http://127.0.0.1:4318/v1/metrics",
         ),

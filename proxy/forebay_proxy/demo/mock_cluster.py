@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-MISSING: Final = "the embedded Kafka cluster needs confluent-kafka: pip install 'forebay[demo]'"
+MISSING: Final = "the embedded Kafka cluster needs confluent-kafka: pip install '.[demo]' in a clone of Forebay"
 
 _PRODUCER: Final = 0
 _CONF_OK: Final = 0

@@ -29,5 +29,7 @@ def otlp_export(
     try:
         from forebay_proxy.metrics.otlp import OtlpExport
     except ImportError as error:
-        raise StartError(f"otlp.endpoint: {error.name} is missing: pip install 'forebay[otlp]'") from error
+        raise StartError(
+            f"otlp.endpoint: {error.name} is missing: pip install '.[otlp]' in a clone of Forebay"
+        ) from error
     return OtlpExport(settings.otlp_endpoint, settings.otlp_interval_ms / 1000, families, stats, __version__)

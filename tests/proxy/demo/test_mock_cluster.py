@@ -181,5 +181,5 @@ def test_the_library_is_found_where_wheels_have_it(
 
 def test_without_the_wheel_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     installed_at(monkeypatch, None)
-    with pytest.raises(MockClusterUnavailable, match=r"pip install 'forebay\[demo\]'"):
+    with pytest.raises(MockClusterUnavailable, match=r"pip install '\.\[demo\]' in a clone of Forebay"):
         find_librdkafka()

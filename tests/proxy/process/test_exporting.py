@@ -41,7 +41,8 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "forebay_proxy.metrics.otlp", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.metric_exporter", None)
     with pytest.raises(
-        StartError, match=r"^otlp\.endpoint: opentelemetry.* is missing: pip install 'forebay\[otlp\]'$"
+        StartError,
+        match=r"^otlp\.endpoint: opentelemetry.* is missing: pip install '\.\[otlp\]' in a clone of Forebay$",
     ):
         otlp_export(settings("http://localhost:4318/v1/metrics"), no_families, MetricRegistry())
 
