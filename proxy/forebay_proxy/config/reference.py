@@ -582,10 +582,11 @@ LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
         "With client.authentication=terminate: service: brokers know all of them as Forebay itself, and their records "
         "are merged together. mapped: brokers know each by the login that upstream.identities.location has for it, "
         "and records are merged with others of the same login. client, for SCRAM: brokers know each as who it is, by "
-        "the key that its login reveals. delegation_token: the same for every mechanism, and for certificates, by a token "
-        "that brokers give to Forebay's own user for it. With passthrough: passthrough: nothing of a client is merged or moved. "
-        "client: once its broker has accepted its login by PLAIN, or by OAUTHBEARER with a JWT, Forebay presents the "
-        "same login on connections of its own, and serves the client as it serves those of a listener without logins, "
+        "the key that its login reveals. delegation_token: the same for every mechanism, and for certificates, by a "
+        "token that brokers give to Forebay's own user for it. With passthrough: passthrough: nothing of a client is "
+        "merged or moved. client: once its broker has accepted its login by PLAIN, or by OAUTHBEARER with a JWT, "
+        "Forebay presents the same login on connections of its own, and serves the client as it serves those of a "
+        "listener without logins, "
         "merged with the same user's records and nobody else's. Clients of other mechanisms stay as they are. See "
         "docs/security.md.",
         NO_COUNTERPART,

@@ -384,7 +384,8 @@ class TestProblems:
     def test_an_unknown_setting_names_the_nearest_and_what_that_allows(self) -> None:
         found = problem("lingr.ms=5")
         assert str(found) == (
-            "lingr.ms (--set): unknown setting; did you mean linger.ms (a whole number from -1 to 60000, in milliseconds)?"
+            "lingr.ms (--set): unknown setting; did you mean linger.ms (a whole number from -1 to 60000, in "
+            "milliseconds)?"
         )
 
     @pytest.mark.parametrize(
