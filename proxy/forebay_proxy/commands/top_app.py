@@ -94,6 +94,8 @@ class TopApp(App[None]):
 
     def _show(self, told: Look | AdminError) -> None:
         self._asking = False
+        if not self.query("#sentence"):
+            return  # it was told to end meanwhile
         if isinstance(told, AdminError):
             self.query_one("#sentence", Static).update(Text(visible(str(told)), "bold red"))
         else:

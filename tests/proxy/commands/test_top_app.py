@@ -20,7 +20,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static, TabbedContent
 
-from forebay_proxy.commands.admin_endpoint import AdminEndpoint
+from forebay_proxy.commands.admin_endpoint import AdminEndpoint, AdminError
 from forebay_proxy.commands.command_config import read
 from forebay_proxy.commands.top_app import TopApp
 from tests.kit.synthetic_console import SyntheticConsole
@@ -109,6 +109,14 @@ def test_where_nobody_answers_the_numbers_stay_and_it_is_said() -> None:
             assert column(app, "brokers", 0) == ["1", "2", "3"]
 
         watching(console.url, look)
+
+
+def test_an_answer_that_comes_when_it_has_been_told_to_end_is_not_shown(console: SyntheticConsole) -> None:
+    async def look(app: TopApp, pilot: Pilot[None]) -> None:
+        await app.screen.remove_children()
+        app._show(AdminError("nobody answers"))
+
+    watching(console.url, look)
 
 
 def test_in_a_terminal_from_its_start_to_q(console: SyntheticConsole) -> None:
