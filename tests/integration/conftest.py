@@ -17,10 +17,10 @@ from tests.kit.clients import Client, make_client
 from tests.kit.forebay import ForebayProcess
 from tests.kit.java import JavaClient
 from tests.kit.kafka import KafkaCluster
-from tests.kit.spark import spark
+from tests.kit.spark import pytest_runtest_makereport, spark
 from tests.kit.topic_log import TopicLog
 
-__all__ = ["spark"]
+__all__ = ["pytest_runtest_makereport", "spark"]
 
 # What these assert is told with its values, as if it stood in a test.
 pytest.register_assert_rewrite("tests.integration.checks")

@@ -1,15 +1,16 @@
-"""One Spark for all tests that want one: it takes five seconds to start. A conftest imports the fixture."""
+"""One Spark for all tests that want one: it takes five seconds to start. A conftest imports fixture and hook."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import numpy
 import pyspark
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.jobs.session import OF_TABLES, open_session
@@ -86,3 +87,26 @@ def spark() -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that runs out of time costs those behind it nothing."""
+    report = yield
+    why = call.excinfo.value if call.excinfo is not None else None
+    if isinstance(why, pytest.fail.Exception) and str(why).startswith("Timeout"):
+        _ask_anew()
+    return report
+
+
+def _ask_anew() -> None:
+    """Over another connection to the JVM: on the old one comes what was not waited for. Nothing goes on there."""
+    if SparkContext._gateway is None or SparkContext._active_spark_context is None:
+        return
+    connection = SparkContext._gateway._gateway_client.get_thread_connection()
+    if connection is not None:
+        connection.close()
+    session = SparkSession.getActiveSession()
+    for query in session.streams.active if session is not None else ():
+        query.stop()
+    SparkContext._active_spark_context.cancelAllJobs()

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kit.spark import spark
+from tests.kit.spark import pytest_runtest_makereport, spark
 
 pytest.register_assert_rewrite("tests.pipeline.duck", "tests.pipeline.elsewhere")
 
-__all__ = ["spark"]
+__all__ = ["pytest_runtest_makereport", "spark"]
 
 
 @pytest.fixture(autouse=True)
