@@ -490,6 +490,12 @@ class Accumulator:
         self._groups.had_its_turn(group)
         return drained
 
+    def holds_merged(self, group: DispatchGroup) -> bool:
+        """Whether something of the group is ready that holds, or may hold, records of several client ids."""
+        if not self.throttling.merges:
+            return False
+        return any(isinstance(queue, PartitionQueue) and queue.root is None for queue in group.ready)
+
     def answered(
         self, group: DispatchGroup, drained: Sequence[tuple[PartitionQueue, ProducerBatch]], seconds: float
     ) -> None:

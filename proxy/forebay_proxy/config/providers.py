@@ -56,13 +56,16 @@ def resolve(text: str, environ: Mapping[str, str]) -> str:
 
 
 def refuse_others(text: str) -> None:
-    """Raises ValueError for what begins like a reference and is none, which would stand for itself, as a password."""
+    """Raises ValueError for what begins like a reference and is none, which would stand for itself, as a password.
+
+    What stands there may be a part of one, and is not said.
+    """
     if (begun := _BEGUN.search(_REFERENCE.sub(" ", text))) is None:
         return
     if begun[1] in _PROVIDERS:
         raise ValueError(f"has a reference ${{{begun[1]}:… without a closing brace")
     known = f"{', '.join(_PROVIDERS[:-1])} and {_PROVIDERS[-1]}"
-    raise ValueError(f"refers to ${{{begun[1]}:…}}, and only the providers {known} are known")
+    raise ValueError(f"refers to a provider that is not known (by {known} a password with ${{ in it can be given, too)")
 
 
 def _value(provider: str, argument: str, environ: Mapping[str, str]) -> str:

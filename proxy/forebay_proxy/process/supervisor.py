@@ -283,7 +283,7 @@ async def _with_admin(
     have_beside(steering.run())
     patience_s = settings.shutdown_timeout_ms / 1000 + 2 * LATE_S
     have_beside(service_manager.keep_told(started, stop, os.environ, patience_s))
-    have_beside(service_manager.keep_alive(started, stop, os.environ, place.unhealthy))
+    have_beside(service_manager.keep_alive(place.started, stop, os.environ, place.unhealthy))
     try:
         if console is not None:
             renewals.add(admin.renewable)

@@ -293,7 +293,10 @@ class WorkerSlot:
         """What the worker listens on; it goes on accepting. Empty: it does not say."""
         async with self._sharing:  # they come for one at a time
             over = self._sockets
-            if self._channel is None or over is None:
+            if self._channel is None:
+                return []
+            if over is None:
+                get_logger().warning("a worker does not hand over its sockets", worker=self.index, error="it was late")
                 return []
             self._channel.send(Share())
             over.settimeout(timeout_s)

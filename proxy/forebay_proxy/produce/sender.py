@@ -22,9 +22,8 @@ from forebay_codecs.produce_response import PartitionResponse
 from forebay_policies.accumulator import Accumulator, PartitionQueue
 from forebay_policies.dispatch_groups import DispatchGroup
 from forebay_policies.loop_turns import SLICE_S
-from forebay_policies.producer_batch import ProducerBatch
+from forebay_policies.producer_batch import HURRIED_MS, ProducerBatch
 from forebay_policies.requests_in_flight import RequestsInFlight
-from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy.brokers.cluster import Cluster, Node
 from forebay_proxy.brokers.connector import Connector, takes_produce
 from forebay_proxy.brokers.upstream_connection import UpstreamConnection
@@ -153,12 +152,8 @@ class Sender:
         throttling = self._throttling
         if throttling.active and throttling.muted(self.node.id, group.client_id, monotonic()):
             # What left merged, and may have been appended, goes merged again: nobody waits for what was said of that.
-            return self._is_merged(group) and self._away.may_send(group)
+            return self._accumulator.holds_merged(group) and self._away.may_send(group)
         return self._away.may_send(group)
-
-    def _is_merged(self, group: DispatchGroup) -> bool:
-        """Whether its requests are of several client ids."""
-        return self._throttling.merges and group.client_id == CLIENT_ID
 
     def _send(self, connection: UpstreamConnection, group: DispatchGroup, drained: Drained) -> None:
         request = _Request(self, connection, group, drained, monotonic())
@@ -208,13 +203,19 @@ class Sender:
             self._watching = self._loop.call_later(WATCH_S, self._give_up)
 
     def _patience(self, batches: Iterable[ProducerBatch]) -> float:
-        """Seconds after which another attempt is due, for those who wait for `batches`."""
-        shortest_ms = self._request_timeout_ms * TRIES
+        """Seconds after which another attempt is due, for those who wait for `batches`: the hurried only if all are."""
+        shortest_ms, hurried_ms = -1, -1
         for batch in batches:
             shortest, _ = batch.timeouts_ms
-            if 0 <= shortest < shortest_ms:
+            if shortest < HURRIED_MS:
+                hurried_ms = max(hurried_ms, shortest)
+            elif shortest_ms < 0 or shortest < shortest_ms:
                 shortest_ms = shortest
-        return max(SHORTEST_WAIT, shortest_ms / 1000) / TRIES
+        if shortest_ms < 0:
+            shortest_ms = hurried_ms
+        most_ms = self._request_timeout_ms * TRIES
+        waits_ms = most_ms if shortest_ms < 0 else min(shortest_ms, most_ms)
+        return max(SHORTEST_WAIT, waits_ms / 1000) / TRIES
 
     def _write(self, request: _Request) -> None:
         connection, now = request.connection, request.sent_at
@@ -277,7 +278,7 @@ class Sender:
                 connection.close()
         if throttle_time_ms > 0:
             self._throttled(request.group.client_id, throttle_time_ms / 1000)
-            if self._is_merged(request.group):
+            if self._throttling.merges and any(queue.root is None for queue, _ in drained):
                 connection.close()  # the broker does not read it until then, and nobody is to wait for that
         for queue, batch in drained:
             if queue.in_flight is not batch:

@@ -66,7 +66,7 @@ WRONG = {
     "identities.a: sasl.jaas.config refers to the environment variable ABSENT": two(
         a='"sasl.mechanism" = "PLAIN"\n"sasl.jaas.config" = "${env:ABSENT}"'
     ),
-    "identities.a: sasl.jaas.config refers to ${vault:…}": two(
+    "identities.a: sasl.jaas.config refers to a provider that is not known": two(
         a=f'"sasl.mechanism" = "PLAIN"\n"sasl.jaas.config" = \'{ALICE.replace(CANARY, f"${{vault:{CANARY}:b}}")}\''
     ),
 }

@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from forebay_codecs import error_codes as codes
 from forebay_codecs.apis import API_VERSIONS, PRODUCE
+from forebay_policies.producer_batch import ProducerBatch
 from forebay_policies.retry import SERVER_ERRORS
 from forebay_proxy.produce.handler import SHORTEST_WAIT
 from forebay_proxy.produce.sender import TRIES
@@ -566,6 +568,17 @@ class TestGivingUp:
             assert len(it.cluster[0].requests(PRODUCE)) == sent
             both.answer()
             assert await it.told() == codes.NONE
+
+    @pytest.mark.parametrize(
+        ("waits", "seconds"),
+        [([30_000, 1], 10.0), ([1, 9_000, 30_000], 3.0), ([100, 2_100], 0.7), ([1], 1 / 3), ([], 30.0)],
+    )
+    @in_loop
+    async def test_nor_what_stands_beside_it_in_a_request(self, waits: list[int], seconds: float) -> None:
+        async with pier() as it:
+            sender = it.forebay.app._realm.dispatcher._senders[0]
+            batches = [cast(ProducerBatch, SimpleNamespace(timeouts_ms=(each, each))) for each in waits]
+            assert sender._patience(batches) == pytest.approx(seconds)
 
     @in_loop
     async def test_without_idempotence_a_lost_answer_is_the_clients_to_know(self) -> None:

@@ -109,6 +109,24 @@ class TestBeforeTheFirst:
 
 class TestAThrottledClient:
     @in_loop
+    async def test_whatever_its_client_id_is(self) -> None:
+        """Another Forebay's requests carry the same as ours."""
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            await throttled(forebay, cluster)
+            other, modest = await forebay.client(0), await forebay.client(0)
+            cluster[0].holds_produce(lambda asked: asked.values == ["1"])
+            other.send(record(1, CLIENT_ID, "1"))
+            asked = await cluster[0].receives(PRODUCE)
+            asked.answer(throttle_time_ms=3_600_000)
+            await other.receives(1)
+            again = await forebay.client(0)
+            again.send(record(1, CLIENT_ID, "2"))
+            await until(lambda: forebay.count("forebay_queued_batches") == 1)
+            modest.send(record(1, B, "3"))
+            await modest.receives(1)
+            assert senders(cluster) == [(CLIENT_ID, ["1"]), (B, ["3"])]
+
+    @in_loop
     async def test_it_is_told_and_nobody_else(self) -> None:
         async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
             await throttled(forebay, cluster)

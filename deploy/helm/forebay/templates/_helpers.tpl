@@ -78,7 +78,7 @@ broker-{{ int . }}: {{ $port }}
 {{- with include "forebay.journalBytes" . }}{{ $_ := set $defaults "journal.retention.bytes" (int64 .) }}{{ end }}
 {{- /* Not merge: it would add to a map that is given, and take what is empty for not given. */}}
 {{- range $given := list $defaults .Values.settings }}
-{{- range $name, $value := $given }}{{ $_ := set $own $name $value }}{{ end }}
+{{- range $name, $value := $given }}{{ if not (kindIs "invalid" $value) }}{{ $_ := set $own $name $value }}{{ end }}{{ end }}
 {{- end }}
 {{- toYaml $own }}
 {{- end }}
