@@ -8,14 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
+from forebay_codecs import compression
 from forebay_codecs import error_codes as codes
 from forebay_codecs.apis import API_VERSIONS, PRODUCE
-from forebay_policies.producer_batch import ProducerBatch
+from forebay_policies.buffer_pool import BufferPool
+from forebay_policies.producer_batch import Lane, ProducerBatch
 from forebay_policies.retry import SERVER_ERRORS
 from forebay_proxy.produce.handler import SHORTEST_WAIT
 from forebay_proxy.produce.sender import TRIES
@@ -24,6 +25,7 @@ from tests.kit.event_loop import in_loop, until
 from tests.kit.fake_broker import Asked, FakeCluster
 from tests.kit.producer_states import Numbers
 from tests.kit.wire import WireClient, batch, keyed, null_key, only, produce, produced
+from tests.policies.batches import FakeOwner, client_batch, run_of
 
 PERHAPS = [
     (codes.REQUEST_TIMED_OUT, -1),
@@ -101,6 +103,14 @@ class Pier:
     async def client_leaves(self) -> None:
         self.client.close()
         await until(lambda: any(connection.done for connection in self.forebay.app._connections))
+
+
+def waited_for(timeout_ms: int) -> ProducerBatch:
+    pool = BufferPool(1 << 20, 4_096, 16_384)
+    found = ProducerBatch(7, Lane(1, compression.NONE, movable=True), 0, pool, 16_384, 1 << 18, 0.0)
+    came = client_batch(b"a")
+    found.append(run_of(came, FakeOwner(timeout_ms)), came)
+    return found
 
 
 @asynccontextmanager
@@ -577,8 +587,7 @@ class TestGivingUp:
     async def test_nor_what_stands_beside_it_in_a_request(self, waits: list[int], seconds: float) -> None:
         async with pier() as it:
             sender = it.forebay.app._realm.dispatcher._senders[0]
-            batches = [cast(ProducerBatch, SimpleNamespace(timeouts_ms=(each, each))) for each in waits]
-            assert sender._patience(batches) == pytest.approx(seconds)
+            assert sender._patience([waited_for(each) for each in waits]) == pytest.approx(seconds)
 
     @in_loop
     async def test_without_idempotence_a_lost_answer_is_the_clients_to_know(self) -> None:
