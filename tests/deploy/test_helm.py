@@ -296,6 +296,10 @@ def test_what_users_set_counts_also_where_it_is_nothing(name: str, value: object
     assert tomllib.loads(Rendered({**LEAST, "settings": {name: value}}).settings)[name] == value
 
 
+def test_a_setting_that_is_null_is_not_given() -> None:
+    assert Rendered({**LEAST, "settings": {"log.format": None, "linger.ms": None}}).settings == Rendered(LEAST).settings
+
+
 def test_memory_follows_what_workers_may_hold() -> None:
     """56 + 32 + 32 + 32 + 64 + 2 x 64 MiB; 128, and 16 of a journal, instead of 32 twice; 16 of history; a quarter."""
 

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import msgspec
 import pytest
+import structlog
 
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.metrics.registry import MetricRegistry
@@ -273,5 +274,7 @@ async def test_sockets_that_come_too_late_are_kept_by_nobody() -> None:
         assert await soon(scene.slot.share(0.01)) == []
         with pytest.raises(OSError, match="Broken pipe"):
             handed_sockets.hand(theirs, [listening])
-    assert await soon(scene.slot.share(0.01)) == []
+    with structlog.testing.capture_logs() as logs:
+        assert await soon(scene.slot.share(0.01)) == []
+    assert [(line["log_level"], line["error"]) for line in logs] == [("warning", "it was late")]
     assert len(scene.line.sent) == 1
