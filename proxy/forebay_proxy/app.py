@@ -373,10 +373,11 @@ class App:
         now = monotonic()
         met = len(self._handshakes) > 0 and now < until
         for connection in self._connections:
-            if not _may_leave(connection, turns, now):
+            may_leave = _may_leave(connection, turns, now)
+            at_rest = may_leave and _at_rest(connection)
+            if not (at_rest or (may_leave and turns.is_over(connection.node_id, now))):
                 met = True
                 continue
-            at_rest = _at_rest(connection)
             connection.drain()
             if connection.quiet and (at_rest or not connection.undelivered):
                 connection.close()
@@ -442,12 +443,10 @@ class App:
 
 
 def _may_leave(connection: ClientConnection, turns: LeaveTurns, now: float) -> bool:
-    """Whether a drain is to read it no more: its turn has come, and it has asked something or had the time to."""
+    """Whether a drain may read it no more: its turn has come, and it has asked something or had the time to."""
     if not turns.has_come(connection.node_id, now):
         return False
-    if not (connection.awaiting or connection.answered or now >= connection.began + NEWCOMER_S):
-        return False
-    return _at_rest(connection) or turns.is_over(connection.node_id, now)
+    return connection.awaiting > 0 or connection.answered or now >= connection.began + NEWCOMER_S
 
 
 def _at_rest(connection: ClientConnection) -> bool:

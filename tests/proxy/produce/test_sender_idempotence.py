@@ -100,6 +100,21 @@ class Pier:
         assert await self.told() == codes.NONE
         return asked.numbers
 
+    async def with_hurried(self) -> tuple[WireClient, Asked]:
+        """A client that waits for a second, and the batch that its "a" shares with "b" of the other one."""
+        self.send("away")
+        away = await self.asked()
+        hurried = await self.forebay.client(0)
+        hurried.send(produce(1, ("ponds", 0, batch(keyed("a"))), timeout_ms=1))
+        await until(lambda: self.forebay.count(*KEPT) == 3)
+        self.send("b")
+        await until(lambda: self.forebay.count(*KEPT) == 4)
+        away.answer()
+        await self.client.receives(self.sent - 1)
+        both = await self.asked()
+        assert both.values == ["a", "b"]
+        return hurried, both
+
     async def client_leaves(self) -> None:
         self.client.close()
         await until(lambda: any(connection.done for connection in self.forebay.app._connections))
@@ -544,16 +559,7 @@ class TestGivingUp:
     async def test_who_has_time_hears_the_answer_although_another_of_the_batch_has_none(self) -> None:
         """Kept records of a client that has its answer are not sent again, nor those that stand beside them."""
         async with pier() as it:
-            it.send("away")
-            away = await it.asked()
-            hurried = await it.forebay.client(0)
-            hurried.send(produce(1, ("ponds", 0, batch(keyed("a"))), timeout_ms=1))
-            await until(lambda: it.forebay.count(*KEPT) == 3)
-            it.send("b")
-            await until(lambda: it.forebay.count(*KEPT) == 4)
-            away.answer()
-            await it.client.receives(it.sent - 1)
-            assert (await it.asked()).values == ["a", "b"]
+            hurried, _ = await it.with_hurried()
             assert produced((await hurried.receives(1))[0])["ponds", 0].error_code == codes.REQUEST_TIMED_OUT
             await asyncio.sleep(2 * SHORTEST_WAIT / TRIES)
             it.cluster[0].requests(PRODUCE)[-1].answer()
@@ -562,17 +568,7 @@ class TestGivingUp:
     @in_loop
     async def test_who_has_little_time_has_nothing_of_others_sent_again(self) -> None:
         async with pier() as it:
-            it.send("away")
-            away = await it.asked()
-            hurried = await it.forebay.client(0)
-            hurried.send(produce(1, ("ponds", 0, batch(keyed("a"))), timeout_ms=1))
-            await until(lambda: it.forebay.count(*KEPT) == 3)
-            it.send("b")
-            await until(lambda: it.forebay.count(*KEPT) == 4)
-            away.answer()
-            await it.client.receives(it.sent - 1)
-            both = await it.asked()
-            assert both.values == ["a", "b"]
+            hurried, both = await it.with_hurried()
             sent = len(it.cluster[0].requests(PRODUCE))
             assert produced((await hurried.receives(1))[0])["ponds", 0].error_code == codes.REQUEST_TIMED_OUT
             assert len(it.cluster[0].requests(PRODUCE)) == sent
