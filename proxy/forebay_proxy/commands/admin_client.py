@@ -7,12 +7,12 @@ can be asked or the answer is no.
 from __future__ import annotations
 
 import http.client
-import socket
 from typing import Any, Final
 
 import msgspec
 
 from forebay_proxy.commands.admin_endpoint import AdminError
+from forebay_proxy.commands.socket_http import SocketConnection
 from forebay_proxy.console.entry import PREFIX
 
 CONNECT_S: Final = 30.0
@@ -31,7 +31,7 @@ class AdminClient:
     def ask(self, method: str, what: str, body: object | None = None) -> dict[str, Any]:
         """What /api/v1/`what` answers. Raises AdminError."""
         sent = msgspec.json.encode({} if body is None else body)
-        connection = _Connection(self._path)
+        connection = SocketConnection(self._path, connect_s=CONNECT_S, answer_s=ANSWER_S)
         try:
             connection.request(method, PREFIX + what, body=sent, headers={"Content-Type": "application/json"})
             response = connection.getresponse()
@@ -50,15 +50,3 @@ class AdminClient:
         if response.status >= http.HTTPStatus.BAD_REQUEST:
             raise AdminError(str(found.get("error", f"refused with {response.status}")))
         return found
-
-
-class _Connection(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=ANSWER_S)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(CONNECT_S)
-        self.sock.connect(self._path)
-        self.sock.settimeout(ANSWER_S)

@@ -1,8 +1,8 @@
 """A running Forebay's admin endpoint, as commands reach it.
 
-In: its URL, or the bootstrap servers of clients: when an ApiVersions request carries this command's software name,
-Forebay adds the address of its admin endpoint to the response, in a tagged field that others skip. Out: what it
-answers. Raises AdminError, one line for people, where nobody can be asked.
+In: its URL, its Unix socket, or the bootstrap servers of clients: when an ApiVersions request carries this command's
+software name, Forebay adds the address of its admin endpoint to the response, in a tagged field that others skip. Out:
+what it answers. Raises AdminError, one line for people, where nobody can be asked.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import http.client
 import io
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -21,6 +22,8 @@ from forebay_codecs import api_versions
 from forebay_codecs.errors import Malformed
 from forebay_proxy import __version__
 from forebay_proxy.commands.command_config import CommandConfig
+from forebay_proxy.commands.socket_http import SocketConnection
+from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.security import is_loopback
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.metrics.clients_seen import SOFTWARE
@@ -49,7 +52,7 @@ def discover(servers: Sequence[HostPort], config: CommandConfig) -> str:
             failures.append(f"{server}: {explain(error) if isinstance(error, OSError) else error}")
             continue
         if admin is None:
-            also = "or a listener of it where clients log in themselves: name the endpoint with --url"
+            also = "or a listener of it where clients log in themselves: name the endpoint with --url or --socket"
             raise AdminError(f"{server} names no admin endpoint: it is not Forebay, {also}")
         if not admin:
             raise AdminError(f"{server} has no admin endpoint: start Forebay with --admin HOST:PORT")
@@ -94,50 +97,57 @@ def _exactly(answers: io.BufferedReader, size: int) -> bytes:
 
 
 class AdminEndpoint:
-    """The Forebay whose admin endpoint is at `url`: http://HOST:PORT, https://… or HOST:PORT; any path is ignored.
+    """What `connect` leads to. `name` is what people call it, `token` what it admits them by."""
 
-    The token of `config` is sent where it stays unseen: to https, and to this host. Raises AdminError for another URL.
-    """
-
-    def __init__(self, url: str, config: CommandConfig) -> None:
-        try:
-            parts = urlsplit(url if "//" in url else f"//{url}", "http")
-            port = parts.port
-        except ValueError as error:
-            raise AdminError(f"{url}: {error}") from None
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise AdminError(f"{url}: must be http://HOST:PORT or https://HOST:PORT")
-        https = parts.scheme == "https"
-        self.url = url
-        self._host, self._port = parts.hostname, port
-        self._context = config.https if https else None
-        self._headers = {}
-        if config.token and (https or is_loopback(parts.hostname)):
-            self._headers["Authorization"] = f"Bearer {config.token.reveal()}"
+    def __init__(
+        self, name: str, connect: Callable[[], http.client.HTTPConnection], token: Secret | None = None
+    ) -> None:
+        self.name = name
+        self._connect = connect
+        self._headers = {"Authorization": f"Bearer {token.reveal()}"} if token else {}
 
     def get(self, path: str) -> Any:
         """The JSON at `path`, with its query. Raises AdminError."""
         try:
-            connection = _http(self._host, self._port, self._context)
+            connection = self._connect()
             connection.request("GET", path, headers=self._headers)
             response = connection.getresponse()
             body = response.read()
             connection.close()
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise AdminError(f"{self.url}: {explain(error) if isinstance(error, OSError) else error}") from None
+            raise AdminError(f"{self.name}: {explain(error) if isinstance(error, OSError) else error}") from None
         if response.status == http.HTTPStatus.UNAUTHORIZED:
-            raise AdminError(f"{self.url} needs a token: set admin.bearer.token in the file of --command-config")
+            raise AdminError(f"{self.name} needs a token: set admin.bearer.token in the file of --command-config")
         try:
             answer = msgspec.json.decode(body)
         except msgspec.DecodeError as error:
-            raise AdminError(f"{self.url} responds with {response.status} and no JSON: is it Forebay?") from error
+            raise AdminError(f"{self.name} responds with {response.status} and no JSON: is it Forebay?") from error
         if response.status != http.HTTPStatus.OK:
             why = answer.get("error") if isinstance(answer, dict) else None
-            raise AdminError(f"{self.url} responds with {response.status}: {why or 'is it Forebay?'}")
+            raise AdminError(f"{self.name} responds with {response.status}: {why or 'is it Forebay?'}")
         return answer
 
 
-def _http(host: str, port: int | None, context: ssl.SSLContext | None) -> http.client.HTTPConnection:
-    if context is not None:
-        return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context)
-    return http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+def by_url(url: str, config: CommandConfig) -> AdminEndpoint:
+    """The one at http://HOST:PORT, https://… or HOST:PORT; any path is ignored.
+
+    The token of `config` is sent where it stays unseen: to https, and to this host. Raises AdminError for another URL.
+    """
+    try:
+        parts = urlsplit(url if "//" in url else f"//{url}", "http")
+        port = parts.port
+    except ValueError as error:
+        raise AdminError(f"{url}: {error}") from None
+    host = parts.hostname
+    if parts.scheme not in ("http", "https") or not host:
+        raise AdminError(f"{url}: must be http://HOST:PORT or https://HOST:PORT")
+    if parts.scheme == "https":
+        secured = partial(http.client.HTTPSConnection, host, port, timeout=TIMEOUT_S, context=config.https)
+        return AdminEndpoint(url, secured, config.token)
+    plain = partial(http.client.HTTPConnection, host, port, timeout=TIMEOUT_S)
+    return AdminEndpoint(url, plain, config.token if is_loopback(host) else None)
+
+
+def by_socket(path: str) -> AdminEndpoint:
+    """The one at a Unix socket, which asks for no token."""
+    return AdminEndpoint(path, partial(SocketConnection, path, connect_s=TIMEOUT_S, answer_s=TIMEOUT_S))

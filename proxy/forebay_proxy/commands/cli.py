@@ -35,7 +35,7 @@ from click.shell_completion import get_completion_class
 from forebay_codecs.scram import HASHES, LEAST_ITERATIONS, MOST_ITERATIONS
 from forebay_proxy import __version__, logs
 from forebay_proxy.commands import config as config_view
-from forebay_proxy.commands.admin_endpoint import AdminEndpoint, AdminError, discover
+from forebay_proxy.commands.admin_endpoint import AdminEndpoint, AdminError, by_socket, by_url, discover
 from forebay_proxy.commands.config import FLAGS, flag
 from forebay_proxy.commands.config_schema import schema
 from forebay_proxy.commands.text_output import columns, json_text
@@ -50,6 +50,7 @@ from forebay_proxy.produce.partitioner_plugins import known_partitioners
 
 LOOK_S: Final = 1.0
 """Between two looks at what is still under way."""
+_SOCKET: Final = SETTINGS["admin.socket"].variable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -210,22 +211,30 @@ def check(form: str, **options: Any) -> None:
 @click.option("--topic", required=True, help="Where the records go.")
 @click.option("--client-id", help="Who sends them; without it, any client that is not excluded.")
 @click.option("--url", metavar="http[s]://HOST:PORT", help="Ask the Forebay that has this admin endpoint.")
+@click.option("--socket", metavar="PATH", help="Ask the Forebay that has this admin.socket.")
 @click.option("--command-config", metavar="FILE", help="With --url: how to reach it, as in forebay clients.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @setting_options
 def explain(
-    topic: str, client_id: str | None, url: str | None, command_config: str | None, form: str, **options: Any
+    topic: str,
+    client_id: str | None,
+    url: str | None,
+    socket: str | None,
+    command_config: str | None,
+    form: str,
+    **options: Any,
 ) -> None:
     """Say whether Forebay would touch a client's records for a topic.
 
-    Names the pattern that decides, by the settings that this command's options, variables and file give; with --url by
-    those of a running Forebay, which also says if the client seems to pick partitions itself.
+    Names the pattern that decides, by the settings that this command's options, variables and file give; with --url or
+    --socket by those of a running Forebay, which also says if the client seems to pick partitions itself.
     """
     from forebay_proxy.commands import explain as explain_command
 
-    if url is not None:
+    if url is not None or socket is not None:
         with _told_in_a_line():
-            told = explain_command.asked(_endpoint(None, url, command_config), client_id, topic)
+            endpoint = _endpoint(url=url, socket=socket, command_config=command_config)
+            told = explain_command.asked(endpoint, client_id, topic)
         click.echo(json_text(told) if form == "json" else told["text"])
         return
     found = explain_command.decisions(_load(options, complete=False).values, client_id, topic)
@@ -240,6 +249,7 @@ def reaching_options(command: F) -> F:
                 "--bootstrap-servers", metavar="HOST:PORT,…", help="Address that clients use to reach Forebay."
             ),
             click.option("--url", metavar="http[s]://HOST:PORT", help="Address of Forebay's admin endpoint."),
+            click.option("--socket", metavar="PATH", help=f"Forebay's admin.socket, on the same host (or {_SOCKET})."),
             click.option(
                 "--command-config",
                 metavar="FILE",
@@ -251,15 +261,24 @@ def reaching_options(command: F) -> F:
     return command
 
 
-def _endpoint(bootstrap_servers: str | None, url: str | None, command_config: str | None) -> AdminEndpoint:
+def _endpoint(
+    *,
+    bootstrap_servers: str | None = None,
+    url: str | None = None,
+    socket: str | None = None,
+    command_config: str | None = None,
+) -> AdminEndpoint:
     """The admin endpoint that the options name. Raises AdminError, StartError, UsageError."""
     from forebay_proxy.commands import command_config as reaching
 
-    if (bootstrap_servers is None) == (url is None):
-        raise click.UsageError("give either --bootstrap-servers or --url")
+    if bootstrap_servers is None and url is None and socket is None:
+        socket = os.environ.get(_SOCKET)
+    if sum(way is not None for way in (bootstrap_servers, url, socket)) != 1:
+        raise click.UsageError("give one of --bootstrap-servers, --url and --socket")
+    if socket is not None:
+        return by_socket(socket)
     config = reaching.read(command_config)
-    found = discover(_servers(bootstrap_servers or ""), config) if url is None else url
-    return AdminEndpoint(found, config)
+    return by_url(discover(_servers(bootstrap_servers or ""), config) if url is None else url, config)
 
 
 @contextmanager
@@ -443,8 +462,7 @@ def steering_options(command: F) -> F:
     command = click.option(
         "--config", metavar="FILE.toml", help=f"Find the socket as admin.socket of this file (or {CONFIG_VARIABLE})."
     )(command)
-    socket = SETTINGS["admin.socket"].variable
-    return click.option("--socket", metavar="PATH", envvar=socket, help=f"Forebay's admin.socket (or {socket}).")(
+    return click.option("--socket", metavar="PATH", envvar=_SOCKET, help=f"Forebay's admin.socket (or {_SOCKET}).")(
         command
     )
 

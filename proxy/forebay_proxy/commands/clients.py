@@ -29,7 +29,7 @@ def fetch(endpoint: AdminEndpoint) -> list[Row]:
     try:
         rows: list[Row] = endpoint.get(PATH)["clients"]
     except (KeyError, TypeError) as error:
-        raise AdminError(f"{endpoint.url} tells of no clients: is it Forebay?") from error
+        raise AdminError(f"{endpoint.name} tells of no clients: is it Forebay?") from error
     return rows
 
 

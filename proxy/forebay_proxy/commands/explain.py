@@ -89,7 +89,7 @@ def asked(endpoint: AdminEndpoint, client_id: str | None, topic: str) -> dict[st
     query = {"topic": topic} | ({"client_id": client_id} if client_id is not None else {})
     told: dict[str, Any] = endpoint.get(f"/api/v1/explain?{urlencode(query)}")
     if not isinstance(told, dict) or "text" not in told:
-        raise AdminError(f"{endpoint.url} gives no explanation: is it Forebay?")
+        raise AdminError(f"{endpoint.name} gives no explanation: is it Forebay?")
     return told
 
 

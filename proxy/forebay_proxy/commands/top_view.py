@@ -138,7 +138,7 @@ def look(endpoint: AdminEndpoint, sorts: Mapping[str, str], words: str = "", row
 def _asked(endpoint: AdminEndpoint, what: str, query: Mapping[str, object]) -> Row:
     answer = endpoint.get(f"{API}{what}?{urlencode(query)}")
     if not isinstance(answer, dict):
-        raise AdminError(f"{endpoint.url} answers otherwise than Forebay does")
+        raise AdminError(f"{endpoint.name} answers otherwise than Forebay does")
     return answer
 
 

@@ -235,10 +235,12 @@ class TestClients:
         told = forebay("clients", "--url", "http://127.0.0.1:1", "--format", "json")
         assert [row["client_id"] for row in json.loads(told.output)] == ["till-7", "shop"]
 
-    @pytest.mark.parametrize("words", [(), ("--url", "http://a:1", "--bootstrap-servers", "a:1")])
-    def test_one_of_two_ways_is_wanted(self, words: tuple[str, ...]) -> None:
+    @pytest.mark.parametrize(
+        "words", [(), ("--url", "http://a:1", "--bootstrap-servers", "a:1"), ("--url", "http://a:1", "--socket", "s")]
+    )
+    def test_one_of_three_ways_is_wanted(self, words: tuple[str, ...]) -> None:
         told = forebay("clients", *words)
-        assert (told.exit_code, "--bootstrap-servers or --url" in told.output) == (2, True)
+        assert (told.exit_code, "--bootstrap-servers, --url and --socket" in told.output) == (2, True)
 
     @pytest.mark.parametrize(
         ("words", "code"),

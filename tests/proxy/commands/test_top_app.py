@@ -20,7 +20,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static, TabbedContent
 
-from forebay_proxy.commands.admin_endpoint import AdminEndpoint, AdminError
+from forebay_proxy.commands.admin_endpoint import AdminError, by_url
 from forebay_proxy.commands.command_config import read
 from forebay_proxy.commands.top_app import TopApp
 from tests.kit.synthetic_console import SyntheticConsole
@@ -39,7 +39,7 @@ def console() -> Iterator[SyntheticConsole]:
 
 def watching(url: str, look: Callable[[TopApp, Pilot[None]], Awaitable[None]]) -> None:
     async def watched() -> None:
-        app = TopApp(AdminEndpoint(url, read(None)))
+        app = TopApp(by_url(url, read(None)))
         async with asyncio.timeout(SECONDS), app.run_test(size=(COLUMNS, LINES)) as pilot:
             await look(app, pilot)
 

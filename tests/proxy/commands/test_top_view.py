@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from forebay_proxy.commands.admin_endpoint import AdminEndpoint, AdminError
+from forebay_proxy.commands.admin_endpoint import AdminEndpoint, AdminError, by_url
 from forebay_proxy.commands.cli import main
 from forebay_proxy.commands.command_config import read
 from forebay_proxy.commands.top_view import KINDS, as_text, attention, cells, look, sentence
@@ -30,7 +31,7 @@ def console() -> Iterator[SyntheticConsole]:
 
 
 def endpoint_of(url: str) -> AdminEndpoint:
-    return AdminEndpoint(url, read(None))
+    return by_url(url, read(None))
 
 
 def test_the_sentence_is_the_pages(console: SyntheticConsole) -> None:
@@ -92,6 +93,33 @@ async def test_a_forebay_that_has_just_started() -> None:
         now = await asyncio.to_thread(look, endpoint_of(forebay.url), SORTS)
         assert sentence(now) == "0 of 0 brokers, 0 clients."
         assert as_text(now, 80).endswith("No clients.")
+
+
+@in_loop
+@pytest.mark.parametrize("command", [["top", "--once"], ["clients"], ["explain", "--topic", "orders"]], ids="-".join)
+async def test_by_the_socket(command: list[str], tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    async with served(Seen(), admin_socket=path):
+        done = await asyncio.to_thread(CliRunner().invoke, main, [*command, "--socket", path])
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout
+
+
+@in_loop
+async def test_by_the_socket_that_a_variable_names_unless_another_way_is_named(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    here = {"FOREBAY_ADMIN_SOCKET": path}
+    async with served(Seen(), admin_socket=path):
+        done = await asyncio.to_thread(CliRunner(env=here).invoke, main, ["top", "--once"])
+        assert done.stdout.startswith("0 of 0 brokers")
+        elsewhere = ["top", "--once", "--url", f"http://{LOOPBACK}:{free_port()}"]
+        done = await asyncio.to_thread(CliRunner(env=here).invoke, main, elsewhere)
+        assert (done.exit_code, done.stdout) == (1, "")
+
+
+def test_nobody_behind_a_socket_is_one_line(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["clients", "--socket", str(tmp_path / "s")])
+    assert (done.exit_code, done.stderr) == (1, f"forebay: {tmp_path / 's'}: No such file or directory\n")
 
 
 def test_nobody_to_ask_is_one_line() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from forebay_policies.own_choices import TopicChoices
 from forebay_proxy.commands import command_config, explain
-from forebay_proxy.commands.admin_endpoint import AdminEndpoint, AdminError
+from forebay_proxy.commands.admin_endpoint import AdminError, by_url
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.console.entry import PREFIX
 from forebay_proxy.metrics.clients_seen import SeenClient
@@ -108,7 +108,7 @@ async def test_an_explanation_says_what_was_seen_of_the_client() -> None:
             _, told = await forebay.get(f"{PREFIX}explain?{query}")
             assert len(told["text"].splitlines()) == 1
 
-        endpoint = AdminEndpoint(forebay.url, command_config.read(None))
+        endpoint = by_url(forebay.url, command_config.read(None))
         online = await asyncio.to_thread(explain.asked, endpoint, "till-7", "ponds")
         assert online["text"].startswith("till-7 ponds\nSeen from")
         with pytest.raises(AdminError, match="topic must be given"):

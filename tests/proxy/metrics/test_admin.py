@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from forebay_proxy.commands.admin_endpoint import AdminEndpoint, AdminError
+from forebay_proxy.commands.admin_endpoint import AdminError, by_url
 from forebay_proxy.commands.clients import fetch
 from forebay_proxy.commands.command_config import read
 from forebay_proxy.config.secret import Secret
@@ -259,7 +259,7 @@ async def test_the_command_reads_it_with_what_its_file_says(tmp_path: Path) -> N
             (f"admin.bearer.token={TOKEN}\n", "the certificate is not accepted"),
         ):
             file.write_text(lines)
-            asked = asyncio.to_thread(fetch, AdminEndpoint(url, read(str(file))))
+            asked = asyncio.to_thread(fetch, by_url(url, read(str(file))))
             if why:
                 with pytest.raises(AdminError, match=why) as error:
                     await asked
@@ -349,11 +349,11 @@ async def test_where_everybody_may_read_who_the_clients_are_is_told_under_own_na
     assert await asked("clients", f"{LOOPBACK}:9091") == 200
     assert await asked("metrics", "forebay.monitoring.svc:9091") == 200
     assert await asked("clients", "evil.example", str(tmp_path / "s")) == 200
-    alias = AdminEndpoint(f"http://{address}", read(None))
+    alias = by_url(f"http://{address}", read(None))
     alias._headers["Host"] = "alias.example"
     with pytest.raises(AdminError, match=r"403: Host is not a name of this endpoint; admin\.hosts may add it"):
         await asyncio.to_thread(fetch, alias)
-    assert await asyncio.to_thread(fetch, AdminEndpoint(f"http://{address}", read(None)))
+    assert await asyncio.to_thread(fetch, by_url(f"http://{address}", read(None)))
     await admin.stop()
     admin = Admin(Proxy().metrics, Proxy().clients, lambda: None)
     await admin.start(settings((), 1, admin=address, admin_bearer_token=Secret(TOKEN)))
