@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import click
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -22,7 +22,7 @@ from forebay_pipeline.jobs.options import OpenSpark, format_option, job, journal
 from forebay_pipeline.jobs.streams import await_end, triggered
 from forebay_pipeline.journal.output_owner import check_owner, claim, own
 from forebay_pipeline.journal.schema import DAY, KIND, TORN
-from forebay_pipeline.journal.source import OFFSETS_A_TRIGGER, JournalPlace, day_of, stream_rows
+from forebay_pipeline.journal.source import OFFSETS_A_TRIGGER, JournalPlace, stream_rows
 from forebay_pipeline.journal.table_writer import TableWriter
 from forebay_pipeline.journal.tables import PARQUET, Format, check_format, tables_in
 from forebay_pipeline.storage import Storage
@@ -36,12 +36,6 @@ work."""
 NARROW_ONLY: Final = "spark.sql.codegen.maxFields=50"
 """What handles rows of all kinds, of 90 fields, in one piece takes the JVM's compiler ten seconds, twice, and is no
 faster; Spark's own limit is 100. (Not for jobs that read Parquet, which beyond it is read row by row.)"""
-
-
-_OF_A_TOPIC: Final = "A-Za-z0-9._-"
-"""The characters that a topic's name may have, of which there are 249 at most."""
-_ODD: Final = 60
-"""Characters. In a folder's name, which has 255 at most, each may take three."""
 
 
 class Compacted(NamedTuple):
@@ -78,15 +72,14 @@ def compact(
         place,
         skip_expired=skip_expired,
         unknown=True,
-        by_topic=output_format == PARQUET,
+        folders=output_format == PARQUET,
         offsets_a_trigger=offsets_a_trigger,
     )
     rows = _counted(read)
     if output_format == PARQUET:
         check_format(storage, output, PARQUET)
         check_owner(storage, output, checkpoint)
-        by_folder = rows.withColumns({DAY: day_of("time_us").cast("string"), "topic": _folder_of("topic")})
-        writer = by_folder.writeStream.format("parquet").partitionBy(KIND, DAY, "topic").option("path", output)
+        writer = rows.writeStream.format("parquet").partitionBy(KIND, DAY, "topic").option("path", output)
     else:
         tables = TableWriter(tables_in(spark, output, output_format), storage, output, checkpoint)
         writer = rows.writeStream.foreachBatch(tables.batch)
@@ -118,13 +111,6 @@ def compacted(query: StreamingQuery) -> Compacted:
             rows += counts["rows"] or 0
             torn += counts["torn"] or 0
     return Compacted(rows, torn)
-
-
-def _folder_of(topic: str) -> Column:
-    """The topic; of a name that none can have, and perhaps no folder, since clients may send to any, how it begins."""
-    name = F.col(topic)
-    begins = F.substring(F.regexp_replace(name, f"[^{_OF_A_TOPIC}]", "?"), 1, _ODD)
-    return F.when(name.rlike(rf"\A[{_OF_A_TOPIC}]{{0,249}}\z"), name).otherwise(F.concat(begins, F.lit("?")))
 
 
 def _counted(rows: DataFrame) -> DataFrame:

@@ -8,6 +8,7 @@ that this version does not know are ignored, or kept (UNKNOWN).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -15,37 +16,39 @@ import pyarrow.compute as pc
 import zstandard
 
 from forebay_pipeline.journal.odd_lines import odd_rows, torn_rows
+from forebay_pipeline.journal.parquet_folders import in_folders
 from forebay_pipeline.journal.plain_lines import are_whole, by_kind, completed, plain_rows
-from forebay_pipeline.journal.schema import ARROW_SCHEMA, KIND, TORN, UNKNOWN, columns_of, kind_of
+from forebay_pipeline.journal.schema import ARROW_SCHEMA, DAY, KIND, TORN, UNKNOWN, columns_of, kind_of
 from forebay_policies.journal_rows import ROWS
 
 _BLOCK: Final = 4 << 20
 """Bytes of lines decoded at once: some 15,000 rows."""
 _PIECE: Final = 64 << 10
 """Compressed bytes taken at once."""
-_TOPIC: Final = "topic"
 
 
 class Wanted(NamedTuple):
     """What is wanted of the lines: rows of these kinds, all if there are none; and with `unknown` the column UNKNOWN.
 
-    Torn rows are always wanted. Lines of kinds that are not are only checked for being whole. With `by_topic` those of
-    a block come topic by topic, for whoever writes each topic to another file.
+    Torn rows are always wanted. Lines of kinds that are not are only checked for being whole. With `folders` each block
+    comes as parquet_folders.py has it.
     """
 
     kinds: tuple[str, ...] = ()
     unknown: bool = False
-    by_topic: bool = False
+    folders: bool = False
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the rows: those of the kinds, and `error`; in the order of ARROW_SCHEMA."""
+        """The columns of the rows: those of the kinds, and `error`, in the order of ARROW_SCHEMA; UNKNOWN and DAY."""
         fields = list(ARROW_SCHEMA)
         if self.kinds:
             names = {"error", *columns_of(*(row for row in ROWS if kind_of(row) in self.kinds))}
             fields = [field for field in fields if field.name in names]
         if self.unknown:
             fields.append(pa.field(UNKNOWN, pa.string()))
+        if self.folders:
+            fields.append(pa.field(DAY, pa.string()))
         return pa.schema(fields)
 
 
@@ -71,25 +74,28 @@ class Lines:
                 if not are_whole(of_kind):
                     odd += of_kind
             elif (table := plain_rows(kind, of_kind)) is not None:
-                if self._wanted.by_topic and _TOPIC in table.schema.names:
-                    table = table.take(pc.sort_indices(table, [(_TOPIC, "ascending")]))  # stable
-                yield from completed(table, self._schema).to_batches()
+                yield from completed(self._placed(table), self._schema).to_batches()
             else:
                 odd += of_kind
         if odd:
-            yield from map(self._fitting, odd_rows(odd, where, unknown=self._wanted.unknown))
+            yield from chain.from_iterable(map(self._fitting, odd_rows(odd, where, unknown=self._wanted.unknown)))
 
     def torn(self, error: str) -> pa.RecordBatch:
         """One torn row."""
-        return self._fitting(torn_rows(error))
+        (batch,) = self._fitting(torn_rows(error))
+        return batch
 
-    def _fitting(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _fitting(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Of rows in ARROW_SCHEMA those that are wanted, and the columns."""
         if self._wanted.kinds:
             batch = batch.filter(pc.is_in(batch[KIND], pa.array([TORN, *self._wanted.kinds])))
         if self._wanted.unknown and UNKNOWN not in batch.schema.names:
             batch = batch.append_column(UNKNOWN, pa.nulls(batch.num_rows, pa.string()))
-        return batch.select(self._schema.names)
+        table = self._placed(pa.Table.from_batches([batch]))
+        return list(table.select(self._schema.names).to_batches())
+
+    def _placed(self, rows: pa.Table) -> pa.Table:
+        return in_folders(rows) if self._wanted.folders else rows
 
 
 def _of_files(lines: Lines, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -203,16 +203,16 @@ def stream_rows(
     kinds: Kinds = (),
     skip_expired: bool = False,
     unknown: bool = False,
-    by_topic: bool = False,
+    folders: bool = False,
     offsets_a_trigger: int = OFFSETS_A_TRIGGER,
 ) -> DataFrame:
     """New rows as a stream, in SPARK_SCHEMA, and with `unknown` in UNKNOWN as well; not of what `compact` wrote.
 
-    `kinds` are as in read_rows, `by_topic` as in decoding.Wanted. At most `files_a_trigger` files, or
+    `kinds` are as in read_rows, `folders` as in decoding.Wanted. At most `files_a_trigger` files, or
     `offsets_a_trigger` records of a topic, are read at once. Rows that a topic lost before they were read fail the
     query unless `skip_expired`. Raises CannotRun if there is no journal at `place`.
     """
-    wanted = Wanted(_names(kinds), unknown, by_topic)
+    wanted = Wanted(_names(kinds), unknown, folders)
     if place.in_kafka:
         options = {
             **_kafka(place),

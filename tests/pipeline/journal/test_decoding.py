@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from forebay_pipeline.journal.decoding import Lines, Wanted, decode
 from forebay_pipeline.journal.odd_lines import odd_rows
-from forebay_pipeline.journal.schema import ARROW_SCHEMA, KIND, TORN, UNKNOWN, columns_of, kind_of
+from forebay_pipeline.journal.schema import ARROW_SCHEMA, DAY, KIND, TORN, UNKNOWN, columns_of, kind_of
 from forebay_policies.journal_rows import ROWS, BatchRow, GaugeRow, RackRow
 from tests.pipeline import rows as make
 from tests.pipeline.journal.made_up_lines import CUT, DAMAGED, WHOLE
@@ -112,11 +112,14 @@ def test_records_are_lines_and_tombstones_are_nothing() -> None:
     assert batch.num_rows == 3
 
 
-def test_rows_of_a_block_come_topic_by_topic_if_that_is_wanted_and_those_of_each_as_they_were() -> None:
+def test_rows_for_folders_come_topic_by_topic_with_their_day() -> None:
     topics = ["b", "a", "c", "a", "b"]
     batches = [make.batch_row(topic=topic, partition=number) for number, topic in enumerate(topics)]
-    lines = json_lines([batches[0], make.gauge_row(), *batches[1:]]) + b"torn"
-    found = [row for batch in Lines(Wanted(by_topic=True)).rows(lines, "here") for row in batch.to_pylist()]
-    in_order = [("a", 1), ("a", 3), ("b", 0), ("b", 4), ("c", 2)]
+    lines = (
+        json_lines([batches[0], make.gauge_row(), *batches[1:]]) + b'{"kind":"later","time_us":0,"topic":"a/b"}\ntorn'
+    )
+    found = [row for batch in Lines(Wanted(folders=True)).rows(lines, "here") for row in batch.to_pylist()]
+    in_order = [("b", 0), ("b", 4), ("a", 1), ("a", 3), ("c", 2)]
     assert [(row["topic"], row["partition"]) for row in found if row[KIND] == "batch"] == in_order
-    assert rows(Lines(Wanted(by_topic=True)).rows(lines, "here")) == rows(Lines(Wanted()).rows(lines, "here"))
+    days = {(row[KIND], row["topic"], row[DAY]) for row in found if row[KIND] != "batch"}
+    assert days == {("gauge", None, "2026-11-18"), ("later", "a?b?", "1970-01-01"), (TORN, None, None)}
