@@ -49,6 +49,7 @@ from forebay_proxy.metrics.admin_access import AdminAccess
 from forebay_proxy.metrics.admin_socket import AdminSocket
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.process.exporting import otlp_export
+from forebay_proxy.process.lifecycle import COMPILED
 from forebay_proxy.security import expiry
 from forebay_proxy.security.authenticator import AuthenticationFailed
 from forebay_proxy.security.client_logins import ClientLogins
@@ -76,6 +77,14 @@ class Finding(msgspec.Struct, frozen=True):
     said: str
 
 
+PURE: Final = Finding(
+    "installation",
+    "warning",
+    "pure Python, more than ten times the CPU for reading records: install a C compiler and Python's headers, then "
+    "Forebay with FOREBAY_REQUIRE_COMPILE=1",
+)
+
+
 def check(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
     """Everything that was found. Takes as long as brokers that do not answer: socket.connection.setup.timeout.ms."""
     return asyncio.run(_everything(settings, environ))
@@ -88,6 +97,7 @@ async def _everything(settings: Settings, environ: Mapping[str, str]) -> list[Fi
         Finding("settings without effect", "warning", f"{', '.join(idle.names)}: {idle.why}")
         for idle in without_effect(settings)
     ]
+    findings += [] if COMPILED else [PURE]
     findings += _made(settings, environ, now)
     findings += _ports(settings, nodes)
     findings += _addresses(settings, environ)

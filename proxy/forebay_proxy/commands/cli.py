@@ -195,7 +195,7 @@ def check(form: str, **options: Any) -> None:
     """Say whether Forebay could serve with these settings.
 
     Reaches all brokers as it would, logs in, and looks at ports, the addresses clients would be told, memory,
-    descriptors and the journal. Exits with 1 if something would not work, with 2 if a setting is wrong. Ports that a
+    descriptors, the journal, and whether its code is compiled. Exits with 1 if something would not work, with 2 if a setting is wrong. Ports that a
     running Forebay holds count as taken.
     """
     settings = _load(options, complete=True).settings

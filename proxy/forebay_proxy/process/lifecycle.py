@@ -24,6 +24,8 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, cast
 
+from forebay_codecs import primitives
+from forebay_proxy import __version__
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.inherited import Inherited
 from forebay_proxy.logs import get_logger
@@ -39,6 +41,8 @@ CUT_OFF_S: Final = 3.0
 GC_THRESHOLD: Final = 10_000
 """New objects before the collector runs, instead of 700: a busy moment has thousands of pending requests."""
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+COMPILED: Final = not str(primitives.__file__).endswith(".py")
+"""Whether the hot modules are (hatch_build.py)."""
 
 
 class App(Protocol):
@@ -161,7 +165,7 @@ async def serve(app: App, stats: MetricRegistry, stop: Stop, shutdown_timeout_s:
             return DRAINED
         stop.started.set()
         _spare_the_collector()
-        get_logger().info("serving")
+        get_logger().info("serving", version=__version__, compiled=COMPILED)
         await stop.draining.wait()
         return await _drain(app, stop, shutdown_timeout_s)
     finally:

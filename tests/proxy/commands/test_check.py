@@ -40,6 +40,12 @@ def _no_settings_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(variable)
 
 
+@pytest.fixture(autouse=True)
+def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Forebay is installed: tests mostly run pure Python."""
+    monkeypatch.setattr(check, "COMPILED", True)
+
+
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[str]:
     with MockCluster(NODES) as cluster:
@@ -88,6 +94,13 @@ def test_settings_of_security_that_do_nothing_are_a_warning(brokers: str, port: 
         "warn  settings without effect: ssl.truststore.location: security.protocol is PLAINTEXT, and connections to "
         "brokers are not encrypted"
     )
+
+
+def test_pure_python_is_a_warning(brokers: str, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "COMPILED", False)
+    result = checked(brokers, port)
+    assert result.exit_code == 0
+    assert line(result, "installation").startswith("warn  installation: pure Python, ")
 
 
 def test_where_no_server_answers_it_would_not_serve(port: int) -> None:

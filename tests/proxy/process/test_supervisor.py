@@ -28,6 +28,7 @@ import pytest
 import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
+from forebay_proxy import __version__
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.process import supervisor as supervision
@@ -166,6 +167,9 @@ class TestAlone:
             assert forebay.exit_code() == 0
             forebay.rest()
             assert forebay.events() == ["begins", "serving", "draining", "drained"]
+            (serving,) = forebay.until("serving")
+            compiled = os.environ.get("FOREBAY_REQUIRE_COMPILE") == "1"
+            assert (serving["version"], serving["compiled"]) == (__version__, compiled)
 
     def test_a_hang_up_means_to_read_files_again(self) -> None:
         with running() as forebay:
