@@ -36,6 +36,7 @@ from forebay_proxy.brokers.metadata_updater import LOWEST_VERSION
 from forebay_proxy.brokers.upstream_connection import UpstreamConnection
 from forebay_proxy.clients.client_listeners import tls_context
 from forebay_proxy.clients.descriptors import room
+from forebay_proxy.clients.handshakes import MAX_PENDING
 from forebay_proxy.clients.listener import listen
 from forebay_proxy.clients.listener_ports import ListenerPorts
 from forebay_proxy.config.advertised import may_strand
@@ -67,6 +68,8 @@ ANSWERS_BYTES: Final = 2 * response_memory.LIMIT + untaken_answers.LIMIT
 """Of answers that clients do not take; twice the limit where several of those that are rewritten pile up."""
 TLS_BYTES: Final = 43_000
 """Of a client that produces over TLS (docs/security.md)."""
+PASSED_TLS_BYTES: Final = 111_000
+"""Of one that is passed through, on a connection to a broker of its own."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -320,10 +323,12 @@ def _memory(settings: Settings, limits: Sequence[Path]) -> Finding:
     limit = _limit(limits)
     said = f"{_mb(needed)} at most for {settings.workers} worker{'s' if settings.workers > 1 else ''}"
     with_tls = 0
-    if any(listener.uses_tls for listener in settings.client_listeners):
+    if secured := [listener for listener in settings.client_listeners if listener.uses_tls]:
+        passed = settings.moves == "observe" or any(it.passes_logins and not it.has_realms for it in secured)
         clients = settings.workers * settings.max_connections
-        with_tls = clients * TLS_BYTES
-        said += f", and {_mb(with_tls)} for {clients:,} clients with TLS"
+        with_tls = clients * (PASSED_TLS_BYTES if passed else TLS_BYTES)
+        which = "are passed through" if passed else "produce"
+        said += f", and {_mb(with_tls)} for {clients:,} clients with TLS that {which}"
     if limit is None:
         return Finding("memory", "ok", f"{said}; no limit is set for this process")
     if needed > limit:
@@ -352,9 +357,11 @@ def _mb(size: int) -> str:
 
 def _descriptors(settings: Settings) -> Finding:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard == resource.RLIM_INFINITY or room(hard) >= settings.max_connections:
+    pending = MAX_PENDING if any(listener.uses_tls for listener in settings.client_listeners) else 0
+    enough_for = room(hard, pending)
+    if hard == resource.RLIM_INFINITY or enough_for >= settings.max_connections:
         return Finding("file descriptors", "ok", f"enough for max.connections = {settings.max_connections:,} a worker")
-    said = f"{hard:,}, enough for {room(hard):,} clients a worker, not for max.connections"
+    said = f"{hard:,}, enough for {enough_for:,} clients a worker, not for max.connections"
     return Finding("file descriptors", "warning", f"{said} = {settings.max_connections:,}: raise the limit (nofile)")
 
 

@@ -194,9 +194,10 @@ def _known(name: str | None) -> str | None:
 def check(form: str, **options: Any) -> None:
     """Say whether Forebay could serve with these settings.
 
-    Reaches all brokers as it would, logs in, and looks at ports, the addresses clients would be told, memory,
-    descriptors, the journal, and whether its code is compiled. Exits with 1 if something would not work, with 2 if a setting is wrong. Ports that a
-    running Forebay holds count as taken.
+    Reaches all brokers as it would and logs in (without a login of Forebay's own the bootstrap servers only), and looks
+    at ports, the addresses clients would be told, memory, descriptors, the journal, and whether its code is compiled.
+    Exits with 1 if something would not work, with 2 if a setting is wrong. Ports that a running Forebay holds count as
+    taken.
     """
     settings = _load(options, complete=True).settings
     logs.configure("error", settings.log_format)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import resource
 import socket
 import sys
 from collections.abc import Iterator
@@ -320,9 +321,25 @@ def test_memory_has_room_for_history_and_rows_of_the_journal(tmp_path: Path) -> 
 
 
 def test_memory_has_room_for_as_many_clients_with_tls_as_may_come(tmp_path: Path) -> None:
+    def needed(told: Settings) -> str:
+        return check._memory(told, (tmp_path / "absent",)).said.partition(" worker, and ")[2]
+
+    addresses = tuple(ListenerAddress(name, LOOPBACK, port) for port, name in enumerate(("SSL", "SASL_SSL"), 1))
+    told = settings((), 1, listen=None, listeners=addresses[:1], max_connections=1_000)
+    assert needed(told).startswith("41 MiB for 1,000 clients with TLS that produce;")
+    passing = msgspec.structs.replace(told, listeners=addresses)
+    merging = {"sasl_ssl": ListenerSettings(upstream_identity="client")}
+    assert "that produce;" in needed(msgspec.structs.replace(passing, listener_name=merging))
+    for passed in (passing, msgspec.structs.replace(told, moves="observe")):
+        assert needed(passed).startswith("106 MiB for 1,000 clients with TLS that are passed through;")
+
+
+def test_memory_that_clients_with_tls_may_exceed_is_a_warning(tmp_path: Path) -> None:
     told = msgspec.structs.replace(secured(tmp_path), workers=2, max_connections=1_000)
     within = check._memory(told, (tmp_path / "absent",))
-    assert within.said.startswith(f"{2 * 344 + 16} MiB at most for 2 workers, and 82 MiB for 2,000 clients with TLS;")
+    assert within.said.startswith(
+        f"{2 * 344 + 16} MiB at most for 2 workers, and 82 MiB for 2,000 clients with TLS that produce;"
+    )
     limit = tmp_path / "memory.max"
     for size, verdict in ((787, "ok"), (786, "warning"), (704, "warning"), (703, "failure")):
         limit.write_text(f"{size << 20}\n")
@@ -337,3 +354,12 @@ def test_memory_against_the_control_groups_limit(tmp_path: Path, written: str, v
     limit.write_text(written)
     found = check._memory(settings((), 1), (tmp_path / "absent", limit))
     assert found.verdict == verdict
+
+
+def test_descriptors_are_kept_for_handshakes_where_clients_speak_tls(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1_024, 20_400))
+    assert check._descriptors(Settings(bootstrap_servers=())).verdict == "ok"
+    with_tls = check._descriptors(secured(tmp_path))
+    assert (with_tls.verdict, with_tls.said.partition(" clients")[0]) == ("warning", "20,400, enough for 9,588")
