@@ -42,12 +42,12 @@ class AdminError(Exception):
 def discover(servers: Sequence[HostPort], config: CommandConfig) -> str:
     """The URL of the admin endpoint of the first of `servers` that responds; `config` says how they are reached.
 
-    Raises AdminError if none does, or if that one is not Forebay or has no admin endpoint.
+    Raises AdminError if none does, or if that one is not Forebay or has no admin endpoint that this host can reach.
     """
     failures = []
     for server in servers:
         try:
-            admin, address = _ask(server, config.context)
+            admin, address, here = _ask(server, config.context)
         except (OSError, Malformed, EOFError) as error:
             failures.append(f"{server}: {explain(error) if isinstance(error, OSError) else error}")
             continue
@@ -58,14 +58,17 @@ def discover(servers: Sequence[HostPort], config: CommandConfig) -> str:
             raise AdminError(f"{server} has no admin endpoint: start Forebay with --admin HOST:PORT")
         https = admin.startswith("https://")
         host, _, port = admin.removeprefix("https://").rpartition(":")
+        if is_loopback(host.strip("[]")) and not here:
+            where = f"{server} has its admin endpoint at {host}:{port}, where only its own host reaches it"
+            raise AdminError(f"{where}: run this there, or give --url")
         if host.strip("[]") in _ANYWHERE:  # a certificate has a name; without one, not every name is taken
             host = server.host if https else f"[{address}]" if ":" in address else address
         return f"{'https' if https else 'http'}://{host}:{port}"
     raise AdminError(f"no response: {'; '.join(failures)}")
 
 
-def _ask(server: HostPort, context: ssl.SSLContext | None) -> tuple[str | None, str]:
-    """What it says of its admin endpoint, and its own address."""
+def _ask(server: HostPort, context: ssl.SSLContext | None) -> tuple[str | None, str, bool]:
+    """What it says of its admin endpoint, its own address, and whether that is one of this host."""
     request = api_versions.request(1, SOFTWARE, _VERSION, SOFTWARE, __version__)
     with _connect(server, context) as connection, connection.makefile("rb") as answers:
         connection.sendall(len(request).to_bytes(4, "big") + request)
@@ -75,7 +78,9 @@ def _ask(server: HostPort, context: ssl.SSLContext | None) -> tuple[str | None, 
         size = int.from_bytes(start, "big")
         if size > _MAX_RESPONSE_BYTES:
             raise Malformed(f"a response of {size} bytes")
-        return api_versions.admin(_exactly(answers, size)), connection.getpeername()[0]
+        address, own = connection.getpeername()[0], connection.getsockname()[0]
+        here = is_loopback(address) or address == own  # a host reaches an address of its own from there
+        return api_versions.admin(_exactly(answers, size)), address, here
 
 
 def _connect(server: HostPort, context: ssl.SSLContext | None) -> socket.socket:

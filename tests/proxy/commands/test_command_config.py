@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from forebay_proxy.commands import admin_endpoint
 from forebay_proxy.commands.admin_endpoint import AdminError, discover
 from forebay_proxy.commands.command_config import read
 from forebay_proxy.config.settings import HostPort
@@ -83,6 +87,43 @@ async def test_without_tls_it_is_named_by_its_address_which_it_takes_for_its_own
     async with FakeCluster({}) as cluster, running(cluster.bootstrap, **admin) as forebay:
         server = HostPort("localhost", forebay.port)
         assert await asyncio.to_thread(discover, [server], read(None)) == f"http://{LOOPBACK}:9999"
+
+
+class Told(socket.socket):
+    """A connection that looks like one from `own` to 192.0.2.1."""
+
+    own: str
+
+    def getpeername(self) -> tuple[str, int]:
+        return "192.0.2.1", 19092
+
+    def getsockname(self) -> tuple[str, int]:
+        return self.own, 40000
+
+
+@pytest.mark.parametrize("admin", [LOOPBACK, "::1", "localhost"])
+@in_loop
+async def test_one_for_another_host_alone_is_not_looked_for_on_this_one(
+    monkeypatch: pytest.MonkeyPatch, admin: str
+) -> None:
+    plain = admin_endpoint._connect
+
+    def connect(*how: Any) -> Told:
+        connection = Told(fileno=plain(*how).detach())
+        connection.settimeout(10)
+        return connection
+
+    async with FakeCluster({}) as cluster, running(cluster.bootstrap, admin=HostPort(admin, 9999)) as forebay:
+        asking = partial(asyncio.to_thread, discover, [HostPort(LOOPBACK, forebay.port)], read(None))
+        assert await asking() == f"http://{HostPort(admin, 9999)}"
+        monkeypatch.setattr(admin_endpoint, "_connect", connect)
+        Told.own = "192.0.2.1"  # by an address of this host that others reach, too
+        assert await asking() == f"http://{HostPort(admin, 9999)}"
+        Told.own = "192.0.2.2"
+        with pytest.raises(
+            AdminError, match=r":9999, where only its own host reaches it: run this there, or give --url$"
+        ):
+            await asking()
 
 
 @in_loop
