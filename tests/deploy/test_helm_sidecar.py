@@ -89,6 +89,28 @@ def test_settings_are_those_of_a_sidecar(tmp_path: Path) -> None:
     assert answer.returncode == 0, answer.stderr
 
 
+def test_what_is_about_pods_of_its_own_changes_nothing() -> None:
+    ignored: dict[str, Any] = {
+        "brokers": {"ids": [7]},
+        "protocol": "SASL_SSL",
+        "advertisedHost": "kafka.example.org",
+        "replicas": 5,
+        "service": {"type": "LoadBalancer"},
+        "autoscaling": {"enabled": True},
+        "podDisruptionBudget": {"maxUnavailable": 2},
+        "networkPolicy": {"enabled": False},
+        "leaveSeconds": 9,
+        "podAnnotations": {"a": "b"},
+        "podLabels": {"a": "b"},
+        "nodeSelector": {"a": "b"},
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {"podAffinity": {}},
+        "topologySpread": False,
+        "priorityClassName": "high",
+    }
+    assert Rendered({**LEAST, **ignored}, NEWEST).objects == Rendered(LEAST, NEWEST).objects
+
+
 def test_an_unknown_mode_is_refused() -> None:
     answer = helm_template({**LEAST, "mode": "daemonset"})
     assert answer.returncode != 0

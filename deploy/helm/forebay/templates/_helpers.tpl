@@ -14,6 +14,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
+{{- /* Whether pods are added and taken away: not where they are the producers'. */}}
+{{- define "forebay.autoscaled" -}}
+{{- if and (eq .Values.mode "gateway") .Values.autoscaling.enabled }}true{{ end }}
+{{- end }}
+
 {{- /* The bootstrap port and one for each broker: what pods listen on and the Service has. */}}
 {{- define "forebay.ports" -}}
 bootstrap: {{ int .Values.port }}
@@ -38,7 +43,7 @@ broker-{{ int . }}: {{ $port }}
   "admin.unprotected" true
 }}
 {{- $defaults := dict "log.format" "json" "shutdown.timeout.ms" 30000 "admin.socket" "/run/forebay/admin.sock" }}
-{{- if .Values.autoscaling.enabled }}{{ $_ := set $defaults "connections.max.age.ms" 600000 }}{{ end }}
+{{- if include "forebay.autoscaled" . }}{{ $_ := set $defaults "connections.max.age.ms" 600000 }}{{ end }}
 {{- if eq .Values.mode "sidecar" }}
 {{- /* For the pod only: the address that its producer connected to is the one it is told for every broker. */}}
 {{- $_ := set $own "listen" (printf "127.0.0.1:%d" (int .Values.port)) }}
@@ -145,7 +150,7 @@ broker-{{ int . }}: {{ $port }}
 {{- $workers := mul (int .Values.workers) (include "forebay.workerMiB" . | int) }}
 {{- $memory := printf "%dMi" (add $workers (div (mul $history 5) 4194304)) -}}
 requests:
-  cpu: {{ if .Values.autoscaling.enabled }}{{ .Values.workers }}{{ else }}{{ mul (int .Values.workers) 250 }}m{{ end }}
+  cpu: {{ if include "forebay.autoscaled" . }}{{ .Values.workers }}{{ else }}{{ mul (int .Values.workers) 250 }}m{{ end }}
   memory: {{ $memory }}
 limits:
   memory: {{ $memory }}
