@@ -147,8 +147,11 @@ def now(name: str) -> str:
     return f"forebay_{name}{{{CHOSEN}}}"
 
 
+EXPECTED: Final = f"count(last_over_time({now('ready')}[1d]) and on (job, instance) up) or count({now('ready')})"
+"""How many instances there should be: a dead one has no number of its own, but Prometheus still looks for it (`up`)."""
+
 FIRST_SCREEN: Final = (
-    First("Instances ready", f"sum({now('ready')}) / count({now('ready')})", "percentunit", bad_below=1),
+    First("Instances ready", f"(sum({now('ready')}) or vector(0)) / ({EXPECTED})", "percentunit", bad_below=1),
     First("Brokers down", f"count(min by (node) ({now('broker_up')}) == 0) or vector(0)", "short", bad_from=1),
     First("Clients connected", f"sum({now('open_connections')})", "short"),
     First("Records in", f"sum({rate('records_total')})", "cps"),

@@ -65,19 +65,49 @@ def test_no_panel_covers_another() -> None:
     assert max(x for x, _ in covered) < dashboard.GRID
 
 
-def test_a_broker_that_several_forebays_miss_is_one_broker(tmp_path: Path) -> None:
-    (panel,) = (each for each in PANELS if each["title"] == "Brokers down")
+def check_shown(title: str, series: dict[str, str], value: float, folder: Path) -> None:
+    """What a panel shows at the third value of these series, a minute each."""
+    (panel,) = (each for each in PANELS if each["title"] == title)
     (expr,) = queries(panel)
-    up = {f'forebay_broker_up{{instance="{it}", node="{node}"}}': node - 1 for it in "pq" for node in (1, 2)}
     case = {
         "interval": "1m",
-        "input_series": [{"series": series, "values": str(level)} for series, level in up.items()],
-        "promql_expr_test": [{"expr": expr, "eval_time": "0m", "exp_samples": [{"labels": "{}", "value": 1}]}],
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [{"expr": expr, "eval_time": "2m", "exp_samples": [{"labels": "{}", "value": value}]}],
     }
-    cases = tmp_path / "cases.yaml"
+    cases = folder / "cases.yaml"
     cases.write_text(json.dumps({"tests": [case]}))  # which is YAML, too
     tested = promtool("test", "rules", cases)
     assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
+def test_a_broker_that_several_forebays_miss_is_one_broker(tmp_path: Path) -> None:
+    up = {f'forebay_broker_up{{instance="{it}", node="{node}"}}': f"{node - 1}x2" for it in "pq" for node in (1, 2)}
+    check_shown("Brokers down", up, 1, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("series", "ready"),
+    [
+        ({'forebay_ready{job="f", instance="p"}': "1 1 1", 'up{job="f", instance="p"}': "1 1 1"}, 1),
+        (
+            {
+                'forebay_ready{job="f", instance="p"}': "1 1 1",
+                'up{job="f", instance="p"}': "1 1 1",
+                'forebay_ready{job="f", instance="dead"}': "1 stale",
+                'up{job="f", instance="dead"}': "1 0 0",
+                'forebay_ready{job="f", instance="replaced"}': "1 stale",
+                'up{job="f", instance="replaced"}': "1 stale",
+                'up{job="other", instance="p"}': "1 1 1",
+            },
+            0.5,
+        ),
+        ({'forebay_ready{job="f", instance="dead"}': "1 stale", 'up{job="f", instance="dead"}': "1 0 0"}, 0),
+        ({'forebay_ready{instance="pushed"}': "1 1 1", 'forebay_ready{instance="starts"}': "0 0 0"}, 0.5),
+    ],
+    ids=["all", "one is dead", "none", "pushed"],
+)
+def test_an_instance_that_is_dead_is_not_ready(series: dict[str, str], ready: float, tmp_path: Path) -> None:
+    check_shown("Instances ready", series, ready, tmp_path)
 
 
 @pytest.fixture(scope="module")
