@@ -77,10 +77,11 @@ class FiniteRange(click.FloatRange):
 
 _PLACE: Final = ("journal", "journal_topic", "bootstrap_servers", "command_config")
 """The arguments of `journal_place`."""
+_COMPACTED_TOO: Final = "The proxy's journal.dir, or the output of `compact`."
 
 
-def journal_flags(command: F) -> F:
-    """Adds --journal, --journal-topic and how brokers are reached, unchecked: `journal_place` checks them."""
+def journal_flags(command: F, folder: str = _COMPACTED_TOO) -> F:
+    """Adds --journal, which is a `folder`, --journal-topic and how brokers are reached, unchecked (`journal_place`)."""
     for option in (
         click.option(
             "--command-config",
@@ -89,13 +90,13 @@ def journal_flags(command: F) -> F:
         ),
         click.option("--bootstrap-servers", metavar="HOST:PORT,…", help="Brokers to connect to."),
         click.option("--journal-topic", metavar="TOPIC", help="Topic that holds the journal (journal.topic)."),
-        click.option("--journal", metavar="FOLDER", help="The proxy's journal.dir, or the output of `compact`."),
+        click.option("--journal", metavar="FOLDER", help=folder),
     ):
         command = option(command)
     return command
 
 
-def journal_options(command: Callable[..., T]) -> Callable[..., T]:
+def journal_options(command: Callable[..., T], folder: str = "The proxy's journal.dir.") -> Callable[..., T]:
     """Adds the same options, passed to the job as one checked argument: `place`, a JournalPlace."""
 
     @functools.wraps(command)
@@ -108,7 +109,7 @@ def journal_options(command: Callable[..., T]) -> Callable[..., T]:
     ) -> T:
         return command(place=journal_place(journal, journal_topic, bootstrap_servers, command_config), **others)
 
-    return journal_flags(gathered)
+    return journal_flags(gathered, folder)
 
 
 def journal_place(
@@ -151,7 +152,7 @@ def compacted_options(command: Callable[..., T]) -> Callable[..., T]:
     def gathered(place: JournalPlace, table_format: Format, **others: Any) -> T:
         return command(place=in_format(place, table_format), **others)
 
-    return journal_options(format_option()(gathered))
+    return journal_options(format_option()(gathered), _COMPACTED_TOO)
 
 
 def rollups_options(command: Callable[..., T]) -> Callable[..., T]:

@@ -40,7 +40,11 @@ from forebay_pipeline.watch.webhook import Webhook
     envvar="FOREBAY_WATCH_WEBHOOK",
     help="Post minutes with findings as JSON to this URL; better from the variable FOREBAY_WATCH_WEBHOOK.",
 )
-@click.option("--checkpoint", metavar="FOLDER", help="Folder that records progress; OUTPUT/_checkpoint with --output.")
+@click.option(
+    "--checkpoint",
+    metavar="FOLDER",
+    help="Folder that records progress, which --to-topic and --webhook need; OUTPUT/_checkpoint with --output.",
+)
 @session_options
 @job
 def command(

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from py4j.protocol import Py4JError
 
+from forebay_pipeline import cli
 from forebay_pipeline.errors import CLEAN, COULD_NOT_RUN, CannotRun
 from forebay_pipeline.jobs import options
 from forebay_pipeline.jobs.options import (
@@ -159,3 +160,10 @@ def test_a_job_ends_with_its_exit_code_or_with_one_sentence(does: Any, code: int
     result = CliRunner().invoke(command)
     assert (result.exit_code, result.stderr) == (code, said)
     assert signal.getsignal(signal.SIGINT) == before
+
+
+@pytest.mark.parametrize("name", [name for name in cli.JOBS if name not in ("maintain", "pack")])
+def test_what_compact_wrote_is_read_by_all_but_those_that_follow_the_proxy(name: str) -> None:
+    said = CliRunner().invoke(cli.main, (name, "--help")).stdout
+    assert "The proxy's journal.dir" in said
+    assert ("output of `compact`" in " ".join(said.split())) is (name not in ("compact", "runaways", "watch"))
