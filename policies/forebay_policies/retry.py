@@ -26,6 +26,9 @@ class Verdict(enum.Enum):
     ACKNOWLEDGED = "acknowledged"
     RETRY = "retry"
     """Not appended; another leader, or the same one later, will take it."""
+    ELSEWHERE = "elsewhere"
+    """Not appended, and that may last: to a partition of another broker, if it may go there; else ANSWER. Answers leave
+    in order, so what else a client has sent would wait for it."""
     RETRY_SAME = "retry same"
     """Perhaps appended: the same records to the same partition under the same sequence."""
     RESEQUENCE = "resequence"
@@ -70,7 +73,7 @@ _PERHAPS_APPENDED: Final = frozenset(
     }
 )
 _NOT_APPENDED: Final = _MOVED | {codes.NOT_ENOUGH_REPLICAS}
-"""Unless there is an offset."""
+"""Unless there is an offset. The latter lasts until a replica is back, the others until there is a leader."""
 _NO_SEQUENCES: Final = frozenset({codes.CLUSTER_AUTHORIZATION_FAILED, codes.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 """Brokers before 2.8 check the permission with every request; topics in an old message format have no sequences."""
 SERVER_ERRORS: Final = 4
@@ -103,7 +106,9 @@ def _judge_sequenced(error_code: int, base_offset: int, runs: int, tries: int, *
     if error_code in _PERHAPS_APPENDED:
         return Verdict.RETRY_SAME
     if error_code in _NOT_APPENDED:
-        return Verdict.RETRY_SAME if tainted or base_offset >= 0 else Verdict.RETRY
+        if tainted or base_offset >= 0:
+            return Verdict.RETRY_SAME
+        return Verdict.ELSEWHERE if error_code == codes.NOT_ENOUGH_REPLICAS else Verdict.RETRY
     if error_code == codes.DUPLICATE_SEQUENCE_NUMBER:
         # Of a first attempt it is not true: nothing was sent under that sequence. To send it again is safe, then.
         return Verdict.ACKNOWLEDGED if tainted else Verdict.RESEQUENCE

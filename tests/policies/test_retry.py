@@ -78,7 +78,7 @@ TABLE = [
     (NOT_LEADER, True, 2, SAME, SAME),
     ([codes.NOT_ENOUGH_REPLICAS], True, 2, SAME, SAME),
     (NOT_LEADER, False, 2, AGAIN, SAME),
-    ([codes.NOT_ENOUGH_REPLICAS], False, 2, AGAIN, SAME),
+    ([codes.NOT_ENOUGH_REPLICAS], False, 2, Verdict.ELSEWHERE, SAME),
     (REFUSED_WHOLE, False, 2, Verdict.SPLIT, TOLD),
     (REFUSED_WHOLE, False, 1, Verdict.ANSWER, TOLD),
     ([codes.TOPIC_AUTHORIZATION_FAILED, codes.INVALID_TOPIC_EXCEPTION], False, 2, Verdict.ANSWER, TOLD),

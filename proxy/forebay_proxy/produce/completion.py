@@ -84,7 +84,7 @@ class Fate:
             error_code,
             UNKNOWN_OFFSET if self.scattered or failed else self.base_offset,
             self.log_append_time,
-            self.log_start_offset,
+            UNKNOWN_OFFSET if self.scattered else self.log_start_offset,  # else it may be another partition's
             self.record_errors,
             self.error_message,
         )

@@ -86,6 +86,9 @@ class Delivery:
             tainted=batch.tainted,
             tries=batch.tries,
         )
+        if verdict is Verdict.ELSEWHERE:
+            goes = batch.lane.movable and not batch.tries and _others(queue)
+            verdict = Verdict.RETRY if goes else Verdict.ANSWER
         now = monotonic()
         if self._journal is not None:
             self._journal.batch(queue, batch, now, _FATES[verdict], response.error_code, response.base_offset)
@@ -317,12 +320,17 @@ class Delivery:
         """To the least loaded partition of another broker that can be reached; False where there is none."""
         topic = queue.topic
         loads = topic.loads()
-        others = [index for index in topic.available if topic.leaders[index] != queue.leader]
+        others = _others(queue)
         if not others:
             return False
         target = topic.queue(min(others, key=lambda index: loads.get(index, 0)), batch.lane.acks)
         self._accumulator.move(batch, queue, target, now)
         return True
+
+
+def _others(queue: PartitionQueue) -> list[int]:
+    """The topic's partitions of other brokers that can be reached."""
+    return [index for index in queue.topic.available if queue.topic.leaders[index] != queue.leader]
 
 
 def _is_gone(queue: PartitionQueue, response: PartitionResponse) -> bool:

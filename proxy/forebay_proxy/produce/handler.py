@@ -61,6 +61,9 @@ PARTITION_TRIES: Final = 2
 
 SHORTEST_WAIT = 1.0
 """Seconds. Some clients send timeouts of a few ms with acks=1, where brokers do not look at them: they must live."""
+PATIENCE: Final = 0.8
+"""The part of its timeout after which a client is answered. Java waits exactly as long itself, from when it sent, and
+then leaves the connection, with all answers that stand behind: what those acknowledge it would send again."""
 
 ACKS = (-1, 0, 1)
 
@@ -191,7 +194,8 @@ class ProduceHandler:
 
     def deadline(self, request: ProduceRequest) -> float:
         """Until when it may wait, in seconds of `time.monotonic`."""
-        wait = min(self._delivery_timeout, max(SHORTEST_WAIT, self.timeout_ms(request) / 1000))
+        patience = PATIENCE if request.acks else 1.0
+        wait = min(self._delivery_timeout, max(SHORTEST_WAIT, patience * self.timeout_ms(request) / 1000))
         return monotonic() + wait
 
     def timeout_ms(self, request: ProduceRequest) -> int:

@@ -971,3 +971,16 @@ async def test_records_without_acks_outlast_a_timeout_that_no_broker_looks_at() 
         away.answer()
         await client.receives(3)
         await until(lambda: cluster.values("ponds", 0)[:2] == ["away", "a"])
+
+
+@in_loop
+async def test_a_client_is_answered_before_it_gives_up_since_it_would_send_again_what_was_acknowledged() -> None:
+    async with FakeCluster({"stuck": [0], "ponds": [1]}, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
+        client = await forebay.client(0)
+        await warm(client, "stuck", "ponds")
+        cluster[0].holds(PRODUCE)
+        async with asyncio.timeout(2):
+            client.send(produce(1, ("stuck", 0, batch(keyed("a"))), timeout_ms=2000))
+            client.send(produce(2, ("ponds", 0, batch(keyed("b"))), timeout_ms=2000))
+            first, second = [only(await client.receive()).error_code for _ in range(2)]
+        assert (first, second) == (REQUEST_TIMED_OUT, NONE)

@@ -43,7 +43,6 @@ MOVED = [
     codes.BROKER_NOT_AVAILABLE,
     codes.FENCED_LEADER_EPOCH,
     codes.UNKNOWN_LEADER_EPOCH,
-    codes.NOT_ENOUGH_REPLICAS,
 ]
 REFUSED = [
     codes.CORRUPT_MESSAGE,
@@ -219,7 +218,7 @@ class TestClean:
             assert it.forebay.count("forebay_retries_total", "outcome_unknown") == 0
 
     @in_loop
-    @pytest.mark.parametrize("code", REFUSED)
+    @pytest.mark.parametrize("code", [*REFUSED, codes.NOT_ENOUGH_REPLICAS])
     async def test_a_refusal_is_told_and_its_sequence_given_to_the_next(self, code: int) -> None:
         async with pier() as it:
             it.send("a", "b")
@@ -247,17 +246,28 @@ class TestClean:
             assert await it.next_numbers() == Numbers(it.id, it.epoch + 1, 0, 1)
 
     @in_loop
-    async def test_records_without_a_key_go_elsewhere_and_their_sequence_stays(self) -> None:
+    @pytest.mark.parametrize("code", [codes.NOT_LEADER_OR_FOLLOWER, codes.NOT_ENOUGH_REPLICAS])
+    async def test_records_without_a_key_go_elsewhere_and_their_sequence_stays(self, code: int) -> None:
         async with two_piers() as it:
             it.send("a")
             refused = await it.first()
             other = 1 - refused.partitions[0][1]
-            refused.answer(error_code=codes.NOT_LEADER_OR_FOLLOWER)
+            refused.answer(error_code=code)
             moved = await it.cluster[other].receives(PRODUCE)
             assert (moved.values, moved.partitions) == (["a"], [("ponds", other)])
             moved.answer()
             assert await it.told(1) == [codes.NONE]
             assert it.forebay.count("forebay_producer_epoch_bumps_total") == 0
+
+    @in_loop
+    async def test_that_replicas_are_missing_elsewhere_too_is_told_for_what_comes_behind_waits(self) -> None:
+        async with two_piers() as it:
+            it.send("a")
+            refused = await it.first()
+            other = 1 - refused.partitions[0][1]
+            refused.answer(error_code=codes.NOT_ENOUGH_REPLICAS)
+            (await it.cluster[other].receives(PRODUCE)).answer(error_code=codes.NOT_ENOUGH_REPLICAS)
+            assert await it.told(1) == [codes.NOT_ENOUGH_REPLICAS]
 
     @in_loop
     async def test_a_topic_that_is_deleted_is_told(self) -> None:
@@ -373,7 +383,9 @@ class TestTainted:
             assert await it.told() == codes.NONE
 
     @in_loop
-    @pytest.mark.parametrize(("code", "offset"), [*PERHAPS, *((code, -1) for code in MOVED)])
+    @pytest.mark.parametrize(
+        ("code", "offset"), [*PERHAPS, *((code, -1) for code in [*MOVED, codes.NOT_ENOUGH_REPLICAS])]
+    )
     async def test_it_stays_as_it_is(self, code: int, offset: int) -> None:
         async with pier() as it:
             tainted = await it.tainted()
