@@ -53,7 +53,7 @@ class AnsweredClient:
         self.principal = ""
         """As whom it is served here (`served_as`); else what it sends with a login of its own is untouched."""
         self.user = ""
-        self.told: LastAnswer | None = None
+        self.told: tuple[LastAnswer, ...] = ()
         self.judged_by: Eligibility | None = None
         self._life = life
         self._state = life.state

@@ -8,8 +8,9 @@ is LEADER_NOT_AVAILABLE, which every client asks for again.
 
 A client that asks again, on the same connection, for exactly what it asked for before wants news: it was told something
 that turned out wrong, or nothing. It is not answered from what it was told before. A refresh once in a while costs
-nothing by that, since the cache has newer answers by then. What comes sooner than PIPELINED_S after the answer was sent
-before that answer was there (librdkafka asks again and again while it waits), so the same answer will do.
+nothing by that, since the cache has newer answers by then. Where some of the answer was an error, that may be why it
+asks: the rest is asked for again once it is BESIDE_ERRORS_S old. What comes sooner than PIPELINED_S after the answer
+was sent before that answer was there (librdkafka asks again and again while it waits), so the same answer will do.
 """
 
 from __future__ import annotations
@@ -34,10 +35,14 @@ from forebay_proxy.produce.client import Client
 
 PIPELINED_S: Final = 0.05
 """Less than any client's pause between an answer and its next try, more than a round trip within a site."""
+BESIDE_ERRORS_S: Final = 1.0
+"""Many topics of which one does not exist are asked for every tenth of a second: brokers tell of that one each time."""
+QUESTIONS: Final = 32
+"""A connection's last different ones, which are known when they are asked again: some clients ask topic by topic."""
 
 
 class LastAnswer:
-    """What a client was told last: to which request, when first, and whether any of it was bad news."""
+    """What a client was told last to one question: when first, and whether any of it was bad news."""
 
     __slots__ = ("at", "bad", "request_hash")
 
@@ -50,7 +55,8 @@ class LastAnswer:
 class MetadataClient(Client, Protocol):
     """What the Metadata path needs of the connection that a request came on, beside what the produce path does."""
 
-    told: LastAnswer | None
+    told: tuple[LastAnswer, ...]
+    """To its last QUESTIONS different questions, the latest last."""
 
     def reserve_answer(self) -> Callable[[bytes | None], None]:
         """Keep the response's place. Called with the frame, once; None: there is no answer, the client is closed."""
@@ -155,28 +161,29 @@ class PendingMetadata:
         """Answer from the cache, or wait for what it may not serve."""
         handler, request = self._handler, self._request
         now = monotonic()
-        told = self._client.told
-        since, only_bad = NEVER, False
-        if told is not None and told.request_hash == self._hash:
-            if now - told.at > PIPELINED_S:
-                since, only_bad = told.at, told.bad
-            else:
-                self._told_at = told.at
+        since = sound_since = NEVER
+        for told in self._client.told:
+            if told.request_hash == self._hash:
+                if now - told.at > PIPELINED_S:
+                    since = told.at
+                    sound_since = min(since, now - BESIDE_ERRORS_S) if told.bad else since
+                else:
+                    self._told_at = told.at
         missing: list[tuple[str, float]] = []
         missing_ids: list[bytes] = []
-        self._found, others = handler.cache.find_sound(request.names, now, NEVER if only_bad else since)
+        self._found, others = handler.cache.find_sound(request.names, now, sound_since)
         for name in others:
             if len(name) > LONGEST_NAME:
                 self._found[name] = _error(name, error_codes.INVALID_TOPIC_EXCEPTION, now)
                 continue
-            known = self._find(name, now, since, only_bad=only_bad)
+            known = self._find(name, now, since, sound_since)
             if known is None:
                 missing.append((name, since))
             else:
                 self._found[name] = known
         for topic_id in request.ids:
             name_of = handler.cache.name_of(topic_id)
-            known = self._find(name_of, now, since, only_bad=only_bad) if name_of is not None else None
+            known = self._find(name_of, now, since, sound_since) if name_of is not None else None
             if known is None or known.topic.topic_id != topic_id:
                 missing_ids.append(topic_id)
             else:
@@ -213,9 +220,9 @@ class PendingMetadata:
             self._client.hold(HoldReason.PENDING_REQUEST)
             self._timer = self._handler.loop.call_later(self._handler.request_timeout, self._expired)
 
-    def _find(self, name: str, now: float, since: float, *, only_bad: bool) -> CachedTopic | None:
-        """The topic, if this client may have it from the cache."""
-        known = self._handler.cache.find(name, now, NEVER if only_bad else since)
+    def _find(self, name: str, now: float, since: float, sound_since: float) -> CachedTopic | None:
+        """The topic, if this client may have it from the cache: newer than `since`, or `sound_since` without errors."""
+        known = self._handler.cache.find(name, now, sound_since)
         if known is None or not known.topic.error_code:
             return known
         if known.updated_at <= since:
@@ -294,8 +301,12 @@ class PendingMetadata:
                     self._wait()
                 return
         handler.age.observe(now - oldest)
-        self._client.told = LastAnswer(self._hash, now if self._told_at is None else self._told_at, bad=bad)
+        self._remember(LastAnswer(self._hash, now if self._told_at is None else self._told_at, bad=bad))
         self._end(assemble(version, request.correlation_id, cluster, sections))
+
+    def _remember(self, answer: LastAnswer) -> None:
+        others = [told for told in self._client.told if told.request_hash != answer.request_hash]
+        self._client.told = (*others[1 - QUESTIONS :], answer)
 
     def _room_told(self) -> None:
         if self._room is not False:  # its time was up

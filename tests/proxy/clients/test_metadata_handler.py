@@ -27,6 +27,7 @@ from forebay_policies import metadata_requests
 from forebay_proxy.brokers import metadata_updater
 from forebay_proxy.clients import metadata_handler
 from forebay_proxy.clients.client_connection import MAX_UNSENT
+from forebay_proxy.clients.metadata_handler import QUESTIONS
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, until
 from tests.kit.fake_broker import Asked, FakeCluster
@@ -333,10 +334,21 @@ class TestAsking:
             assert (await told(client, 1)).topics[0].error_code == NONE
 
 
+class Clock:
+    now = 100.0
+
+
 class TestAskingAgain:
     @pytest.fixture(autouse=True)
     def at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(metadata_handler, "PIPELINED_S", -1.0)
+
+    @pytest.fixture
+    def clock(self, monkeypatch: pytest.MonkeyPatch) -> Clock:
+        clock = Clock()
+        for module in (metadata_handler, metadata_updater):
+            monkeypatch.setattr(module, "monotonic", lambda: clock.now)
+        return clock
 
     @in_loop
     async def test_what_was_asked_before_the_answer_came_is_answered_alike(
@@ -355,11 +367,10 @@ class TestAskingAgain:
             assert len(seen(cluster)) == 1
 
     @in_loop
-    async def test_who_asks_without_a_pause_is_told_anew_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        now = 100.0
+    async def test_who_asks_without_a_pause_is_told_anew_too(
+        self, monkeypatch: pytest.MonkeyPatch, clock: Clock
+    ) -> None:
         monkeypatch.setattr(metadata_handler, "PIPELINED_S", 0.05)
-        monkeypatch.setattr(metadata_handler, "monotonic", lambda: now)
-        monkeypatch.setattr(metadata_updater, "monotonic", lambda: now)
         cluster = FakeCluster({"ponds": [0]}, nodes=2)
         async with before(cluster) as forebay:
             client = await forebay.client(0)
@@ -367,7 +378,7 @@ class TestAskingAgain:
             cluster.topics["ponds"] = [1]
             leaders = []
             for _ in range(6):
-                now += 0.02
+                clock.now += 0.02
                 leaders.append((await ask(client, 1, "ponds"))["ponds"].partitions[0].leader_id)
             assert leaders == [0, 0, 1, 1, 1, 1]
 
@@ -397,12 +408,66 @@ class TestAskingAgain:
             assert [asked.metadata.names for asked in seen(cluster)] == [[f"t{number}"] for number in range(10)]
 
     @in_loop
-    async def test_only_what_was_bad_news_is_asked_for_again(self) -> None:
+    async def test_questions_in_turn_are_told_anew_each(self) -> None:
+        """Sarama's consumers ask for one partition's topic each, on one connection."""
+        cluster = FakeCluster({"ponds": [0], "lakes": [0]}, nodes=2)
+        async with before(cluster) as forebay:
+            client = await forebay.client(0)
+            await ask(client, 1, "ponds")
+            await ask(client, 2, "lakes")
+            cluster.topics = {"ponds": [1], "lakes": [1]}
+            for name in ("ponds", "lakes"):
+                assert (await ask(client, 3, name))[name].partitions[0].leader_id == 1
+
+    @in_loop
+    async def test_what_a_client_asked_last_is_remembered_and_no_more(self) -> None:
+        names = [f"t{number}" for number in range(QUESTIONS + 1)]
+        cluster = FakeCluster({name: [0] for name in names})
+        async with before(cluster) as forebay:
+            await ask(await forebay.client(0), 0, *names)
+            client = await forebay.client(0)
+            for name in names:
+                await ask(client, 1, name)
+            assert max(len(each._client.told) for each in forebay.app._connections) == QUESTIONS
+            cluster[0].forget()
+            for number in (1, 1, 2, 0):  # the first of all is a new question by now
+                await ask(client, 2, names[number])
+            assert [asked.metadata.names for asked in seen(cluster)] == [[names[number]] for number in (1, 1, 2)]
+
+    @in_loop
+    async def test_beside_bad_news_what_is_a_second_old_is_asked_for_again_too(self, clock: Clock) -> None:
+        """Where a topic does not exist, every answer is bad news: the others' leaders move all the same."""
+        cluster = FakeCluster({"ponds": [0]}, nodes=2)
+        async with before(cluster) as forebay:
+            client = await forebay.client(0)
+            assert (await ask(client, 1, "ponds", "new"))["new"].error_code == UNKNOWN_TOPIC_OR_PARTITION
+            cluster.topics["ponds"] = [1]
+            leaders = []
+            for _ in range(6):
+                clock.now += 0.3
+                leaders.append((await ask(client, 2, "ponds", "new"))["ponds"].partitions[0].leader_id)
+            assert leaders == [0, 0, 0, 1, 1, 1]
+            names = [asked.metadata.names for asked in seen(cluster)]
+            assert (names.count(["new", "ponds"]), names.count(["new"])) == (2, 5)
+
+    @in_loop
+    async def test_beside_bad_news_what_is_newer_than_the_last_answer_will_do(self, clock: Clock) -> None:
+        cluster = FakeCluster({"ponds": [0]})
+        async with before(cluster) as forebay:
+            client, other = await forebay.client(0), await forebay.client(0)
+            for each, seconds in ((client, 0), (other, 0), (other, 10), (client, 5)):
+                clock.now += seconds
+                await ask(each, 1, "ponds", "new")
+            assert [asked.metadata.names for asked in seen(cluster)] == [["new", "ponds"], ["new", "ponds"], ["new"]]
+
+    @in_loop
+    async def test_only_what_was_bad_news_is_asked_for_again(self, clock: Clock) -> None:
         cluster = FakeCluster({"ponds": [0]})
         async with before(cluster) as forebay:
             client = await forebay.client(0)
             assert (await ask(client, 1, "ponds", "new"))["new"].error_code == UNKNOWN_TOPIC_OR_PARTITION
             cluster.topics["new"] = [0]
+            clock.now += 0.3
             assert (await ask(client, 2, "ponds", "new"))["new"].error_code == NONE
             assert [asked.metadata.names for asked in seen(cluster)] == [["new", "ponds"], ["new"]]
 
