@@ -56,11 +56,13 @@ def available(leaders: Sequence[int], up: AbstractSet[tuple[int, str]]) -> Avail
 class DescribedTopic:
     """Never changes, but for what it has found out of itself."""
 
-    __slots__ = ("_available", "_ids", "_placement", "_sections", "_up", "printable_id", "topic")
+    __slots__ = ("_available", "_ids", "_placement", "_sections", "_up", "printable_id", "sound", "topic")
 
     def __init__(self, topic: Topic) -> None:
         self.topic = topic
         self.printable_id = printable_id(topic.topic_id)
+        self.sound = not topic.error_code and all(partition.leader_id >= 0 for partition in topic.partitions)
+        """There is no error, and each partition has a leader."""
         self._sections: dict[int, bytes] = {}
         self._ids: frozenset[int] = NO_IDS
         """For which brokers the section of v0 was encoded."""

@@ -8,8 +8,9 @@ Ages, of one topic (`metadata.*.ms`; the defaults):
     served        served, and refreshed     asked for before it is served
 Refreshes come in groups of `metadata.refresh.group.size`, the most used topics first. Soft ages vary a little, so that
 topics fetched together are not refreshed together. A topic unused for `metadata.max.idle.ms` is forgotten.
-Errors (mostly unknown topics) are kept for ERROR_AGE_S only. An age counts from when the request was sent, since the
-response need not reflect anything later.
+Errors (mostly unknown topics) are kept for ERROR_AGE_S only, and a topic without a leader somewhere is served for no
+longer: many a client asks for it once, and fails. An age counts from when the request was sent, since the response need
+not reflect anything later.
 
 Rules
 1. Leader epochs never go back: where a response is older than what is known of a partition, the known leader stays. A
@@ -80,7 +81,7 @@ class CachedTopic:
 
 
 class Served(NamedTuple):
-    """The topics of a response: encoded sections, `updated_at` of the oldest, and whether any has an error (`bad`)."""
+    """The topics of a response: encoded sections, `updated_at` of the oldest, and whether any is not sound (`bad`)."""
 
     sections: list[bytes]
     updated_at: float
@@ -153,11 +154,9 @@ class MetadataCache:
 
     def find(self, name: str, now: float, fresh_since: float = NEVER) -> CachedTopic | None:
         """The topic, if it may be served, else None: ask for it. What is not newer than `fresh_since` is not served."""
-        known = self._topics.get(name)
-        if known is None:
-            known = self._errors.get(name)
-            if known is None or not now - known.updated_at < ERROR_AGE_S:
-                return None
+        known = self._topics.get(name) or self._errors.get(name)
+        if known is None or (not known.described.sound and now - known.updated_at >= ERROR_AGE_S):
+            return None
         return known if known.updated_at > max(self._too_old(now, fresh_since), known.invalid_at) else None
 
     def _too_old(self, now: float, fresh_since: float) -> float:
@@ -171,14 +170,14 @@ class MetadataCache:
     def find_sound(
         self, names: Iterable[str], now: float, fresh_since: float
     ) -> tuple[dict[str, CachedTopic], list[str]]:
-        """(those of `names` that may be served and have no error, all other names, to be looked at one by one)."""
+        """(those of `names` that may be served and are sound, all other names, to be looked at one by one)."""
         found: dict[str, CachedTopic] = {}
         others: list[str] = []
         topics = self._topics
         too_old = self._too_old(now, fresh_since)
         for name in names:
             known = topics.get(name)
-            if known is None or known.topic.error_code or known.updated_at <= max(too_old, known.invalid_at):
+            if known is None or not known.described.sound or known.updated_at <= max(too_old, known.invalid_at):
                 others.append(name)
             else:
                 found[name] = known
@@ -202,7 +201,7 @@ class MetadataCache:
             self.use(known, now)
             if known.updated_at < oldest:
                 oldest = known.updated_at
-            if known.topic.error_code:
+            if not known.described.sound:
                 bad = True
         return Served(sections, oldest, bad)
 
@@ -226,13 +225,15 @@ class MetadataCache:
     def everything(self, now: float, fresh_since: float = NEVER) -> list[CachedTopic] | None:
         """All topics of the cluster; None if the list or any of them may not be served: ask for all.
 
-        A topic created since the list was asked for is included once anybody has asked for it by name.
+        A topic created since the list was asked for is included once anybody has asked for it by name. One without a
+        leader is as old as in the list: it may stay so for days, and a list is large.
         """
         at = self._all_at
         if at is None or at <= self._too_old(now, fresh_since):
             return None
         topics = list(self._topics.values())
-        if any(self.find(known.name, now) is None for known in topics):
+        too_old = self._too_old(now, NEVER)
+        if any(known.updated_at <= max(too_old, known.invalid_at) for known in topics):
             return None
         self._all_used_at = now
         return topics

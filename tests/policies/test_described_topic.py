@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forebay_codecs.error_codes import LEADER_NOT_AVAILABLE
 from forebay_codecs.metadata import NO_TOPIC_ID, Partition, Topic, printable_id
 from forebay_codecs.metadata_response import encode_topic
 from forebay_policies.accumulator import NO_LEADER
@@ -46,6 +47,12 @@ def test_impossible_partitions_are_nowhere() -> None:
     for index in (-1, MAX_PARTITIONS):
         assert DescribedTopic(topic([1])._replace(partitions=(Partition(0, index, 1, 0),))).placement is NOWHERE
     assert DescribedTopic(topic([])).placement is NOWHERE
+
+
+def test_a_topic_is_sound_where_it_has_no_error_and_each_partition_a_leader() -> None:
+    assert DescribedTopic(topic([1, 0])).sound
+    assert not DescribedTopic(topic([1, NO_LEADER])).sound
+    assert not DescribedTopic(topic([1])._replace(error_code=LEADER_NOT_AVAILABLE)).sound
 
 
 # Who can be reached

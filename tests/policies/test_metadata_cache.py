@@ -16,7 +16,7 @@ from forebay_codecs.metadata import NO_TOPIC_ID, Broker, Metadata, Partition, To
 from forebay_codecs.metadata_response import encode_topic
 from forebay_codecs.one_broker import of_topic
 from forebay_policies.described_topic import NO_IDS
-from forebay_policies.metadata_cache import ERROR_AGE_S, JITTER, MAX_ERRORS, Ages, MetadataCache
+from forebay_policies.metadata_cache import ERROR_AGE_S, JITTER, MAX_ERRORS, NEVER, Ages, MetadataCache
 
 SOFT, MAX, IDLE = 60.0, 300.0, 200.0
 AGES = Ages(SOFT, MAX, IDLE)
@@ -98,6 +98,23 @@ def test_another_error_leaves_what_is_known_to_age_on() -> None:
     known.store(told(topic("a", error=LEADER_NOT_AVAILABLE)), ["a"], 50.0)
     assert known.find("a", 60.0).topic.partitions[0].leader_id == 1  # type: ignore[union-attr]
     assert not served(known, "a", MAX)
+
+
+def test_a_topic_without_a_leader_is_kept_as_briefly_as_an_error() -> None:
+    known = holding(topic("a", 0, -1), topic("b", 0), at=5.0)
+    for now, sound in ((5.0 + ERROR_AGE_S - 0.001, True), (5.0 + ERROR_AGE_S, False)):
+        assert served(known, "a", now) is sound
+        assert [*known.find_sound(["a", "b"], now, NEVER)[0]] == ["b"]
+    known.new_leader("a", 1, leader_id=0, leader_epoch=1)
+    assert served(known, "a", 10.0), "a broker has named it"
+    assert len(known.find_sound(["a", "b"], 10.0, NEVER)[0]) == 2
+
+
+def test_a_topic_without_a_leader_is_bad_news() -> None:
+    known = holding(topic("a", 0, -1), topic("b", 0))
+    for names, bad in ((["a", "b"], True), (["b"], False)):
+        found = [known.find(name, 0.5) for name in names]
+        assert known.serve([each for each in found if each], 9, 0.5, NO_IDS).bad is bad
 
 
 def test_brokers_are_served_until_their_max_age() -> None:
@@ -303,6 +320,13 @@ def test_the_list_is_not_served_while_one_of_its_topics_may_not_be() -> None:
     assert known.everything(2.0) is None
 
 
+def test_a_topic_without_a_leader_makes_the_list_no_older() -> None:
+    """It may be without for days, and a list is large."""
+    known = cache()
+    known.store(told(topic("a", -1), topic("b", 0)), [], 1.0, all_topics=True)
+    assert len(known.everything(10.0) or ()) == 2
+
+
 def test_a_list_that_is_used_is_refreshed_and_keeps_its_topics() -> None:
     known = cache()
     known.store(told(topic("a", 0)), [], 0.0, all_topics=True)
@@ -384,9 +408,9 @@ def test_a_client_that_knows_of_one_broker_is_told_of_one_and_the_others_as_befo
     ponds = topic("ponds", 1, 0, -1, epoch=4)
     filled = holding(ponds)
     for _ in range(2):
-        known = filled.find("ponds", 1.0)
+        known = filled.find("ponds", 0.5)
         assert known is not None
-        (alone,) = filled.serve([known], version, 1.0, frozenset((0, 1)), one_broker=True).sections
-        (all_of_them,) = filled.serve([known], version, 1.0, frozenset((0, 1))).sections
+        (alone,) = filled.serve([known], version, 0.5, frozenset((0, 1)), one_broker=True).sections
+        (all_of_them,) = filled.serve([known], version, 0.5, frozenset((0, 1))).sections
         assert alone == encode_topic(of_topic(ponds), version, (0,))
         assert all_of_them == encode_topic(ponds, version, (0, 1))

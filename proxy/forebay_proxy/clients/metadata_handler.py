@@ -8,9 +8,10 @@ is LEADER_NOT_AVAILABLE, which every client asks for again.
 
 A client that asks again, on the same connection, for exactly what it asked for before wants news: it was told something
 that turned out wrong, or nothing. It is not answered from what it was told before. A refresh once in a while costs
-nothing by that, since the cache has newer answers by then. Where some of the answer was an error, that may be why it
-asks: the rest is asked for again once it is BESIDE_ERRORS_S old. What comes sooner than PIPELINED_S after the answer
-was sent before that answer was there (librdkafka asks again and again while it waits), so the same answer will do.
+nothing by that, since the cache has newer answers by then. Where some of the answer was an error, or a partition had no
+leader, that may be why it asks: the rest is asked for again once it is BESIDE_ERRORS_S old. What comes sooner than
+PIPELINED_S after the answer was sent before that answer was there (librdkafka asks again and again while it waits), so
+the same answer will do.
 """
 
 from __future__ import annotations
@@ -221,9 +222,9 @@ class PendingMetadata:
             self._timer = self._handler.loop.call_later(self._handler.request_timeout, self._expired)
 
     def _find(self, name: str, now: float, since: float, sound_since: float) -> CachedTopic | None:
-        """The topic, if this client may have it from the cache: newer than `since`, or `sound_since` without errors."""
+        """The topic, if this client may have it from the cache: newer than `since`, or `sound_since` if it is sound."""
         known = self._handler.cache.find(name, now, sound_since)
-        if known is None or not known.topic.error_code:
+        if known is None or known.described.sound:
             return known
         if known.updated_at <= since:
             return None

@@ -71,6 +71,18 @@ async def before(cluster: FakeCluster, **changed: Any) -> AsyncIterator[Running]
         yield forebay
 
 
+class Clock:
+    now = 100.0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    for module in (metadata_handler, metadata_updater):
+        monkeypatch.setattr(module, "monotonic", lambda: clock.now)
+    return clock
+
+
 class TestFromTheCache:
     @in_loop
     async def test_brokers_are_asked_once_for_all_clients(self) -> None:
@@ -100,6 +112,18 @@ class TestFromTheCache:
             assert forebay.count("forebay_metadata_requests_total", "from_cache") == 1
             assert forebay.observed("forebay_metadata_age_seconds")[0] == answers + 1 == 2
             assert forebay.observed("forebay_metadata_age_seconds")[1] >= 20 > fresh_s
+
+    @in_loop
+    async def test_a_leader_is_told_as_soon_as_there_is_one(self, clock: Clock) -> None:
+        """Scala producers, ruby-kafka and others open a connection for each question: none of them asks again."""
+        cluster = FakeCluster({"ponds": [0, -1], "lakes": [0]})
+        async with before(cluster) as forebay:
+            for seconds, leader in ((0, -1), (0.9, -1), (0.2, 0), (20, 0)):
+                clock.now += seconds
+                answer = await ask(await forebay.client(0), 1, "ponds", "lakes")
+                assert answer["ponds"].partitions[1].leader_id == leader
+                cluster.topics["ponds"] = [0, 0]
+            assert [asked.metadata.names for asked in seen(cluster)] == [["lakes", "ponds"], ["ponds"]]
 
     @in_loop
     async def test_addresses_are_the_proxys(self) -> None:
@@ -334,21 +358,10 @@ class TestAsking:
             assert (await told(client, 1)).topics[0].error_code == NONE
 
 
-class Clock:
-    now = 100.0
-
-
 class TestAskingAgain:
     @pytest.fixture(autouse=True)
     def at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(metadata_handler, "PIPELINED_S", -1.0)
-
-    @pytest.fixture
-    def clock(self, monkeypatch: pytest.MonkeyPatch) -> Clock:
-        clock = Clock()
-        for module in (metadata_handler, metadata_updater):
-            monkeypatch.setattr(module, "monotonic", lambda: clock.now)
-        return clock
 
     @in_loop
     async def test_what_was_asked_before_the_answer_came_is_answered_alike(
@@ -459,6 +472,17 @@ class TestAskingAgain:
                 clock.now += seconds
                 await ask(each, 1, "ponds", "new")
             assert [asked.metadata.names for asked in seen(cluster)] == [["new", "ponds"], ["new", "ponds"], ["new"]]
+
+    @in_loop
+    async def test_only_what_has_no_leader_is_asked_for_again(self, clock: Clock) -> None:
+        cluster = FakeCluster({"ponds": [0], "lakes": [-1]})
+        async with before(cluster) as forebay:
+            client = await forebay.client(0)
+            await ask(client, 1, "ponds", "lakes")
+            cluster.topics["lakes"] = [0]
+            clock.now += 0.3
+            assert (await ask(client, 2, "ponds", "lakes"))["lakes"].partitions[0].leader_id == 0
+            assert [asked.metadata.names for asked in seen(cluster)] == [["lakes", "ponds"], ["lakes"]]
 
     @in_loop
     async def test_only_what_was_bad_news_is_asked_for_again(self, clock: Clock) -> None:
