@@ -36,7 +36,7 @@ def command(socket: Path, *words: str) -> str:
 
 
 def in_sync(admin: AdminClient) -> bool:
-    """`kafka-topics --describe --under-replicated-partitions` would print nothing."""
+    """`kafka-topics --bootstrap-server BROKER --describe --under-replicated-partitions` would print nothing."""
     partitions = admin.list_topics(TOPIC, timeout=SOON).topics[TOPIC].partitions.values()
     return all(len(partition.isrs) == len(partition.replicas) for partition in partitions)
 
