@@ -90,7 +90,7 @@ class UpstreamPool:
         self._idle: dict[UpstreamConnection, float] = {}
         """And since when, the one used last at the end."""
         self._free: dict[str | None, list[UpstreamConnection]] = {}
-        """By client id, those that are idle, in the same order; there may be none."""
+        """By client id, those that are idle, in the same order. Where there are none, nothing is kept of it."""
         self._opening: dict[str | None, asyncio.Task[None]] = {}
         self._renewing: set[asyncio.Task[None]] = set()
         self._tries = 0
@@ -107,6 +107,8 @@ class UpstreamPool:
         free = self._free.get(client_id)
         while free:
             connection = free.pop()
+            if not free:
+                del self._free[client_id]
             del self._idle[connection]
             if connection.closed:
                 continue
@@ -216,7 +218,11 @@ class UpstreamPool:
 
     def _forget(self, connection: UpstreamConnection) -> None:
         if self._idle.pop(connection, None) is not None:
-            self._free[self._connections[connection]].remove(connection)
+            client_id = self._connections[connection]
+            free = self._free[client_id]
+            free.remove(connection)
+            if not free:
+                del self._free[client_id]
         self._connections.pop(connection, None)
 
     def leave_idle(self, now: float, max_idle: float) -> None:
@@ -228,7 +234,6 @@ class UpstreamPool:
         for number, (connection, since) in enumerate(list(self._idle.items())):
             if now - since > (min(max_idle, SPARE_IDLE_S) if number < spare else max_idle):
                 connection.close()
-        self._free = {client_id: free for client_id, free in self._free.items() if free}
 
     def leave_all(self) -> None:
         """The broker has another address: what stands, or is being opened, leads to the old one."""

@@ -137,7 +137,12 @@ class ClientsSeen:
         client.last_seen = time_of_day
 
     def too_old(self, client: SeenClient, api_key: int, version: int) -> bool:
-        """A broker does not support this version. True the first time for this client, API and version."""
+        """A broker does not support this version. True the first time for this client, API and version.
+
+        Nothing is noted of a client that has made room: with its next connection it is known again.
+        """
+        if client.identity not in self._clients:
+            return False
         known = self._refused.setdefault(client.identity, set())
         before = len(known)
         if before < MAX_VERSIONS:

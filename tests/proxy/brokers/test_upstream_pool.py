@@ -410,6 +410,23 @@ class TestClientIds:
 
             await until(lambda: stage.pool.connected == 1)
             assert [connection.closed for connection in connections] == [True, True, False]
-            stage.pool.leave_idle(SPARE_IDLE_S + 1, 600.0)
             assert stage.pool._free.keys() == {"c"}
+            stage.pool.close()
+
+    @in_loop
+    async def test_nothing_is_kept_of_client_ids_whose_connections_are_gone_or_carry_something(self) -> None:
+        """Whether idle ones are ever left or not (connections.max.idle.ms=-1)."""
+        async with FakeCluster({}) as cluster:
+            stage = Stage(cluster)
+            connections = [await stage.takes(client_id) for client_id in ("a", "b", "c")]
+            assert not stage.pool._free
+            for connection in connections[:2]:
+                stage.pool.give_back(connection, 0.0)
+            assert stage.pool._free.keys() == {"a", "b"}
+
+            for connection in connections:
+                connection.close()
+
+            await until(lambda: stage.pool.connected == 0)
+            assert not stage.pool._free
             stage.pool.close()

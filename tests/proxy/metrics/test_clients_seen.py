@@ -84,6 +84,15 @@ class TestSeen:
         clients.connected("newer", "10.0.0.1", None, None, 2.0)
         assert "0" not in [client.client_id for client in clients.snapshot(3.0)]
 
+    def test_of_one_that_had_made_room_nothing_is_kept_though_it_is_connected(self) -> None:
+        clients, (client,) = seen("till")
+        assert [clients.too_old(client, FETCH, 2) for _ in range(2)] == [True, False]
+        for name in range(MAX_CLIENTS):
+            clients.connected(str(name), "10.0.0.1", None, None, 20.0)
+        assert not clients.too_old(client, FETCH, 2)
+        assert not clients._refused
+        assert clients.too_old(clients.connected("till", "10.0.0.1", None, None, 30.0), FETCH, 2)
+
     def test_one_that_had_made_room_and_comes_back_has_a_rate_from_0(self) -> None:
         clients, (client,) = seen("till")
         client.records = 1000
