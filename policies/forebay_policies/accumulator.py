@@ -152,6 +152,8 @@ class TopicQueues:
         self.acked_by_leader: dict[int, PartitionQueue] = {}
         self.acked_by_all: dict[int, PartitionQueue] = {}
         self._loads: dict[int, int] = {}
+        self._held: dict[int, int] = {}
+        """By partition, where there are any: bytes of memory of its batches, in whole chunks."""
         self._shares = shares
         self._throttling = throttling
 
@@ -161,7 +163,7 @@ class TopicQueues:
 
     def held(self, partition: int) -> int:
         """Bytes of memory, in whole chunks, of the partition's batches."""
-        return sum(queue.held for queue in self._of(partition))
+        return self._held.get(partition, 0)
 
     def ready_since(self, partition: int) -> float | None:
         """Since when a ready batch of the partition has waited for its broker; None: there is none.
@@ -232,6 +234,11 @@ class TopicQueues:
         """Count `size` more bytes for the partition and `held` more bytes of memory, fewer if negative."""
         if held:
             queue.held += held
+            of_all = self._held.get(queue.index, 0) + held
+            if of_all:
+                self._held[queue.index] = of_all
+            else:
+                del self._held[queue.index]
             self._shares.charge_broker(queue.leader, held)
             self._tenant.held += held
         queue.queued_bytes += size

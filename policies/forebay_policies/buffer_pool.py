@@ -27,9 +27,15 @@ from forebay_policies.memory_shares import (
     MemoryShares,
     Partition,
     Party,
+    Places,
     Tenant,
     Topic,
 )
+
+
+def _no_time() -> float:
+    """The clock where nobody asks how long anything took."""
+    return 0.0
 
 
 def _nothing() -> None:
@@ -89,10 +95,10 @@ class BufferPool:
         self._granting = False
         self._grants = 0
         self._again = False
-        self._on_freed: Callable[[], None] = self.grant
+        self._on_freed: Callable[[], object] = self.grant
         self._lingering: dict[Callable[[], None], None] = {}
 
-    def observe(self, freed: Callable[[], None]) -> None:
+    def observe(self, freed: Callable[[], object]) -> None:
         """`freed` is called instead of `grant` whenever those that wait may fit; it calls `grant`, now or soon."""
         self._on_freed = freed
 
@@ -136,13 +142,13 @@ class BufferPool:
         """Whether `asked` may be appended now."""
         return self._obstacle(asked) is None
 
-    def _obstacle(self, asked: MemoryRequest) -> Party | None:
+    def _obstacle(self, asked: MemoryRequest, places: Places | None = None) -> Party | None:
         tenant = asked.tenant
         if tenant is not None and self.waiting > tenant.waiting:  # others wait
             much = tenant.held + asked.size > self.memory // 2
             if tenant in self._ahead.tenants or (much and tenant.held):
                 return Party(TENANT, tenant)
-        return self.shares.obstacle(asked, self._left, self._ahead)
+        return self.shares.obstacle(asked, self._left, self._ahead, places)
 
     def has_room(self, partition: Partition, size: int) -> bool:
         """Whether `partition` may have `size` bytes more, whoever waits."""
@@ -195,26 +201,33 @@ class BufferPool:
         if self._waiters:
             self._on_freed()
 
-    def grant(self) -> None:
-        """Let in those that fit, in the order in which they came. Costs a look at each that waits."""
+    def grant(self, clock: Callable[[], float] = _no_time) -> float:
+        """Let in those that fit, in the order in which they came. Costs a look at each that waits: for how long, by
+        `clock`, without what those did that were let in."""
         self._again = True
         if self._granting:  # a grant may free memory itself, or wait again: the loop below sees to it
-            return
+            return 0.0
         self._granting = True
+        began = clock()
+        others = 0.0
         try:
             while self._again:
                 self._again = False
-                self._let_in()
+                others += self._let_in(clock)
         finally:
             self._granting = False
             self._waiters = [waiter for waiter in self._waiters if not waiter.over]
+        return clock() - began - others
 
-    def _let_in(self) -> None:
+    def _let_in(self, clock: Callable[[], float]) -> float:
+        """How long that took which those did that were let in."""
+        others = 0.0
         ahead = self._ahead
         ahead.clear()
+        places: Places = {}
         for waiter in self._in_turn():
             if not waiter.over:
-                party = self._obstacle(waiter.asked)
+                party = self._obstacle(waiter.asked, places)
                 if party is not None:
                     ahead.add(party)
                 else:
@@ -223,7 +236,11 @@ class BufferPool:
                         self._grants += 1
                         waiter.asked.tenant.let_in = self._grants
                     self._leave(waiter)
+                    began = clock()
                     granted()
+                    others += clock() - began
+                    places.clear()  # something is held since that was not
+        return others
 
     def _in_turn(self) -> list[Waiter]:
         """Those that wait: of each tenant the first, then of each the second, and so on, each tenant's in the order in

@@ -81,6 +81,11 @@ class Party(NamedTuple):
     key: Hashable
 
 
+Places = dict[tuple[Topic, int, int], int]
+"""Where records without a key would go, by topic, size and what is left free, for as long as nothing changes. So those
+that wait for one topic have its partitions gone over once, and not once for each of them."""
+
+
 class MemoryRequest:
     """What one Produce request asks for: bytes for partitions, and bytes for any available partition of a topic.
 
@@ -188,12 +193,16 @@ class MemoryShares:
             else:
                 del self.first[node_id]
 
-    def obstacle(self, asked: MemoryRequest, free: int, ahead: HeldUp) -> Party | None:
+    def obstacle(self, asked: MemoryRequest, free: int, ahead: HeldUp, places: Places | None = None) -> Party | None:
         """The party that holds `asked` up while `free` bytes are free; None: it may be let in.
+
+        `places` are those known since anything changed, and are added to.
 
         Behind a request that is held up by its broker, `ahead`, those wait that hold something of that broker's share
         already. Those that hold nothing do not: one large request would make them all wait for what is stuck there.
         """
+        if places is None:
+            places = {}
         spare = free - asked.size
         brokers, client = self.brokers, asked.client
         demands: dict[int, int] = {}
@@ -213,9 +222,12 @@ class MemoryShares:
                 return Party(PARTITION, topic)
             if not topic.leaders:
                 continue  # the topic is gone meanwhile, and its records will be refused
-            found = self.roomiest(topic, size, spare + size)
+            place = topic, size, spare
+            found = places.get(place)
+            if found is None:
+                found = places[place] = self._place(topic, size, spare + size)
             if found < 0:
-                found = self._idlest(topic)
+                found = ~found
                 held = brokers.get(topic.leaders[found], 0)
                 if held and size <= spare + held:  # else it waits by rule 3, as one for a partition does
                     return Party(PARTITION, topic)
@@ -260,7 +272,10 @@ class MemoryShares:
                     break
         return found
 
-    def _idlest(self, topic: Topic) -> int:
-        """A partition of the broker that holds least, of the available ones if there are any."""
+    def _place(self, topic: Topic, size: int, free: int) -> int:
+        """As `roomiest`; where no partition has room, ~ one of the broker that holds least."""
+        found = self.roomiest(topic, size, free)
+        if found >= 0:
+            return found
         leaders, brokers = topic.leaders, self.brokers
-        return min(topic.available or range(len(leaders)), key=lambda index: brokers.get(leaders[index], 0))
+        return ~min(topic.available or range(len(leaders)), key=lambda index: brokers.get(leaders[index], 0))

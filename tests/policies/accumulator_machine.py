@@ -306,6 +306,11 @@ class AccumulatorMachine(RuleBasedStateMachine):
             assert queue.held == sum(batch.held for batch in batches)
             assert all(batch.size <= batch.held for batch in batches)
             shares[queue.leader] += queue.held
+        for topic in self.accumulator.topics.values():
+            of_all: Counter[int] = Counter()
+            for queue in topic.queues():
+                of_all[queue.index] += queue.held
+            assert all(topic.held(index) == of_all[index] for index in range(topic.partition_count))
         assert self.bench.pool.shares.brokers == {leader: held for leader, held in shares.items() if held}
 
     @invariant()

@@ -5,7 +5,7 @@ Where chunks are taken here without being charged to anybody, what is free may g
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from hypothesis import given, settings
@@ -32,6 +32,20 @@ PARTITION = Partition(0)
 """Holds nothing."""
 
 OTHERS = "others"
+
+
+class Topic:
+    """Of one broker, and its partitions; `looks`: how often it was asked what one of them holds."""
+
+    def __init__(self, *partitions: Partition) -> None:
+        self.partitions = partitions
+        self.leaders: Sequence[int] = [partition.leader for partition in partitions]
+        self.available: Sequence[int] = range(len(partitions))
+        self.looks = 0
+
+    def held(self, partition: int) -> int:
+        self.looks += 1
+        return self.partitions[partition].held
 
 
 def take(pool: BufferPool, count: int) -> list[memoryview]:
@@ -237,6 +251,67 @@ def test_all_that_fit_are_let_in_at_once_in_their_order() -> None:
     assert log == ["a", "b"]
     assert pool.used == 6
     assert pool.waits == 3
+
+
+def anywhere(topic: Topic, size: int, client: object) -> MemoryRequest:
+    asked = MemoryRequest(client)
+    asked.add_movable(topic, size)
+    return asked
+
+
+def test_partitions_are_gone_over_once_for_all_that_wait_for_their_topic() -> None:
+    """A client of a hundred connections has its whole share, and the partitions have room for others."""
+    pool = make()
+    topic = Topic(*[Partition(0) for _ in range(4)])
+    held = [fill(pool, partition, 1, "client") for partition in topic.partitions]
+    log: list[str] = []
+    for _ in range(100):
+        pool.wait(anywhere(topic, 4 * KIB, "client"), lambda: log.append("let in"))
+    topic.looks = 0
+
+    empty(pool, topic.partitions[0], held[0], "others, to be let in for nothing that is the client's")
+
+    assert log == []
+    assert topic.looks <= 4
+
+
+def test_where_there_is_room_is_looked_up_anew_behind_each_that_is_let_in() -> None:
+    pool, partition = make(), Partition(0)
+    topic = Topic(partition)
+    held = take(pool, 8)
+    log: list[int] = []
+
+    def let_in(number: int) -> None:
+        log.append(number)
+        fill(pool, partition, 2, number)
+        pool.put_back(held[6:])  # as much is free as before
+
+    for number in range(3):
+        pool.wait(anywhere(topic, 8 * KIB, number), partial(let_in, number))
+    pool.give_back(held[:6])
+
+    assert log == [0]
+
+
+def test_what_a_look_takes_does_not_count_what_those_do_that_are_let_in() -> None:
+    pool = make()
+    held = take(pool, 8)
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 1.0
+        return now
+
+    def appends() -> None:
+        nonlocal now
+        now += 100.0
+
+    pool.wait(asks(4 * KIB), appends)
+    pool.observe(freed=lambda: None)
+    pool.give_back(held)
+    assert pool.grant(clock) == 2.0
+    assert pool.grant(clock) == 1.0
 
 
 def test_one_that_leaves_the_head_of_the_queue_lets_in_those_behind_it() -> None:
