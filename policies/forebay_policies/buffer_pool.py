@@ -1,4 +1,5 @@
-"""How much memory records may take: `buffer.memory`, in chunks of `batch.initial.size` (KIP-782).
+"""How much memory records, and the requests that they came with, may take: `buffer.memory`, in chunks of
+`batch.initial.size` (KIP-782).
 
 In: who wants memory for how many bytes. Out: chunks, or a place in the queue.
 Fairness: how much a broker, a partition or a client may hold is memory_shares' rule. Those that wait are let in in the
@@ -58,8 +59,8 @@ class BufferPool:
     """Counts the chunks in use and lets requests in while they fit their parties' shares.
 
     A request larger than all memory is let in alone, when nothing else is held: what is held is then bounded by that
-    one request, which the frame's own limit bounds. What a request takes beyond its bytes (longer varints) may overdraw
-    the pool; the next request waits for it.
+    one request, which the frame's own limit bounds. What a request takes beyond its bytes (longer varints, objects) may
+    overdraw the pool; the next request waits for it.
     """
 
     __slots__ = (
@@ -272,7 +273,7 @@ class BufferPool:
         return self._free.pop() if self._free else memoryview(bytearray(self.chunk_size))
 
     def count(self, chunks: int) -> None:
-        """So many are used that are none of the pool's: bytes that are kept where they came."""
+        """So many are used that are none of the pool's: bytes that are kept where they came, and objects."""
         self.used += chunks
         self._trim()
 

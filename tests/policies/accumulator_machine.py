@@ -109,7 +109,8 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     def _append(self, partition: int, request: Request, came: ClientBatch) -> None:
         assert not request.owner.done, "let in though it has left"
-        run = RecordRun(request.owner, 0, came.record_count, moved=False, whole=True)
+        overhead = request.number % 3 * 40
+        run = RecordRun(request.owner, 0, came.record_count, moved=False, whole=True, overhead=overhead)
         self.requests[run] = request
         self.appended.append(request.number)
         queue = self.bench.queue(partition, request.lane.acks)

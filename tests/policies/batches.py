@@ -171,5 +171,5 @@ class FakeOwner:
         pass
 
 
-def run_of(batch: ClientBatch, owner: FakeOwner | None = None, slot: int = 0) -> RecordRun:
-    return RecordRun(owner or FakeOwner(), slot, batch.record_count, moved=False, whole=True)
+def run_of(batch: ClientBatch, owner: FakeOwner | None = None, slot: int = 0, overhead: int = 0) -> RecordRun:
+    return RecordRun(owner or FakeOwner(), slot, batch.record_count, moved=False, whole=True, overhead=overhead)

@@ -13,7 +13,7 @@ from forebay_codecs.record_batch import ClientBatch
 from forebay_codecs.records import renumber, starts, take
 from forebay_policies import producer_batch
 from forebay_policies.buffer_pool import BufferPool
-from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
+from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun, run_overhead
 from tests.policies.batches import (
     FakeOwner,
     batch_bytes,
@@ -233,6 +233,33 @@ def test_all_its_memory_is_given_back_once() -> None:
     batch.release()
 
     assert (pool.used, pool.free_chunks) == (0, 0), "they were none of the pool's"
+
+
+@pytest.mark.parametrize("codec", [compression.NONE, compression.GZIP])
+def test_what_its_runs_take_beside_their_records_counts_in_whole_chunks(codec: int) -> None:
+    """However small they are. What makes no whole chunk takes none: one request takes what its records take."""
+    pool = BufferPool(1024 * KIB, 4 * KIB, 16 * KIB)
+    batch = make(codec, pool)
+    held = []
+    for number in range(10):
+        came = client_batch(b"x", codec=codec)
+        batch.append(run_of(came, FakeOwner(client_id=f"{number % 2}"), overhead=2560), came)
+        held.append(pool.used)
+        assert batch.held == pool.used * pool.chunk_size
+    assert held == [1 + number * 2560 // 4096 for number in range(1, 11)]
+    assert batch.size < 200, "and no more is sent, nor sooner"
+
+    pieces = [piece for _, piece in batch.by_client_id(lambda: 8)]
+    pieces += [*pieces[0].halves((9, 10), 6.0), pieces[1].of(11, pieces[1].runs[:2])]
+    assert [piece.held // pool.chunk_size for piece in pieces] == [4, 3, 2, 2, 2]
+    assert sum([piece.held for piece in [batch, *pieces]]) == pool.used * pool.chunk_size
+    for each in (batch, *pieces):
+        each.release()
+    assert pool.used == 0
+
+
+def test_a_request_takes_as_much_however_many_partitions_it_is_for() -> None:
+    assert [sum([run_overhead(partitions)] * partitions) for partitions in (1, 2, 64)] == [2560, 3072, 34_816]
 
 
 def test_chunks_beyond_a_batch_are_not_kept_for_another() -> None:

@@ -34,7 +34,7 @@ from forebay_policies.dispatch_groups import DispatchGroup
 from forebay_policies.linger import Linger
 from forebay_policies.memory_shares import MemoryRequest
 from forebay_policies.partitioner import Partitioner
-from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
+from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun, run_overhead
 
 
 class Run(NamedTuple):
@@ -132,7 +132,18 @@ class Outcome:
 class _Client:
     """The owner of one request's parts (producer_batch.Owner): answers the request with the last of them."""
 
-    __slots__ = ("_request", "_simulation", "charges", "client", "client_id", "done", "left", "open_runs", "timeout_ms")
+    __slots__ = (
+        "_request",
+        "_simulation",
+        "charges",
+        "client",
+        "client_id",
+        "done",
+        "left",
+        "open_runs",
+        "overhead",
+        "timeout_ms",
+    )
 
     def __init__(self, request: Request, simulation: Simulation) -> None:
         self._request = request
@@ -145,6 +156,7 @@ class _Client:
         self.left = False
         self.timeout_ms = 0
         self.open_runs = len(request.runs)
+        self.overhead = run_overhead(len(request.runs))
 
     def acknowledged(self, run: RecordRun, base_offset: int, log_append_time: int, log_start_offset: int) -> None:
         self.open_runs -= 1
@@ -306,7 +318,8 @@ class Simulation:
                 partition = other if other >= 0 else partition
         elif not accumulator.has_room(topic.queue(partition, lane.acks), lane, batch):
             partitioner.on_new_batch(topic, partition)
-        sent = RecordRun(client, slot=0, record_count=records, moved=partition != run.partition, whole=True)
+        moved = partition != run.partition
+        sent = RecordRun(client, 0, records, moved=moved, whole=True, overhead=client.overhead)
         accumulator.append(topic.queue(partition, lane.acks), lane, sent, batch, now)
         return partition
 

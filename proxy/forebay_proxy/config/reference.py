@@ -332,8 +332,9 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
     },
     "Memory": {
         "buffer.memory": Reference(
-            "Holds records from arrival to acknowledgement, uncompressed where they are merged. How much one broker, "
-            "partition or client may hold depends on what is left free; clients with more to send there are not read "
+            "Holds records from arrival to acknowledgement, uncompressed where they are merged, and what is kept of "
+            "their requests meanwhile: 2 KiB each, and half a KiB for each partition. How much one broker, partition "
+            "or client may hold depends on what is left free; clients with more to send there are not read "
             "until its share is free.",
             _producer("same default"),
         ),

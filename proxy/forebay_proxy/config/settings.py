@@ -249,7 +249,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     buffer_memory: Annotated[
         int,
         Meta(ge=1, le=2**63 - 1, extra=BYTES),
-        about("Memory for records, per worker; clients wait for their share of it.", WORKERS),
+        about("Memory for records and their requests, per worker; clients wait for their share of it.", WORKERS),
     ] = 33_554_432
     # Kafka has none (-1), and allocates what a size prefix announces; here only what has arrived counts. Twice the
     # default of buffer.memory: 64 clients at once in the middle of the largest request that they send by default.

@@ -327,7 +327,11 @@ _ALL: Final = (
     Metric("forebay_queued_batches", "gauge", "Batches waiting to be sent to brokers."),
     Metric("forebay_in_flight_requests", "gauge", "Produce requests that brokers have not answered yet."),
     Metric("forebay_buffer_memory_total_bytes", "gauge", "Bytes of buffer.memory, all workers."),
-    Metric("forebay_buffer_memory_available_bytes", "gauge", "Bytes of buffer.memory that are free."),
+    Metric(
+        "forebay_buffer_memory_available_bytes",
+        "gauge",
+        "Bytes of buffer.memory that neither records nor their requests take.",
+    ),
     Metric("forebay_buffer_memory_waiters", "gauge", "Clients waiting for buffer.memory."),
     Metric("forebay_queued_request_bytes", "gauge", "Bytes of requests that are incomplete or wait for memory."),
     Metric("forebay_gathered_response_bytes", "gauge", "Bytes of brokers' responses that are taken whole."),

@@ -19,7 +19,7 @@ from forebay_codecs import error_codes, produce_response
 from forebay_codecs.old_error_codes import known_to
 from forebay_codecs.produce_response import PartitionResponse
 from forebay_policies import retry
-from forebay_policies.producer_batch import RecordRun
+from forebay_policies.producer_batch import RecordRun, run_overhead
 from forebay_policies.throttling import CLIENT_ID
 
 UNKNOWN_OFFSET = -1
@@ -186,7 +186,8 @@ class ProduceCompletion:
         fate = self.fates[slot]
         fate.runs += 1
         self.open_runs += 1
-        return RecordRun(self, slot, record_count, moved=moved, whole=whole)
+        size = run_overhead(len(self.fates))
+        return RecordRun(self, slot, record_count, moved=moved, whole=whole, overhead=size)
 
     def when_told(self, told: Callable[[], None]) -> None:
         """More runs are to be added: `told` is called once the fate of those that there are is known, unless the time

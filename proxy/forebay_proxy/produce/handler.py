@@ -545,7 +545,10 @@ class PendingProduce:
         if self._untouched:
             self._forward(self._untouched)
             self._untouched = []
-        self._frame = b""  # the pool holds its records: until they are answered the frame would take as much again
+        # The pool holds its records: until they are answered, the frame and what was read of it would take as much.
+        self._frame = b""
+        self._inspected = []
+        self._request.topics = []
         completion.all_added()
         if not self._overtakes:
             self._release()

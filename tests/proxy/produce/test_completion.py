@@ -13,7 +13,7 @@ from forebay_codecs.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from forebay_codecs.produce_response import PartitionResponse
-from forebay_policies.producer_batch import RecordRun
+from forebay_policies.producer_batch import RecordRun, run_overhead
 from forebay_proxy.produce.completion import ANSWERED_AT_ONCE, ProduceCompletion
 
 
@@ -53,6 +53,11 @@ class Answered:
         ((topic, partitions),) = produce_response.parse(frame[4:], self.version).topics
         assert topic == "ponds"
         return partitions
+
+
+def test_runs_take_memory_of_their_own_and_each_its_part_of_the_requests() -> None:
+    answered = Answered(3, 4, 5, 6)
+    assert {answered.run(slot).overhead for slot in answered.slots} == {run_overhead(4)}
 
 
 class TestOffsets:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -24,6 +25,7 @@ from forebay_codecs.error_codes import (
 )
 from forebay_codecs.errors import Malformed
 from forebay_policies.partitioner import Partitioner
+from forebay_proxy.produce.classifier import InspectedBatch
 from forebay_proxy.produce.completion import ANSWERED_AT_ONCE
 from forebay_proxy.produce.handler import INSPECTED_AT_ONCE, SLICE
 from tests.codecs.record_oracle import Record
@@ -523,6 +525,40 @@ class TestMemory:
             assert [value[0] for value in cluster.values("ponds", 0)] == ["f", *"012345"]
             assert forebay.count("forebay_buffer_memory_available_bytes") == 32_768
             assert forebay.count("forebay_queued_request_bytes") == 0
+
+    @in_loop
+    async def test_so_do_those_whose_requests_take_more_of_it_than_their_records(self) -> None:
+        """A hundred requests of one small record, for which nobody waits, to a broker that hangs."""
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, buffer_memory=65_536, batch_max_size=16_384) as forebay,
+        ):
+            client = await forebay.client(0)
+            await warm(client, "ponds")
+            cluster[0].holds(PRODUCE)
+            client.send(*[produce(number, ("ponds", 0, batch(keyed(f"{number}"))), acks=0) for number in range(100)])
+            await until(lambda: forebay.count("forebay_buffer_memory_waiters") == 1)
+            assert forebay.count("forebay_produce_requests_total", "client") < 30
+            cluster[0].releases(PRODUCE)
+            for asked in cluster[0].requests(PRODUCE)[1:]:
+                asked.answer()
+            await until(lambda: len(cluster.values("ponds", 0)) == 101)
+            assert cluster.values("ponds", 0)[1:] == [f"{number}" for number in range(100)]
+            await until(lambda: forebay.count("forebay_buffer_memory_available_bytes") == 65_536)
+            assert not forebay.app._pool.shares.brokers
+            assert not forebay.app._pool.shares.clients
+
+    @in_loop
+    async def test_what_was_read_of_a_request_is_not_kept_until_it_is_answered(self) -> None:
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            await warm(client, "ponds")
+            cluster[0].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            away = await cluster[0].receives(PRODUCE)
+            assert not [each for each in gc.get_objects() if isinstance(each, InspectedBatch)]
+            away.answer()
+            await client.receives(1)
 
     @in_loop
     async def test_what_a_client_that_left_had_sent_waits_on_and_is_given_back(self) -> None:
