@@ -1,8 +1,9 @@
 """File descriptors: as many as the system allows, and no more clients than they are enough for.
 
 In: how many clients may connect. Out: how many may, with the limit raised as far as it goes. Each client takes up to
-two descriptors, its own connection and one to its broker; RESERVED are kept for brokers, listeners and the admin
-endpoint, so that no number of clients takes these.
+two descriptors, its own connection and one to its broker; an eighth of all, and RESERVED at least, are kept for
+brokers, listeners and the admin endpoint, so that no number of clients takes these. A broker that is slow has some
+twenty, and more where client ids or users are kept apart: an eighth of 4,096 is enough for 20 such brokers.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from forebay_proxy.clients.tls_transport import TlsTransport
 from forebay_proxy.logs import get_logger
 
 RESERVED: Final = 200
+SHARE: Final = 8
+"""One of so many is kept at least, and so is for what else is asked for, at most."""
 ENOUGH: Final = 1 << 21
 """Where the system sets no limit, nobody needs one beyond this: some programs look at each descriptor below it."""
 
@@ -30,7 +33,7 @@ ENOUGH: Final = 1 << 21
 def raise_limit(max_connections: int, more: int = 0) -> int:
     """Raise the soft limit to the hard one; the number of clients that it is enough for, at most `max_connections`.
 
-    `more` descriptors are kept beside RESERVED, but at most an eighth of all.
+    `more` descriptors are kept beside those for brokers, but at most an eighth of all.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
@@ -51,7 +54,8 @@ def raise_limit(max_connections: int, more: int = 0) -> int:
 
 def room(limit: int, more: int = 0) -> int:
     """How many clients `limit` descriptors are enough for, with `more` kept as above."""
-    return max(1, (limit - RESERVED - min(more, limit // 8)) // 2)
+    share = limit // SHARE
+    return max(1, (limit - max(RESERVED, share) - min(more, share)) // 2)
 
 
 def unread(transport: asyncio.BaseTransport) -> int:

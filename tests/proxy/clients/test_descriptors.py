@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from forebay_proxy.clients.descriptors import room
+
 PROGRAM = """
 import json, resource, sys
 from forebay_proxy import logs
@@ -21,7 +23,14 @@ print(json.dumps([raise_limit(most), *resource.getrlimit(resource.RLIMIT_NOFILE)
 
 @pytest.mark.parametrize(
     ("soft", "hard", "most", "let_in"),
-    [(256, 1200, 100, 100), (256, 1200, 500, 500), (256, 1200, 501, 500), (1200, 1200, 10_000, 500), (64, 64, 10, 1)],
+    [
+        (256, 1200, 100, 100),
+        (256, 1200, 500, 500),
+        (256, 1200, 501, 500),
+        (1200, 1200, 10_000, 500),
+        (64, 64, 10, 1),
+        (4096, 4096, 10_000, 1792),
+    ],
 )
 def test_the_limit_is_raised_and_no_more_clients_are_let_in_than_it_is_enough_for(
     soft: int, hard: int, most: int, let_in: int
@@ -31,3 +40,9 @@ def test_the_limit_is_raised_and_no_more_clients_are_let_in_than_it_is_enough_fo
     assert json.loads(result.stdout) == [let_in, hard, hard]
     warnings = [json.loads(line) for line in result.stderr.splitlines()]
     assert [line["let_in"] for line in warnings] == ([let_in] if let_in < most else [])
+
+
+def test_many_descriptors_are_kept_for_many_brokers_and_what_else_is_asked_for() -> None:
+    """Of each kind an eighth: who has given few is short of both."""
+    assert [room(limit) for limit in (1_000, 1_600, 8_000, 65_536)] == [400, 700, 3_500, 28_672]
+    assert [room(limit, 1024) for limit in (1_000, 1_600, 8_000, 65_536)] == [337, 600, 3_000, 28_160]

@@ -359,7 +359,7 @@ def test_memory_against_the_control_groups_limit(tmp_path: Path, written: str, v
 def test_descriptors_are_kept_for_handshakes_where_clients_speak_tls(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (1_024, 20_400))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1_024, 22_864))
     assert check._descriptors(Settings(bootstrap_servers=())).verdict == "ok"
     with_tls = check._descriptors(secured(tmp_path))
-    assert (with_tls.verdict, with_tls.said.partition(" clients")[0]) == ("warning", "20,400, enough for 9,588")
+    assert (with_tls.verdict, with_tls.said.partition(" clients")[0]) == ("warning", "22,864, enough for 9,491")
