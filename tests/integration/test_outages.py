@@ -101,6 +101,7 @@ def scene() -> Iterator[Scene]:
         holes = [stack.enter_context(BlackHole(relayed[node], toxiproxy.proxy(f"{node}", own[node]))) for node in NODES]
         settings = {
             "producer.id.expiration.check.interval.ms": "100",
+            "auto.leader.rebalance.enable": "false",  # with acks=1 a leader that moves by itself may take records along
             "auto.create.topics.enable": "false",  # or a client under load makes again a topic that was just deleted
         }
         cluster = stack.enter_context(
