@@ -63,6 +63,8 @@ class Dispatcher:
         self._flush_metrics = FlushMetrics(stats)
         self._opened: list[tuple[PartitionQueue, ProducerBatch, int]] = []
         self._senders: dict[int, Sender] = {}
+        self._leaderless: set[int] = set()
+        """Leaders without a sender for whom something became ready in this turn of the loop."""
         self._runs = False
         self._closed = False
         accumulator.pool.lingers(self._flush_all)
@@ -143,14 +145,17 @@ class Dispatcher:
         sender = self._senders.get(leader)
         if sender is not None:
             sender.wake()
-        elif not self._closed:
+        elif leader not in self._leaderless and not self._closed:
+            self._leaderless.add(leader)
             self._loop.call_soon(self._without_leader, leader)
 
     def _without_leader(self, leader: int) -> None:
-        """Records are ready and nobody is known to take them: what may goes elsewhere, for the rest we ask."""
-        if leader not in self._senders and self._accumulator.has_ready(leader):
+        """Records are ready and nobody is known to take them: what may goes elsewhere, for the rest we ask. What
+        becomes ready in the same turn of the loop goes along."""
+        self._leaderless.discard(leader)
+        if leader not in self._senders:
             self._delivery.unreachable(leader)
-            names = [name for name in self._cluster.topics if self._cluster.waits_for_leader(name)]
+            names = {queue.topic.name for queue in self._accumulator.ready_queues(leader)}
             if names:
                 self._updater.invalidate(names, "error")
 

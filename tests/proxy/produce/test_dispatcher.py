@@ -99,6 +99,25 @@ async def test_records_that_were_ready_before_their_leader_was_met_wait_for_it_a
 
 
 @in_loop
+async def test_those_that_have_no_leader_in_a_turn_of_the_loop_are_looked_at_once_however_many_they_are() -> None:
+    """Hundreds, for each of which all were looked at, held up the loop for a second."""
+    leaders = [0] * 20
+    async with FakeCluster({"ponds": leaders}) as cluster:
+        dock = Dock(cluster, [-1] * len(leaders), linger_ms=0)
+        dock.meet(0)
+        owners = [dock.append("early", partition) for partition in range(19)]
+        await turns()
+        assert dock.asked_for("error") == 1
+        owners.append(dock.append("late", 19))
+        await turns()
+        assert dock.asked_for("error") == 2
+        dock.cluster.apply(fakes.metadata({"ponds": leaders}, nodes=()), {"ponds"}, 0.0, 300.0)
+        await until(lambda: all(owner.told for owner in owners))
+        dock.dispatcher.close()
+        await turns()
+
+
+@in_loop
 async def test_a_broker_that_is_gone_takes_its_connection_with_it() -> None:
     async with FakeCluster({"ponds": [0]}) as cluster:
         dock = Dock(cluster, [0], linger_ms=0)
