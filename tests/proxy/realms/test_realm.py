@@ -31,7 +31,8 @@ class Land:
         self.connector = Connector(told, self.stats)
         pool = BufferPool(1 << 20, 4096, 16_384)
         versions = BrokerVersions(lambda node_id: [], self.connector, RateLimited(get_logger()))
-        turns = LoopTurns(monotonic, asyncio.get_running_loop().call_soon)
+        loop = asyncio.get_running_loop()
+        turns = LoopTurns(monotonic, loop.call_soon, loop.call_later)
         self.shared = Shared(
             told,
             Random(1),
