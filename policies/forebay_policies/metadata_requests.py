@@ -9,7 +9,8 @@ became of it.
                                      └────────────────────────┘
 
 Four kinds of query take turns, so that none starves the others:
-1. topics by name, with the brokers, which come with every answer and may be all that is wanted;
+1. topics by name, with the brokers, which come with every answer and may be all that is wanted: first those that are
+   known to be wrong or due, then of each who waits one in turn (wanted_topics);
 2. topics by id, by themselves: brokers that are asked for one do not look at names
    (KafkaApis.handleTopicMetadataRequest), and what they leave out would be taken for topics that are not there;
 3. topics that may be created, since the permission stands in the request; a name once in CREATE_AGAIN_S seconds,
@@ -29,9 +30,11 @@ from forebay_policies.metadata_cache import NEVER, Ages, CachedTopic, MetadataCa
 from forebay_policies.metadata_refresh import ProducedTopic, RefreshSchedule
 from forebay_policies.metadata_waiters import ClientWaiters, MetadataWaiter, RecordWaiters
 from forebay_policies.missing_topics import MissingTopics
+from forebay_policies.wanted_topics import WantedTopics
 
-MAX_TOPICS = 10_000
-"""In one request. Clients may name any number, and a broker closes the connection on a request above 100 MB."""
+MAX_TOPICS = 2_000
+"""In one request. Clients may name any number, and all that comes meanwhile waits for the answer, which takes the loop
+tens of milliseconds."""
 CREATE_AGAIN_S = 5.0
 DOUBT_S: Final = 5.0
 """An error, a lost leader or a client that asks again so soon after an answer: the broker that gave it lags behind,
@@ -104,8 +107,8 @@ class MetadataRequests:
         self._clients = ClientWaiters()
         self._records = RecordWaiters()
         self._missing = MissingTopics(backoff, max_backoff)
-        self._wanted: OrderedDict[str, None] = OrderedDict()
-        self._new: OrderedDict[str, None] = OrderedDict()
+        self._wanted = WantedTopics()
+        self._new = WantedTopics()
         """To be created."""
         self._retry_at: dict[str, float] = {}
         self._brokers_due = True
@@ -127,6 +130,8 @@ class MetadataRequests:
         `anew`: nothing that is known of it will do.
         """
         self._records.add(name, ready)
+        if name in self._wanted:
+            self._wanted.add(name, ready)
         if anew:
             self._cache.invalidate(name, now)
         known = self._cache.find(name, now)
@@ -135,14 +140,17 @@ class MetadataRequests:
         ask_at = self._missing.ask_at(name, now)
         if ask_at > now:
             self._retry_at.setdefault(name, ask_at)
-            self._want((), "new_topic")
-        else:
-            self._want((name,), "new_topic")
+        elif name not in self._wanted:
+            self._ask_for(name)
+        self._on_wanted("new_topic")
         return None
 
     def forget(self, name: str, ready: Callable[[], None]) -> None:
-        """These records wait no more."""
+        """These records wait no more: whoever forgets one name forgets all that `ready` waits for."""
         self._records.drop(name, ready)
+        self._wanted.leave(ready)
+        if not self._waited_for(name):
+            self._wanted.discard(name)
 
     def wanted_by_records(self, name: str) -> bool:
         """Whether any records wait for the topic."""
@@ -179,19 +187,27 @@ class MetadataRequests:
                 self._doubted.add(name)
         if not names:
             self._brokers_due = True
-        self._want([name for name in names if name in self._produced or name in self._in_flight], cause)
+        self._wanted.add_first([name for name in names if name in self._produced or name in self._in_flight])
+        self._on_wanted(cause)
 
     # Clients
 
     def ask_topic(self, name: str, fresh_since: float, waiter: MetadataWaiter, now: float, *, creates: bool) -> None:
         """A topic, as brokers tell of it when asked after `fresh_since`. `creates`: that may create it."""
         self._clients.add_name(name, waiter, fresh_since)
-        if creates and self.may_create(name, now):
+        begins = creates and self.may_create(name, now)
+        if begins:
             self._creations.begin(name, now)
-            self._new[name] = None
-            self._want((), "client")
-        elif name not in self._in_flight and name not in self._new:
-            self._want((name,), "client")
+        created = begins or name in self._new
+        asked = created or name in self._in_flight
+        if created:
+            self._new.add(name, waiter)
+        if name in self._wanted:
+            self._wanted.add(name, waiter)
+        elif not asked:
+            self._ask_for(name)
+        if begins or not asked:
+            self._on_wanted("client")
 
     def may_create(self, name: str, now: float) -> bool:
         """Whether it is time to ask (again) for its creation."""
@@ -200,24 +216,29 @@ class MetadataRequests:
     def ask_id(self, topic_id: bytes, waiter: MetadataWaiter) -> None:
         """A topic by its id (16 bytes). Any answer will do."""
         self._clients.add_id(topic_id, waiter)
-        self._want((), "client")
+        self._on_wanted("client")
 
     def ask_all(self, fresh_since: float, waiter: MetadataWaiter) -> None:
         """All topics, as brokers tell of them when asked after `fresh_since`."""
         self._clients.for_all.add(waiter, fresh_since)
-        self._want((), "client")
+        self._on_wanted("client")
 
     def ask_brokers(self, fresh_since: float, waiter: MetadataWaiter) -> None:
         """The brokers alone, from any answer to a request that left after `fresh_since`."""
         self._clients.for_brokers.add(waiter, fresh_since)
-        self._want((), "client")
+        self._on_wanted("client")
 
     def drop(self, names: Iterable[str], ids: Iterable[bytes], waiter: MetadataWaiter) -> None:
         """It waits no more, for `names` and `ids` nor for anything else."""
+        names = list(names)
         for name in self._clients.drop(names, ids, waiter):
             if name in self._new:
-                del self._new[name]
+                self._new.discard(name)
                 self._creations.cancel(name)
+        self._wanted.leave(waiter)
+        for name in names:
+            if not self._waited_for(name):
+                self._wanted.discard(name)
 
     # What to ask for
 
@@ -231,7 +252,7 @@ class MetadataRequests:
             self._add_due(now)
         for name in [name for name, at in self._retry_at.items() if at <= now]:
             del self._retry_at[name]
-            self._wanted[name] = None
+            self._ask_for(name)
             self._doubted.add(name)  # the last answer told of no leader, or not of the topic
         for turn in range(self._turn, self._turn + len(self._kinds)):
             query = self._kinds[turn % len(self._kinds)]()
@@ -274,7 +295,8 @@ class MetadataRequests:
             if not known.error:
                 self._missing.found(name)
         self._clients.tell_brokers(asked_at)
-        self._wanted.update(dict.fromkeys(self._clients.tell_topics(found, asked_at)))
+        for name in self._clients.tell_topics(found, asked_at):
+            self._ask_for(name)
         self._clients.tell_ids(query.ids, metadata.topics, found, asked_at)
         if query.names is None:
             self._clients.tell_all(list(found.values()), asked_at)
@@ -283,20 +305,30 @@ class MetadataRequests:
         """Nobody answered it. What still matters when the next query is made is asked for again."""
         self._in_flight = frozenset()
         if query.creates:
-            self._new.update(dict.fromkeys(name for name in query.names or () if name in self._clients.by_name))
+            for name in query.names or ():
+                for waiter in self._clients.waiting(name):
+                    self._new.add(name, waiter)
         elif query.names is not None and not query.ids:
-            self._wanted.update(dict.fromkeys(query.names))
+            for name in query.names:
+                self._ask_for(name)
             self._brokers_due = True
             self._turn = 0  # of the others each keeps its turn: what brokers fail at is asked for again after them
 
-    def _want(self, names: Iterable[str], cause: Cause) -> None:
-        self._wanted.update(dict.fromkeys(names))
-        self._on_wanted(cause)
+    def _ask_for(self, name: str) -> None:
+        """All who wait for it now stand in line for it, if anybody does. Who comes later gets in line by itself."""
+        waiters = [*self._clients.waiting(name), *self._records.waiting(name)]
+        for waiter in waiters:
+            self._wanted.add(name, waiter)
+        if not waiters:
+            self._wanted.add_first((name,))
+
+    def _waited_for(self, name: str) -> bool:
+        return name in self._clients.by_name or name in self._records
 
     def _add_due(self, now: float) -> None:
         """Puts what is due among what is wanted, though clients may keep asking for more."""
         due = self._refresh.check(now)
-        self._wanted.update(dict.fromkeys(due.names))
+        self._wanted.add_first(due.names)
         self._brokers_due = self._brokers_due or due.brokers
         self._all_due = due.all_topics
         if due.names or self._brokers_due or self._all_due:
@@ -305,7 +337,7 @@ class MetadataRequests:
     def _named(self) -> MetadataQuery | None:
         names: list[str] = []
         while self._wanted and not names:
-            names = [name for name in _take(self._wanted) if self._matters(name)]
+            names = [name for name in self._wanted.take(MAX_TOPICS) if self._matters(name)]
         if not (names or self._brokers_due or self._clients.for_brokers):
             return None
         self._brokers_due = False
@@ -317,7 +349,7 @@ class MetadataRequests:
 
     def _created(self) -> MetadataQuery | None:
         """Though whoever asked for it may have been told by now that there is no such topic."""
-        names = _take(self._new)
+        names = self._new.take(MAX_TOPICS)
         return MetadataQuery(names, [], creates=True) if names else None
 
     def _everything(self) -> MetadataQuery | None:
@@ -328,11 +360,4 @@ class MetadataRequests:
 
     def _matters(self, name: str) -> bool:
         """A client or records wait for it, or it is known and to be refreshed."""
-        return (
-            name in self._clients.by_name or name in self._records or name in self._produced or self._cache.knows(name)
-        )
-
-
-def _take(wanted: OrderedDict[str, None]) -> list[str]:
-    """Removes the first MAX_TOPICS and returns them sorted."""
-    return sorted(wanted.popitem(last=False)[0] for _ in range(min(MAX_TOPICS, len(wanted))))
+        return self._waited_for(name) or name in self._produced or self._cache.knows(name)

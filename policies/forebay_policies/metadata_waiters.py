@@ -10,7 +10,7 @@ request that left after that. Times are in seconds of the caller's clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from forebay_codecs import error_codes
@@ -49,6 +49,9 @@ class WaiterGroup:
     def __bool__(self) -> bool:
         return bool(self._fresh_since)
 
+    def __iter__(self) -> Iterator[MetadataWaiter]:
+        return iter(self._fresh_since)
+
     def add(self, waiter: MetadataWaiter, fresh_since: float) -> None:
         """Wait for an answer to a request that left after `fresh_since`; a second call replaces the first."""
         self._fresh_since[waiter] = fresh_since
@@ -85,6 +88,10 @@ class ClientWaiters:
     def add_id(self, topic_id: bytes, waiter: MetadataWaiter) -> None:
         """Any answer will do: an id is never another topic's."""
         self.by_id.setdefault(topic_id, WaiterGroup()).add(waiter, NEVER)
+
+    def waiting(self, name: str) -> Iterable[MetadataWaiter]:
+        """Those who wait for the topic."""
+        return self.by_name.get(name, ())
 
     def ask_again(self, names: Iterable[str] | None, since: float) -> bool:
         """Whether anybody asks again for what was told of `names` (None: of all topics) after `since`."""
@@ -166,6 +173,10 @@ class RecordWaiters:
 
     def __contains__(self, name: str) -> bool:
         return name in self._ready
+
+    def waiting(self, name: str) -> Iterable[Callable[[], None]]:
+        """Those that wait for the topic."""
+        return self._ready.get(name, ())
 
     def add(self, name: str, ready: Callable[[], None]) -> None:
         """`call` will call `ready`, once for each `add`."""

@@ -136,6 +136,91 @@ class TestNextRequest:
         assert bench.next(1.0 + after).elsewhere is elsewhere
 
 
+class TestManyNames:
+    """One client may name any number; others are not to wait for the answers to all of them."""
+
+    @pytest.fixture(autouse=True)
+    def few_in_a_request(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(metadata_requests, "MAX_TOPICS", 10)
+
+    @staticmethod
+    def names(number: int) -> list[str]:
+        return [f"bad-{number}-{index}" for index in range(100)]
+
+    @pytest.mark.parametrize("creates", [False, True])
+    def test_those_of_others_are_in_the_next_request(self, *, creates: bool) -> None:
+        bench = Bench({"honest": 1}).started()
+        for number in range(5):
+            bench.ask(*self.names(number), creates=creates)
+        waiter = bench.ask("honest", creates=creates)
+        query = bench.next(0.1)
+        assert "honest" in (query.names or ())
+        bench.answer(query, 0.1)
+        assert waiter.told == ["honest"]
+
+    def test_though_records_wait_for_them(self) -> None:
+        bench = Bench({"honest": 1}).started()
+
+        def many() -> None:
+            bench.ready.append("many")
+
+        for name in self.names(0):
+            bench.requests.want(name, many, 0.0)
+        bench.want("honest")
+        asked = 0
+        for turn in range(3 * TRIES):  # they are unknown, and asked for again
+            now = turn * BACKOFF
+            query = bench.next(now)
+            asked += len(query.names or ())
+            bench.answer(query, now)
+            if turn == 0:
+                assert bench.ready == ["honest"]
+            bench.there[f"later-{turn}"] = 1
+            bench.want(f"later-{turn}", now=now)
+        assert asked == 10 * 3 * TRIES, "no place in a request is left empty"
+        assert set(bench.ready) >= {f"later-{turn}" for turn in range(3 * TRIES - 1)}
+
+    def test_what_is_wrong_comes_first(self) -> None:
+        bench = Bench({"a": 1, "b": 1}).started()
+        bench.want("a")
+        bench.answer(bench.next(0.1), 0.1)
+        for number in range(50):
+            bench.ask(*self.names(number))
+        bench.requests.invalidate(["a"], "error", 0.2)
+        bench.requests.retry_later("a", 0.2)
+        assert "a" in (bench.next(0.2).names or ())
+
+    def test_who_leaves_takes_no_name_along_that_others_wait_for(self) -> None:
+        bench = Bench({"a": 1, "b": 1, "new": 1}).started()
+
+        def leaving() -> None:
+            bench.ready.append("left")
+
+        first, second = bench.ask("a"), bench.ask("a")
+        bench.ask("new", creates=True, by=first)
+        bench.ask("new", by=second)
+        for name in ("b", "a"):
+            bench.requests.want(name, leaving, 0.0)
+        bench.want("b")
+        bench.requests.drop(["a", "new"], [], first)
+        bench.requests.forget("b", leaving)
+        bench.requests.forget("a", leaving)
+        for _ in range(2):
+            bench.answer(bench.next(0.1), 0.1)
+        assert sorted(map(str, second.told)) == ["a", "new"]
+        assert bench.ready == ["b"]
+        assert bench.requests.next_request(0.1) is None
+
+    def test_what_nobody_could_be_asked_for_is_behind_what_came_meanwhile(self) -> None:
+        bench = Bench({"honest": 1}).started()
+        bench.ask(*self.names(0))
+        bench.requests.failed(bench.next(0.1))
+        bench.ask("honest")
+        query = bench.next(0.2)
+        assert "honest" in (query.names or ())
+        assert len(query.names or ()) == 10
+
+
 class TestFailures:
     def test_a_failed_request_is_made_again_with_what_came_meanwhile(self) -> None:
         bench = Bench({"a": 1, "b": 1}).started()
