@@ -2,12 +2,12 @@
 
 By design are: what passed through untouched (its answer is the broker's, and is not read), and what retention deleted
 before it was audited. All else should not be: dropped rows, torn lines, rows and files that are not there, a crash, a
-proxy without a ledger, the journal of another cluster.
+proxy without a ledger, the journal of another cluster, a topic that lost what was audited of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from forebay_pipeline.audit.losses import Gap, Losses
@@ -17,9 +17,14 @@ _NAMED: Final = 5
 """Gaps or processes that a sentence names."""
 
 
-def incomplete(totals: Counts, losses: Losses, deleted: int = 0, uncounted: int = 0) -> Iterator[str]:
+def incomplete(
+    totals: Counts, losses: Losses, deleted: int = 0, uncounted: int = 0, anew: Iterable[str] = ()
+) -> Iterator[str]:
     """A sentence for each reason. `deleted`: ledger rows that were there at first, and were not audited; `uncounted`:
-    those that do not say how many records they are of."""
+    those that do not say how many records they are of; `anew`: a sentence for each topic that has lost what earlier
+    audits found in it."""
+    for each in anew:
+        yield f"Gone since it was audited: {each}"
     if deleted:
         yield (
             f"Deleted while it was audited: {deleted:,} ledger rows. Records of those rows are not audited and count "

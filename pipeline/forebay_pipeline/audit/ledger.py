@@ -173,9 +173,12 @@ class Survey(NamedTuple):
     claimed: list[Claimed]
 
 
-def survey(parts: DataFrame) -> Survey | None:
-    """None if there are no rows to be checked."""
+def survey(parts: DataFrame, before: AuditState | None = None) -> Survey | None:
+    """None if there are no rows to be checked. Late are those that were answered long after all that were audited
+    `before`: the records of those were in their topics earlier."""
     claims = (F.col("fate") == ACKNOWLEDGED) & (F.col("records") > 0)
+    newest_us = before.newest_us if before is not None else None
+    late = F.col("time_us") > newest_us + AROUND_US if newest_us is not None else F.expr("false")
     found = (
         parts.where("checked")
         .groupBy("topic", "partition")
@@ -186,6 +189,7 @@ def survey(parts: DataFrame) -> Survey | None:
             F.max("time_us").alias("last_us"),
             F.min(F.when(claims, F.col("base_offset"))).alias("first"),
             F.max(F.when(claims, F.col("end_offset"))).alias("end"),
+            F.min(F.when(claims & late, F.col("base_offset"))).alias("late"),
         )
         .collect()
     )
@@ -196,7 +200,11 @@ def survey(parts: DataFrame) -> Survey | None:
         sum(each.uncounted for each in found),
         min(each.first_us for each in found),
         max(each.last_us for each in found),
-        [Claimed(each.topic, each.partition, each.first, each.end) for each in found if each.first is not None],
+        [
+            Claimed(each.topic, each.partition, each.first, each.end, each.late)
+            for each in found
+            if each.first is not None
+        ],
     )
 
 

@@ -43,6 +43,8 @@ class Claimed(NamedTuple):
     partition: int
     first: int
     end: int
+    late: int | None = None
+    """The first of those offsets that rows claim which are too late for what earlier audits have seen."""
 
 
 class Range(NamedTuple):
@@ -109,22 +111,41 @@ def _range(place: int, claimed: Claimed, topic: TopicNow | None, audited: int | 
     )
 
 
-def begun_anew(audited: Audited, topics: Mapping[str, TopicNow]) -> dict[str, str]:
-    """Topic → a sentence, for topics that now end before the offset up to which they were audited."""
+def begun_anew(audited: Audited, ids: Mapping[str, str], topics: Mapping[str, TopicNow]) -> dict[str, str]:
+    """Topic → a sentence, for topics that have another id than when they were audited (`ids`, as far as that is known),
+    or now end before the offset up to which they were."""
     sentences = {}
     for name, offsets in audited.items():
-        now = topics.get(name)
+        now, then = topics.get(name), ids.get(name, "")
         if now is None:
+            continue
+        if then and now.topic_id and then != now.topic_id:
+            sentences[name] = f"{name} was deleted and created again, so it is audited from the start."
             continue
         for partition, offset in sorted(offsets.items()):
             latest = now.ends.get(partition, Ends(0, 0)).latest
             if latest < offset:
-                sentences[name] = (
-                    f"{name} was audited up to offset {offset} of partition {partition}, which now ends at {latest}: "
-                    "it was deleted and created again, or its log was truncated, so it is audited from the start."
-                )
+                sentences[name] = _audited_once(name, partition, offset, f"which now ends at {latest}")
                 break
     return sentences
+
+
+def written_again(audited: Audited, claimed: Iterable[Claimed]) -> dict[str, str]:
+    """Topic → a sentence, for topics of which late rows claim offsets that were audited: others were there then."""
+    sentences: dict[str, str] = {}
+    for each in sorted(claimed):
+        offset = audited.get(each.topic, {}).get(each.partition, 0)
+        if each.late is not None and each.late < offset:
+            since = f"and offset {each.late} of it was acknowledged since"
+            sentences.setdefault(each.topic, _audited_once(each.topic, each.partition, offset, since))
+    return sentences
+
+
+def _audited_once(topic: str, partition: int, offset: int, now: str) -> str:
+    return (
+        f"{topic} was audited up to offset {offset} of partition {partition}, {now}: it was deleted and created again, "
+        "or its log was truncated, so it is audited from the start."
+    )
 
 
 def expired_meanwhile(before: Iterable[Range], topics: Mapping[str, TopicNow]) -> bool:

@@ -22,6 +22,7 @@ from forebay_pipeline.audit.ranges import (
     expired_meanwhile,
     ranges,
     without_expired,
+    written_again,
 )
 from forebay_pipeline.audit.result import AuditResult, Counts
 from forebay_pipeline.audit.state import AuditState, ProcessMark
@@ -47,14 +48,13 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
     _check_cluster(state, lost)
     ours = rows.where(~F.col("process").isin(list(lost.others))) if lost.others else rows
     with keep(ledger.parts(ours, wanted, copied=lost.repeated > 0)) as parts:
-        survey = ledger.survey(parts)
+        survey = ledger.survey(parts, wanted.before)
         different, copies = ledger.rows_of(parts)
         deleted = max(0, lost.ledger_rows - different - copies)
         if survey is None:
-            return _nothing_new(lost, deleted, wanted), _moved_on(state, {}, state.offsets, lost, deleted)
-        audited = wanted.before.offsets if wanted.before is not None else {}
+            return _nothing_new(lost, deleted, wanted), _moved_on(state, {}, state.offsets, {}, lost, deleted)
         around = parts.where(F.col("time_us") >= survey.first_us - AROUND_US)
-        examined, read, anew = _examined(spark, around, survey.claimed, audited, topics)
+        examined, read, anew = _examined(spark, around, survey.claimed, wanted.before or AuditState(), topics)
         marks = ledger.marks(parts) if wanted.state is not None else {}
     if examined.totals.acknowledged and examined.totals.expired == examined.totals.acknowledged:
         raise CannotRun(
@@ -73,10 +73,11 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
         rows_missing=lost.missing,
         rows_dropped=lost.dropped,
         lines_torn=lost.lines_torn,
-        incomplete=list(incomplete(examined.totals, lost, deleted, survey.uncounted)),
-        notes=[*anew.values(), *_elsewhere(lost), *_copied(copies), *_notes(examined.totals)],
+        incomplete=list(incomplete(examined.totals, lost, deleted, survey.uncounted, anew.values())),
+        notes=[*_elsewhere(lost), *_copied(copies), *_notes(examined.totals)],
     )
-    return result, _moved_on(state, marks, _offsets(state.offsets, anew, read), lost, deleted)
+    offsets, ids = _offsets(state.offsets, anew, read), _ids(state.topic_ids, anew, read)
+    return result, _moved_on(state, marks, offsets, ids, lost, deleted)
 
 
 def _check_cluster(state: AuditState, lost: Losses) -> None:
@@ -91,21 +92,24 @@ def _check_cluster(state: AuditState, lost: Losses) -> None:
 
 
 def _examined(
-    spark: SparkSession, parts: DataFrame, claimed: list[Claimed], audited: Audited, topics: Topics
+    spark: SparkSession, parts: DataFrame, claimed: list[Claimed], before: AuditState, topics: Topics
 ) -> tuple[Examined, list[Range], dict[str, str]]:
     """What was found, the ranges that were read, and a sentence for each topic that is audited from the start."""
     names = {claim.topic for claim in claimed}
+    audited = {name: offsets for name, offsets in before.offsets.items() if name in names}
+    again = written_again(audited, claimed)
     for tries_left in reversed(range(_TRIES)):
         now = topics.now(names)
-        anew = begun_anew({name: offsets for name, offsets in audited.items() if name in names}, now)
-        read = ranges(claimed, now, {name: offsets for name, offsets in audited.items() if name not in anew})
+        anew = begun_anew(audited, before.topic_ids, now)
+        told = {**again, **anew}
+        read = ranges(claimed, now, {name: offsets for name, offsets in audited.items() if name not in told})
         # Rows audited before a topic was created again claim nothing of it now.
         claiming = parts.where(F.col("checked") | ~F.col("topic").isin(list(anew)))
         left = partial(_left, topics, names, read) if not tries_left else None
         examined = examine(claiming, read, topics.records(spark, read), left)
         if not examined.totals.missing or not expired_meanwhile(read, topics.now(names)):
             break
-    return examined, read, anew
+    return examined, read, told
 
 
 def _left(topics: Topics, names: Collection[str], read: list[Range]) -> list[Range]:
@@ -162,13 +166,22 @@ def _moved_on(
     state: AuditState,
     marks: Mapping[str, ProcessMark],
     offsets: dict[str, dict[int, int]],
+    topic_ids: Mapping[str, str],
     lost: Losses,
     deleted: int,
 ) -> AuditState:
     if deleted:
         return state
     return state.moved_on(
-        marks, offsets, lost.totals, lost.followed, lost.torn, lost.vanished, lost.elsewhere, lost.cluster_id
+        marks,
+        offsets,
+        lost.totals,
+        lost.followed,
+        lost.torn,
+        lost.vanished,
+        lost.elsewhere,
+        lost.cluster_id,
+        topic_ids,
     )
 
 
@@ -182,3 +195,8 @@ def _offsets(before: Audited, anew: Mapping[str, str], read: list[Range]) -> dic
         partitions = offsets.setdefault(each.topic, {})
         partitions[each.partition] = max(partitions.get(each.partition, 0), each.end)
     return offsets
+
+
+def _ids(before: Mapping[str, str], anew: Mapping[str, str], read: list[Range]) -> dict[str, str]:
+    """Topic → the id that its offsets are of."""
+    return {each.topic: each.topic_id if each.topic in anew else before.get(each.topic, each.topic_id) for each in read}

@@ -54,6 +54,8 @@ class AuditState(msgspec.Struct):
     """Processes whose rows are numbered."""
     offsets: dict[str, dict[int, int]] = {}
     """Topic → partition → the offset up to which it was audited."""
+    topic_ids: dict[str, str] = {}
+    """Topic → its id when it was; of those whose brokers have ids."""
     files: list[str] = []
     """Closed files of the journal that were there, of the last day."""
     dropped: dict[str, int] = {}
@@ -83,6 +85,7 @@ class AuditState(msgspec.Struct):
         vanished: Sequence[str] = (),
         elsewhere: Mapping[str, int] | None = None,
         cluster_id: str = "",
+        topic_ids: Mapping[str, str] | None = None,
     ) -> AuditState:
         """The state after an audit that came this far. Marks never move back."""
         processes = dict(self.processes)
@@ -98,6 +101,7 @@ class AuditState(msgspec.Struct):
         recent = {name: each for name, each in all_followed.items() if each.last_us >= newest - 2 * HORIZON_US}
         all_dropped = {**self.dropped, **dropped}
         others = {**self.elsewhere, **(elsewhere or {})}
+        ids = {**self.topic_ids, **(topic_ids or {})}
         told = {error: count + self.torn.get(error, 0) for error, count in torn.items()}
         return AuditState(
             only=self.only,
@@ -105,6 +109,7 @@ class AuditState(msgspec.Struct):
             processes=processes,
             followed=recent,
             offsets=offsets,
+            topic_ids={name: topic_id for name, topic_id in ids.items() if name in offsets and topic_id},
             dropped={name: rows for name, rows in all_dropped.items() if name in processes or name in recent},
             torn=dict(list({**self.torn, **told}.items())[-MAX_TOLD:]),
             vanished=[*self.vanished, *vanished][-MAX_TOLD:],

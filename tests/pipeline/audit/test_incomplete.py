@@ -66,6 +66,12 @@ def test_what_was_deleted_meanwhile() -> None:
     assert told.startswith("Deleted while it was audited: 1,234 ledger rows.")
 
 
+def test_what_topics_have_lost_since() -> None:
+    assert list(incomplete(Counts(), NOTHING, anew=["t is not what it was."])) == [
+        "Gone since it was audited: t is not what it was."
+    ]
+
+
 def test_what_does_not_say_how_many_records_it_is_of() -> None:
     (told,) = incomplete(Counts(), NOTHING, uncounted=1234)
     assert told.startswith("Not counted: 1,234 batches that passed through untouched")

@@ -13,6 +13,7 @@ from forebay_pipeline.audit.ranges import (
     expired_meanwhile,
     ranges,
     without_expired,
+    written_again,
 )
 
 
@@ -64,9 +65,34 @@ def test_a_topic_that_ends_before_what_was_audited() -> None:
         "grown": TopicNow({0: Ends(5, 11)}),
         "smaller": TopicNow({0: Ends(0, 10)}),
     }
-    found = begun_anew(audited, topics)
+    found = begun_anew(audited, {}, topics)
     assert set(found) == {"cut", "smaller"}
     assert found["cut"].startswith("cut was audited up to offset 10 of partition 1, which now ends at 9: ")
+
+
+def test_a_topic_with_another_id_than_when_it_was_audited() -> None:
+    """Where both are known: an older state has none, nor have older brokers."""
+    audited = {name: {0: 10} for name in ("again", "same", "older-state", "older-brokers")}
+    ids = {"again": "then", "same": "now", "older-brokers": "then"}
+    now = TopicNow({0: Ends(0, 20)}, topic_id="now")
+    topics = {**dict.fromkeys(audited, now), "older-brokers": now._replace(topic_id="")}
+    assert begun_anew(audited, ids, topics) == {
+        "again": "again was deleted and created again, so it is audited from the start."
+    }
+
+
+def test_offsets_that_late_rows_claim_anew() -> None:
+    claimed = [
+        Claimed("t", 2, 7, 12, late=7),
+        Claimed("t", 1, 8, 12, late=9),
+        # What just follows, what rows claim that had been under way, and a partition that is new
+        Claimed("following", 0, 10, 12, late=10),
+        Claimed("early", 0, 3, 12, late=None),
+        Claimed("new", 0, 0, 12, late=0),
+    ]
+    found = written_again({"t": {1: 10, 2: 10}, "following": {0: 10}, "early": {0: 10}, "new": {1: 10}}, claimed)
+    assert set(found) == {"t"}
+    assert found["t"].startswith("t was audited up to offset 10 of partition 1, and offset 9 of it was acknowledged ")
 
 
 def test_retention_while_it_is_read() -> None:

@@ -252,7 +252,7 @@ def test_each_audit_carries_on_where_the_last_one_ended(world: World) -> None:
     world.send(world.made(4))
     result, state = world.audit_on(Wanted(state=state))
     assert counted(result.totals) == {"acknowledged": 4, "present": 4}
-    assert "t was audited up to offset 28 of partition 0, which now ends at 4" in result.notes[0]
+    assert "t was audited up to offset 28 of partition 0, which now ends at 4" in result.incomplete[0]
     assert state.offsets == {"t": {0: 4}}
 
 
@@ -286,6 +286,35 @@ def test_rows_of_one_microsecond_may_be_in_two_files(world: World) -> None:
     assert [(each.partition, each.first, each.end) for each in world.read] == [(1, 0, 5)]
     assert state.processes == {seen.process: ProcessMark(seen.time_us, ["1/0/t", "1/1/t"])}
     assert state.offsets == {"t": {0: 5, 1: 5}}
+
+
+def test_what_an_unclean_election_cost_of_audited_records_is_told_though_the_log_has_grown_since(world: World) -> None:
+    """Nothing that is new is wrong. The topic has its id still, which an older state does not tell."""
+    audited = world.send(world.made(10))
+    world.cut(7)
+    world.send(world.made(5), time_us=audited.time_us + AROUND_US + STEP_US)
+    world.ids["t"] = "its-id"
+    state = AuditState(processes={audited.process: ProcessMark(audited.time_us, ["0/0/t"])}, offsets={"t": {0: 10}})
+    result, moved = world.audit_on(Wanted(Span(last=audited.time_us + 2 * AROUND_US), state=state))
+    assert (counted(result.totals), result.exit_code) == ({"acknowledged": 5, "present": 5}, INCOMPLETE)
+    assert result.incomplete[0].startswith(
+        "Gone since it was audited: t was audited up to offset 10 of partition 0, and offset 7 of it was acknowledged "
+    )
+    assert (moved.offsets, moved.topic_ids) == ({"t": {0: 12}}, {"t": "its-id"})
+
+
+def test_a_topic_made_again_that_has_outgrown_the_former_one(world: World) -> None:
+    audited = world.send(world.made(5), topic_id="then")
+    del world.logs["t"]
+    world.ids["t"] = "now"
+    world.append(world.made(7))
+    world.send(world.made(5), topic_id="now")
+    mark = ProcessMark(audited.time_us, ["0/0/t"])
+    state = AuditState(processes={audited.process: mark}, offsets={"t": {0: 5}}, topic_ids={"t": "then"})
+    result, moved = world.audit_on(Wanted(state=state))
+    assert (counted(result.totals), result.exit_code) == ({"acknowledged": 5, "present": 5}, INCOMPLETE)
+    assert result.incomplete[0].startswith("Gone since it was audited: t was deleted and created again, ")
+    assert (moved.offsets, moved.topic_ids) == ({"t": {0: 12}}, {"t": "now"})
 
 
 def test_a_span_that_is_asked_for_wins_over_the_state(world: World) -> None:

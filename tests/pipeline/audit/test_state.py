@@ -15,6 +15,7 @@ STATE = AuditState(
     only=["a", "b"],
     processes={"here-1": ProcessMark(5, ["1/0/t"])},
     offsets={"t": {0: 10, 1: 20}},
+    topic_ids={"t": "id-of-t"},
     dropped={"0/17": 3},
     followed={"here-1": Followed({"ledger": 9, "gauge": 3}, [(1, 7), (9, 9)], 5)},
 )
@@ -69,6 +70,12 @@ def test_it_moves_forward_only() -> None:
 def test_the_cluster_is_remembered_where_it_is_not_told() -> None:
     moved = STATE.moved_on({}, {}, {}, {}, {}, cluster_id="here")
     assert (STATE.cluster_id, moved.cluster_id, moved.moved_on({}, {}, {}, {}, {}).cluster_id) == ("", "here", "here")
+
+
+def test_the_ids_are_those_of_the_topics_that_it_knows_offsets_of() -> None:
+    moved = STATE.moved_on({}, {"t": {0: 12}, "u": {0: 1}, "old": {0: 1}}, {}, {}, {}, topic_ids={"u": "v", "old": ""})
+    assert moved.topic_ids == {"t": "id-of-t", "u": "v"}
+    assert moved.moved_on({}, {"u": {0: 1}}, {}, {}, {}).topic_ids == {"u": "v"}
 
 
 def test_processes_that_are_long_gone_are_forgotten() -> None:
