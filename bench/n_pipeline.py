@@ -153,7 +153,7 @@ def _jobs(place: Path, ledger: Path, bootstrap_servers: str) -> list[tuple[str, 
     return [
         ("compact", ["compact", "--journal", str(place / "journal"), "--output", parquet]),
         ("partitions", ["partitions", "--journal", parquet]),
-        ("audit", ["audit", "--journal", str(ledger), *kafka]),
+        ("audit", ["audit", "--journal", str(ledger), "--to", "2100-01-01", *kafka]),
         ("replay", ["replay", "--journal", parquet, "--grid", "partitioner=adaptive"]),
     ]
 

@@ -40,6 +40,8 @@ TOPIC = "audited"
 PARTITIONS = 3
 LATENCY_MS = 150
 STATE = "state.json"
+WHOLE = ("--to", "2100-01-01")
+"""Options: what is younger than --settle, too."""
 
 
 @dataclass
@@ -231,7 +233,7 @@ def test_an_audit_of_a_journal_of_which_a_file_is_gone(stage: Stage, spark: Spar
     gone = files[1]  # not the last one of a process, of which no numbers are known
     rows = len(lines_of(gone))
     gone.unlink()
-    result = run_audit(stage, spark, lacking)
+    result = run_audit(stage, spark, lacking, *WHOLE)
     assert (result.rows_missing, result.exit_code) == (rows, FINDINGS if result.findings else INCOMPLETE)
     assert result.incomplete[0].startswith(f"Not there: {rows:,} journal rows, by their numbers: ")
 
@@ -263,7 +265,7 @@ def test_an_audit_of_a_falsified_journal_then_of_nothing_new(stage: Stage, spark
     row, part = a_part(stage)
     ends = stage.log.ends(TOPIC)
     lost, other = falsified(stage, row, part, ends[0])
-    result = run_audit(stage, spark, stage.folder / "falsified")
+    result = run_audit(stage, spark, stage.folder / "falsified", *WHOLE)
     assert result.totals.missing == lost.records
     assert [(each.partition, each.first_offset, each.last_offset) for each in of_kind(result, Kind.MISSING)] == [
         (0, ends[0], ends[0] + lost.records - 1)
@@ -288,7 +290,7 @@ def test_faults_that_are_planted_together_are_all_found(stage: Stage, spark: Spa
     with stage.forebay() as forebay:  # what is behind the last claim is not looked at
         Load(stage, forebay.bootstrap).everywhere()
     lost, _ = falsified(stage, row, part, stage.log.ends(TOPIC)[0], without=gone)
-    result = run_audit(stage, spark, stage.folder / "falsified")
+    result = run_audit(stage, spark, stage.folder / "falsified", *WHOLE)
     assert (result.exit_code, result.rows_missing) == (FINDINGS, 1)
     assert [each.records for each in of_kind(result, Kind.MISSING)] == [lost.records]
     assert [(each.number, each.records) for each in of_kind(result, Kind.ALTERED)] == [(row.number, part.records)]

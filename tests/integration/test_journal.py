@@ -150,7 +150,7 @@ def test_so_do_the_others(spark: SparkSession, in_topic: InTopic, tmp_path: Path
     summary, page = tmp_path / "partitions.json", tmp_path / "report.html"
     job(in_topic.place, "partitions", "--output", str(summary))
     assert msgspec.json.decode(summary.read_bytes(), type=Summary).total.records == COUNT
-    assert f"Clean: {COUNT:,} of {COUNT:,}" in job(in_topic.place, "audit", "--topic", in_topic.of)
+    assert f"Clean: {COUNT:,} of {COUNT:,}" in job(in_topic.place, "audit", "--settle", "0", "--topic", in_topic.of)
     job(in_topic.place, "report", "--output", str(page))
     assert in_topic.of in page.read_text()
 

@@ -87,7 +87,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 @pytest.mark.whole  # all jobs read by the code that compact reads by
 def test_audit_and_runaways_of_a_secured_cluster(stage: Stage, spark: SparkSession) -> None:
     """They read a topic as a batch, and as a stream; the audit asks for its offsets and settings, too."""
-    audited = run("audit", *stage.words())
+    audited = run("audit", *stage.words(), "--settle", "0")
     assert (audited.exit_code, audited.stderr) == (0, "")
     assert f"Clean: {COUNT} of {COUNT}" in audited.stdout
     watched = run("runaways", *stage.words("PLAIN"), "--once")

@@ -58,11 +58,12 @@ def _traffic(bootstrap: str, seconds: int, rate: int) -> LoadResult:
 def _jobs(bootstrap_servers: str) -> list[list[str]]:
     raw, journal, jars = str(FOLDER / "journal"), str(FOLDER / "parquet"), ["--jars", str(JARS / "spark-kafka")]
     audit, replay, page = (str(FOLDER / name) for name in ("audit.json", "replay.json", "report.html"))
+    brokers = ["--bootstrap-servers", bootstrap_servers]
     toml = str(FOLDER / "recommended.toml")
     return [
         ["compact", "--journal", raw, "--output", journal],
         ["partitions", "--journal", journal],
-        ["audit", "--journal", journal, "--bootstrap-servers", bootstrap_servers, "--output", audit, *jars],
+        ["audit", "--journal", journal, "--settle", "0", *brokers, "--output", audit, *jars],
         ["replay", "--journal", journal, "--grid", GRID, "--output", replay, "--toml", toml],
         ["runaways", "--journal", raw, "--once", "--late", "10", "--output", str(FOLDER / "runaways")],
         ["report", "--journal", journal, "--audit", audit, "--replay", replay, "--output", page],

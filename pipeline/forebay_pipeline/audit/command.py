@@ -21,7 +21,6 @@ from forebay_pipeline.audit.topics import KafkaTopics
 from forebay_pipeline.jobs.options import (
     FiniteRange,
     OpenSpark,
-    checked_span,
     compacted_options,
     job,
     output_option,
@@ -51,8 +50,8 @@ from forebay_pipeline.storage import Storage
     default=600,
     show_default=True,
     metavar="SECONDS",
-    help="With --state, leave younger rows to the next audit. Files of a process that runs are expected to be there "
-    "after this time. At least twice the proxy's journal.roll.ms.",
+    help="Without --to, leave younger rows to a later audit. Files of a process that runs are expected to be there "
+    "after this time. At least twice the proxy's journal.roll.ms; 0 if none of them runs any more.",
 )
 @output_option
 @session_options
@@ -74,12 +73,14 @@ def command(
     if place.brokers is None:
         raise click.UsageError("audit requires --bootstrap-servers: it reads the topics themselves")
     due_us = int((time.time() - settle) * 1_000_000)
-    if state_path is not None and span.last is None:
-        span = checked_span(span.first, due_us)
+    if span.last is None:
+        if span.first is not None and span.first >= due_us:
+            raise click.UsageError("--from is younger than --settle: audit later, or say --to")
+        span = Span(span.first, due_us)
     session = spark("audit", kafka=True, table_format=place.format)
     storage = Storage(session)
     state = read_state(storage, state_path, list(topics)) if state_path is not None else None
-    wanted = Wanted(span, topics, state, due_us if span.last is None else min(due_us, span.last))
+    wanted = Wanted(span, topics, state, min(due_us, span.last or due_us))
     topics_now = KafkaTopics(place.brokers)
     again = reading(session, place, wanted)
     result, moved_on = audit(session, read_rows(session, place, again.span, but=again.but), topics_now, wanted)

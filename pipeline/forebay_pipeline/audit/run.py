@@ -120,7 +120,10 @@ def _nothing_new(lost: Losses, deleted: int, wanted: Wanted) -> AuditResult:
     if wanted.before is None or not wanted.before.processes:
         unread = "".join(f" {note}" for note in _elsewhere(lost))
         unread += f" Unreadable lines or files: {lost.lines_torn:,}." if lost.torn else ""
-        raise CannotRun(f"The journal has no ledger rows in that span: was journal.ledger on?{unread}")
+        raise CannotRun(
+            "The journal has no ledger rows in that span: was journal.ledger on? Without --to, those younger than "
+            f"--settle are left to a later audit.{unread}"
+        )
     return AuditResult(
         first_us=None,
         last_us=None,

@@ -55,12 +55,13 @@ def test_findings_as_text_and_json_and_where_the_next_audit_begins(world: World,
     )
 
 
-def test_young_rows_are_left_to_the_next_audit(world: World, tmp_path: Path) -> None:
-    """The test's rows may be of the future: they are not settled."""
+@pytest.mark.parametrize("carries_on", [True, False])
+def test_young_rows_are_left_to_a_later_audit(world: World, tmp_path: Path, *, carries_on: bool) -> None:
+    """Here: of fewer than 30,000 years."""
     world.send(world.made(5))
     world.close_files()
-    words = ("--journal", tmp_path / "journal", "--bootstrap-servers", "any:9092", "--state", tmp_path / "state.json")
-    result = run(*words, "--settle", "1e12")
+    words = ("--journal", tmp_path / "journal", "--bootstrap-servers", "any:9092", "--settle", "1e12")
+    result = run(*words, *(("--state", tmp_path / "state.json") if carries_on else ()))
     assert (result.exit_code, "no ledger rows" in result.stderr) == (COULD_NOT_RUN, True)
     assert not (tmp_path / "state.json").exists()
 
@@ -97,6 +98,10 @@ def test_a_state_stays_as_it_was_where_files_are_deleted_meanwhile(
         (["--journal", ".", "--bootstrap-servers", "any:9092", "--settle", "inf"], "'inf' is not a finite number"),
         (["--journal", ".", "--bootstrap-servers", "any:9092", "--from", "now"], "--from"),
         (
+            ["--journal", ".", "--bootstrap-servers", "any:9092", "--from", "2100-01-01"],
+            "--from is younger than --settle",
+        ),
+        (
             ["--journal", ".", "--bootstrap-servers", "any:9092", "--from", "2026-11-02", "--to", "2026-11-01"],
             "--from must be before --to",
         ),
@@ -120,8 +125,8 @@ def test_without_a_journal(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_without_a_ledger(spark: SparkSession, tmp_path: Path) -> None:
     write_journal(tmp_path, [gauge_row()])
-    line = one_sentence(run("--journal", tmp_path, "--bootstrap-servers", "any:9092"))
-    assert line.endswith("The journal has no ledger rows in that span: was journal.ledger on?")
+    line = one_sentence(run("--journal", tmp_path, "--bootstrap-servers", "any:9092", "--to", "2026-12-01"))
+    assert "The journal has no ledger rows in that span: was journal.ledger on? " in line
 
 
 def test_without_brokers(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +135,7 @@ def test_without_brokers(world: World, tmp_path: Path, monkeypatch: pytest.Monke
     world.send(world.made(5))
     world.close_files()
     nobody = f"{LOOPBACK}:{free_port()}"
-    line = one_sentence(run("--journal", tmp_path / "journal", "--bootstrap-servers", nobody))
+    line = one_sentence(run("--journal", tmp_path / "journal", "--bootstrap-servers", nobody, "--to", "2026-12-01"))
     assert line.startswith(f"forebay-pipeline: No broker answers at {nobody}: ")
 
 
