@@ -22,16 +22,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from forebay_pipeline.audit.claims import as_findings
 from forebay_pipeline.audit.ledger import ACKNOWLEDGED, UNACKNOWLEDGED
 
-MAX_VARIANTS: Final = 16
+MAX_VARIANTS: Final = 100
 """Parts that begin with the same record and are compared; the longest ones. There are more only if clients send the
-same record again and again, and then nobody can tell which one is a copy."""
+same record again and again: then `uncompared` counts what may be a copy of another one."""
 
 MAX_OVERLAPPING: Final = 10_000
 """Overlapping copies among which `choose` chooses at once; there are more only of such records, too."""
@@ -40,6 +40,7 @@ RETRIED: Final = "retried by the client"
 UNEXPLAINED: Final = "unexplained"
 
 _CONTENT: Final = ["topic", "records", "crc", "first_xxh64"]
+_BEGINNING: Final = ["topic", "first_crc", "first_xxh64"]
 _UNKNOWN: Final = 0
 """The XXH64 of a part in whose ledger it does not stand."""
 _SENDER: Final = ("time_us", "process", "connection", "number", "client_id", "principal")
@@ -61,14 +62,17 @@ def find(unclaimed: DataFrame, parts: DataFrame) -> DataFrame:
     """The copies: place, the offset of the first record, and what _CONTENT says of the content."""
     refused = (F.col("unacknowledged") > 0).alias("refused")
     variant = F.struct("records", F.col("crc").alias("whole"), refused, "first_xxh64")
+    longest = Window.partitionBy(*_BEGINNING).orderBy(F.desc("records"), F.desc("crc"))
     beginnings = (
         _contents(parts)
+        .withColumn("nth", F.row_number().over(longest))
+        .where(F.col("nth") <= MAX_VARIANTS)
         .groupBy("topic", F.col("first_crc").alias("crc"))
         .agg(F.sort_array(F.collect_list(variant), asc=False).alias("variants"))
     )
 
     def begins_so(variant: Column) -> Column:
-        return variant["first_xxh64"].isin(F.lit(_UNKNOWN), F.col("xxh64"))
+        return variant["first_xxh64"].isin(_UNKNOWN, F.col("xxh64"))
 
     in_order = (
         unclaimed.join(beginnings, ["topic", "crc"], "left")
@@ -78,6 +82,15 @@ def find(unclaimed: DataFrame, parts: DataFrame) -> DataFrame:
         .sortWithinPartitions("place", "offset")
     )
     return in_order.mapInArrow(_search, from_arrow_schema(_FOUND))
+
+
+def uncompared(unclaimed: DataFrame, parts: DataFrame) -> int:
+    """How many records that no earlier audit has seen may begin copies that `find` does not find, since more parts than
+    MAX_VARIANTS begin so."""
+    many = _contents(parts).groupBy(*_BEGINNING).count().where(F.col("count") > MAX_VARIANTS)
+    begins_so = F.col("first_xxh64").isin(_UNKNOWN, F.col("xxh64"))
+    with_many = unclaimed.where("fresh").join(many.withColumnRenamed("first_crc", "crc"), ["topic", "crc"])
+    return with_many.where(begins_so).select("place", "offset").distinct().count()
 
 
 def judge(found: DataFrame, parts: DataFrame, matched: DataFrame, ranges: DataFrame) -> DataFrame:
@@ -224,9 +237,15 @@ class Run:
         return told
 
     def _copies(self, begin: int, variants: Variants) -> Iterator[Copy]:
-        for records, crc, refused, first_xxh64 in variants:
-            if records <= self.next - begin and zlib.crc32(self._crcs[: 4 * records]) == crc:
-                yield Copy(begin, records, crc, refused, first_xxh64)
+        found, reached, crc = [], 0, 0
+        for records, whole, refused, first_xxh64 in reversed(variants):
+            if records > self.next - begin:
+                break
+            crc = zlib.crc32(self._crcs[4 * reached : 4 * records], crc)
+            reached = records
+            if crc == whole:
+                found.append(Copy(begin, records, crc, refused, first_xxh64))
+        return reversed(found)
 
     def _told(self) -> list[Copy]:
         told, self._overlapping = choose(self._overlapping), []

@@ -43,6 +43,8 @@ class Examined(NamedTuple):
     clients_left_out: int
     topics: list[TopicLine]
     findings: list[Finding]
+    uncompared: int = 0
+    """Unclaimed records that may begin copies which were not looked for."""
 
 
 @contextmanager
@@ -91,7 +93,7 @@ def examine(
         }
         unclaimed = audit_copies.unclaimed(matched, table)
         counts = _unclaimed(unclaimed)
-        copies = None
+        copies, uncompared = None, 0
         if counts:
             ids = F.broadcast(table.select("topic", "topic_id_now").distinct())
             # What was sent to a topic that was deleted since is not there twice.
@@ -99,6 +101,7 @@ def examine(
             copies = kept(audit_copies.judge(kept(audit_copies.find(unclaimed, known)), known, matched, table))
             found[Kind.DUPLICATED] = audit_copies.duplicated(copies)
             counts.subtract(_copied(copies))
+            uncompared = audit_copies.uncompared(unclaimed, known)
         lines = kept(_lines(parts, judged, found, copies))
         totals, count = _totals(lines)
         clients = _clients(lines)
@@ -108,6 +111,7 @@ def examine(
             clients_left_out=count - len(clients),
             topics=_topics(ranges, counts),
             findings=[finding for kind in Kind if getattr(totals, kind) for finding in _examples(kind, found[kind])],
+            uncompared=uncompared,
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from forebay_pipeline.audit.copies import MAX_VARIANTS
 from forebay_pipeline.audit.losses import Gap, Losses
 from forebay_pipeline.audit.result import Counts
 
@@ -18,11 +19,11 @@ _NAMED: Final = 5
 
 
 def incomplete(
-    totals: Counts, losses: Losses, deleted: int = 0, uncounted: int = 0, anew: Iterable[str] = ()
+    totals: Counts, losses: Losses, deleted: int = 0, uncounted: int = 0, anew: Iterable[str] = (), uncompared: int = 0
 ) -> Iterator[str]:
     """A sentence for each reason. `deleted`: ledger rows that were there at first, and were not audited; `uncounted`:
     those that do not say how many records they are of; `anew`: a sentence for each topic that has lost what earlier
-    audits found in it."""
+    audits found in it; `uncompared`: as in Examined."""
     for each in anew:
         yield f"Gone since it was audited: {each}"
     if deleted:
@@ -40,6 +41,11 @@ def incomplete(
         yield (
             f"Not counted: {uncounted:,} batches that passed through untouched, and of which the ledger does not tell "
             "how many records they had, being of an older Forebay, or what they were. None of that is audited."
+        )
+    if uncompared:
+        yield (
+            f"Not compared: {uncompared:,} records that nobody claims, with which more than {MAX_VARIANTS} different parts "
+            "of requests begin. They may be duplicates of others than the longest of those."
         )
     if totals.not_judged:
         yield (

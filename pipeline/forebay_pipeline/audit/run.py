@@ -73,7 +73,9 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
         rows_missing=lost.missing,
         rows_dropped=lost.dropped,
         lines_torn=lost.lines_torn,
-        incomplete=list(incomplete(examined.totals, lost, deleted, survey.uncounted, anew.values())),
+        incomplete=list(
+            incomplete(examined.totals, lost, deleted, survey.uncounted, anew.values(), examined.uncompared)
+        ),
         notes=[*_elsewhere(lost), *_copied(copies), *_notes(examined.totals)],
     )
     offsets, ids = _offsets(state.offsets, anew, read), _ids(state.topic_ids, anew, read)

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Sequence
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from forebay_pipeline.audit import copies as audit_copies
@@ -100,6 +100,26 @@ def test_refused_parts_are_the_likelier_ones() -> None:
     assert told + run.close() == [Copy(0, 1, one, refused=True), Copy(1, 1, two, refused=True)]
 
 
+def test_where_more_begin_so_than_are_compared_it_is_told(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three parts begin with record 7, the shortest of which is there once more; another record has its CRC. What an
+    earlier audit has seen was told by that."""
+    parts = parts_of(
+        spark.createDataFrame(
+            [(7, 70, 2), (7, 70, 3), (7, 70, 1), (8, 80, 1)], "first_crc int, first_xxh64 int, records int"
+        ),
+        F.when(F.col("records") == 1, F.crc32(F.unhex(F.lpad(F.hex("first_crc"), 8, "0")))).otherwise(F.col("records")),
+    )
+    unclaimed = spark.createDataFrame(
+        [("t", 0, 10, 7, 70, True), ("t", 0, 20, 7, 71, True), ("t", 0, 30, 7, 70, False), ("t", 0, 40, 8, 80, True)],
+        "topic string, place int, offset bigint, crc bigint, xxh64 bigint, fresh boolean",
+    )
+    assert audit_copies.find(unclaimed, parts).count() == 3
+    assert audit_copies.uncompared(unclaimed, parts) == 0
+    monkeypatch.setattr(audit_copies, "MAX_VARIANTS", 2)
+    assert [row.offset for row in audit_copies.find(unclaimed, parts).collect()] == [40]
+    assert audit_copies.uncompared(unclaimed, parts) == 1
+
+
 # At scale
 
 
@@ -112,23 +132,28 @@ def contents(spark: SparkSession, of: str, count: int) -> DataFrame:
     )
 
 
+def parts_of(sent: DataFrame, crc: Column) -> DataFrame:
+    """Acknowledged parts: their first records and their sizes are `sent`."""
+    return sent.select(
+        "first_crc",
+        "first_xxh64",
+        "records",
+        F.lit("t").alias("topic"),
+        crc.alias("crc"),
+        F.lit(ACKNOWLEDGED).alias("fate"),
+        F.lit(True).alias("checked"),
+        *(F.lit(0).alias(name) for name in ("partition", "base_offset", "time_us", "connection", "number")),
+        *(F.lit("p").alias(name) for name in ("process", "client_id", "principal")),
+    )
+
+
 @pytest.mark.parametrize(
     "count", [1_000, pytest.param(10_000_000, marks=[pytest.mark.whole, pytest.mark.timeout(1800)])]
 )
 def test_records_of_others_are_no_copies_of_parts_of_one_record(spark: SparkSession, count: int) -> None:
     """Those that are copies are found; without XXH64, as in older ledgers, some of the others would be, by chance."""
     one = F.unhex(F.lpad(F.hex("first_crc"), 8, "0"))
-    parts = contents(spark, "ours ", count).select(
-        "first_crc",
-        "first_xxh64",
-        F.lit("t").alias("topic"),
-        F.lit(1).alias("records"),
-        F.crc32(one).alias("crc"),
-        F.lit(ACKNOWLEDGED).alias("fate"),
-        F.lit(True).alias("checked"),
-        *(F.lit(0).alias(name) for name in ("partition", "base_offset", "time_us", "connection", "number")),
-        *(F.lit("p").alias(name) for name in ("process", "client_id", "principal")),
-    )
+    parts = parts_of(contents(spark, "ours ", count).withColumn("records", F.lit(1)), F.crc32(one))
     others = contents(spark, "theirs ", count).union(contents(spark, "ours ", 10).withColumn("id", F.col("id") + count))
     unclaimed = others.select(
         F.lit("t").alias("topic"),

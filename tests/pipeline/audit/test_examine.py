@@ -3,11 +3,14 @@ fault is found by itself and beside all others, and nothing else is."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql import SparkSession
 
+from forebay_pipeline.audit import copies
 from forebay_pipeline.audit.result import AuditResult, Kind
-from forebay_pipeline.errors import CLEAN, FINDINGS
+from forebay_pipeline.errors import CLEAN, FINDINGS, INCOMPLETE
 from tests.pipeline.audit.scenes import ALL_THERE, SCENES, fill
 from tests.pipeline.audit.world import STEP_US, World, counted
 from tests.pipeline.rows import START_US
@@ -102,3 +105,18 @@ def test_where_nothing_is_wrong(spark: SparkSession, tmp_path_factory: pytest.Te
     ]
     read = [(each.partition, each.first, each.end) for each in world.read]
     assert read == [(0, 0, 9), (1, 0, 7), (2, 0, 10), (3, 0, 20)]
+
+
+def test_copies_that_are_not_looked_for(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two parts that begin with one record the longer one is compared, and the shorter one is there twice."""
+    monkeypatch.setattr(copies, "MAX_VARIANTS", 1)
+    world = World(spark, tmp_path)
+    first = world.made(1)
+    short = [*first, *world.made(1)]
+    world.send(short)
+    world.send([*first, *world.made(2)])
+    world.append(short)
+    world.send(world.made(1))
+    result = world.audit()
+    assert (counted(result.totals), result.exit_code) == ({"acknowledged": 6, "present": 6}, INCOMPLETE)
+    assert [told.partition(" that ")[0] for told in result.incomplete] == ["Not compared: 1 records"]
