@@ -44,8 +44,8 @@ def incomplete(
         )
     if uncompared:
         yield (
-            f"Not compared: {uncompared:,} records that nobody claims, with which more than {MAX_VARIANTS} different parts "
-            "of requests begin. They may be duplicates of others than the longest of those."
+            f"Not compared: {uncompared:,} records that nobody claims, with which more than {MAX_VARIANTS} different "
+            "parts of requests begin. They may be duplicates of others than the longest of those."
         )
     if totals.not_judged:
         yield (

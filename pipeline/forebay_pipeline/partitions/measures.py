@@ -123,7 +123,7 @@ def summarize(
         raise CannotRun(f"There are no batches{within(span)} in {place}{unread}.")
     groups, groups_left_out = partitions_batches.groups(batches, questions.by, total.bytes, questions.max_rows)
     topics, topics_left_out = partitions_batches.topics(batches, questions.max_rows)
-    found = changes(topic_windows(batches, questions.window_us), questions.thresholds)
+    found = changes(topic_windows(batches, questions.window_us), questions.thresholds, times[1])
     runaways, changes_left_out = runaways_of(found)
     return Summary(
         journal=str(place),

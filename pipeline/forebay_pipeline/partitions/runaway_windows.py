@@ -57,7 +57,8 @@ class Episode(msgspec.Struct, frozen=True):
     partition: int
     since_us: int
     until_us: int | None
-    """Start of the first window in which it did not; None if it still does at the end of the span."""
+    """Start of the first window in which it did not, or of the last one before its topic went quiet; None if it still
+    does at the end of the span."""
     share: float
     times_fair: float
     wait_us: float
@@ -81,16 +82,16 @@ def topic_windows(batches: DataFrame, width_us: int) -> DataFrame:
     )
 
 
-def changes(windows: DataFrame, thresholds: Thresholds) -> DataFrame:
-    """The detector's changes in the columns of CHANGES, from the rows of topic_windows."""
-    return watched(windows, thresholds).where(F.col("watch").isNull()).select(CHANGES.names)
+def changes(windows: DataFrame, thresholds: Thresholds, end_us: int = 0) -> DataFrame:
+    """The detector's changes until `end_us` in the columns of CHANGES, from the rows of topic_windows."""
+    return watched(windows, thresholds, end_us=end_us).where(F.col("watch").isNull()).select(CHANGES.names)
 
 
 def watched(windows: DataFrame, thresholds: Thresholds, before: DataFrame | None = None, end_us: int = 0) -> DataFrame:
     """The changes, and what is to be known of topics afterwards, in WATCHED.
 
-    `before`: topic and watch, of what was before the windows. A topic of which nothing can come any more, since it is
-    quiet at `end_us`, is left out.
+    `before`: topic and watch, of what was before the windows. Of a topic that is quiet at `end_us` nothing is to be
+    known any more.
     """
 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
@@ -142,5 +143,7 @@ def _judged(
             if change.event is Event.RUNAWAY:
                 known.open[change.partition] = change
             yield change_row(topic, change)
-    if known.open or known.state.quiet_at(thresholds) > end_us:
+    if known.state.quiet_at(thresholds) > end_us:
         yield {"topic": topic, "watch": msgspec.json.encode(known).decode()}
+    else:
+        yield from (change_row(topic, change) for change in known.state.quiet())

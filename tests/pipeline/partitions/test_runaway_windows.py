@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from forebay_pipeline.partitions.measures import Questions
 from forebay_pipeline.partitions.runaway_detector import Thresholds
 from forebay_policies.journal_rows import BatchRow
@@ -32,6 +34,15 @@ def test_runaways_of_a_span(journal: Journal) -> None:
     assert (second.since_us, second.until_us) == (START_US + 130 * SECOND, None)
     limits = Questions(thresholds=Thresholds(share=2.3))
     assert journal.summary(*rows, questions=limits).runaways == []
+
+
+@pytest.mark.parametrize(("quiet_s", "until_s"), [(600, 30), (601, None)])
+def test_a_runaway_is_over_once_its_topic_is_quiet(journal: Journal, quiet_s: int, until_s: int | None) -> None:
+    """Another one goes on for ten minutes, and tells that time has passed."""
+    later = batch_row(topic="other", time_us=START_US + 630 * SECOND)
+    limits = Questions(thresholds=Thresholds(quiet_us=quiet_s * SECOND))
+    (one,) = journal.summary(*minutes((10, 6000, 39_500), 4), later, questions=limits).runaways
+    assert (one.since_us, one.until_us) == (START_US, START_US + until_s * SECOND if until_s is not None else None)
 
 
 def test_runaways_of_many_topics_are_not_mixed_up(journal: Journal) -> None:

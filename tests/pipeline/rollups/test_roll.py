@@ -84,5 +84,17 @@ def test_the_detector_goes_on_where_it_was(spark: SparkSession, tmp_path: Path, 
         assert events(roll(of_second, second, before if known else None)[RUNAWAYS]) == (["recovered"] if known else [])
 
 
+def test_a_runaway_whose_topic_is_silent_all_of_the_next_day(spark: SparkSession, tmp_path: Path) -> None:
+    """It is over, and not taken along for ever."""
+    rows = [row for number in range(-4, 0) for row in window(FIRST + DAY + number * 10 * SECOND, away=True)]
+    write_journal(tmp_path, rows)
+    first, second = span_of(DAY_NAME), span_of("2026-11-19")
+    place = JournalPlace(str(tmp_path))
+    with kept_rows(spark, place, first, KEPT) as of_first, kept_rows(spark, place, second, KEPT) as of_second:
+        before = roll(of_first, first, None)[RUNAWAYS].persist()
+        found = roll(of_second, second, before)[RUNAWAYS]
+        assert (events(before), events(found), found.count()) == (["runaway"], ["quiet"], 1)
+
+
 def events(runaways: DataFrame) -> Sequence[str]:
     return [row["event"] for row in runaways.where(F.col("watch").isNull()).orderBy("window_us").collect()]
