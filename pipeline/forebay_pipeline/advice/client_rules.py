@@ -34,16 +34,17 @@ def pick_partitions(facts: Facts) -> Change | None:
     found = [one for one in facts.clients.clients if one.picked and exactly(one.client_id)]
     if not found:
         return None
-    worst = found[0]
+    worst, found, further = found[0], found[:MOST_PATTERNS], found[MOST_PATTERNS:]
     topic = worst.picked[0]
     present = facts.present.patterns("client.ids.exclude")
-    patterns = dict.fromkeys([*present, *(exactly(one.client_id) for one in found[:MOST_PATTERNS])])
+    patterns = dict.fromkeys([*present, *(exactly(one.client_id) for one in found)])
     more = sum(one.merged for one in found) / facts.clients.seconds * _saved(facts) if facts.merge_ratio else None
     return Change(
         name="pick-partitions",
         title="Leave alone clients that seem to pick partitions themselves",
         evidence=f"{_named(found)}: {worst.client_id} sent its records without a key to {topic.used} of"
-        f" {topic.partitions} partitions of {topic.topic} only; chance explains that less than once in a million.",
+        f" {topic.partitions} partitions of {topic.topic} only; chance explains that less than once in a million."
+        + _further(further, "client"),
         effect=Effect(
             requests=more,
             of_requests=facts.requests_a_second,
@@ -97,7 +98,7 @@ _HOW: Final = "As if these batches were merged like the others; records with a k
 def excluded_topics(facts: Facts) -> Change | None:
     """Much passes untouched because of topics.exclude: observe it first."""
     effect = _if_merged(facts, "topic_excluded")
-    topics = [one.topic for one in facts.clients.reasons if one.reason == "topic_excluded"]
+    topics = [one.topic for one in facts.clients.reasons if one.reason == "topic_excluded" and one.topic]
     if effect is None:
         return None
     return _observed_instead(facts, "topics", topics, (), effect)
@@ -142,20 +143,21 @@ def observed(facts: Facts) -> Change | None:
     if facts.present.known and facts.present.text("moves") != "observe":
         return None
     picked = {picked.topic for one in facts.clients.clients for picked in one.picked}
-    found = [one for one in facts.clients.reasons if one.reason == OBSERVED and one.topic not in picked]
+    found = [one for one in facts.clients.reasons if one.reason == OBSERVED and one.topic not in ("", *picked)]
     found = [one for one in found if not _matches(one.topic, facts.present.patterns("topics.observe"))]
     found = [one for one in found if one.opens <= (1 - SAVED) * one.batches]
+    found, further = found[:MOST_PATTERNS], found[MOST_PATTERNS:]
     batches, opens = sum(one.batches for one in found), sum(one.opens for one in found)
     if batches < ENOUGH:
         return None
     seconds = facts.clients.seconds
     ms, of_ms = _replayed(facts)
-    topics = dict.fromkeys([*facts.present.patterns("topics.move"), *(one.topic for one in found[:MOST_PATTERNS])])
+    topics = dict.fromkeys([*facts.present.patterns("topics.move"), *(one.topic for one in found)])
     return Change(
         name="observed",
         title=f"Let {len(found):,} observed topic{'s' if len(found) > 1 else ''} move",
         evidence=f"{batches:,} client batches were only observed; merged they would have been {opens:,}:"
-        f" {_first([one.topic for one in found])}.",
+        f" {_first([one.topic for one in found])}.{_further(further, 'topic')}",
         effect=Effect(
             ms=ms,
             of_ms=of_ms,
@@ -222,6 +224,14 @@ def _named(clients: Sequence[ClientUse]) -> str:
     """1 client (till-7), 3 clients (a, b, c), 12 clients (a, b, c, d, e …)"""
     names = _first([one.client_id or "without an id" for one in clients])
     return f"{len(clients):,} client{'' if len(clients) == 1 else 's'} ({names})"
+
+
+def _further(left_out: Sequence[object], what: str) -> str:
+    """That so many have no place in the setting yet."""
+    if not left_out:
+        return ""
+    count = len(left_out)
+    return f" And {count:,} more {what}{'' if count == 1 else 's'}: ask for advice again once these are set."
 
 
 def _first(names: Sequence[str]) -> str:

@@ -145,13 +145,7 @@ def clients(tables: ClientTables, sent_on: DataFrame) -> Clients:
 
 
 def _clients(tables: ClientTables, sent_on: DataFrame) -> Clients:
-    reasons = (
-        tables.treated.groupBy("topic", "reason")
-        .agg(F.sum("batches").alias("batches"), F.sum("opens").alias("opens"))
-        .orderBy(F.desc("batches"), "topic", "reason")
-        .limit(MOST_TOPICS)
-        .collect()
-    )
+    reasons = _reasons(tables.treated)
     if not reasons:
         return Clients()
     counted = tables.treated.groupBy(*CLIENT).agg(
@@ -189,9 +183,24 @@ def _clients(tables: ClientTables, sent_on: DataFrame) -> Clients:
             for row in found
         ],
         left_out,
-        [TopicReason(**row.asDict()) for row in reasons],
+        reasons,
         *times,
     )
+
+
+def _reasons(treated: DataFrame) -> list[TopicReason]:
+    counts = [F.sum(name).alias(name) for name in ("batches", "opens")]
+    largest = treated.groupBy("topic", "reason").agg(*counts).orderBy(F.desc("batches"), "topic", "reason")
+    found = [TopicReason(**row.asDict()) for row in largest.limit(MOST_TOPICS).collect()]
+    if len(found) < MOST_TOPICS:
+        return found
+    others = []
+    for reason, batches, opens in treated.groupBy("reason").agg(*counts).orderBy("reason").collect():
+        told = [one for one in found if one.reason == reason]
+        left = batches - sum(one.batches for one in told)
+        if left:
+            others.append(TopicReason("", reason, left, opens - sum(one.opens for one in told)))
+    return found + others
 
 
 def _picked(tables: ClientTables, sent_on: DataFrame, of: DataFrame) -> dict[tuple[str, str], list[Picked]]:

@@ -134,6 +134,7 @@ class TopicReason(NamedTuple):
     """Client batches of one topic that were treated alike."""
 
     topic: str
+    """Empty: all further topics."""
     reason: str
     batches: int
     opens: int
@@ -148,7 +149,7 @@ class Clients(NamedTuple):
     left_out: int = 0
     """Further clients."""
     reasons: Sequence[TopicReason] = ()
-    """Most batches first; the largest of them."""
+    """Most batches first, of the largest of them; then those of all others together."""
     first_us: int = 0
     """Time of the first row about any client, which may be long before that of a batch to a broker."""
     last_us: int = 0

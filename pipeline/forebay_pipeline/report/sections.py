@@ -166,7 +166,12 @@ def _passed_on(known: Known) -> Section:
     clients = Clients() if known.facts is None else known.facts.clients
     reasons = clients.reasons
     rows = [
-        (one.topic, one.reason.replace("_", " "), one.batches, one.opens if one.reason == OBSERVED else "")
+        (
+            one.topic or "(others)",
+            one.reason.replace("_", " "),
+            one.batches,
+            one.opens if one.reason == OBSERVED else "",
+        )
         for one in reasons
     ]
     made = table("Clients' batches, and why they were not merged", ["topic", "why", "batches", "would have been"], rows)

@@ -39,6 +39,37 @@ def test_who_picks_partitions_is_left_alone(tmp_path: Path) -> None:
     assert as_forebay_reads(tmp_path, change).client_ids_exclude == (*CHOOSE_PARTITIONS_THEMSELVES, "a[*]b")
 
 
+def test_only_what_is_pasted_is_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And that there is more is said."""
+    monkeypatch.setattr(client_rules, "MOST_PATTERNS", 2)
+    known = Clients([client(name, picked=PICKS) for name in ("a", "b", "c", "d")])
+    change = client_rules.pick_partitions(facts(clients=known))
+    assert change is not None
+    assert change.settings == {"client.ids.exclude": (*CHOOSE_PARTITIONS_THEMSELVES, "a", "b")}
+    assert change.effect.requests == pytest.approx(1.5)
+    assert change.evidence.startswith("2 clients (a, b): ")
+    assert change.evidence.endswith(" And 2 more clients: ask for advice again once these are set.")
+    monkeypatch.setattr(client_rules, "MOST_PATTERNS", 1)
+    change = client_rules.observed(facts(clients=OBSERVED))
+    assert change is not None
+    assert (change.title, change.settings) == ("Let 1 observed topic move", {"topics.move": ("logs",)})
+    assert change.effect.requests == pytest.approx(-4.5)
+    assert "5,000 client batches were only observed; merged they would have been 500: logs. And 1 more topic: " in (
+        change.evidence
+    )
+
+
+def test_batches_of_topics_that_are_not_told_count_and_have_no_name() -> None:
+    further = [TopicReason("", "observed", 9000, 10), TopicReason("", "topic_excluded", 9000, 0)]
+    known = OBSERVED._replace(reasons=[*OBSERVED.reasons, *further])
+    change = client_rules.observed(facts(clients=known))
+    assert change is not None
+    assert change.settings == {"topics.move": ("logs", "clicks")}
+    assert change.effect.of_requests == pytest.approx(100 + 18.8)
+    present = Present({"topics.exclude": ["*"]})
+    assert client_rules.excluded_topics(facts(clients=known, present=present)) is None
+
+
 def test_patterns_of_ones_own_are_kept(tmp_path: Path) -> None:
     known = Clients([client("a", picked=PICKS)])
     for written in ("billing-*, x", ["billing-*", "x"]):

@@ -120,5 +120,24 @@ def test_of_clients_that_are_not_told_nothing_is_collected(
     assert (known.left_out, max(collected)) == (4, 2)
 
 
+def test_of_topics_that_are_not_told_there_are_sums(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_clients, "MOST_TOPICS", 2)
+    rows: list[Row] = [
+        ledger_row([sized_part(9, 40_000)], topic=topic, number=number)
+        for number, topic in enumerate(("a", "a", "a", "b", "b", "c"))
+    ]
+    rows += [observed_row(topic=topic, opens=1, number=number) for number, topic in enumerate("de", 6)]
+    known = found(spark, tmp_path, rows)
+    assert known.reasons == [
+        TopicReason("a", "null_key", 3, 0),
+        TopicReason("b", "null_key", 2, 0),
+        TopicReason("", "null_key", 1, 0),
+        TopicReason("", "observed", 2, 2),
+    ]
+    assert (known.batches("null_key"), known.batches("observed")) == (6, 2)
+
+
 def test_a_journal_without_either_tells_of_no_clients(spark: SparkSession, tmp_path: Path) -> None:
     assert found(spark, tmp_path, [batch_row()]) == Clients()
