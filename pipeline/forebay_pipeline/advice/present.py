@@ -63,6 +63,15 @@ class Present(NamedTuple):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return tuple(map(str, value)) if isinstance(value, list | tuple) else ()
 
+    @property
+    def one_rack(self) -> bool | None:
+        """Whether all clients are in one rack, that of client.rack alone; None: nobody knows."""
+        names = [name for name, value in (self.written or {}).items() if value]
+        of_listeners = any(name.startswith("listener.name.") and name.endswith(".client.rack") for name in names)
+        if of_listeners or any(f"{name}.".startswith("client.racks.") for name in names):
+            return False
+        return True if "client.rack" in names else None
+
     def _of(self, name: str) -> object:
         default = DEFAULTS[name]
         return default if self.written is None else self.written.get(name, default)

@@ -5,6 +5,7 @@ In: Facts. Out: a Change, or None where there is not enough evidence, or nothing
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from forebay_pipeline.advice.change import Change, Effect
@@ -51,7 +52,7 @@ def memory(facts: Facts) -> Change | None:
 
 
 def racks(facts: Facts) -> Change | None:
-    """Much crosses racks that need not."""
+    """Much crosses racks that need not. All stays where Forebay does not tell its clients' racks apart."""
     use = facts.summary.racks
     if use is None or facts.present.text("partitioner.rack.aware") == "true" or not facts.batches.bytes:
         return None
@@ -59,21 +60,35 @@ def racks(facts: Facts) -> Change | None:
     movable = facts.batches.movable_bytes / facts.batches.bytes
     if known < GB or use.other_bytes < CROSSED * known or movable < MOVABLE:
         return None
-    most = movable * use.other_bytes
+    most, one_rack = movable * use.other_bytes, facts.present.one_rack
     return Change(
         name="racks",
         title="Keep records without a key in their client's rack",
         evidence=f"{use.other_bytes / GB:,.1f} of {known / GB:,.1f} GB went to a leader in another rack;"
         f" {100 * movable:.0f} % of all bytes have no key.",
-        effect=Effect(crossing=-most / known, requests=0.0, others=tuple(_money(most, use, facts.price_per_gb))),
-        how="At best, where clients and leaders are spread alike over the racks: all that may move stays. With all"
-        " clients in one of three racks it is two fifths of that. Copies to followers are not counted.",
+        effect=Effect(crossing=-most / known, requests=0.0, others=tuple(_others(facts, most, use))),
+        how=("As if all that may move stayed." if one_rack else _AT_BEST)
+        + (f" {_ALL_LOCAL}" if one_rack is None else "")
+        + " Copies to followers are not counted.",
         settings={"partitioner.rack.aware": True},
     )
 
 
-def _money(saved_bytes: float, use: RackUse, price_per_gb: float | None) -> list[str]:
-    if price_per_gb is None:
-        return []
-    month = saved_bytes / GB * price_per_gb * MONTH_S / max(1.0, use.seconds)
-    return [f"{LEAST_KEPT * month:,.2f} to {month:,.2f} less in 30 days like that, at {price_per_gb:g} a GB."]
+_AT_BEST: Final = (
+    "At best, where clients and leaders are spread alike over the racks: all that may move stays. With all clients in"
+    " one of three racks it is two fifths of that."
+)
+_ALL_LOCAL: Final = (
+    "Where client.rack alone says where clients are, all of it stays there, whatever partitioner.rack.max.skew is:"
+    " partitions with leaders in other racks get none of it."
+)
+
+
+def _others(facts: Facts, saved_bytes: float, use: RackUse) -> Iterator[str]:
+    one_rack, price = facts.present.one_rack, facts.price_per_gb
+    if price is not None:
+        month = saved_bytes / GB * price * MONTH_S / max(1.0, use.seconds)
+        least = "" if one_rack else f"{LEAST_KEPT * month:,.2f} to "
+        yield f"{least}{month:,.2f} less in 30 days like that, at {price:g} a GB."
+    if one_rack:
+        yield _ALL_LOCAL

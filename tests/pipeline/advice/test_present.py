@@ -28,6 +28,26 @@ def test_a_file_is_read_as_forebay_reads_it(tmp_path: Path) -> None:
     assert (present.number("linger.ms"), present.number("batch.size")) == (7, 16_384)
 
 
+@pytest.mark.parametrize(
+    ("written", "one"),
+    [
+        ("", None),
+        ('"client.rack" = ""', None),
+        ('"client.rack" = "a"', True),
+        ('"client.rack" = "a"\n"client.racks" = {}', True),
+        ('"client.rack" = "a"\n"client.racks" = { "10.1.0.0/16" = "a" }', False),
+        ('"client.racks" = "10.1.0.0/16=a"', False),
+        ('"client.rack" = "a"\n"listener.name.inside.client.rack" = "b"', False),
+        ('"client.rack" = "a"\n[listener.name.inside]\n"client.rack" = "b"', False),
+    ],
+)
+def test_whether_all_clients_are_in_one_rack(tmp_path: Path, written: str, one: bool | None) -> None:
+    path = tmp_path / "forebay.toml"
+    path.write_text(written)
+    assert read(str(path)).one_rack is one
+    assert Present().one_rack is None
+
+
 def test_without_a_file_nothing_is_known() -> None:
     assert read(None) == Present()
     assert not Present().known

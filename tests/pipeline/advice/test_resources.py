@@ -55,6 +55,22 @@ def test_what_crosses_racks_has_a_price_where_one_is_given() -> None:
     assert change.effect.others == ("248.83 to 622.08 less in 30 days like that, at 0.01 a GB.",)
 
 
+def test_where_all_clients_are_in_one_rack_all_of_it_stays() -> None:
+    """Nothing bounds the skew then. Whether they are, --config may tell."""
+    alone = racks(facts(racks=CROSSED, price_per_gb=0.01, present=Present({"client.rack": "a"})))
+    apart = racks(facts(racks=CROSSED, price_per_gb=0.01, present=Present({"client.racks.10.1.0.0/16": "a"})))
+    unknown = racks(facts(racks=CROSSED, price_per_gb=0.01))
+    assert alone is not None
+    assert apart is not None
+    assert unknown is not None
+    assert alone.effect.others[0] == "622.08 less in 30 days like that, at 0.01 a GB."
+    assert alone.effect.others[1].startswith("Where client.rack alone says where clients are, all of it stays there, ")
+    assert "two fifths" not in alone.how
+    assert len(apart.effect.others) == len(unknown.effect.others) == 1
+    assert "client.rack alone" not in apart.how
+    assert "client.rack alone" in unknown.how
+
+
 @pytest.mark.parametrize(
     "given",
     [
