@@ -33,7 +33,8 @@ def linger(facts: Facts) -> Change | None:
     rate = facts.requests_a_second
     if facts.simulated("linger.ms") or use.batches < ENOUGH or rate < OFTEN or use.bytes / use.batches >= size / SMALL:
         return None
-    tried = [_with(facts, each) for each in LINGERS_MS if each > present and use.lingering.get(each)]
+    longest = facts.present.number("delivery.timeout.ms") - facts.present.number("request.timeout.ms")
+    tried = [_with(facts, each) for each in LINGERS_MS if present < each <= longest and use.lingering.get(each)]
     if not tried:
         return None
     milliseconds, effect = max(tried, key=lambda one: one[1].worth)

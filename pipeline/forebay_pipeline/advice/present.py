@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.replay.settings import Simulated, written_in
+from forebay_pipeline.replay.settings import OTHERS, Simulated, written_in
 from forebay_policies.own_choices import CHOOSE_PARTITIONS_THEMSELVES
 
 T = TypeVar("T", bool, int, float, str)
@@ -23,7 +23,7 @@ DEFAULTS: Final[Mapping[str, object]] = {
     "linger.ms": _SIMULATED.linger_ms,
     "batch.size": _SIMULATED.batch_size,
     "batch.max.size": _SIMULATED.batch_max_size,
-    "max.decompressed.bytes": 67_108_864,
+    **OTHERS,
     "partitioner.rack.aware": False,
     "partitioner.rack.max.skew": 0.2,
     "moves": "on",

@@ -48,7 +48,15 @@ from forebay_pipeline.replay.results import (
     unmerged,
 )
 from forebay_pipeline.replay.service_times import constant, fit
-from forebay_pipeline.replay.settings import DEFAULT_GRID, Variant, read_grid, read_present, variants
+from forebay_pipeline.replay.settings import (
+    DEFAULT_GRID,
+    Variant,
+    read_grid,
+    read_limits,
+    read_present,
+    taken,
+    variants,
+)
 from forebay_pipeline.replay.simulation import World
 from forebay_pipeline.replay.slices import LEAST_CHOSEN, WARM_UP_S, Slices, Task, busy, sample, simulated
 from forebay_pipeline.replay.text import as_text
@@ -349,6 +357,12 @@ def command(**given: Any) -> int:
     """
     grid = read_grid([text for text in (given["grid"], *given["vary"]) if text]) or read_grid([DEFAULT_GRID])
     found = variants(read_present(given["config"], given["assignments"]), grid)
+    possible = taken(found, read_limits(given["config"]))
+    if refused := len(found) - len(possible):
+        click.echo(
+            f"{refused:,} of the grid's settings are left out: Forebay refuses them beside its others.", err=True
+        )
+    found = possible
     plan = Plan(found, given["seed"], given["slice_s"], apart=given["apart"], sample=given["sample"])
     if given["synthetic"]:
         load = _load(given)

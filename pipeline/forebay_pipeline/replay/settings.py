@@ -57,6 +57,9 @@ ALIASES: Final = {
 }
 """Other names that the proxy understands."""
 
+OTHERS: Final = {"delivery.timeout.ms": 120_000, "request.timeout.ms": 30_000, "max.decompressed.bytes": 67_108_864}
+"""The proxy's defaults of settings that are not simulated, and with which it refuses some that are."""
+
 _FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(Simulated)}
 NAMES: Final = tuple(_FIELDS)
 
@@ -88,6 +91,43 @@ def variants(present: Texts, grid: Mapping[str, Sequence[str]]) -> list[Variant]
         settings = _made({**present, **dict(chosen)})
         found.setdefault(settings, Variant({name: text_of(settings, name) for name in names}, settings))
     return list(found.values())
+
+
+class Limits(NamedTuple):
+    """The largest values that the proxy takes beside its settings that are not simulated."""
+
+    linger_ms: int
+    """delivery.timeout.ms without request.timeout.ms."""
+    batch_max_size: int
+    """max.decompressed.bytes."""
+
+
+def read_limits(config: str | None) -> Limits:
+    """As the proxy's TOML file `config` has them, or its defaults. Raises CannotRun as read_present does."""
+    written = written_in(config) if config else {}
+    patience, request, decompressed = (_whole(written, name, default) for name, default in OTHERS.items())
+    return Limits(patience - request, decompressed)
+
+
+def taken(found: Sequence[Variant], limits: Limits) -> list[Variant]:
+    """The present settings, and those others that the proxy would take."""
+    return [
+        *found[:1],
+        *(
+            each
+            for each in found[1:]
+            if max(0, each.settings.linger_ms) <= limits.linger_ms
+            and each.settings.batch_max_size <= limits.batch_max_size
+        ),
+    ]
+
+
+def _whole(written: Mapping[str, object], name: str, default: int) -> int:
+    value = written.get(name, default)
+    try:
+        return int(str(value))
+    except ValueError as error:
+        raise CannotRun(f"{name}={value}: must be a whole number.") from error
 
 
 def text_of(settings: Simulated, name: str) -> str:

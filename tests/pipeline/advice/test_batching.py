@@ -29,6 +29,15 @@ def test_small_batches_wait_for_as_long_as_it_is_worth(tmp_path: Path) -> None:
     assert as_forebay_reads(tmp_path, change).linger_ms == 5
 
 
+def test_a_linger_that_forebay_would_refuse_is_not_advised() -> None:
+    """Within delivery.timeout.ms there must be time for a request, too."""
+    saves = SMALL._replace(lingering={2: 90_000.0, 5: 40_000.0})
+    change = linger(facts(batches=saves, present=Present({"delivery.timeout.ms": 30_002})))
+    assert change is not None
+    assert change.settings == {"linger.ms": 2}
+    assert linger(facts(batches=SMALL, present=Present({"delivery.timeout.ms": 30_000}))) is None
+
+
 @pytest.mark.parametrize(
     "given",
     [

@@ -139,12 +139,15 @@ def told(*words: str) -> Result:
 
 
 def test_the_command_writes_what_it_shows(spark: SparkSession, recorded: Path, tmp_path: Path) -> None:
-    output, toml = tmp_path / "replay.json", tmp_path / "replay.toml"
+    output, toml, config = (tmp_path / name for name in ("replay.json", "replay.toml", "forebay.toml"))
+    config.write_text('"delivery.timeout.ms" = 30004\n')
     given = (
+        "--config",
+        str(config),
         "--grid",
         "partitioner=adaptive,expected_wait",
         "--vary",
-        "linger.ms=-1",
+        "linger.ms=-1,5",
         "--slice",
         "2",
         "--sample",
@@ -155,6 +158,7 @@ def test_the_command_writes_what_it_shows(spark: SparkSession, recorded: Path, t
     assert result.exit_code == 0, result.output
     report = msgspec.json.decode(output.read_bytes(), type=ReplayReport)
     assert [each.settings["partitioner"] for each in report.results] == ["adaptive", "expected_wait"]
+    assert result.stderr == "2 of the grid's settings are left out: Forebay refuses them beside its others.\n"
     assert "÷ measured" in result.output
     assert "Recommended: partitioner=expected_wait linger.ms=-1" in result.output
     assert '"partitioner" = "expected_wait"\n"linger.ms" = -1\n' in toml.read_text()

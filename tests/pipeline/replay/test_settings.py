@@ -12,13 +12,18 @@ from forebay_pipeline.replay import settings
 from forebay_pipeline.replay.settings import (
     DEFAULT_GRID,
     NAMES,
+    OTHERS,
     Simulated,
     read_grid,
+    read_limits,
     read_present,
+    taken,
     toml_value,
     variants,
 )
-from forebay_proxy.config.settings import ALIASES
+from forebay_policies.builtin_partitioners import BUILT_IN
+from forebay_proxy.config.settings import ALIASES, conflicts
+from forebay_proxy.config.sources import Sources, load
 from forebay_proxy.config.values import SETTINGS
 
 
@@ -33,6 +38,11 @@ def test_names_defaults_and_bounds_are_those_of_the_proxy() -> None:
             for beyond in (least - 1, greatest + 1):
                 with pytest.raises(CannotRun, match=rf"must be a whole number from {least} to {greatest}"):
                     read_grid([f"{name}={beyond}"])
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_so_are_defaults_of_others(name: str) -> None:
+    assert OTHERS[name] == SETTINGS[name].default
 
 
 def test_a_grid_is_every_combination_after_the_present_settings() -> None:
@@ -94,6 +104,30 @@ def test_the_present_settings_come_from_the_proxy_s_file_and_the_command_line(tm
         "partitioner.adaptive.partitioning.enable": "false",
         "batch.size": "32768",
     }
+
+
+def test_what_forebay_would_refuse_beside_its_other_settings_is_not_tried(tmp_path: Path) -> None:
+    """As its own checks have it. The present settings are what they are."""
+    found = variants({"linger.ms": "9"}, read_grid(["linger.ms=-1,5,6 batch.max.size=262144,524288"]))
+    assert taken(found, read_limits(None)) == found
+    file = tmp_path / "forebay.toml"
+    others = {"request.timeout.ms": 30_000, "delivery.timeout.ms": 30_005, "max.decompressed.bytes": 262_144}
+    known = '"bootstrap.servers" = "kafka:9092"\n"listen" = "127.0.0.1:19092"\n'
+    file.write_text(known + "".join(f'"{name}" = {value}\n' for name, value in others.items()))
+    kept = taken(found, read_limits(str(file)))
+    assert [(each.settings.linger_ms, each.settings.batch_max_size) for each in kept] == [
+        (9, 262_144),
+        (-1, 262_144),
+        (5, 262_144),
+    ]
+    base = load(Sources(config=str(file)), BUILT_IN).settings
+    for each in found[1:]:
+        linger_ms, batch_max_size = each.settings.linger_ms, each.settings.batch_max_size
+        tried = msgspec.structs.replace(base, linger_ms=linger_ms, batch_max_size=batch_max_size)
+        assert (each in kept) is not any(conflicts(tried))
+    file.write_text('"request.timeout.ms" = "30s"\n')
+    with pytest.raises(CannotRun, match=r"request\.timeout\.ms=30s: must be a whole number"):
+        read_limits(str(file))
 
 
 def test_a_file_may_begin_with_the_mark_of_windows_editors(tmp_path: Path) -> None:
