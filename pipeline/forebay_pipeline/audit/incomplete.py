@@ -19,11 +19,17 @@ _NAMED: Final = 5
 
 
 def incomplete(
-    totals: Counts, losses: Losses, deleted: int = 0, uncounted: int = 0, anew: Iterable[str] = (), uncompared: int = 0
+    totals: Counts,
+    losses: Losses,
+    deleted: int = 0,
+    uncounted: int = 0,
+    anew: Iterable[str] = (),
+    uncompared: int = 0,
+    unplaced: int = 0,
 ) -> Iterator[str]:
     """A sentence for each reason. `deleted`: ledger rows that were there at first, and were not audited; `uncounted`:
     those that do not say how many records they are of; `anew`: a sentence for each topic that has lost what earlier
-    audits found in it; `uncompared`: as in Examined."""
+    audits found in it; `uncompared`: as in Examined; `unplaced`: as in Survey."""
     for each in anew:
         yield f"Gone since it was audited: {each}"
     if deleted:
@@ -32,10 +38,15 @@ def incomplete(
             "as unclaimed."
         )
     yield from _journal(losses)
-    if totals.not_followed:
+    if untouched := totals.not_followed - unplaced:
         yield (
-            f"Not followed, by design: {totals.not_followed:,} records of requests that passed through untouched "
+            f"Not followed, by design: {untouched:,} records of requests that passed through untouched "
             "(idempotent, transactional, excluded …). What their clients were told is not known."
+        )
+    if unplaced:
+        yield (
+            f"Not placed: {unplaced:,} records were acknowledged, but the broker did not say where they are, since it "
+            "had them already when they were sent again. They count as not followed."
         )
     if uncounted:
         yield (

@@ -69,7 +69,8 @@ def parts(rows: DataFrame, wanted: Wanted, *, copied: bool = False) -> DataFrame
     Columns: process, number, connection, client_id, principal (empty: served as nobody in particular), time_us, seq,
     topic, client_partition (the client's choice), partition (where the records went), base_offset, end_offset, records,
     crc, first_crc, first_xxh64, movable, topic_id (empty if it is not known), keys, tombstones, fate (ACKNOWLEDGED,
-    UNACKNOWLEDGED or NOT_FOLLOWED), uncounted (it may be of records, but does not say of how many), part (an id among
+    UNACKNOWLEDGED or NOT_FOLLOWED), uncounted (it may be of records, but does not say of how many), unplaced (it was
+    acknowledged by a broker that did not say where it is, and so NOT_FOLLOWED), part (an id among
     parts at one offset), first_of_row (each ledger row has one), times (how often that row is there), row_key (its id
     within the process and time), checked (whether this audit is to check it).
     """
@@ -102,6 +103,7 @@ def parts(rows: DataFrame, wanted: Wanted, *, copied: bool = False) -> DataFrame
         F.col("sent.tombstones").alias("tombstones"),
         fate(base).alias("fate"),
         ((records == 0) & ~F.col("reason").isin(_OF_NONE) & (fate(base) != UNACKNOWLEDGED)).alias("uncounted"),
+        ((F.col("error_code") == 0) & (base < 0)).alias("unplaced"),
         F.xxhash64("process", "number", "topic", "partition", "position").alias("part"),
         (F.coalesce("position", F.lit(0)) == 0).alias("first_of_row"),
         "times",
@@ -168,6 +170,8 @@ class Survey(NamedTuple):
     rows: int
     uncounted: int
     """Of them, those of who knows how many records."""
+    unplaced: int
+    """Records that were acknowledged by brokers that did not say where they are."""
     first_us: int
     last_us: int
     claimed: list[Claimed]
@@ -185,6 +189,7 @@ def survey(parts: DataFrame, before: AuditState | None = None) -> Survey | None:
         .agg(
             F.count_if("first_of_row").alias("rows"),
             F.count_if("uncounted").alias("uncounted"),
+            F.sum(F.when(F.col("unplaced"), F.col("records")).otherwise(0)).alias("unplaced"),
             F.min("time_us").alias("first_us"),
             F.max("time_us").alias("last_us"),
             F.min(F.when(claims, F.col("base_offset"))).alias("first"),
@@ -198,6 +203,7 @@ def survey(parts: DataFrame, before: AuditState | None = None) -> Survey | None:
     return Survey(
         sum(each.rows for each in found),
         sum(each.uncounted for each in found),
+        sum(each.unplaced for each in found),
         min(each.first_us for each in found),
         max(each.last_us for each in found),
         [

@@ -59,7 +59,8 @@ class Counts(msgspec.Struct, kw_only=True):
     unconfirmed: int = 0
     """Answered with an error, but in the topic, and not sent again as far as the ledger tells."""
     not_followed: int = 0
-    """Passed on untouched, so what became of them is not known."""
+    """Passed on untouched, so what became of them is not known; or acknowledged by a broker that did not say where they
+    are."""
 
     @property
     def findings(self) -> int:

@@ -74,7 +74,15 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
         rows_dropped=lost.dropped,
         lines_torn=lost.lines_torn,
         incomplete=list(
-            incomplete(examined.totals, lost, deleted, survey.uncounted, anew.values(), examined.uncompared)
+            incomplete(
+                examined.totals,
+                lost,
+                deleted,
+                survey.uncounted,
+                anew.values(),
+                examined.uncompared,
+                survey.unplaced,
+            )
         ),
         notes=[*_elsewhere(lost), *_copied(copies), *_notes(examined.totals)],
     )

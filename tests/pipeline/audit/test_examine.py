@@ -81,8 +81,10 @@ def test_what_is_no_finding_is_told_in_sentences(result: AuditResult) -> None:
     assert [note.partition(" ")[0] for note in result.notes] == ["58", "5"]
     assert "topics that no longer exist" in result.notes[0]
     assert "answered with an error" in result.notes[1]
+    assert result.incomplete[1].startswith("Not placed: 4 records were acknowledged, ")
     assert [sentence.partition(":")[0] for sentence in result.incomplete] == [
         "Not followed, by design",
+        "Not placed",
         "Not counted",
         "Not judged",
         "Expired, as retention allows",

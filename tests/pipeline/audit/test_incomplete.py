@@ -77,6 +77,12 @@ def test_what_does_not_say_how_many_records_it_is_of() -> None:
     assert told.startswith("Not counted: 1,234 batches that passed through untouched")
 
 
+def test_what_was_acknowledged_without_a_place() -> None:
+    (told,) = incomplete(Counts(not_followed=9), NOTHING, unplaced=9)
+    assert told.startswith("Not placed: 9 records were acknowledged, but the broker did not say where they are")
+    assert len(list(incomplete(Counts(not_followed=10), NOTHING, unplaced=9))) == 2
+
+
 def test_what_more_parts_begin_with_than_are_compared() -> None:
     (told,) = incomplete(Counts(), NOTHING, uncompared=1234)
     assert told.startswith("Not compared: 1,234 records that nobody claims, with which more than 100 different parts ")
