@@ -62,10 +62,12 @@ def examine(
     ranges: Sequence[Range],
     records: DataFrame,
     left: Callable[[], Sequence[Range]] | None = None,
+    since: Callable[[], tuple[Sequence[Range], DataFrame]] | None = None,
 ) -> Examined:
     """Check the ledger's parts against the records of the ranges; records outside of them are ignored.
 
-    `left` is asked once they are read, and tells what of the ranges is to be judged.
+    `left` is asked once they are read, and tells what of the ranges is to be judged; so is `since`, where topics are
+    compacted, and tells what was appended meanwhile: ranges and records, whose keys may be why others are gone.
     """
     table = parts.sparkSession.createDataFrame(list(ranges), RANGE_COLUMNS)
     claims = audit_claims.claims(parts, table)
@@ -83,6 +85,13 @@ def examine(
             begins = F.broadcast(table.select("place", "earliest"))
             matched = matched.join(begins, "place").where("offset >= earliest").drop("earliest")
         keyed = matched if any(each.compacted for each in ranges) else matched.limit(0)
+        if since is not None and any(each.compacted for each in ranges):
+            matched.count()
+            more, appended = since()
+            if more:
+                of_more = parts.sparkSession.createDataFrame(list(more), RANGE_COLUMNS)
+                later = kept(audit_claims.content(appended, of_more))
+                keyed = keyed.unionByName(later, allowMissingColumns=True)
         judged = kept(audit_claims.verdicts(claims, matched, compaction.lost(claims, keyed)))
         found = {
             Kind.MISSING: audit_claims.missing(judged),

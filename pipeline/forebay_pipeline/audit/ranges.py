@@ -157,6 +157,16 @@ def expired_meanwhile(before: Iterable[Range], topics: Mapping[str, TopicNow]) -
     )
 
 
+def grown(read: Iterable[Range], topics: Mapping[str, TopicNow]) -> list[Range]:
+    """Of compacted topics, what was appended since the ranges were told: to be read for its keys alone."""
+    found = []
+    for each in read:
+        latest = topics[each.topic].ends.get(each.partition, Ends(0, 0)).latest if each.topic in topics else 0
+        if each.compacted and latest > each.last_end:
+            found.append(each._replace(first=each.last_end, end=each.last_end, keys_end=latest))
+    return found
+
+
 def without_expired(read: Iterable[Range], topics: Mapping[str, TopicNow]) -> list[Range]:
     """The ranges without what retention has deleted since they were read."""
     return [_without_expired(each, topics.get(each.topic)) for each in read]

@@ -20,6 +20,7 @@ from forebay_pipeline.audit.ranges import (
     Range,
     begun_anew,
     expired_meanwhile,
+    grown,
     ranges,
     without_expired,
     written_again,
@@ -116,7 +117,8 @@ def _examined(
         # Rows audited before a topic was created again claim nothing of it now.
         claiming = parts.where(F.col("checked") | ~F.col("topic").isin(list(anew)))
         left = partial(_left, topics, names, read) if not tries_left else None
-        examined = examine(claiming, read, topics.records(spark, read), left)
+        since = partial(_since, spark, topics, names, read)
+        examined = examine(claiming, read, topics.records(spark, read), left, since)
         if not examined.totals.missing or not expired_meanwhile(read, topics.now(names)):
             break
     return examined, read, told
@@ -124,6 +126,13 @@ def _examined(
 
 def _left(topics: Topics, names: Collection[str], read: list[Range]) -> list[Range]:
     return without_expired(read, topics.now(names))
+
+
+def _since(
+    spark: SparkSession, topics: Topics, names: Collection[str], read: list[Range]
+) -> tuple[list[Range], DataFrame]:
+    more = grown(read, topics.now(names))
+    return more, topics.records(spark, more)
 
 
 def _nothing_new(lost: Losses, deleted: int, wanted: Wanted) -> AuditResult:

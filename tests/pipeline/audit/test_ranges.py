@@ -11,6 +11,7 @@ from forebay_pipeline.audit.ranges import (
     TopicNow,
     begun_anew,
     expired_meanwhile,
+    grown,
     ranges,
     without_expired,
     written_again,
@@ -100,6 +101,15 @@ def test_retention_while_it_is_read() -> None:
     assert not expired_meanwhile(read, {"t": TopicNow({0: Ends(0, 9)})})
     assert expired_meanwhile(read, {"t": TopicNow({0: Ends(1, 9)})})
     assert not expired_meanwhile(read, {})
+
+
+def test_what_was_appended_to_compacted_topics_meanwhile() -> None:
+    plain = one((0, 5), (0, 9))
+    compacted = plain._replace(compacted=True, keys_end=9)
+    read = [plain, compacted._replace(topic="c"), compacted._replace(topic="same"), compacted._replace(topic="gone")]
+    topics = {"t": TopicNow({0: Ends(0, 12)}), "c": TopicNow({0: Ends(0, 12)}), "same": TopicNow({0: Ends(0, 9)})}
+    (found,) = grown(read, topics)
+    assert (found.topic, found.first, found.end, found.last_end) == ("c", 9, 9, 12)
 
 
 def test_what_is_left_of_the_ranges() -> None:

@@ -338,6 +338,24 @@ def test_a_key_that_was_sent_again_is_not_missed_before_that_is_audited(world: W
     assert counted(result.totals) == {"acknowledged": 1, "compacted": 1}
 
 
+def test_what_is_compacted_while_it_is_read_is_not_missing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its key was sent again after the log's end was asked for; that of another one, which is gone, was not."""
+    world.compacted.add(world.topic)
+    world.answer([world.keyed([(b"k", b"then"), (b"lost", b"then"), (b"there", b"then")])])
+    held = world.records
+
+    def cleaning(spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
+        if world.log().latest == 3:
+            world.append([(b"k", b"now")])
+            del world.log().records[0], world.log().records[1]
+        return held(spark, ranges)
+
+    monkeypatch.setattr(world, "records", cleaning)
+    result = world.audit()
+    assert counted(result.totals) == {"acknowledged": 3, "present": 1, "compacted": 1, "missing": 1}
+    assert [(each.kind, each.first_offset) for each in result.findings] == [(Kind.MISSING, 1)]
+
+
 @pytest.fixture(scope="module")
 def scenes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[World, AuditResult]:
     """All scenes, at the same time, so that an audit may end in the middle of each; and what one audit finds.
