@@ -6,11 +6,13 @@ A request that arrives in one piece never gets here, and so never waits here.
 
 Rules
 1. Only bytes that have arrived count, not what a size prefix announces: it costs nothing to announce 100 MB.
-2. Beyond the limit, a client whose request is incomplete is held. The one with the fewest bytes to come is released
-   first: its memory is free soonest, and nobody waits behind clients that announce more than they ever send. One is
-   always being read, unless complete requests wait, which need no reading: so there is no deadlock, and a request
-   larger than the limit gets through alone. A client is held only after its bytes were read, so a read takes no more
-   than there is room for, or SMALL: the limit is exceeded by at most SMALL per connection.
+2. Beyond the limit one client goes on, `_reader`: the one with the fewest bytes to come. Others whose requests are
+   incomplete are held, and released in that order: memory is free soonest, and nobody waits behind clients that
+   announce more than they ever send, or send it slowly. There is such a one whenever anybody is held: so there is no
+   deadlock, and a request larger than the limit gets through, alone. It waits for as long as smaller ones come without
+   a pause: if it took turns with them, each that took one would add to what is held. A client is held only after its
+   bytes were read, so a read takes no more than there is room for, or SMALL: the limit is exceeded by at most SMALL per
+   connection and, as whoever takes another's place has less to come, by one request.
 3. A request that arrives more slowly than SLOWEST is *stalled*. Its client is closed after `patience`, or at once if
    memory is short: those stalled longest first, until nobody has to be held; all of them while anybody is held. Time
    spent on hold does not count, provided that the held client has sent more, which waits in the system's buffer:
@@ -76,11 +78,14 @@ class Client(Protocol):
 class _Request:
     """A request that has begun to arrive; `gathered` bytes of it are held, and `resting` bytes beside it."""
 
-    __slots__ = ("gathered", "mark", "resting", "slow_since")
+    __slots__ = ("gathered", "interrupted", "mark", "missing", "resting", "slow_since")
 
     def __init__(self) -> None:
         self.gathered = 0
+        self.missing = 0
         self.resting = 0
+        self.interrupted = False
+        """Its client was held since the last tick."""
         self.mark: int | None = None
         """What the client had sent at the last tick; None: that tick does not count."""
         self.slow_since: float | None = None
@@ -98,7 +103,8 @@ class InboundMemory:
         self._limit = limit
         self._patience = patience
         self._arriving: dict[Client, _Request] = {}
-        self._gathering = 0
+        self._reader: Client | None = None
+        """Who goes on beyond the limit; None: nobody is held."""
         self._held: dict[Client, int] = {}
         self._turns: list[tuple[int, int, Client]] = []
         """A heap of (bytes to come, number, client). Entries whose number differs from that in `_held` are obsolete."""
@@ -124,16 +130,28 @@ class InboundMemory:
         request = self._arriving.get(client)
         if request is None:
             request = self._arriving[client] = _Request()
-        self._gathering += (gathered > 0) - (request.gathered > 0)
         self.total += gathered - request.gathered
         request.gathered = gathered
         self.resting += resting - request.resting
         request.resting = resting
+        another, request.missing = missing > request.missing, missing
+        if client is self._reader and (another or not gathered):
+            self._reader = None
+            self._release()
         if not gathered or not self._over() or client in self._held:
             return
         self._close_stalled(client)
-        if self._over() and (self._gathering - len(self._held) > 1 or self._waiting):
-            self._hold(client, missing)
+        if not self._over():
+            return
+        reader = self._reader
+        if reader is None:
+            self._reader = client
+        elif reader is not client:
+            if self._arriving[reader].missing > missing:
+                self._reader = client
+                self._hold(reader)
+            else:
+                self._hold(client)
 
     def arrived(self, client: Client) -> None:
         """The request is complete, or its client is gone. May release clients."""
@@ -142,8 +160,9 @@ class InboundMemory:
             return
         self.total -= request.gathered
         self.resting -= request.resting
-        self._gathering -= request.gathered > 0
         self._stalled.pop(client, None)
+        if client is self._reader:
+            self._reader = None
         if client in self._held:
             del self._held[client]
             client.release(WHY)
@@ -161,9 +180,13 @@ class InboundMemory:
         """Find stalled requests and close their clients, as rule 3 says. To be called every TICK_S."""
         for client, request in list(self._arriving.items()):
             received = client.received
-            if client.pending() if client in self._held else client.held:
+            held = client in self._held or (request.interrupted and not client.held)
+            request.interrupted = False
+            if client.pending() if held else client.held:
                 request.mark = request.slow_since = None
                 self._stalled.pop(client, None)
+                if client is self._reader and client.held:  # it cannot go on: the next one does
+                    self._reader = None
                 continue
             if request.mark is not None:
                 if received - request.mark >= SLOWEST:
@@ -195,29 +218,32 @@ class InboundMemory:
         client.stalled()
         self.arrived(client)
 
-    def _hold(self, client: Client, missing: int) -> None:
+    def _hold(self, client: Client) -> None:
+        request = self._arriving[client]
+        request.interrupted = True
         self._numbers += 1
         self._held[client] = self._numbers
-        heappush(self._turns, (missing, self._numbers, client))
+        heappush(self._turns, (request.missing, self._numbers, client))
         if len(self._turns) > 2 * len(self._held) + _SPARE:
             self._turns = [turn for turn in self._turns if self._held.get(turn[2]) == turn[1]]
             heapify(self._turns)
         client.hold(WHY)
 
     def _release(self) -> None:
-        """Release clients while there is room for one read of each."""
+        """Release clients while there is room for one read of each, and one if nobody goes on."""
         if self._releasing:  # handling what a released client had sent may make room itself: the loop below sees it
             return
         self._releasing = True
         try:
             let_go = 0
             while self._held:
-                alone = self._gathering == len(self._held) and not self._waiting
-                if not alone and 0 <= self._limit < self.total + let_go * READ:
+                if self._reader is not None and 0 <= self._limit < self.total + let_go * READ:
                     return
                 _, number, client = heappop(self._turns)
                 if self._held.get(client) == number:
                     del self._held[client]
+                    if self._reader is None:
+                        self._reader = client
                     let_go += 1
                     client.release(WHY)
         finally:

@@ -205,6 +205,30 @@ class TestBackpressure:
                 await client.receives(*range(150))
 
     @in_loop
+    async def test_a_request_larger_than_the_limit_that_trickles_in_holds_up_nobody(self) -> None:
+        limit = 1 << 20
+        async with (
+            FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster,
+            running(cluster.bootstrap, queued_max_request_bytes=limit) as forebay,
+        ):
+            bystander, giant = await forebay.client(1), await forebay.client(0)
+            giant.send(produce(1, ("ponds", 0, bytes(50 * limit)))[: limit + limit // 2])
+            await until(lambda: forebay.count("forebay_queued_request_bytes") > limit)
+
+            async def trickle() -> None:
+                while True:
+                    giant.send(bytes(1000))
+                    await asyncio.sleep(0.1)
+
+            trickling = asyncio.create_task(trickle())
+            for number in range(5):
+                bystander.send(produce(number, ("ponds", 1, batch(keyed("b" * 16_000)))))
+                async with asyncio.timeout(1):
+                    await bystander.receives(number)
+            trickling.cancel()
+            assert len(forebay.app._connections) == 2
+
+    @in_loop
     async def test_what_waits_behind_a_slow_answer_is_bounded(self) -> None:
         async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
             cluster[0].holds(PRODUCE)
