@@ -30,7 +30,7 @@ class HoldReason(enum.StrEnum):
     THROTTLED = "throttled"
     """A broker throttles it, and would not read it either until the throttle time is over."""
     INBOUND_MEMORY = "inbound memory"
-    """Its request is incomplete, and memory for such is short: `queued.max.request.bytes`."""
+    """Its request is incomplete, and memory is short, or much waits for its broker: `queued.max.request.bytes`."""
     DRAINING = "draining"
     """The proxy stops: what was asked is still answered."""
     CLOSING = "closing"

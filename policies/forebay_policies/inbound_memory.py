@@ -19,6 +19,14 @@ Rules
    otherwise being held would be a way to stay.
 4. What a client has sent in advance, while it is held for answers, *rests*. It makes reads smaller, as all bytes do,
    but holds nobody: else clients that do not read their answers would keep others out.
+5. Complete requests that wait count up to half of the limit, so there is always room for those that arrive.
+6. They are bounded by *party*, the broker to whose port clients came: one is *crowded* if more of it waits than is left
+   of that half. Its clients' reads are SMALL, and whose request is not whole then is held until less of it waits. So a
+   broker that hangs keeps a quarter of the limit, two a sixth each (as in memory_shares), and others' clients go on. A
+   party of which nothing waits is not crowded: each of its requests gets through in time.
+7. What clients have left behind waits on, and counts, though their connections do not any more. So once more waits than
+   the limit, who comes anew to a crowded party is not read at all: nothing of his is lost, and to come and go takes no
+   more than to stay.
 
 Example, limit 64 MiB: 2,000 clients each send 64 KiB of a request and then nothing. Half of them are held; a second
 later all are stalled and closed. With 1,000 such clients nobody would be held and they could stay, until an honest
@@ -51,8 +59,16 @@ SMALL: Final = 4096
 """The most where there is no room. 10,000 connections that read so much at once take 40 MB."""
 
 
+Party = int | None
+"""The node id of a broker; None: the bootstrap port."""
+
+
 class Client(Protocol):
     """What is needed of a client's connection."""
+
+    @property
+    def party(self) -> Party:
+        """See rule 6."""
 
     @property
     def received(self) -> int:
@@ -78,9 +94,11 @@ class Client(Protocol):
 class _Request:
     """A request that has begun to arrive; `gathered` bytes of it are held, and `resting` bytes beside it."""
 
-    __slots__ = ("gathered", "interrupted", "mark", "missing", "resting", "slow_since")
+    __slots__ = ("barred", "gathered", "interrupted", "mark", "missing", "resting", "slow_since")
 
     def __init__(self) -> None:
+        self.barred = False
+        """Its client is held because its party is crowded."""
         self.gathered = 0
         self.missing = 0
         self.resting = 0
@@ -98,9 +116,9 @@ class InboundMemory:
     """
 
     def __init__(self, limit: int, patience: float) -> None:
-        self.total = 0
         self.resting = 0
         self._limit = limit
+        self._half = limit // 2
         self._patience = patience
         self._arriving: dict[Client, _Request] = {}
         self._reader: Client | None = None
@@ -110,17 +128,46 @@ class InboundMemory:
         """A heap of (bytes to come, number, client). Entries whose number differs from that in `_held` are obsolete."""
         self._numbers = 0
         self._stalled: OrderedDict[Client, None] = OrderedDict()
-        self._waiting: dict[Client, int] = {}
+        self._incomplete = 0
+        """Bytes of incomplete requests."""
+        self._waiting = 0
+        """Bytes of complete ones."""
+        self._taken = 0
+        """Of both, what counts against the limit."""
+        self._waits: dict[object, int] = {}
+        self._waits_of: dict[Party, int] = {}
+        self._barred: dict[Party, dict[Client, int]] = {}
+        """Who is held because his party is crowded, and of how many bytes his request is, as far as is known."""
         self._releasing = False
 
     @property
     def held(self) -> int:
         """Clients held now."""
-        return len(self._held)
+        return len(self._held) + sum(len(barred) for barred in self._barred.values())
 
-    def next_read(self) -> int:
-        """The most bytes that any client's next read may return."""
-        return READ if self._limit < 0 else min(READ, max(SMALL, self._limit - self.total - self.resting))
+    @property
+    def total(self) -> int:
+        """Bytes of incomplete and waiting requests."""
+        return self._incomplete + self._waiting
+
+    def next_read(self, party: Party) -> int:
+        """The most bytes that the next read of any client of the party may return."""
+        if self._limit < 0:
+            return READ
+        room = self._limit - self._taken - self.resting
+        if room < SMALL or self._crowded(party):
+            return SMALL
+        return min(READ, room)
+
+    def shut(self, party: Party) -> bool:
+        """Whether clients who come to the party anew are not to be read for now."""
+        return 0 <= self._limit < self._waiting and self._crowded(party)
+
+    def came(self, client: Client) -> None:
+        """Hold such a client, until its party is not crowded any more, or it has `arrived`; not if it was read."""
+        if client not in self._arriving:
+            self._barred.setdefault(client.party, {})[client] = SMALL
+            client.hold(WHY)
 
     def arriving(self, client: Client, gathered: int, missing: int, resting: int = 0) -> None:
         """An incomplete request: `gathered` bytes are held (0: it is cut through), `missing` are to come.
@@ -130,7 +177,8 @@ class InboundMemory:
         request = self._arriving.get(client)
         if request is None:
             request = self._arriving[client] = _Request()
-        self.total += gathered - request.gathered
+        self._incomplete += gathered - request.gathered
+        self._count()
         request.gathered = gathered
         self.resting += resting - request.resting
         request.resting = resting
@@ -138,7 +186,12 @@ class InboundMemory:
         if client is self._reader and (another or not gathered):
             self._reader = None
             self._release()
-        if not gathered or not self._over() or client in self._held:
+        if not gathered or client in self._held or request.barred:
+            return
+        if self._crowded(client.party):
+            self._bar(client, request)
+            return
+        if not self._over():
             return
         self._close_stalled(client)
         if not self._over():
@@ -157,8 +210,11 @@ class InboundMemory:
         """The request is complete, or its client is gone. May release clients."""
         request = self._arriving.pop(client, None)
         if request is None:
+            if self._barred and self._unbar(client):
+                client.release(WHY)
             return
-        self.total -= request.gathered
+        self._incomplete -= request.gathered
+        self._count()
         self.resting -= request.resting
         self._stalled.pop(client, None)
         if client is self._reader:
@@ -166,21 +222,31 @@ class InboundMemory:
         if client in self._held:
             del self._held[client]
             client.release(WHY)
+        elif request.barred:
+            self._unbar(client)
+            client.release(WHY)
         self._release()
 
-    def waits(self, client: Client, size: int) -> None:
-        """A complete request of `size` bytes waits to be handled; 0: it no longer does."""
-        self.total += size - self._waiting.pop(client, 0)
+    def waits(self, whose: object, party: Party, size: int) -> None:
+        """A complete request of `size` bytes, `whose` only one, waits to be handled; 0: it no longer does."""
+        more = size - self._waits.pop(whose, 0)
         if size:
-            self._waiting[client] = size
+            self._waits[whose] = size
+        self._waiting += more
+        self._count()
+        waits = self._waits_of.get(party, 0) + more
+        if waits:
+            self._waits_of[party] = waits
         else:
+            self._waits_of.pop(party, None)
+        if more < 0:
             self._release()
 
     def tick(self, now: float) -> None:
         """Find stalled requests and close their clients, as rule 3 says. To be called every TICK_S."""
         for client, request in list(self._arriving.items()):
             received = client.received
-            held = client in self._held or (request.interrupted and not client.held)
+            held = client in self._held or request.barred or (request.interrupted and not client.held)
             request.interrupted = False
             if client.pending() if held else client.held:
                 request.mark = request.slow_since = None
@@ -202,10 +268,21 @@ class InboundMemory:
         if self._held:
             for client in [client for client in self._stalled if self._arriving[client].gathered]:
                 self._close(client)
-            self._release()
+        self._release()
+
+    def _count(self) -> None:
+        self._taken = self._incomplete + min(self._waiting, self._half)
 
     def _over(self) -> bool:
-        return 0 <= self._limit < self.total
+        return 0 <= self._limit < self._taken
+
+    def _crowded(self, party: Party, more: int = 0) -> bool:
+        """Whether the party would be with `more` bytes waiting."""
+        waiting = self._waiting + more
+        if 2 * waiting <= self._half or self._limit < 0:  # as it is, mostly
+            return False
+        waits = self._waits_of.get(party, 0) + more
+        return waits > 0 and waits > self._half - waiting
 
     def _close_stalled(self, but: Client) -> None:
         for client in list(self._stalled):
@@ -229,22 +306,48 @@ class InboundMemory:
             heapify(self._turns)
         client.hold(WHY)
 
+    def _bar(self, client: Client, request: _Request) -> None:
+        request.barred = request.interrupted = True
+        self._barred.setdefault(client.party, {})[client] = request.gathered + request.missing
+        client.hold(WHY)
+        if client is self._reader:
+            self._reader = None
+            self._release()
+
+    def _unbar(self, client: Client) -> bool:
+        """True: it was."""
+        barred = self._barred.get(client.party, {})
+        if barred.pop(client, None) is None:
+            return False
+        if not barred:
+            del self._barred[client.party]
+        return True
+
     def _release(self) -> None:
-        """Release clients while there is room for one read of each, and one if nobody goes on."""
+        """Release clients while there is room for one read of each, and one if nobody goes on. Then those of parties
+        that are not crowded any more, as many as would not crowd them again."""
         if self._releasing:  # handling what a released client had sent may make room itself: the loop below sees it
             return
         self._releasing = True
         try:
             let_go = 0
-            while self._held:
-                if self._reader is not None and 0 <= self._limit < self.total + let_go * READ:
-                    return
+            while self._held and (self._reader is None or self._taken + let_go * READ <= self._limit):
                 _, number, client = heappop(self._turns)
                 if self._held.get(client) == number:
                     del self._held[client]
                     if self._reader is None:
                         self._reader = client
                     let_go += 1
+                    client.release(WHY)
+            for party in list(self._barred):
+                promised = 0
+                while (barred := self._barred.get(party)) and not self._crowded(party, promised):
+                    client, size = next(iter(barred.items()))
+                    self._unbar(client)
+                    request = self._arriving.get(client)
+                    if request is not None:
+                        request.barred = False
+                    promised += size
                     client.release(WHY)
         finally:
             self._releasing = False

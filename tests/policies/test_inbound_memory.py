@@ -12,8 +12,9 @@ PATIENCE = 60.0
 
 
 class FakeClient:
-    def __init__(self, inbound_memory: InboundMemory, size: int = 100 * MB) -> None:
+    def __init__(self, inbound_memory: InboundMemory, size: int = 100 * MB, party: int | None = 0) -> None:
         self.inbound_memory = inbound_memory
+        self.party = party
         self.size = size
         self.received = 0
         self.gathered = 0
@@ -59,9 +60,9 @@ class Bench:
         self.inbound_memory = InboundMemory(limit, PATIENCE)
         self.now = 0.0
 
-    def client(self, size: int = 0, of: int = 100 * MB) -> FakeClient:
+    def client(self, size: int = 0, of: int = 100 * MB, party: int | None = 0) -> FakeClient:
         """It has sent `size` bytes of a request of so many."""
-        client = FakeClient(self.inbound_memory, of)
+        client = FakeClient(self.inbound_memory, of, party)
         if size:
             client.sends(size)
         return client
@@ -189,20 +190,117 @@ def test_one_is_always_read_so_a_request_larger_than_the_limit_gets_through() ->
     assert not other.held
 
 
-def test_whole_requests_that_wait_count_and_while_they_do_one_is_read() -> None:
-    bench = Bench(READ)
+def test_whole_requests_that_wait_count_up_to_half_of_the_limit() -> None:
+    bench = Bench(4 * READ)
     waiting = bench.client()
-    bench.inbound_memory.waits(waiting, 2 * READ)
-    one, other = bench.client(10), bench.client(10)
-    assert [one.held, other.held] == [False, True]
-    bench.inbound_memory.waits(waiting, 0)
-    assert [one.held, other.held] == [False, False]
-    assert bench.inbound_memory.total == 20
+    bench.inbound_memory.waits(waiting, 1, 20 * READ)
+    assert bench.inbound_memory.next_read(0) == READ
+    clients = [bench.client(READ) for _ in range(4)]
+    assert [client.held for client in clients] == [False, False, False, True]
+    assert bench.inbound_memory.total == 24 * READ
+    bench.inbound_memory.waits(waiting, 1, 0)
+    assert not clients[3].held
+    assert bench.inbound_memory.total == 4 * READ
+
+
+def test_a_broker_whose_clients_requests_wait_holds_them_and_nobody_else() -> None:
+    bench = Bench(16 * READ)
+    waiting = [bench.client(party=1) for _ in range(9)]
+    for client in waiting[:4]:
+        bench.inbound_memory.waits(client, 1, READ)
+    assert not bench.client(READ, party=1).held
+    bench.inbound_memory.waits(waiting[4], 1, READ)  # more than are left of eight
+    assert [bench.inbound_memory.next_read(party) for party in (0, 1, None)] == [READ, SMALL, READ]
+    held = [bench.client(SMALL, of=READ, party=1) for _ in range(3)]
+    assert [client.held for client in held] == [True] * 3
+    assert not any(bench.client(SMALL, party=party).held for party in (0, 2, None))
+    for client in waiting[5:]:  # they come in small pieces, or had been read
+        bench.inbound_memory.waits(client, 1, READ)
+    assert not bench.client(READ, party=2).held, "of which nothing waits"
+    for client in waiting[4:]:
+        assert [each.held for each in held] == [True] * 3
+        bench.inbound_memory.waits(client, 1, 0)
+    assert [each.held for each in held] == [False, True, True], "there is room for one, and no more"
+    bench.inbound_memory.waits(held[0], 1, READ)
+    held[0].finishes()
+    bench.inbound_memory.waits(waiting[0], 1, 0)
+    assert [each.held for each in held] == [False, False, True]
+    bench.inbound_memory.waits(waiting[1], 1, 0)
+    assert [each.held for each in held] == [False, False, False]
+
+
+def test_those_of_a_broker_are_released_though_no_request_waits_any_more() -> None:
+    bench = Bench(8 * READ)
+    waiting = bench.client(party=1)
+    bench.inbound_memory.waits(waiting, 1, 3 * READ)
+    first, second, third = [bench.client(SMALL, of=3 * READ, party=1) for _ in range(3)]
+    for client in (first, second, third):
+        client.unread = 1
+    bench.inbound_memory.waits(waiting, 1, 0)
+    assert [client.held for client in (first, second, third)] == [False, True, True]
+    first.finishes()
+    assert [client.held for client in (second, third)] == [False, True]
+    bench.passes(TICK_S)
+    assert not third.held
+
+
+def test_whoever_goes_on_and_whose_broker_is_crowded_gives_way() -> None:
+    bench = Bench(4 * READ)
+    bench.client(4 * READ)
+    client = bench.client(SMALL, of=2 * READ, party=1)
+    other = bench.client(SMALL, of=3 * READ)
+    assert [client.held, other.held] == [False, True]
+    bench.inbound_memory.waits(bench.client(), 1, 2 * READ)
+    client.sends(SMALL)
+    assert [client.held, other.held] == [True, False]
+    client.finishes()
+    assert not client.held
+
+
+def test_who_is_held_for_a_broker_is_not_closed_for_it_unless_it_sends_no_more() -> None:
+    bench = Bench(4 * READ)
+    bench.inbound_memory.waits(bench.client(), 1, 2 * READ)
+    honest, hoarder = [bench.client(SMALL, of=READ, party=1) for _ in range(2)]
+    honest.unread = 1
+    bench.passes(PATIENCE + 2)
+    assert [honest.closed, hoarder.closed] == [False, True]
+    assert bench.inbound_memory.held == 1
+
+
+def test_who_comes_anew_is_not_read_once_more_waits_than_the_limit_at_the_port_that_he_comes_to() -> None:
+    bench = Bench(4 * READ)
+
+    def newcomer(party: int) -> FakeClient:
+        client = bench.client(party=party)
+        if bench.inbound_memory.shut(party):
+            bench.inbound_memory.came(client)
+        return client
+
+    left = [bench.client(party=1) for _ in range(5 * READ // SMALL)]
+    for client in left[: 4 * READ // SMALL]:
+        assert not newcomer(1).held
+        bench.inbound_memory.waits(client, 1, SMALL)
+    for client in left[4 * READ // SMALL :]:
+        bench.inbound_memory.waits(client, 1, SMALL)
+    assert not newcomer(0).held
+    first, second, third = [newcomer(1) for _ in range(3)]
+    assert [client.held for client in (first, second, third)] == [True] * 3
+    second.finishes()
+    assert bench.inbound_memory.held == 2
+    read = bench.client(SMALL)
+    bench.inbound_memory.came(read)
+    assert not read.held, "it was read before it was to be held"
+    read.finishes()
+    bench.passes(PATIENCE + 2)
+    assert not first.closed, "it may have nothing to say"
+    for client in left:
+        bench.inbound_memory.waits(client, 1, 0)
+    assert [client.held for client in (first, second, third)] == [False] * 3
 
 
 def test_what_is_passed_on_at_once_takes_no_memory_and_is_not_held() -> None:
     bench = Bench(READ)
-    bench.inbound_memory.waits(bench.client(), 2 * READ)
+    bench.inbound_memory.waits(bench.client(), 1, 2 * READ)
     client = bench.client()
     bench.inbound_memory.arriving(client, 0, 0)
     assert not client.held
@@ -211,32 +309,32 @@ def test_what_is_passed_on_at_once_takes_no_memory_and_is_not_held() -> None:
 def test_without_a_limit_nobody_is_held() -> None:
     bench = Bench(-1)
     assert not any(bench.client(100 * MB).held for _ in range(100))
-    assert bench.inbound_memory.next_read() == READ
+    assert bench.inbound_memory.next_read(0) == READ
 
 
 def test_thousands_that_each_read_once_exceed_the_limit_by_no_more_than_a_small_read_each() -> None:
     bench = Bench(4 * READ)
     for _ in range(2000):
-        bench.client(bench.inbound_memory.next_read())
+        bench.client(bench.inbound_memory.next_read(0))
     assert bench.inbound_memory.total <= 4 * READ + 2000 * SMALL
 
 
 def test_a_read_takes_what_there_is_room_for() -> None:
     bench = Bench(2 * READ)
-    assert bench.inbound_memory.next_read() == READ
+    assert bench.inbound_memory.next_read(0) == READ
     client = bench.client(2 * READ - 10_000)
-    assert bench.inbound_memory.next_read() == 10_000
+    assert bench.inbound_memory.next_read(0) == 10_000
     client.sends(9_000)
-    assert bench.inbound_memory.next_read() == SMALL
+    assert bench.inbound_memory.next_read(0) == SMALL
     client.finishes()
-    assert bench.inbound_memory.next_read() == READ
+    assert bench.inbound_memory.next_read(0) == READ
 
 
 def test_what_rests_makes_reads_smaller_and_holds_nobody() -> None:
     bench = Bench(2 * READ)
     for _ in range(4):
         bench.inbound_memory.arriving(bench.client(), 0, 0, READ)
-    assert bench.inbound_memory.next_read() == SMALL
+    assert bench.inbound_memory.next_read(0) == SMALL
     assert not bench.client(READ).held
     (first, *_) = bench.inbound_memory._arriving
     for client in list(bench.inbound_memory._arriving):
@@ -323,8 +421,7 @@ def test_a_stalled_client_that_holds_up_others_is_closed_at_the_next_look() -> N
 
 def test_a_held_client_stalls_where_it_has_not_sent_more_meanwhile() -> None:
     bench = Bench(READ)
-    bench.inbound_memory.waits(bench.client(), READ)
-    first, hoarder, honest = bench.client(1, of=MB), bench.client(1), bench.client(1)
+    first, hoarder, honest = bench.client(2 * READ, of=3 * READ), bench.client(1), bench.client(1)
     honest.unread = 1
     assert hoarder.held
     assert honest.held
@@ -359,15 +456,20 @@ def test_a_held_client_that_leaves_gives_its_memory_back() -> None:
     assert bench.inbound_memory.total == 0
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["send", "finish", "wait", "tick"])), max_size=80))
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.sampled_from(["send", "finish", "wait", "done", "tick"])), max_size=120)
+)
 def test_there_is_never_a_deadlock_and_every_byte_is_given_back(steps: list[tuple[int, str]]) -> None:
-    bench = Bench(2 * READ)
-    clients = [bench.client() for _ in range(6)]
+    bench = Bench(4 * READ)
+    clients = [bench.client(party=number % 3) for number in range(9)]
     waiting = set[FakeClient]()
     for number, what in steps:
         client = clients[number]
         if what == "tick":
             bench.passes(1)
+        elif what == "done":
+            waiting.discard(client)
+            bench.inbound_memory.waits(client, client.party, 0)
         elif client.closed or client.held:
             continue
         elif what == "send":
@@ -376,17 +478,19 @@ def test_there_is_never_a_deadlock_and_every_byte_is_given_back(steps: list[tupl
             client.finishes()
         elif client not in waiting and not client.gathered:
             waiting.add(client)
-            bench.inbound_memory.waits(client, READ)
+            bench.inbound_memory.waits(client, client.party, READ)
         held = [client for client in clients if client.held and not client.closed]
         assert bench.inbound_memory.held == len(held)
         reading = [client for client in clients if client.gathered and not client.held and not client.closed]
-        assert not held or reading
+        parties = {client.party for client in waiting}
+        assert not held or reading or parties & {client.party for client in held}
     for client in waiting:
-        bench.inbound_memory.waits(client, 0)
+        bench.inbound_memory.waits(client, client.party, 0)
     for client in clients:
         client.finishes()
     assert (bench.inbound_memory.total, bench.inbound_memory.held) == (0, 0)
     assert not any(client.held for client in clients)
+    assert not bench.inbound_memory._waits_of
 
 
 @given(
@@ -406,7 +510,7 @@ def test_beyond_the_limit_there_is_a_small_read_of_each_and_one_request(
             clients[number % len(clients)] = bench.client(of=client.size)
         elif not client.held:
             rest = client.size - client.gathered
-            size = min(bench.inbound_memory.next_read(), rest)
+            size = min(bench.inbound_memory.next_read(0), rest)
             client.sends(size) if size < rest else client.finishes()
         held = [client for client in clients if client.held]
         assert not held or len([client for client in clients if client.gathered]) > len(held)

@@ -18,6 +18,7 @@ from forebay_codecs.compression import GZIP
 from forebay_codecs.error_codes import NONE
 from forebay_codecs.metadata import Broker
 from forebay_policies import linger
+from forebay_policies.hold_reason import HoldReason
 from forebay_policies.inbound_memory import SMALL
 from forebay_policies.journal_rows import GaugeRow
 from forebay_proxy import app as app_module
@@ -227,6 +228,61 @@ class TestBackpressure:
                     await bystander.receives(number)
             trickling.cancel()
             assert len(forebay.app._connections) == 2
+
+    @in_loop
+    async def test_requests_that_wait_for_a_broker_that_hangs_hold_up_no_other_brokers_clients(self) -> None:
+        limit, crowd, size = 4 << 20, 12, 900_000
+        async with (
+            FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster,
+            running(cluster.bootstrap, queued_max_request_bytes=limit, buffer_memory=limit) as forebay,
+        ):
+            bystander = await forebay.client(0)
+            cluster[1].holds(PRODUCE)
+            clients = [await forebay.client(1) for _ in range(crowd)]
+            for client in clients:
+                client.send(produce(1, ("ponds", 1, batch(keyed("c" * size)))))
+            connections = forebay.app._connections
+            await until(lambda: sum(c.held for c in connections) >= crowd - 2)  # it takes two
+            for number in range(5):
+                bystander.send(produce(number, ("ponds", 0, batch(keyed("b" * 16_000)))))
+                async with asyncio.timeout(1):
+                    await bystander.receives(number)
+            whole = [c for c in connections if HoldReason.PENDING_REQUEST in c.holds]
+            assert len(whole) * size < limit // 2
+            assert forebay.count("forebay_queued_request_bytes") < limit + size
+            cluster[1].releases(PRODUCE)
+            for asked in cluster[1].requests(PRODUCE):
+                asked.answer()
+            for client in clients:
+                await client.receives(1)
+            assert forebay.count("forebay_queued_request_bytes") == 0
+
+    @in_loop
+    async def test_clients_that_leave_requests_behind_at_a_broker_that_hangs_take_no_more_than_is_set(self) -> None:
+        limit, crowd, size = 65_536, 100, 3_000
+        async with (
+            FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster,
+            running(cluster.bootstrap, queued_max_request_bytes=limit, buffer_memory=131_072) as forebay,
+        ):
+            bystander = await forebay.client(0)
+            cluster[1].holds(PRODUCE)
+            highest = 0.0
+            for number in range(crowd):
+                client = await forebay.client(1)
+                client.send(produce(1, ("ponds", 1, batch(keyed(f"{number}:" + "c" * size))), acks=0))
+                await turns()
+                client.close()
+                highest = max(highest, forebay.count("forebay_queued_request_bytes"))
+            assert limit < highest < limit + 2 * size
+            bystander.send(produce(1, ("ponds", 0, batch(keyed("b" * 16_000)))))
+            async with asyncio.timeout(1):
+                await bystander.receives(1)
+            cluster[1].releases(PRODUCE)
+            for asked in cluster[1].requests(PRODUCE):
+                asked.answer()
+            await until(lambda: len(cluster.values("ponds", 1)) == crowd)
+            await until(lambda: len(forebay.app._connections) == 1)
+            assert forebay.count("forebay_queued_request_bytes") == 0
 
     @in_loop
     async def test_what_waits_behind_a_slow_answer_is_bounded(self) -> None:

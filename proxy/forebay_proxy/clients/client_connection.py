@@ -164,11 +164,18 @@ class ClientConnection(BoundedReads):
         self._life.begin(self._writer.transport, self.peer)
         if not self._limits.admits(self):
             self._life.end(Cause.NOT_ADMITTED)
-        elif self._login is not None:
+            return
+        if self._shared.inbound_memory.shut(self.node_id):
+            self._loop.call_soon(self._not_read)  # for the loop begins to read it after this
+        if self._login is not None:
             self._login.begin(transport.get_extra_info(CERTIFICATE))
 
+    def _not_read(self) -> None:
+        if not self._state.over:
+            self._shared.inbound_memory.came(self)
+
     def room(self) -> int:
-        return self._shared.inbound_memory.next_read()
+        return self._shared.inbound_memory.next_read(self.node_id)
 
     def arrived(self, data: memoryview) -> None:
         if len(data) < LENT or self._splitter.buffered or self._route is _OPAQUE:
@@ -322,7 +329,7 @@ class ClientConnection(BoundedReads):
             self._who.says(frame, self.host)
         self._requests.take(frame, self._api, self._route, self.peer)
         if not self._state.taking and HoldReason.PENDING_REQUEST in self._state.holds:
-            self._shared.inbound_memory.waits(self, len(frame))
+            self._shared.inbound_memory.waits(self, self.node_id, len(frame))
         self._limit_in_flight()
 
     def _limit_in_flight(self) -> None:
@@ -421,10 +428,15 @@ class ClientConnection(BoundedReads):
         """Take them again, unless it is held for another reason."""
         if why is HoldReason.PENDING_REQUEST:
             self._state.release(why)
-            self._shared.inbound_memory.waits(self, 0)
+            self._shared.inbound_memory.waits(self, self.node_id, 0)
         elif why is HoldReason.IN_FLIGHT and not self._has_room():
             return
         self._life.release(why)
+
+    @property
+    def party(self) -> int | None:
+        """Whose requests wait where its own do: those of the broker that it came to."""
+        return self.node_id
 
     def pending(self) -> int:
         """Bytes that it has sent and that were not read, as far as the system tells."""
