@@ -6,6 +6,7 @@ import asyncio
 from typing import Any, cast
 
 from forebay_codecs.primitives import Buffer
+from forebay_policies.inbound_memory import READ, InboundMemory
 from forebay_policies.response_memory import ResponseMemory
 from forebay_proxy.brokers.session import Session
 from forebay_proxy.clients.client_identity import ClientIdentity
@@ -55,6 +56,7 @@ class FakeGateway:
         self.connections: list[tuple[OpaqueConnection, FakeTransport]] = []
         self.taken = True
         self.responses = ResponseMemory()
+        self.requests = InboundMemory(4 * READ, 30.0)
         self.departing: set[Departing] = set()
         self.session: Session | None = None
         self.own_logins = False
