@@ -70,6 +70,7 @@ class PartitionQueue(GroupMember):
         "open",
         "paused",
         "queued_bytes",
+        "ready",
         "ready_at",
         "root",
         "sequence",
@@ -93,6 +94,8 @@ class PartitionQueue(GroupMember):
         """Of a queue for one client id; None: it is a root."""
         self.clients: dict[str | None, PartitionQueue] | None = None
         """Of a root, by client id; None: all clients share it."""
+        self.ready: dict[PartitionQueue, None] = {}
+        """Of a root: those of its clients in which a ready batch waits, the one that has waited for longest first."""
         self.turning: bool = root is not None and root.turning
         """The partition is to have the other form as soon as nothing of it is in flight: until then nothing leaves."""
         self.move: LeaderMove | None = None
@@ -104,10 +107,19 @@ class PartitionQueue(GroupMember):
         self.paused = False
         """A batch that was sent back waits out its backoff: nothing of this queue leaves until then."""
         self.ready_at: float | None = None
-        """Since when a ready batch has waited for the broker to take it; None: there is none."""
+        """See `waits_since`."""
         self.queued_bytes = 0
         self.held = 0
         """Bytes of memory, in whole chunks, that these batches take."""
+
+    def waits_since(self, since: float | None) -> None:
+        """A ready batch has waited for the broker to take it since then; None: there is none."""
+        self.ready_at = since
+        if self.root is not None:
+            if since is None:
+                self.root.ready.pop(self, None)
+            else:
+                self.root.ready[self] = None
 
     def family(self) -> list[PartitionQueue]:
         """Of a root: the queues that hold the partition's batches."""
@@ -170,12 +182,16 @@ class TopicQueues:
 
         What the broker does not want yet does not count: a client that is throttled makes no partition slow.
         """
-        times = [
-            queue.ready_at
-            for queue in self._of(partition)
-            if queue.ready_at is not None and not self._throttling.waits(queue.leader, queue.client_id)
-        ]
-        return min(times, default=None)
+        longest: float | None = None
+        for root in (self.acked_by_leader.get(partition), self.acked_by_all.get(partition)):
+            if root is not None:
+                for queue in (root,) if root.clients is None else root.ready:
+                    since = queue.ready_at
+                    if since is not None and not self._throttling.waits(queue.leader, queue.client_id):
+                        if longest is None or since < longest:
+                            longest = since
+                        break
+        return longest
 
     def lingers(self, partition: int) -> bool:
         """Whether the partition has an open batch that is not ready yet."""
@@ -396,11 +412,11 @@ class Accumulator:
             self._groups.discard(queue)
             self._turn(queue.root or queue, now)
         elif queue.first_ready() is None:
-            queue.ready_at = None
+            queue.waits_since(None)
             self._groups.discard(queue)  # the next ready batch must be announced again
         else:
             if queue.ready_at is None:
-                queue.ready_at = now
+                queue.waits_since(now)
             if queue.in_flight is None and not queue.paused:
                 if queue.group is None:
                     self._groups.place(queue)
@@ -488,7 +504,7 @@ class Accumulator:
             queue.sequence.assign(batch)
             queue.in_flight = batch
             self.in_flight_bytes += batch.size
-            queue.ready_at = None
+            queue.waits_since(None)
             batch.closed = True
             self._groups.discard(queue)
             drained.append((queue, batch))
@@ -521,7 +537,7 @@ class Accumulator:
                 break
         if batch is None:
             self._groups.discard(queue)
-            queue.ready_at = None
+            queue.waits_since(None)
         if queue.turning and not queue.tainted:
             self.update_readiness(queue, now)  # the batch that alone could leave before the turn is gone
             return None
@@ -682,7 +698,7 @@ class Accumulator:
                 waiting.append(batch)
             queue.batches.clear()
             queue.open.clear()
-            queue.ready_at = None
+            queue.waits_since(None)
             queue.turning = False
             self._groups.discard(queue)
             self._groups.leave(queue)
@@ -717,6 +733,7 @@ class Accumulator:
     def _forget_idle(self, clients: dict[str | None, PartitionQueue]) -> None:
         for client_id, queue in list(clients.items()):
             if not queue.batches and queue.in_flight is None and not queue.paused:
+                queue.waits_since(None)
                 self._groups.discard(queue)
                 self._groups.leave(queue)
                 queue.sequence.forgotten()

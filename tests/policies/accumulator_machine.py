@@ -312,6 +312,10 @@ class AccumulatorMachine(RuleBasedStateMachine):
             for queue in topic.queues():
                 of_all[queue.index] += queue.held
             assert all(topic.held(index) == of_all[index] for index in range(topic.partition_count))
+            for root in topic.roots():
+                assert root.ready.keys() == {
+                    queue for queue in (root.clients or {}).values() if queue.ready_at is not None
+                }
         assert self.bench.pool.shares.brokers == {leader: held for leader, held in shares.items() if held}
 
     @invariant()

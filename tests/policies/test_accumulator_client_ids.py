@@ -311,6 +311,29 @@ def test_what_a_throttled_client_has_waiting_makes_no_partition_slow() -> None:
     assert bench.topic.ready_since(0) == 1.0
 
 
+def test_for_how_long_a_partition_waits_only_those_are_looked_at_in_which_something_waits() -> None:
+    bench = Metered()
+    bench.throttles(1)
+    for number in range(100):
+        bench.topic.queue(0, 1, f"{number}")
+    root = bench.topic.acked_by_leader[0]
+    for bench.now, client_id in ((1.0, A), (2.0, B), (3.0, A)):
+        bench.send(client_id, b"x")
+    assert [queue.client_id for queue in root.ready] == [A, B]
+    assert bench.topic.ready_since(0) == 1.0
+
+    bench.now = 4.0
+    away = bench.drain(1)
+    assert [queue.client_id for queue in root.ready] == [B]
+    assert bench.topic.ready_since(0) == 2.0
+    bench.send(A, b"x")
+    assert [queue.client_id for queue in root.ready] == [B, A], "it waits since the one before it has left"
+    bench.answer(away)
+    bench.quiet()
+    assert not root.ready
+    assert bench.topic.ready_since(0) == bench.now, "that of all, put together"
+
+
 def test_memory_is_shared_by_client_id_too() -> None:
     bench = Metered()
     bench.throttles(1)
