@@ -123,7 +123,7 @@ class InboundMemory:
         self._patience = patience
         self._arriving: dict[Client, _Request] = {}
         self._reader: Client | None = None
-        """Who goes on beyond the limit; None: nobody is held."""
+        """Who goes on beyond the limit; None: nobody waits for his turn."""
         self._held: dict[Client, int] = {}
         self._turns: list[tuple[int, int, Client]] = []
         """A heap of (bytes to come, number, client). Entries whose number differs from that in `_held` are obsolete."""
