@@ -19,8 +19,7 @@ Rules
    otherwise being held would be a way to stay.
 4. What a client has sent in advance, while it is held for answers, *rests*. It makes reads smaller, as all bytes do,
    but holds nobody: else clients that do not read their answers would keep others out.
-5. Complete requests that wait, also for a broker to read them, count up to half of the limit: there is always room for
-   those that arrive.
+5. Complete requests that wait count up to half of the limit, so there is always room for those that arrive.
 6. They are bounded by *party*, the broker to whose port clients came: one is *crowded* if more of it waits than is left
    of that half. Its clients' reads are SMALL, and whose request is not whole then is held until less of it waits. So a
    broker that hangs keeps a quarter of the limit, two a sixth each (as in memory_shares), and others' clients go on. A
@@ -156,13 +155,13 @@ class InboundMemory:
         if self._limit < 0:
             return READ
         room = self._limit - self._taken - self.resting
-        if room < SMALL or self.crowded(party):
+        if room < SMALL or self._crowded(party):
             return SMALL
         return min(READ, room)
 
     def shut(self, party: Party) -> bool:
         """Whether clients who come to the party anew are not to be read for now."""
-        return 0 <= self._limit < self._waiting and self.crowded(party)
+        return 0 <= self._limit < self._waiting and self._crowded(party)
 
     def came(self, client: Client) -> None:
         """Hold such a client, until its party is not crowded any more, or it has `arrived`; not if it was read."""
@@ -189,7 +188,7 @@ class InboundMemory:
             self._release()
         if not gathered or client in self._held or request.barred:
             return
-        if self.crowded(client.party):
+        if self._crowded(client.party):
             self._bar(client, request)
             return
         if not self._over():
@@ -229,7 +228,7 @@ class InboundMemory:
         self._release()
 
     def waits(self, whose: object, party: Party, size: int) -> None:
-        """Complete requests of `size` bytes in all wait, which are `whose`; 0: they no longer do."""
+        """A complete request of `size` bytes, `whose` only one, waits to be handled; 0: it no longer does."""
         more = size - self._waits.pop(whose, 0)
         if size:
             self._waits[whose] = size
@@ -277,8 +276,8 @@ class InboundMemory:
     def _over(self) -> bool:
         return 0 <= self._limit < self._taken
 
-    def crowded(self, party: Party, more: int = 0) -> bool:
-        """Whether more of the party waits than may, or would with `more` bytes."""
+    def _crowded(self, party: Party, more: int = 0) -> bool:
+        """Whether the party would be with `more` bytes waiting."""
         waiting = self._waiting + more
         if 2 * waiting <= self._half or self._limit < 0:  # as it is, mostly
             return False
@@ -342,7 +341,7 @@ class InboundMemory:
                     client.release(WHY)
             for party in list(self._barred):
                 promised = 0
-                while (barred := self._barred.get(party)) and not self.crowded(party, promised):
+                while (barred := self._barred.get(party)) and not self._crowded(party, promised):
                     client, size = next(iter(barred.items()))
                     self._unbar(client)
                     request = self._arriving.get(client)

@@ -148,7 +148,7 @@ class App:
         self._untaken = UntakenAnswers()
 
         def context_of(listener: Listener) -> ConnectionContext:
-            gateway = Gateway(settings, view, listener, responses, inbound_memory, self._realm.departing)
+            gateway = Gateway(settings, view, listener, responses, self._realm.departing)
             told = listener.settings.told
             recognises = listener.settings.passes_logins and told.upstream_identity == "client"
             return ConnectionContext(

@@ -285,39 +285,6 @@ class TestBackpressure:
             assert forebay.count("forebay_queued_request_bytes") == 0
 
     @in_loop
-    async def test_untouched_records_that_a_broker_does_not_read_are_bounded_and_hold_up_no_other_brokers(self) -> None:
-        limit, crowd, size = 16 << 20, 8, 6_000_000
-        async with (
-            FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster,
-            running(cluster.bootstrap, moves="observe", queued_max_request_bytes=limit) as forebay,
-        ):
-            bystander = await forebay.client(0)
-            clients = [await forebay.client(1) for _ in range(crowd)]
-            for client in (bystander, *clients):
-                client.send(metadata(0, "ponds"))
-                await client.receives(0)
-            for number, client in enumerate(clients):
-                client.send(produce(1, ("ponds", 1, batch(keyed(f"{number}")))))
-                await client.receives(1)
-            cluster[1].reads(False)
-            for client in clients:
-                client.send(produce(2, ("ponds", 1, batch(keyed("c" * size)))))
-            connections = forebay.app._connections
-            await until(lambda: sum(c.held for c in connections) >= crowd)
-            for number in range(5):
-                bystander.send(produce(number, ("ponds", 0, batch(keyed("b" * 16_000)))))
-                async with asyncio.timeout(1):
-                    await bystander.receives(number)
-            opaque = [c._upstream._opaque for c in connections if c._upstream._opaque is not None]
-            unsent = sum(o._transport.get_write_buffer_size() for o in opaque if o._transport is not None)
-            assert limit // 4 < unsent < limit // 2 + size
-            assert unsent <= forebay.count("forebay_queued_request_bytes") < limit + size
-            cluster[1].reads(True)
-            for client in clients:
-                await client.receives(2)
-            assert forebay.count("forebay_queued_request_bytes") == 0
-
-    @in_loop
     async def test_what_waits_behind_a_slow_answer_is_bounded(self) -> None:
         async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
             cluster[0].holds(PRODUCE)

@@ -118,7 +118,6 @@ class ClientConnection(BoundedReads):
             self._upstream = DividedUpstream(self._life, self.orderer, self._who, shared.gateway, broker)
         else:
             self._upstream = ClientUpstream(self._life, self.orderer, self._who, shared.gateway, broker)
-        self._upstream.party = node_id
         self._client = AnsweredClient(
             self._life,
             self.orderer,

@@ -19,7 +19,6 @@ from forebay_codecs.apis import API_VERSIONS, APIS, PRODUCE, SASL_HANDSHAKE, Api
 from forebay_codecs.errors import Malformed
 from forebay_codecs.primitives import Buffer
 from forebay_policies.hold_reason import HoldReason
-from forebay_policies.inbound_memory import InboundMemory
 from forebay_policies.response_memory import ResponseMemory
 from forebay_proxy.brokers.session import Session
 from forebay_proxy.clients.client_identity import ClientIdentity
@@ -43,7 +42,6 @@ class Brokers(Protocol):
     """What the client's side asks of the gateway."""
 
     responses: ResponseMemory
-    requests: InboundMemory
     departing: set[Departing]
     patience: float
     """Seconds that a request may take at most (`delivery.timeout.ms`)."""
@@ -82,7 +80,6 @@ class ClientUpstream:
     `corked`           bytes gather until `flush`, so that requests which came together leave together
     `advertised_host`  as what host the client finds brokers
     `client_host`      where the client is
-    `party`            with whose requests those count that the broker does not take (inbound_memory)
     """
 
     def __init__(
@@ -102,7 +99,6 @@ class ClientUpstream:
         self.undivided = 0
         """Requests without acks that wait for their leaders (divided_upstream)."""
         self.advertised_host = self.client_host = ""
-        self.party: int | None = None
         self._life = life
         self._state = life.state
         self._who = who
@@ -295,10 +291,7 @@ class ClientUpstream:
             opaque.close()
 
     def close(self) -> None:
-        """The client is gone. What was written still goes out, and records without acks as soon as they can.
-
-        Where the broker does not take it, and too much waits for it already, only they do: nobody was told of the rest.
-        """
+        """The client is gone. What was written still goes out, and records without acks as soon as they can."""
         opaque, self._opaque = self._opaque, None
         if opaque is None:
             return
@@ -308,10 +301,6 @@ class ClientUpstream:
         if opaque.unheard and not opaque.closed:
             self._gateway.departing.add(opaque)
         held_back = opaque.held_back
-        if opaque.deaf and self._gateway.requests.crowded(self.party):
-            self.upstream_unread()
-            opaque.abort()
-            return
         opaque.close()
         if held_back:
             self._send_apart(held_back)
@@ -331,9 +320,6 @@ class ClientUpstream:
             self._hold(HoldReason.BROKER_SLOW)
         else:
             self._release(HoldReason.BROKER_SLOW)
-
-    def upstream_holds(self, connection: OpaqueConnection, size: int, /) -> None:
-        self._gateway.requests.waits(connection, self.party, size)
 
     def upstream_lost(self, why: str, awaited: Expected | None) -> None:
         peer = self._life.peer

@@ -88,7 +88,6 @@ class BrokerLink(ClientUpstream):
     ) -> None:
         super().__init__(life, orderer, who, gateway, node_id)
         self._whole = whole
-        self.party = whole.party
         self._holds: set[HoldReason] = set()
         self._unheard = False
         """Something without acks was sent on it."""

@@ -15,7 +15,6 @@ from forebay_codecs.apis import OF_ONES_OWN_USER
 from forebay_codecs.errors import Malformed
 from forebay_codecs.produce_response import ProduceResponse
 from forebay_policies import retry
-from forebay_policies.inbound_memory import InboundMemory
 from forebay_policies.leader_handover import NOWHERE
 from forebay_policies.response_memory import ResponseMemory
 from forebay_policies.topic_changes import SETTLE_S, TopicChanges
@@ -45,14 +44,12 @@ class Gateway:
         view: BrokerView,
         listener: Listener,
         responses: ResponseMemory,
-        requests: InboundMemory,
         departing: set[Departing],
         of: Gateway | None = None,
     ) -> None:
         """`of`: the listener's own, of which this is what one identity sees; its connections log in as that."""
         self.responses = responses
         """What is gathered of brokers' responses, for all clients."""
-        self.requests = requests
         self.departing = departing
         """Of clients that are gone: a drain waits for these, and so does the end of the login that they need."""
         self.own_logins = listener.settings.passes_logins
@@ -80,7 +77,7 @@ class Gateway:
 
     def within(self, view: BrokerView, departing: set[Departing]) -> Gateway:
         """What an identity that knows brokers by `view` sees of this listener."""
-        return Gateway(self._settings, view, self._listener, self.responses, self.requests, departing, self)
+        return Gateway(self._settings, view, self._listener, self.responses, departing, self)
 
     def _node_changed(self, node: Node) -> None:
         if node.gone:

@@ -145,9 +145,6 @@ class Owner(Protocol):
     def upstream_paused(self, *, paused: bool) -> None:
         """The broker takes no more bytes for now, or does again."""
 
-    def upstream_holds(self, connection: OpaqueConnection, size: int, /) -> None:
-        """So many bytes of requests wait here for the broker to take them; 0, which is told in the end: none do."""
-
     def upstream_lost(self, why: str, awaited: Expected | None) -> None:
         """`awaited` is the next request whose response will not come; None: records without acks were on their way."""
 
@@ -202,8 +199,6 @@ class OpaqueConnection(BoundedReads):
         self.client_slow = False
         """The client does not read its responses."""
         self._paused = False
-        self._holds = 0
-        """Bytes of requests, as the owner was told."""
         self._joins = False
         self._unacknowledged = 0
         """acks=0 requests sent. They have no response: a broker that refuses one closes the connection."""
@@ -262,11 +257,6 @@ class OpaqueConnection(BoundedReads):
         return self._transport is not None and not self.closed and self._transport.get_write_buffer_size() > 0
 
     @property
-    def deaf(self) -> bool:
-        """The broker does not take what was written, of which nothing is without acks."""
-        return self._paused and not (self.closed or self.unheard)
-
-    @property
     def held_back(self) -> list[Buffer]:
         """Requests, records without acks among them, that wait for the session to be renewed: a close leaves them."""
         return self._waiting if self._renewal is not None and self.holds_records and not self.closed else []
@@ -313,7 +303,6 @@ class OpaqueConnection(BoundedReads):
         """Bytes of requests; kept until the connection stands (the client is not read meanwhile)."""
         if self._transport is None or self._renewal is not None:
             self._waiting += [bytes(buffer) for buffer in buffers]
-            self._tell_holds()
         elif not self._transport.is_closing():
             self._written()
             self._put(self._transport, buffers)
@@ -362,7 +351,6 @@ class OpaqueConnection(BoundedReads):
             self._expected.extend(self._announced)
             self._announced.clear()
             waiting, self._waiting = self._waiting, []
-            self._tell_holds()
             if waiting:
                 self.write(waiting)
         done()
@@ -393,19 +381,6 @@ class OpaqueConnection(BoundedReads):
         self._metrics.passed_on(size)
         # With TLS each piece would become a record of its own.
         transport.writelines([b"".join(buffers)] if self._joins else buffers)
-        if self._paused:
-            self._tell_holds()
-
-    def _tell_holds(self) -> None:
-        """Only where the broker does not take what is written at once: it is called for no other request."""
-        size = 0
-        for buffer in self._waiting:
-            size += len(buffer)
-        if self._paused and self._transport is not None and not self._ended:
-            size += self._transport.get_write_buffer_size()
-        if size != self._holds:
-            self._holds = size
-            self._client.upstream_holds(self, size)
 
     def responses_left(self, *, client_slow: bool) -> None:
         """Responses were written to the client, which reads them or does not (`client_slow`)."""
@@ -524,20 +499,17 @@ class OpaqueConnection(BoundedReads):
             return
         if self._waiting:
             self._written()
-            waiting, self._waiting = self._waiting, []
-            self._tell_holds()
-            self._put(self._transport, waiting)
+            self._put(self._transport, self._waiting)
+            self._waiting = []
         if self.closed:
             self._leave(self._transport)
 
     def pause_writing(self) -> None:
         self._paused = True
-        self._tell_holds()
         self._client.upstream_paused(paused=True)
 
     def resume_writing(self) -> None:
         self._paused = False
-        self._tell_holds()
         self._client.upstream_paused(paused=False)
 
     def data_received(self, data: bytes) -> None:
@@ -580,7 +552,6 @@ class OpaqueConnection(BoundedReads):
         self._waiting.clear()
         self._current = None
         self._untaken = 0
-        self._tell_holds()
         self.adjust_reading()  # nothing is held here any more
         for capture in captures:
             capture(None)

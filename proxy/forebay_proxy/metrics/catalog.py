@@ -333,7 +333,7 @@ _ALL: Final = (
         "Bytes of buffer.memory that neither records nor their requests take.",
     ),
     Metric("forebay_buffer_memory_waiters", "gauge", "Clients waiting for buffer.memory."),
-    Metric("forebay_queued_request_bytes", "gauge", "Bytes of requests that are incomplete or wait, for memory say."),
+    Metric("forebay_queued_request_bytes", "gauge", "Bytes of requests that are incomplete or wait for memory."),
     Metric("forebay_gathered_response_bytes", "gauge", "Bytes of brokers' responses that are taken whole."),
     Metric("forebay_pool_waits_total", "counter", "Times a client had to wait for buffer.memory."),
     # Brokers

@@ -10,7 +10,6 @@ import structlog
 from forebay_codecs import api_versions
 from forebay_codecs.apis import API_VERSIONS, APIS, PRODUCE, SASL_HANDSHAKE
 from forebay_policies.hold_reason import HoldReason
-from forebay_policies.inbound_memory import READ
 from forebay_proxy.brokers.session import NEVER, Session
 from forebay_proxy.clients import opaque_connection
 from forebay_proxy.clients.connection_state import Cause, Phase
@@ -290,30 +289,6 @@ class TestEnd:
         assert (broker.closed, stage.gateway.departing) == (True, {opaque})
         opaque.connection_lost(None)
         assert stage.gateway.departing == set()
-
-    @in_loop
-    @pytest.mark.parametrize(
-        ("unsent", "acks", "given_up"), [(2 * READ, 1, True), (READ // 2, 1, False), (2 * READ, 0, False)]
-    )
-    async def test_what_one_that_leaves_has_written_is_given_up_where_too_much_waits_and_somebody_waited_for_an_answer(
-        self, unsent: int, acks: int, given_up: bool
-    ) -> None:
-        stage = Stage()
-        await connected(stage)
-        asks(stage, b"a question")
-        if acks == 0:
-            sends_without_acks(stage)
-        await turns()
-        ((opaque, transport),) = stage.gateway.connections
-        transport.unsent = unsent
-        opaque.pause_writing()
-        assert stage.gateway.requests.total == unsent
-        stage.life.end(Cause.CLIENT_LEFT)
-        stage.upstream.close()
-        assert (transport.closed, transport.aborted) == (True, given_up)
-        assert stage.count(ERRORS, "upstream", "connection_lost") == given_up
-        opaque.connection_lost(None)
-        assert stage.gateway.requests.total == 0
 
     @in_loop
     async def test_what_a_broker_does_not_read_in_time_of_one_that_has_left_is_given_up_with_a_line(

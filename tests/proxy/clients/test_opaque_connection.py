@@ -76,14 +76,10 @@ class Torn:
         self.metrics = TrafficMetrics(self.stats)
         self.told: list[str] = []
         self.unsent = 0
-        self.holds = 0
 
     def translate(self, node_id: int, host: str, port: int, /) -> None: ...
 
     def upstream_paused(self, *, paused: bool) -> None: ...
-
-    def upstream_holds(self, connection: OpaqueConnection, size: int, /) -> None:
-        self.holds = size
 
     def upstream_lost(self, why: str, awaited: Expected | None) -> None:
         self.told.append("lost")
@@ -162,32 +158,6 @@ def test_what_passes_counts_as_sent_to_brokers_and_as_received_from_them() -> No
         counters[f"forebay_{name}_total", ("upstream",)]
         for name in ("produce_requests", "request_bytes", "response_bytes")
     ] == [2, 20 + 7 + 1, 14]
-
-
-@in_loop
-async def test_what_the_broker_does_not_take_is_told_until_it_does_or_never_will() -> None:
-    client, transport = Torn(), FakeTransport()
-    connection = OpaqueConnection(client, ResponseMemory())
-    connection.sent_unacknowledged()
-    connection.write([b"kept ", b"until it stands"])
-    assert client.holds == 20
-    connection.connection_made(cast(asyncio.Transport, transport))
-    assert client.holds == 0
-    transport.unsent = 7
-    connection.write([b"records"])
-    assert client.holds == 0, "it takes them"
-    connection.pause_writing()
-    assert client.holds == 7
-    transport.unsent = 9
-    connection.write([b"!!"])
-    assert client.holds == 9
-    connection.resume_writing()
-    assert client.holds == 0
-    connection.pause_writing()
-    connection.close()
-    assert client.holds == 9
-    connection.connection_lost(None)
-    assert client.holds == 0
 
 
 class Secured:

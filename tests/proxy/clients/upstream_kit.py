@@ -6,7 +6,6 @@ import asyncio
 from typing import Any, cast
 
 from forebay_codecs.primitives import Buffer
-from forebay_policies.inbound_memory import READ, InboundMemory
 from forebay_policies.response_memory import ResponseMemory
 from forebay_proxy.brokers.session import Session
 from forebay_proxy.clients.client_identity import ClientIdentity
@@ -56,7 +55,6 @@ class FakeGateway:
         self.connections: list[tuple[OpaqueConnection, FakeTransport]] = []
         self.taken = True
         self.responses = ResponseMemory()
-        self.requests = InboundMemory(4 * READ, 30.0)
         self.departing: set[Departing] = set()
         self.session: Session | None = None
         self.own_logins = False

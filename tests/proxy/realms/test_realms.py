@@ -12,7 +12,6 @@ import structlog
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.described_topic import DescribedTopics
 from forebay_policies.identities import KEPT_S
-from forebay_policies.inbound_memory import InboundMemory
 from forebay_policies.loop_turns import LoopTurns
 from forebay_policies.response_memory import ResponseMemory
 from forebay_proxy.brokers.broker_versions import BrokerVersions
@@ -65,7 +64,7 @@ class Land:
         self.realms = ClientRealms(self.shared, self.home, connector, self.stats, self.ended.append)
         found = told.client_listeners
         self.listener = Listener(found[0], ListenerPorts(found), shared=False)
-        self.gateway = Gateway(told, self.home.view, self.listener, ResponseMemory(), InboundMemory(-1, 1.0), set())
+        self.gateway = Gateway(told, self.home.view, self.listener, ResponseMemory(), set())
 
     def join(self, user: str, password: str = "secret") -> Membership:
         member = self.realms.join(PlainLogin(user, Secret(password)), self.gateway)
