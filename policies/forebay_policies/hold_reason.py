@@ -25,8 +25,6 @@ class HoldReason(enum.StrEnum):
     """As many of its requests are unanswered as may be: `client.max.in.flight.requests`."""
     TURN = "turn"
     """It has had its slice of this turn of the loop, and sent more: others come first."""
-    LONG_TURN = "long turn"
-    """What it sent took long at once, a batch that decompresses to very much: others come first, for as long."""
     THROTTLED = "throttled"
     """A broker throttles it, and would not read it either until the throttle time is over."""
     INBOUND_MEMORY = "inbound memory"

@@ -121,8 +121,7 @@ class App:
         departed = self._departed = DepartedBrokers(
             settings.request_timeout_ms / 1000, others=settings.workers > 1 or bool(self._inherited)
         )
-        loop = asyncio.get_running_loop()
-        turns = LoopTurns(monotonic, loop.call_soon, loop.call_later)
+        turns = LoopTurns(monotonic, asyncio.get_running_loop().call_soon)
         merges_users = any(listener.has_realms for listener in settings.client_listeners)
         described = DescribedTopics(settings.metadata_max_topics if merges_users else 0)
         shared = self._shared = Shared(

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from forebay_codecs.apis import FETCH, METADATA, PRODUCE
-from forebay_codecs.compression import GZIP
 from forebay_codecs.error_codes import NONE
 from forebay_codecs.metadata import Broker
 from forebay_policies import linger
@@ -32,7 +31,6 @@ from forebay_proxy.errors import StartError
 from forebay_proxy.inherited import Inherited
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce import dispatcher, sender
-from tests.codecs.record_oracle import Record
 from tests.kit.app import Running, running, settings
 from tests.kit.certificates import Authority
 from tests.kit.event_loop import in_loop, soon, turns, until
@@ -128,24 +126,6 @@ class TestBackpressure:
             assert connection.orderer.held + connection._writer.unsent < 2 * MAX_UNSENT
             neighbour.send(echo(1))
             await neighbour.receives(1)
-
-    @in_loop
-    @pytest.mark.parametrize("moves", ["on", "observe"])
-    async def test_others_are_served_while_clients_send_what_decompresses_to_very_much(self, moves: str) -> None:
-        """A batch is opened at once. Whoever sends one after the other had one opened in each turn of the loop."""
-        bomb, bombs = batch([Record(None, bytes(16 << 20))], GZIP), 5
-        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, moves=moves) as forebay:
-            clients = [await forebay.client(0) for _ in range(2)]
-            other = await forebay.client(0)
-            cluster[0].holds(PRODUCE)
-            for client in clients:
-                client.send(*[produce(number, ("ponds", 0, bomb)) for number in range(bombs)])
-            answered = 0
-            while forebay.count("forebay_produce_requests_total", "client") < 2 * bombs:
-                other.send(echo(answered))
-                await other.receives(answered)
-                answered += 1
-            assert answered > 2 * 2 * bombs
 
     @in_loop
     async def test_a_client_that_leaves_while_it_is_held_is_noticed(self) -> None:

@@ -512,11 +512,8 @@ class PendingProduce:
         self._charges.clear()
 
     def _classified(self, *, count: bool) -> ClassifiedRequest:
-        slots, classifier = slice(self._appended, self._appended + SLICE), self._handler.classifier
-        begun = monotonic()
-        found = classifier.classify(self._frame, self._inspected, slots, self._decompressed, count=count)
-        self._handler.turns.took(self._client, monotonic() - begun)
-        return found
+        slots = slice(self._appended, self._appended + SLICE)
+        return self._handler.classifier.classify(self._frame, self._inspected, slots, self._decompressed, count=count)
 
     def _append(self, found: ClassifiedRequest) -> None:
         self._waiter = None

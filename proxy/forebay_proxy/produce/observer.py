@@ -6,8 +6,7 @@ the journal for each batch (journal_rows.ObservedRow), from which `forebay-pipel
 
 Batches are opened, at most MAX_BATCHES of a request and max.decompressed.bytes; further ones, and those that cannot be
 opened, are counted as unread. Partitioners of its own choose for them, and shadow_queues says what they would have been
-merged to. Nothing here changes what is sent, or holds it up for longer than it takes to look at it: where that is long,
-for as long again (loop_turns).
+merged to. Nothing here changes what is sent, or holds it up for longer than it takes to look at it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from forebay_policies.accumulator import ALL_REPLICAS, NO_LEADER
 from forebay_policies.eligibility import Reason
 from forebay_policies.journal_rows import VERSION, ObservedRow
 from forebay_policies.linger import Linger
-from forebay_policies.loop_turns import LoopTurns
 from forebay_policies.producer_batch import Lane
 from forebay_policies.shadow_queues import ShadowQueues
 from forebay_proxy.brokers.cluster import Cluster, TopicState
@@ -122,10 +120,8 @@ class Observer:
         stats: MetricRegistry,
         partitioners: Callable[[Settings], TopicPartitioners],
         journal: Journal | None,
-        turns: LoopTurns,
     ) -> None:
         self._cluster = cluster
-        self._turns = turns
         self._updater = updater
         self._settings = settings
         self._max_decompressed = settings.max_decompressed_bytes
@@ -232,7 +228,6 @@ class Observer:
                 if batch.codec:
                     left -= batch.size
             seen.append(self._judged(client, request, entry, batch, now))
-        self._turns.took(client, monotonic() - now)
         if self._queues.waits_for_turn and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._turn_over)

@@ -173,7 +173,6 @@ class Realm:
                 # Of their own, so that those that really choose, and what is counted of them, are not disturbed.
                 lambda now: TopicPartitioners(now, MetricRegistry(), Random(rng.getrandbits(64)), cluster),
                 journal,
-                shared.turns,
             ),
             RackTraffic(cluster, stats, journal) if settings.knows_racks else None,
             ledger,

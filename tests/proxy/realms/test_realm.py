@@ -31,8 +31,7 @@ class Land:
         self.connector = Connector(told, self.stats)
         pool = BufferPool(1 << 20, 4096, 16_384)
         versions = BrokerVersions(lambda node_id: [], self.connector, RateLimited(get_logger()))
-        loop = asyncio.get_running_loop()
-        turns = LoopTurns(monotonic, loop.call_soon, loop.call_later)
+        turns = LoopTurns(monotonic, asyncio.get_running_loop().call_soon)
         self.shared = Shared(
             told,
             Random(1),

@@ -53,7 +53,7 @@ class Land:
             Random(1),
             pool,
             versions,
-            LoopTurns(monotonic, loop.call_soon, loop.call_later),
+            LoopTurns(monotonic, loop.call_soon),
             DepartedBrokers(30.0),
             None,
             DescribedTopics(1000),
