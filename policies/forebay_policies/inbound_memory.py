@@ -23,7 +23,8 @@ Rules
 6. They are bounded by *party*, the broker to whose port clients came: one is *crowded* if more of it waits than is left
    of that half. Its clients' reads are SMALL, and whose request is not whole then is held until less of it waits. So a
    broker that hangs keeps a quarter of the limit, two a sixth each (as in memory_shares), and others' clients go on. A
-   party of which nothing waits is not crowded: each of its requests gets through in time.
+   party of which a sixteenth of the limit waits, or less, is not crowded while all that waits is within the limit: as
+   large requests may take a half at once, others would have nothing left.
 7. What clients have left behind waits on, and counts, though their connections do not any more. So once more waits than
    the limit, who comes anew to a crowded party is not read at all: nothing of his is lost, and to come and go takes no
    more than to stay.
@@ -163,6 +164,10 @@ class InboundMemory:
         """Whether clients who come to the party anew are not to be read for now."""
         return 0 <= self._limit < self._waiting and self._crowded(party)
 
+    def bars(self, client: Client) -> bool:
+        """Whether it is held since its party is crowded: it waits for its broker."""
+        return client in self._barred.get(client.party, ())
+
     def came(self, client: Client) -> None:
         """Hold such a client, until its party is not crowded any more, or it has `arrived`; not if it was read."""
         if client not in self._arriving:
@@ -282,7 +287,8 @@ class InboundMemory:
         if 2 * waiting <= self._half or self._limit < 0:  # as it is, mostly
             return False
         waits = self._waits_of.get(party, 0) + more
-        return waits > 0 and waits > self._half - waiting
+        left = max(self._half - waiting, self._limit // 16 if waiting <= self._limit else 0)
+        return waits > left
 
     def _close_stalled(self, but: Client) -> None:
         for client in list(self._stalled):

@@ -36,6 +36,8 @@ MAX_TOPICS = 2_000
 """In one request. Clients may name any number, and all that comes meanwhile waits for the answer, which takes the loop
 tens of milliseconds."""
 CREATE_AGAIN_S = 5.0
+_UNANSWERED: Final = object()
+"""In line for what nobody answered: to put all who wait in line again would cost names times waiters each time."""
 DOUBT_S: Final = 5.0
 """An error, a lost leader or a client that asks again so soon after an answer: the broker that gave it lags behind,
 another one is asked."""
@@ -235,10 +237,13 @@ class MetadataRequests:
             if name in self._new:
                 self._new.discard(name)
                 self._creations.cancel(name)
+        self._new.leave(waiter)
         self._wanted.leave(waiter)
         for name in names:
             if not self._waited_for(name):
                 self._wanted.discard(name)
+            elif name in self._new:
+                self._new.add(name, _UNANSWERED)  # whoever else waits need not have asked for its creation
 
     # What to ask for
 
@@ -310,7 +315,7 @@ class MetadataRequests:
                     self._new.add(name, waiter)
         elif query.names is not None and not query.ids:
             for name in query.names:
-                self._ask_for(name)
+                self._wanted.add(name, _UNANSWERED)
             self._brokers_due = True
             self._turn = 0  # of the others each keeps its turn: what brokers fail at is asked for again after them
 

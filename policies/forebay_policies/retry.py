@@ -27,8 +27,8 @@ class Verdict(enum.Enum):
     RETRY = "retry"
     """Not appended; another leader, or the same one later, will take it."""
     ELSEWHERE = "elsewhere"
-    """Not appended, and that may last: to a partition of another broker, if it may go there; else ANSWER. Answers leave
-    in order, so what else a client has sent would wait for it."""
+    """Not appended, and that may last: RETRY where it may go to another broker, ELSEWHERE_TRIES times; else ANSWER.
+    Answers leave in order, so what else a client has sent would wait for it."""
     RETRY_SAME = "retry same"
     """Perhaps appended: the same records to the same partition under the same sequence."""
     RESEQUENCE = "resequence"
@@ -128,9 +128,13 @@ def _judge_sequenced(error_code: int, base_offset: int, runs: int, tries: int, *
     return Verdict.ANSWER
 
 
+ELSEWHERE_TRIES: Final = 4
+"""Within a second. Meanwhile its partition has a load, so that others choose partitions with all replicas."""
+
+
 def refusal(error_code: int) -> bool:
     """Whether a client that gets `error_code` believes that nothing was appended, and sends everything again."""
-    return error_code in _MOVED
+    return error_code in _NOT_APPENDED
 
 
 JITTER: Final = 0.2

@@ -8,7 +8,7 @@ In: names, each with who waits for it, or without; who leaves. Out: the next nam
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterable
 
 
@@ -19,7 +19,7 @@ class WantedTopics:
     def __init__(self) -> None:
         self._names: set[str] = set()
         """What waiters have added and nobody has taken."""
-        self._lines: OrderedDict[object, deque[str]] = OrderedDict()
+        self._lines: OrderedDict[object, OrderedDict[str, None]] = OrderedDict()
         """By waiter. A name that is not in `_names` has been taken from another's, or discarded."""
         self._first: OrderedDict[str, None] = OrderedDict()
 
@@ -33,7 +33,10 @@ class WantedTopics:
     def add(self, name: str, waiter: object) -> None:
         """`waiter` (hashable) waits for it."""
         self._names.add(name)
-        self._lines.setdefault(waiter, deque()).append(name)
+        line = self._lines.get(waiter)
+        if line is None:
+            line = self._lines[waiter] = OrderedDict()
+        line[name] = None
 
     def add_first(self, names: Iterable[str]) -> None:
         """They come before what anybody waits for."""
@@ -57,7 +60,7 @@ class WantedTopics:
         while self._lines and len(names) < most:
             waiter, line = self._lines.popitem(last=False)
             while line:
-                name = line.popleft()
+                name, _ = line.popitem(last=False)
                 if name in self._names:
                     self._names.remove(name)
                     names.append(name)

@@ -229,6 +229,20 @@ def test_a_broker_whose_clients_requests_wait_holds_them_and_nobody_else() -> No
     assert [each.held for each in held] == [False, False, False]
 
 
+def test_two_brokers_that_hang_leave_others_something_though_large_requests_took_a_half_at_once() -> None:
+    bench = Bench(64 * READ)
+    for party in (1, 2):
+        bench.inbound_memory.waits(bench.client(), party, 16 * READ)
+    bench.inbound_memory.waits(bench.client(), 3, 4 * READ)
+    assert [bench.inbound_memory.next_read(party) for party in (1, 2, 3, 4)] == [SMALL, SMALL, READ, READ]
+    bench.inbound_memory.waits(bench.client(), 3, READ)
+    assert bench.inbound_memory.next_read(3) == SMALL
+    bench.inbound_memory.waits(bench.client(), 4, 4 * READ)
+    assert bench.inbound_memory.next_read(4) == READ
+    bench.inbound_memory.waits(bench.client(), 1, 32 * READ)
+    assert bench.inbound_memory.next_read(4) == SMALL, "more waits than the limit"
+
+
 def test_those_of_a_broker_are_released_though_no_request_waits_any_more() -> None:
     bench = Bench(8 * READ)
     waiting = bench.client(party=1)

@@ -254,6 +254,16 @@ class TestFailures:
         bench.requests.failed(bench.next(0.3))
         assert bench.next(0.4) == MetadataQuery(None, [], creates=False)
 
+    def test_nobody_who_has_left_is_remembered(self) -> None:
+        bench = Bench({"a": 1}).started()
+        for number in range(10):
+            waiters = [bench.ask("a"), bench.ask(f"new{number}", creates=True)]
+            bench.requests.failed(bench.next(0.1 * number))
+            for waiter, name in zip(waiters, ("a", f"new{number}"), strict=True):
+                bench.requests.drop([name], [], waiter)
+        assert not bench.requests._new._lines
+        assert len(bench.requests._wanted._lines) <= 1, "what nobody answered"
+
     def test_what_brokers_fail_at_time_and_again_holds_up_nothing_else(self) -> None:
         bench = Bench({"a": 1}).started()
         bench.requests.ask_id(topic_id("bad"), FakeWaiter())

@@ -229,6 +229,7 @@ class TestBackpressure:
                     await bystander.receives(number)
             whole = [c for c in connections if HoldReason.PENDING_REQUEST in c.holds]
             assert len(whole) * size < limit // 2
+            assert all(c.waits for c in connections if c.held), "for their broker: they are not idle"
             assert forebay.count("forebay_queued_request_bytes") < limit + size
             cluster[1].releases(PRODUCE)
             for asked in cluster[1].requests(PRODUCE):

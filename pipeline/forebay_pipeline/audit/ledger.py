@@ -103,7 +103,7 @@ def parts(rows: DataFrame, wanted: Wanted, *, copied: bool = False) -> DataFrame
         F.col("sent.tombstones").alias("tombstones"),
         fate(base).alias("fate"),
         ((records == 0) & ~F.col("reason").isin(_OF_NONE) & (fate(base) != UNACKNOWLEDGED)).alias("uncounted"),
-        ((F.col("error_code") == 0) & (base < 0)).alias("unplaced"),
+        (F.col("position").isNotNull() & (F.col("error_code") == 0) & (base < 0)).alias("unplaced"),
         F.xxhash64("process", "number", "topic", "partition", "position").alias("part"),
         (F.coalesce("position", F.lit(0)) == 0).alias("first_of_row"),
         "times",

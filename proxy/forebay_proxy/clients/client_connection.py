@@ -489,7 +489,9 @@ class ClientConnection(BoundedReads):
     @property
     def waits(self) -> bool:
         """Requests are not yet answered, or not yet taken for another reason than the client: it is not idle."""
-        return len(self.orderer) > 0 or not self._state.holds <= FOR_GOOD
+        if len(self.orderer) > 0 or not self._state.holds <= FOR_GOOD:
+            return True
+        return self._shared.inbound_memory.bars(self) and self.pending() > 0
 
     @property
     def owing(self) -> bool:

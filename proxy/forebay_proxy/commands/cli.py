@@ -273,7 +273,7 @@ def _endpoint(
     from forebay_proxy.commands import command_config as reaching
 
     if bootstrap_servers is None and url is None and socket is None:
-        socket = os.environ.get(_SOCKET)
+        socket = os.environ.get(_SOCKET) or None
     if sum(way is not None for way in (bootstrap_servers, url, socket)) != 1:
         raise click.UsageError("give one of --bootstrap-servers, --url and --socket")
     if socket is not None:

@@ -87,7 +87,7 @@ class Delivery:
             tries=batch.tries,
         )
         if verdict is Verdict.ELSEWHERE:
-            goes = batch.lane.movable and not batch.tries and _others(queue)
+            goes = batch.lane.movable and batch.tries + 1 < retry.ELSEWHERE_TRIES
             verdict = Verdict.RETRY if goes else Verdict.ANSWER
         now = monotonic()
         if self._journal is not None:
@@ -320,17 +320,12 @@ class Delivery:
         """To the least loaded partition of another broker that can be reached; False where there is none."""
         topic = queue.topic
         loads = topic.loads()
-        others = _others(queue)
+        others = [index for index in topic.available if topic.leaders[index] != queue.leader]
         if not others:
             return False
         target = topic.queue(min(others, key=lambda index: loads.get(index, 0)), batch.lane.acks)
         self._accumulator.move(batch, queue, target, now)
         return True
-
-
-def _others(queue: PartitionQueue) -> list[int]:
-    """The topic's partitions of other brokers that can be reached."""
-    return [index for index in queue.topic.available if queue.topic.leaders[index] != queue.leader]
 
 
 def _is_gone(queue: PartitionQueue, response: PartitionResponse) -> bool:

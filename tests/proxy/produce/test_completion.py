@@ -9,6 +9,7 @@ from forebay_codecs.error_codes import (
     CORRUPT_MESSAGE,
     INVALID_RECORD,
     NONE,
+    NOT_ENOUGH_REPLICAS,
     REQUEST_TIMED_OUT,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
@@ -135,15 +136,16 @@ class TestErrors:
         assert answered.response == [PartitionResponse(0, CORRUPT_MESSAGE, -1, -1, 0, [], "first")]
         assert answered.refused == [True]
 
+    @pytest.mark.parametrize("refusal", [UNKNOWN_TOPIC_OR_PARTITION, NOT_ENOUGH_REPLICAS])
     @pytest.mark.parametrize("turned", [False, True])
-    def test_half_a_batch_refused_is_no_refusal_of_the_batch(self, turned: bool) -> None:
+    def test_half_a_batch_refused_is_no_refusal_of_the_batch(self, turned: bool, refusal: int) -> None:
         """Told of a refusal, librdkafka sends all of it again, whatever its retries are: the other half twice."""
         answered = Answered(0)
         keyed, null_key = answered.run(whole=False), answered.run(whole=False)
         answered.completion.all_added()
         if turned:
             answered.acknowledge(null_key, 7)
-        answered.fail(keyed, UNKNOWN_TOPIC_OR_PARTITION)
+        answered.fail(keyed, refusal)
         if not turned:
             answered.acknowledge(null_key, 7)
         assert [found.error_code for found in answered.response] == [REQUEST_TIMED_OUT]
