@@ -237,13 +237,12 @@ class MetadataRequests:
             if name in self._new:
                 self._new.discard(name)
                 self._creations.cancel(name)
-        self._new.leave(waiter)
+        for name in self._new.leave(waiter):
+            self._new.add(name, _UNANSWERED)  # others wait for it, or it was told meanwhile that there is none
         self._wanted.leave(waiter)
         for name in names:
             if not self._waited_for(name):
                 self._wanted.discard(name)
-            elif name in self._new:
-                self._new.add(name, _UNANSWERED)  # whoever else waits need not have asked for its creation
 
     # What to ask for
 

@@ -42,9 +42,10 @@ class WantedTopics:
         """They come before what anybody waits for."""
         self._first.update(dict.fromkeys(names))
 
-    def leave(self, waiter: object) -> None:
-        """It waits for nothing any more. What nobody else has added is to be discarded."""
-        self._lines.pop(waiter, None)
+    def leave(self, waiter: object) -> list[str]:
+        """It waits for nothing any more. Returns what it had added: what nobody else has is to be discarded, or added."""
+        line = self._lines.pop(waiter, None)
+        return [] if line is None else [name for name in line if name in self._names]
 
     def discard(self, name: str) -> None:
         """Nobody waits for it."""

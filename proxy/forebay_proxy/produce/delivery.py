@@ -28,6 +28,7 @@ from forebay_proxy.metrics.registry import MetricRegistry
 log = RateLimited(get_logger())
 
 _ACKNOWLEDGED: Final = Verdict.ACKNOWLEDGED
+_ELSEWHERE: Final = Verdict.ELSEWHERE
 """Members of an enum are looked up anew wherever they are named."""
 
 _FATES: Final[Mapping[Verdict, BatchFate]] = {
@@ -86,7 +87,7 @@ class Delivery:
             tainted=batch.tainted,
             tries=batch.tries,
         )
-        if verdict is Verdict.ELSEWHERE:
+        if verdict is _ELSEWHERE:
             goes = batch.lane.movable and batch.tries + 1 < retry.ELSEWHERE_TRIES
             verdict = Verdict.RETRY if goes else Verdict.ANSWER
         now = monotonic()
