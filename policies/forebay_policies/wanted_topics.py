@@ -43,7 +43,7 @@ class WantedTopics:
         self._first.update(dict.fromkeys(names))
 
     def leave(self, waiter: object) -> list[str]:
-        """It waits for nothing any more. Returns what it had added: what nobody else has is to be discarded, or added."""
+        """It waits for nothing any more. What it had added is returned: what nobody else has, discard, or add again."""
         line = self._lines.pop(waiter, None)
         return [] if line is None else [name for name in line if name in self._names]
 
