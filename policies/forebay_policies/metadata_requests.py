@@ -151,8 +151,7 @@ class MetadataRequests:
         """These records wait no more: whoever forgets one name forgets all that `ready` waits for."""
         self._records.drop(name, ready)
         self._wanted.leave(ready)
-        if not self._waited_for(name):
-            self._wanted.discard(name)
+        self._discard(name)
 
     def wanted_by_records(self, name: str) -> bool:
         """Whether any records wait for the topic."""
@@ -241,8 +240,7 @@ class MetadataRequests:
             self._new.add(name, _UNANSWERED)  # others wait for it, or it was told meanwhile that there is none
         self._wanted.leave(waiter)
         for name in names:
-            if not self._waited_for(name):
-                self._wanted.discard(name)
+            self._discard(name)
 
     # What to ask for
 
@@ -325,6 +323,11 @@ class MetadataRequests:
             self._wanted.add(name, waiter)
         if not waiters:
             self._wanted.add_first((name,))
+
+    def _discard(self, name: str) -> None:
+        """Unless it is to be asked for whoever waits: it may be known to be wrong."""
+        if not self._waited_for(name) and name not in self._produced:
+            self._wanted.discard(name)
 
     def _waited_for(self, name: str) -> bool:
         return name in self._clients.by_name or name in self._records

@@ -137,6 +137,11 @@ def refusal(error_code: int) -> bool:
     return error_code in _NOT_APPENDED
 
 
+def leads_no_more(error_code: int) -> bool:
+    """Whether `error_code` says that another broker leads, or none, or that there is no such partition."""
+    return error_code in _MOVED
+
+
 JITTER: Final = 0.2
 """As in Kafka: what failed together must not be retried together."""
 

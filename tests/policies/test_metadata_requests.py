@@ -306,6 +306,18 @@ class TestLeaving:
         assert bench.requests.next_request(0.1) is None
         assert bench.requests.may_create("new", 0.1), "nobody was asked to"
 
+    @pytest.mark.parametrize("failed", [False, True])
+    def test_what_records_go_to_and_is_wrong_is_asked_for_though(self, failed: bool) -> None:
+        bench = Bench({"a": 1}).started()
+        bench.want("a")
+        bench.answer(bench.next(0.1), 0.1)
+        bench.requests.invalidate(["a"], "error", 0.2)
+        waiter = bench.ask("a")
+        if failed:
+            bench.requests.failed(bench.next(0.2))
+        bench.requests.drop(["a"], [], waiter)
+        assert "a" in (bench.next(0.3).names or ())
+
     def test_others_who_wait_for_the_same_are_served(self) -> None:
         bench = Bench({"a": 1}).started()
         first, second = bench.ask("a"), bench.ask("a")

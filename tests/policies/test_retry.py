@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from forebay_codecs import error_codes as codes
-from forebay_policies.retry import SERVER_ERRORS, Verdict, backoff, judge
+from forebay_policies.retry import SERVER_ERRORS, Verdict, backoff, judge, leads_no_more, refusal
 
 NOT_APPENDED = -1
 
@@ -131,3 +131,10 @@ def test_backoff_is_spread_by_a_fifth_to_both_sides_and_never_beyond_its_most() 
     assert 0.16 <= min(pauses) < 0.165
     assert 0.235 < max(pauses) <= 0.24
     assert max(backoff(9, 0.1, 1.0, rng) for _ in range(100)) == 1.0
+
+
+def test_that_replicas_are_missing_is_a_refusal_and_says_nothing_of_leaders() -> None:
+    assert refusal(codes.NOT_ENOUGH_REPLICAS)
+    assert not leads_no_more(codes.NOT_ENOUGH_REPLICAS)
+    assert all(refusal(code) and leads_no_more(code) for code in NOT_LEADER)
+    assert not any(refusal(code) or leads_no_more(code) for code in REFUSED_WHOLE)

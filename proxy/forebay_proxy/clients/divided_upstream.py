@@ -265,7 +265,7 @@ class DividedUpstream(ClientUpstream):
             if outcome is not None and outcome.error_code in _TAKEN:
                 self._handover.answered(key)
             else:
-                judged = not lost and outcome is not None and not retry.refusal(outcome.error_code)
+                judged = not lost and outcome is not None and not retry.leads_no_more(outcome.error_code)
                 self._handover.failed(key, part.numbers, now, judged=judged)
             if lost:
                 self._leaders.leader_lost(part.topic, part.partition)

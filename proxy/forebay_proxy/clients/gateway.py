@@ -145,7 +145,7 @@ class Gateway:
             self._cluster.learn(node_id, host, port, monotonic())
         for topic, partitions in response.topics:
             for partition in partitions:
-                if retry.refusal(partition.error_code):
+                if retry.leads_no_more(partition.error_code):
                     self._updater.leader_changed(topic, partition.partition, partition.current_leader)
 
     # Leaders, for requests that are divided

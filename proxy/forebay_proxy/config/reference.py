@@ -340,7 +340,8 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
         ),
         "queued.max.request.bytes": Reference(
             "Counts bytes that have arrived, not what a request announces. When it is full, requests that lack the "
-            "fewest bytes are completed first. What waits for one broker takes about a quarter of it at most.",
+            "fewest bytes are completed first. Large requests that wait for one broker take about a quarter of it, "
+            "and half of it stays for what arrives.",
             _broker("default -1"),
         ),
         "max.decompressed.bytes": Reference(

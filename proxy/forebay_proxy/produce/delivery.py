@@ -246,7 +246,8 @@ class Delivery:
             error_code=response.error_code,
             tries=batch.tries + 1,
         )
-        self._leader_changed(queue.topic.name, queue.index, response.current_leader)
+        if retry.leads_no_more(response.error_code):
+            self._leader_changed(queue.topic.name, queue.index, response.current_leader)
         batch.tries += 1
         if batch.tries == 1 and batch.lane.movable and self._move(queue, batch, now):
             self._retries["repartitioned"].value += 1

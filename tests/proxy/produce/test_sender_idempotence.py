@@ -14,7 +14,7 @@ import pytest
 
 from forebay_codecs import compression
 from forebay_codecs import error_codes as codes
-from forebay_codecs.apis import API_VERSIONS, PRODUCE
+from forebay_codecs.apis import API_VERSIONS, METADATA, PRODUCE
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.producer_batch import Lane, ProducerBatch
 from forebay_policies.retry import ELSEWHERE_TRIES, SERVER_ERRORS
@@ -265,10 +265,15 @@ class TestClean:
             it.send("a")
             refused = await it.first()
             other = 1 - refused.partitions[0][1]
+            asked = len([each for broker in (0, 1) for each in it.cluster[broker].requests(METADATA)])
             refused.answer(error_code=codes.NOT_ENOUGH_REPLICAS)
             for _ in range(ELSEWHERE_TRIES - 1):
                 (await it.cluster[other].receives(PRODUCE)).answer(error_code=codes.NOT_ENOUGH_REPLICAS)
             assert await it.told(1) == [codes.NOT_ENOUGH_REPLICAS]
+            it.client.send(produce(2, ("ponds", other, batch(keyed("u"), producer_id=7))))
+            (await it.cluster[other].receives(PRODUCE)).answer(error_code=codes.NOT_ENOUGH_REPLICAS)
+            assert await it.told(1) == [codes.NOT_ENOUGH_REPLICAS]
+            assert len([each for broker in (0, 1) for each in it.cluster[broker].requests(METADATA)]) == asked
 
     @in_loop
     async def test_a_topic_that_is_deleted_is_told(self) -> None:
