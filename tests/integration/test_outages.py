@@ -289,6 +289,7 @@ def test_an_unclean_election_costs_what_the_new_leader_lacks_and_no_more(scene: 
         }
 
     with scene.load(topic, DEFAULT, acks="1") as load:
+        flows(load, monotonic())  # so that the new leader will know the producer, by a sequence of before
         scene.cluster.kill(1)
         wait_until(lambda: in_sync() == {0}, SOON, "the follower is out")
         flows(load, monotonic())
