@@ -182,16 +182,21 @@ class TopicQueues:
 
         What the broker does not want yet does not count: a client that is throttled makes no partition slow.
         """
-        longest: float | None = None
-        for root in (self.acked_by_leader.get(partition), self.acked_by_all.get(partition)):
-            if root is not None:
-                for queue in (root,) if root.clients is None else root.ready:
-                    since = queue.ready_at
-                    if since is not None and not self._throttling.waits(queue.leader, queue.client_id):
-                        if longest is None or since < longest:
-                            longest = since
-                        break
-        return longest
+        by_leader = self._wanted_since(self.acked_by_leader.get(partition))
+        by_all = self._wanted_since(self.acked_by_all.get(partition))
+        if by_leader is None or by_all is None:
+            return by_all if by_leader is None else by_leader
+        return min(by_leader, by_all)
+
+    def _wanted_since(self, root: PartitionQueue | None) -> float | None:
+        """The same of the queues under one root: they wait in the order of their age."""
+        if root is None:
+            return None
+        for queue in (root,) if root.clients is None else root.ready:
+            since = queue.ready_at
+            if since is not None and not self._throttling.waits(queue.leader, queue.client_id):
+                return since
+        return None
 
     def lingers(self, partition: int) -> bool:
         """Whether the partition has an open batch that is not ready yet."""

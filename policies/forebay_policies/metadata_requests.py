@@ -308,8 +308,8 @@ class MetadataRequests:
         self._in_flight = frozenset()
         if query.creates:
             for name in query.names or ():
-                for waiter in self._clients.waiting(name):
-                    self._new.add(name, waiter)
+                if name in self._clients.by_name:
+                    self._new.add(name, _UNANSWERED)
         elif query.names is not None and not query.ids:
             for name in query.names:
                 self._wanted.add(name, _UNANSWERED)

@@ -76,6 +76,8 @@ _NOT_APPENDED: Final = _MOVED | {codes.NOT_ENOUGH_REPLICAS}
 """Unless there is an offset. The latter lasts until a replica is back, the others until there is a leader."""
 _NO_SEQUENCES: Final = frozenset({codes.CLUSTER_AUTHORIZATION_FAILED, codes.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 """Brokers before 2.8 check the permission with every request; topics in an old message format have no sequences."""
+ELSEWHERE_TRIES: Final = 4
+"""Within a second. Meanwhile its partition has a load, so that others choose partitions with all replicas."""
 SERVER_ERRORS: Final = 4
 """UNKNOWN_SERVER_ERROR is what brokers answer where they have a bug, too: a batch that always runs into it must not
 hold up its partition for long. It is told at this attempt, in the broker's words, which clients take for final."""
@@ -126,10 +128,6 @@ def _judge_sequenced(error_code: int, base_offset: int, runs: int, tries: int, *
     if base_offset < 0 and runs > 1 and error_code in _REFUSED_WHOLE:
         return Verdict.SPLIT
     return Verdict.ANSWER
-
-
-ELSEWHERE_TRIES: Final = 4
-"""Within a second. Meanwhile its partition has a load, so that others choose partitions with all replicas."""
 
 
 def refusal(error_code: int) -> bool:
