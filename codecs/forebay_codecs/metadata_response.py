@@ -16,8 +16,8 @@ from forebay_codecs import error_codes
 from forebay_codecs.metadata import FLEXIBLE_FROM, TOPIC_ID_FROM, Broker, Topic
 from forebay_codecs.primitives import Writer
 
-LAYOUTS: Final = (0, 1, 1, 1, 1, 5, 5, 7, 8, 9, 10, 10, 10, 10)
-"""By version: the first version in which a topic has the same layout."""
+LAYOUTS: Final = (0, 1, 1, 1, 1, 5, 6, 7, 8, 9, 10, 10, 10, 10)
+"""By version: the first version in which a topic has the same layout, and error codes mean the same."""
 
 _NOT_ASKED: Final = -(1 << 31)
 """The value of authorized operations if they were not asked for."""

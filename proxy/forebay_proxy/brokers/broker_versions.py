@@ -2,7 +2,8 @@
 
 In: (broker, version of the request). Out: the broker's answer in that version, cut to what the proxy understands,
 without a throttle time, which would be the proxy's own. Answers are kept for a minute, since a broker may be upgraded
-behind the proxy; clients that ask at the same time wait for the same request.
+behind the proxy; clients that ask at the same time wait for the same request. The last answer in each version, whoever
+gave it, is kept for good: for those whom a broker that cannot be asked must not look like an older one.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class BrokerVersions:
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._known: dict[tuple[int | None, int], tuple[float, bytes]] = {}
+        self._last: dict[int, bytes] = {}
         self._asking: dict[tuple[int | None, int], list[OnReady]] = {}
         self._silent: set[tuple[str, int]] = set()
         """Those that did not tell when they were last asked: the log has it once."""
@@ -58,6 +60,10 @@ class BrokerVersions:
             task = self._loop.create_task(self._ask(key))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def last(self, version: int) -> bytes | None:
+        """What any broker told last in that version; None: none has."""
+        return self._last.get(version)
 
     def forget(self, node_id: int) -> None:
         """The broker went away; it may come back another."""
@@ -78,6 +84,7 @@ class BrokerVersions:
                 else:
                     self._silent.discard((host, port))
                     self._known[key] = monotonic(), response
+                    self._last[version] = response
                     break
         finally:
             self._tell(key, response)

@@ -22,7 +22,7 @@ from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
 from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.clients.metadata_handler import LastAnswer
-from forebay_proxy.clients.response_orderer import ResponseOrderer
+from forebay_proxy.clients.response_orderer import ResponseOrderer, Slot
 from forebay_proxy.produce.completion import OnDone, ProduceCompletion
 from forebay_proxy.security.principals import as_kafka_writes
 
@@ -213,7 +213,10 @@ class AnsweredClient:
         return done
 
     def reserve_answer(self) -> Callable[[bytes | None], None]:
-        slot = self._orderer.open()
+        return self.answer_in(self._orderer.open())
+
+    def answer_in(self, slot: Slot) -> Callable[[bytes | None], None]:
+        """Whom to give the frame for `slot`; None ends the connection."""
 
         def answer(frame: bytes | None) -> None:
             if self._state.over:

@@ -2,17 +2,29 @@
 
 In: the request's version and correlation id. Out: the response's frame, perhaps later. A version that is unknown is
 answered at once with UNSUPPORTED_VERSION in v0, as brokers do, and the client asks again in a version it is told.
+
+Where its broker does not answer, a client that asks in MISREAD is told what another one did: directly it would not have
+been connected, and that its connection is closed in this very moment tells it that the broker is older than 0.10.
+librdkafka before 1.0 (PHP, Node.js) then sends records without headers and times for twenty minutes, kafka-python for
+good. Those that ask in a later version take it for an outage, and come again after longer and longer pauses, which an
+answer would end.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from forebay_codecs import api_versions
 from forebay_codecs.apis import API_VERSIONS, APIS
 from forebay_proxy.clients.gateway import Gateway
 
 _API = APIS[API_VERSIONS]
+MISREAD: Final = 0
+"""The version of ApiVersions in which those ask that take the end of the connection for an answer."""
+STAND_IN_S: Final = 1.0
+"""Seconds after which they are told what another broker did: kafka-python waits for two."""
 
 
 def answer_api_versions(
@@ -37,7 +49,37 @@ def answer_api_versions(
         own = correlation_id.to_bytes(4, "big", signed=True)
         answer(_framed(own + response[4:]) if response is not None else None)
 
-    gateway.api_versions(node_id, version, ready)
+    if version == MISREAD:
+        _ask_any(gateway, node_id, version, ready)
+    else:
+        gateway.api_versions(node_id, version, ready)
+
+
+def _ask_any(gateway: Gateway, node_id: int | None, version: int, ready: Callable[[bytes | None], None]) -> None:
+    """`ready` gets the broker's answer or, where there is none in STAND_IN_S, the last of any. None: there is none."""
+    waits = True
+
+    def once(response: bytes | None) -> None:
+        nonlocal waits
+        if waits:
+            waits = False
+            timer.cancel()
+            ready(response)
+
+    def late() -> None:
+        last = gateway.last_api_versions(version)
+        if last is not None:
+            once(last)
+
+    def told(response: bytes | None) -> None:
+        response = response if response is not None else gateway.last_api_versions(version)
+        if response is not None or node_id is None:
+            once(response)
+        else:
+            gateway.api_versions(None, version, once)
+
+    timer = asyncio.get_running_loop().call_later(STAND_IN_S, late)
+    gateway.api_versions(node_id, version, told)
 
 
 def _framed(response: bytes) -> bytes:

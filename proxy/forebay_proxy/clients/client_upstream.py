@@ -6,6 +6,7 @@ client is held.
 
     closed by the broker while nothing was awaited   the next request opens another; a client that logs in itself ends,
                                                      unless Forebay can log in as it (`vouched`)
+    unreachable, when only ApiVersions was asked     `unreached` may answer it, and the next request opens another
     closed by the broker otherwise, or unreachable   the client's connection ends, as if there were no proxy
 """
 
@@ -25,7 +26,7 @@ from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
 from forebay_proxy.clients.opaque_connection import OWN_CORRELATION_ID, Expected, OpaqueConnection
-from forebay_proxy.clients.response_orderer import ResponseOrderer
+from forebay_proxy.clients.response_orderer import ResponseOrderer, Slot
 
 _PRODUCE = APIS[PRODUCE]
 _API_VERSIONS = APIS[API_VERSIONS]
@@ -96,6 +97,8 @@ class ClientUpstream:
         self.own_login = gateway.own_logins
         self.corked = False
         self.vouched = False
+        self.unreached: Callable[[Slot], None] | None = None
+        """Answers ApiVersions where the broker cannot be reached and nothing else was asked of it."""
         self.undivided = 0
         """Requests without acks that wait for their leaders (divided_upstream)."""
         self.advertised_host = self.client_host = ""
@@ -244,6 +247,11 @@ class ClientUpstream:
         try:
             opaque.session = await self._gateway.connect(self._node_id, opaque)
         except (OSError, UnicodeError, Malformed) as error:  # the second: a host name that cannot be one
+            slot = opaque.take_back() if self.unreached is not None and not self._state.over else None
+            if slot is not None and self.unreached is not None:
+                self.unreached(slot)
+                self._not_waited_for(opaque)
+                return
             held_records = opaque.holds_records
             opaque.connection_lost(error)  # first: what is answered now still goes out
             if not self._state.over:

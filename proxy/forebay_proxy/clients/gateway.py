@@ -204,3 +204,7 @@ class Gateway:
             ready(response)
 
         self._versions.get(node_id, version, told)
+
+    def last_api_versions(self, version: int) -> bytes | None:
+        """What any broker answered last in that version, cut as well; None: none has."""
+        return self._versions.last(version)

@@ -10,6 +10,7 @@ frame ┬ ApiVersions → answered here, or upstream for a client with a login o
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from forebay_codecs import metadata_request, produce_request, producers_only
@@ -18,13 +19,14 @@ from forebay_codecs.errors import Malformed
 from forebay_codecs.header import peek
 from forebay_codecs.produce_request import ProduceRequest
 from forebay_proxy.clients.answered_client import AnsweredClient
-from forebay_proxy.clients.api_versions_answer import answer_api_versions
+from forebay_proxy.clients.api_versions_answer import MISREAD, answer_api_versions
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.client_upstream import ClientUpstream
 from forebay_proxy.clients.connection_context import ConnectionContext
 from forebay_proxy.clients.divided_upstream import DividedUpstream
 from forebay_proxy.clients.login_watch import LoginWatch, Member
 from forebay_proxy.clients.request_router import Route
+from forebay_proxy.clients.response_orderer import Slot
 from forebay_proxy.produce.handler import ACKS
 
 _PRODUCE: Final = Route.PRODUCE
@@ -77,6 +79,8 @@ class GatheredRequests:
             return
         if route is _API_VERSIONS and self._upstream.own_login and api.supports(version):
             # In front of a login its broker expects it on this very connection, at most once.
+            if version == MISREAD:
+                self._upstream.unreached = partial(self._told_by_others, correlation_id)
             self._forward(frame, api, version, correlation_id, acks_0=False)
             return
         if route is _API_VERSIONS:
@@ -100,6 +104,9 @@ class GatheredRequests:
                 acks = produce_request.peek_acks(frame)
         if not handled:
             self._forward(frame, api, version, correlation_id, acks_0=acks == 0)
+
+    def _told_by_others(self, correlation_id: int, slot: Slot) -> None:
+        answer_api_versions(self._shared.gateway, None, MISREAD, correlation_id, None, self._client.answer_in(slot))
 
     def _metadata(self, frame: bytes) -> bool:
         if self._client.own_login:  # what a client may know of is the broker's to say

@@ -286,6 +286,18 @@ class OpaqueConnection(BoundedReads):
             self._unsent.remove(expected)
         return True
 
+    def take_back(self) -> Slot | None:
+        """It could not be made. The place of an answer to ApiVersions, where that is all that was asked: then nobody waits
+        for this connection any more."""
+        if self.awaited != 1 or self.unheard or self._owed_tokens:
+            return None
+        only = self._expected[0]
+        if only.api.key != API_VERSIONS or only.slot is None:
+            return None
+        self._expected.clear()
+        self.abort()
+        return only.slot
+
     def sent_token(self, start: bytes, heard: Callable[[bytes], None] | None = None) -> None:
         """A token of the client follows, which begins so. `heard` is told the first bytes of the broker's.
 

@@ -96,6 +96,21 @@ async def test_a_broker_that_was_away_may_have_come_back_another() -> None:
 
 
 @in_loop
+async def test_the_last_answer_in_a_version_outlives_whoever_gave_it() -> None:
+    async with FakeCluster({}, nodes=2) as cluster:
+        asking = Asking(cluster)
+        assert asking.versions.last(2) is None
+        await asking.get(0)
+        cluster.produce_versions = (3, 5)
+        newest = await asking.get(1)
+        for node in (0, 1):
+            cluster[node].down()
+            asking.versions.forget(node)
+            assert await asking.get(node) is None
+        assert (asking.versions.last(2), asking.versions.last(3)) == (newest, None)
+
+
+@in_loop
 async def test_any_broker_will_do_for_the_bootstrap_listener() -> None:
     async with FakeCluster({}, nodes=2) as cluster:
         cluster[0].down()

@@ -9,8 +9,10 @@ import pytest
 
 from forebay_codecs import api_versions, producers_only
 from forebay_codecs.error_codes import UNSUPPORTED_VERSION
+from forebay_proxy.clients import api_versions_answer
 from forebay_proxy.clients.api_versions_answer import answer_api_versions
 from forebay_proxy.clients.gateway import Gateway
+from tests.kit.event_loop import in_loop, until
 
 
 class Told:
@@ -73,3 +75,89 @@ def test_the_admin_endpoint_is_told_to_whom_it_concerns(admin: str | None) -> No
     frame = Told(response()).ask(3, admin)
     assert frame is not None
     assert api_versions.admin(frame[4:]) == admin
+
+
+class Silent:
+    """A gateway of brokers of which each answers when the test says so."""
+
+    def __init__(self, last: bytes | None = None) -> None:
+        self.last = last
+        self.hidden: frozenset[int] = frozenset()
+        self.at_most = api_versions.NO_LIMITS
+        self.asked: list[tuple[int | None, Callable[[bytes | None], None]]] = []
+        self.frames: list[bytes | None] = []
+
+    def api_versions(self, node_id: int | None, version: int, ready: Callable[[bytes | None], None]) -> None:
+        self.asked.append((node_id, ready))
+
+    def last_api_versions(self, version: int) -> bytes | None:
+        return self.last
+
+    def ask(self, version: int, node_id: int | None = 2) -> None:
+        answer_api_versions(cast(Gateway, self), node_id, version, 1, None, self.frames.append)
+
+    def answers(self, response: bytes | None) -> int | None:
+        """The broker that was asked last does; its id."""
+        node_id, ready = self.asked[-1]
+        ready(response)
+        return node_id
+
+
+def v0(number: int) -> bytes:
+    """An answer with that for a code."""
+    return bytes(4) + number.to_bytes(2, "big") + bytes(4)
+
+
+def told(number: int) -> bytes:
+    return (10).to_bytes(4, "big") + (1).to_bytes(4, "big") + v0(number)[4:]
+
+
+@in_loop
+async def test_who_would_take_no_answer_for_an_old_broker_has_its_own_brokers_or_the_last_of_any() -> None:
+    for response, number in ((v0(1), 1), (None, 7)):
+        gateway = Silent(last=v0(7))
+        gateway.ask(0)
+        assert gateway.frames == []
+        assert gateway.answers(response) == 2
+        assert gateway.frames == [told(number)]
+
+
+@in_loop
+async def test_where_none_has_ever_answered_any_is_asked_once() -> None:
+    for response, frame in ((v0(3), told(3)), (None, None)):
+        gateway = Silent()
+        gateway.ask(0)
+        assert gateway.answers(None) == 2
+        assert gateway.frames == []
+        assert gateway.answers(response) is None
+        assert gateway.frames == [frame]
+    gateway = Silent()
+    gateway.ask(0, None)  # which was any
+    assert gateway.answers(None) is None
+    assert (gateway.frames, len(gateway.asked)) == ([None], 1)
+
+
+@in_loop
+async def test_it_does_not_wait_for_a_broker_that_hangs_where_another_has_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(api_versions_answer, "STAND_IN_S", 0.0)
+    nothing_known = Silent()
+    nothing_known.ask(0)
+    gateway = Silent(last=v0(7))
+    gateway.ask(0)
+    await until(lambda: gateway.frames)
+    assert gateway.frames == [told(7)]
+    gateway.answers(v0(1))  # too late
+    assert gateway.frames == [told(7)]
+    assert nothing_known.frames == []
+    nothing_known.answers(v0(1))
+    assert nothing_known.frames == [told(1)]
+
+
+@in_loop
+async def test_those_of_today_take_it_for_an_outage_and_are_left_without() -> None:
+    gateway = Silent(last=v0(7))
+    gateway.ask(1)
+    gateway.answers(None)
+    assert gateway.frames == [None]

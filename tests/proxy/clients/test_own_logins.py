@@ -207,6 +207,34 @@ class TestRequests:
             await client.receives(2, 3, 4)
 
     @in_loop
+    async def test_who_takes_no_answer_for_an_old_broker_is_told_by_another_where_its_own_is_away(self) -> None:
+        async with passing(PLAIN, nodes=2) as (cluster, forebay):
+            client = await forebay.client()
+            await logged_in(client, PLAIN)
+            client.send(metadata(2, "ponds"))
+            await client.receives(2)
+            cluster[1].down()
+            other = await forebay.client(1)
+            other.send(versions(1))
+            (told,) = await other.receives(1)
+            assert api_versions.parse_api_versions(told.whole, 0)[PRODUCE] == (0, 8)
+            other.send(handshake(2, 1))  # which no other can take
+            assert await other.is_closed()
+            today = await forebay.client(1)
+            today.send(versions(1, 3))
+            assert await today.is_closed()
+            both = await forebay.client(1)
+            both.send(versions(1), handshake(2, 1))
+            await both.receives(1)
+            assert await both.is_closed()
+            await cluster[1].up()
+            back = await forebay.client(1)
+            back.send(versions(1))
+            await back.receives(1)
+            assert (await cluster[1].receives(API_VERSIONS)).client_id == "old-producer"
+            await logged_in(back, PLAIN)
+
+    @in_loop
     async def test_a_version_of_them_that_is_too_new_is_answered_here(self) -> None:
         async with passing(PLAIN) as (cluster, forebay):
             client = await forebay.client()
