@@ -75,4 +75,4 @@ def _value(setting: Setting) -> dict[str, Any]:
         return {"type": "integer"} | ({} if least is None else {"minimum": least, "maximum": greatest})
     if setting.kind is float:
         return {"type": "number", "minimum": 0, "maximum": 1}
-    return {"type": "string"}
+    return {"type": "string"} | ({"pattern": setting.pattern} if setting.pattern else {})

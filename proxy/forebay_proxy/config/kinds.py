@@ -22,6 +22,14 @@ PemFile = Annotated[str, Meta(extra={"allowed": "a file in PEM form, or empty"})
 PrivateFile = Annotated[str, Meta(extra={"allowed": "a file that others cannot read, or empty"})]
 Pem = Annotated[str, Meta(extra={"allowed": "text in PEM form, or empty"})]
 SecretPem = Annotated[Secret, Meta(extra={"allowed": "text in PEM form, or empty"})]
+Url = Annotated[
+    str,
+    Meta(
+        pattern=r"^(https?://[^\s/@]+(/[^\s@]*)?)?$",
+        extra={"allowed": "a URL that begins with https:// or http://, without a user or password, or empty"},
+    ),
+]
+"""It is shown to whoever may read the settings, and in errors."""
 
 ServedMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 """SASL mechanisms by which clients can log in at Forebay itself."""

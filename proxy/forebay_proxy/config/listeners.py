@@ -34,6 +34,7 @@ from forebay_proxy.config.kinds import (
     SecurityProtocol,
     ServedMechanisms,
     TlsVersions,
+    Url,
     about,
     dotted,
 )
@@ -82,7 +83,7 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted)
         PrivateFile, about("Whom Forebay lets in by SCRAM: the file that `forebay users` keeps.", WORKERS)
     ] = ""
     sasl_oauthbearer_jwks_endpoint_url: Annotated[
-        str, about("Where the issuer of OAUTHBEARER's tokens tells its keys (JWKS).", WORKERS)
+        Url, about("Where the issuer of OAUTHBEARER's tokens tells its keys (JWKS).", WORKERS)
     ] = ""
     sasl_oauthbearer_jwks_endpoint_refresh_ms: Annotated[
         int,

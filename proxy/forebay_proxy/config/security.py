@@ -120,8 +120,8 @@ def _sasl_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     elif mechanism != "OAUTHBEARER":
         yield "sasl.jaas.config", f"is required with sasl.mechanism = {mechanism}"
     if mechanism == "OAUTHBEARER":
-        if not settings.sasl_oauthbearer_token_endpoint_url.startswith(("https://", "http://")):
-            yield "sasl.oauthbearer.token.endpoint.url", "must be a URL that begins with https:// or http://"
+        if not settings.sasl_oauthbearer_token_endpoint_url:
+            yield "sasl.oauthbearer.token.endpoint.url", "is required with OAUTHBEARER"
         if not (settings.sasl_oauthbearer_client_credentials_client_id or options.get("clientId")):
             yield "sasl.oauthbearer.client.credentials.client.id", "is required with OAUTHBEARER"
 

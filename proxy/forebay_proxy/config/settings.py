@@ -39,6 +39,7 @@ from forebay_proxy.config.kinds import (
     SecretPem,
     SecurityProtocol,
     TlsVersions,
+    Url,
     about,
     dotted,
 )
@@ -83,7 +84,6 @@ SocketPath = Annotated[str, Meta(extra={"allowed": "the path of a socket, or emp
 Mechanism = Annotated[
     str, Meta(extra={"allowed": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; empty: no login"})
 ]
-Url = Annotated[str, Meta(extra={"allowed": "a URL that begins with https:// or http://, or empty"})]
 Topic = Annotated[str, Meta(extra={"allowed": "the name of a topic, or empty"})]
 MILLISECONDS: Final = {"unit": "milliseconds"}
 BYTES: Final = {"unit": "bytes"}
@@ -512,7 +512,6 @@ _HOST_NAME: Final = re.compile(
 
 
 _TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
-_COLLECTOR: Final = re.compile(r"https?://[^\s/@]+(?:/[^\s@]*)?")
 
 
 def is_host(text: str) -> bool:
@@ -530,8 +529,6 @@ def conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from _listener_conflicts(settings)
     yield from _port_conflicts(settings)
     yield from _journal_conflicts(settings)
-    if settings.otlp_endpoint and not _COLLECTOR.fullmatch(settings.otlp_endpoint):
-        yield "otlp.endpoint", "must be a URL like http://collector:4318/v1/metrics, without a user or password"
     patience = max(0, settings.linger_ms) + settings.request_timeout_ms
     if settings.delivery_timeout_ms < patience:
         yield "delivery.timeout.ms", f"must be at least linger.ms + request.timeout.ms = {patience}"

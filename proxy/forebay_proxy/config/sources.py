@@ -35,8 +35,8 @@ CONFIG_VARIABLE: Final = "FOREBAY_CONFIG"
 DEFAULT_ORIGIN: Final = "default"
 COMMAND_LINE: Final = "--set"
 
-# A user and a password in a URL.
-_IN_URL: Final = re.compile(r"//[^/@\s]*@")
+# A user and a password in a URL, whatever the password is made of.
+_IN_URL: Final = re.compile(r"//.*@", re.DOTALL)
 
 # Read by the build and the tests, and set by Kubernetes for services whose names begin with forebay.
 _NOT_SETTINGS: Final = re.compile(
@@ -184,12 +184,12 @@ def _resolved(setting: Setting, given: Given, environ: Mapping[str, str]) -> obj
 
 
 def _shown(given: Given) -> str:
-    """The value as it was written, unless it is a secret. A reference tells only where one is."""
+    """The value as it was written, without what is secret. A reference tells only where one is."""
     setting = find(_full_name(given.name))
     assert setting is not None
     if setting.is_secret and given.value and not (isinstance(given.value, str) and providers.is_reference(given.value)):
         return HIDDEN
-    return render(given.value)
+    return _IN_URL.sub(f"//{HIDDEN}@", render(given.value))
 
 
 def allowed(name: str, partitioners: Collection[str]) -> str:
@@ -225,7 +225,7 @@ def _conflicts(values: Mapping[str, object], origins: Mapping[str, str]) -> Iter
     settings = Loaded(filled, origins).settings
     for name, message in chain(conflicts(settings), security_conflicts(settings)):
         if name in values:
-            yield Problem(name, _IN_URL.sub(f"//{HIDDEN}@", render(values[name])), origins[name], message)
+            yield Problem(name, render(values[name]), origins[name], message)
         elif name not in origins:  # a listener's, which was not set
             yield Problem(name, "", "", message)
 

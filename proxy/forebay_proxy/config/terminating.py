@@ -121,12 +121,6 @@ def _bearer_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
             yield listener.setting(name), "is required with OAUTHBEARER in sasl.enabled.mechanisms"
         elif value and not needed:
             yield listener.setting(name), "needs OAUTHBEARER in sasl.enabled.mechanisms"
-    url = told.sasl_oauthbearer_jwks_endpoint_url
-    if url and not url.startswith(("https://", "http://")):
-        yield (
-            listener.setting("sasl.oauthbearer.jwks.endpoint.url"),
-            "must be a URL that begins with https:// or http://",
-        )
     if told.oauthbearer_sasl_jaas_config:
         name = listener.setting("oauthbearer.sasl.jaas.config")
         if not needed:

@@ -143,6 +143,11 @@ class Setting:
         return None
 
     @cached_property
+    def pattern(self) -> str | None:
+        """What a text must match, as a regular expression; None: nothing."""
+        return next((meta.pattern for meta in self.metas if meta.pattern), None)
+
+    @cached_property
     def unit(self) -> str:
         """milliseconds, seconds or bytes; empty: none."""
         return self._extra("unit") or ""
@@ -183,6 +188,8 @@ class Setting:
             return written
         value = self._parser.parse(written)
         if self.bounds and isinstance(value, int) and not self.bounds[0] <= value <= self.bounds[1]:
+            raise ValueError(written)
+        if self.pattern and isinstance(value, str) and not re.search(self.pattern, value):
             raise ValueError(written)
         return value
 

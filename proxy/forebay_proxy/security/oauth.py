@@ -113,7 +113,7 @@ class TokenSource:
                     body = await response.content.read(MAX_ANSWER)
         except TimeoutError:
             raise TimeoutError(f"the token endpoint {told.url} did not answer within {TIMEOUT_S:g} s") from None
-        except aiohttp.ClientError as error:
+        except (aiohttp.ClientError, ValueError) as error:
             cause = error.__cause__
             why = explain(cause) if isinstance(cause, ssl.SSLError) else str(error)
             raise ConnectionError(f"the token endpoint {told.url} cannot be asked: {why}") from None

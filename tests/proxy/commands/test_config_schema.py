@@ -70,6 +70,8 @@ def test_words_are_the_same(name: str) -> None:
         ({"topics.include": [1]}, False),
         ({"partitioner": "one-of-ours"}, True),
         ({"journal.ledger": "yes"}, False),
+        ({"otlp.endpoint": "http://collector:4318/v1/metrics"}, True),
+        ({"otlp.endpoint": "http://me:hunter2@collector:4318/v1/metrics"}, False),
         ({"node.ports": {"1001": 9093}}, True),
         ({"node.ports": {"1001": 99_093}}, False),
         ({"enable.adaptive.partitioning": False}, True),

@@ -67,10 +67,9 @@ KEYSTORE = ("security.protocol=SSL", "ssl.keystore.location=/etc/forebay.pem")
                 "security.protocol=SASL_SSL",
                 "sasl.mechanism=OAUTHBEARER",
                 "sasl.oauthbearer.client.credentials.client.id=a",
-                "sasl.oauthbearer.token.endpoint.url=ftp://a",
             ],
             "sasl.oauthbearer.token.endpoint.url",
-            "must be a URL",
+            "is required with OAUTHBEARER",
         ),
         (
             [

@@ -447,14 +447,29 @@ class TestProblems:
         assert problem("batch.max.size=x").name == "batch.max.size"
 
 
-class TestConflicts:
-    def test_a_collectors_address_is_a_url_and_its_password_is_not_shown(self) -> None:
-        for address in ("collector:4318", "http://", "http://a b/"):
-            assert problem(f"otlp.endpoint={address}").value == address
-        found = problem("otlp.endpoint=https://me:hunter2@collector/v1/metrics")
-        assert found.value == "https://[hidden]@collector/v1/metrics"
-        assert "without a user or password" in found.message
+class TestUrls:
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "otlp.endpoint",
+            "sasl.oauthbearer.token.endpoint.url",
+            "listener.name.sasl_ssl.sasl.oauthbearer.jwks.endpoint.url",
+        ],
+    )
+    def test_they_have_no_password_and_one_that_was_written_is_not_shown(self, name: str) -> None:
+        for address in ("host:4318", "ftp://host", "http://", "http://a b/"):
+            assert problem(f"{name}={address}").value == address
+        for password in ("hunter2", "h@unter/2", "hunt er2"):
+            found = problem(f"{name}=https://me:{password}@host/path")
+            assert found.value == "https://[hidden]@host/path"
+            assert "without a user or password" in found.message
 
+    def test_what_else_a_url_has_may_be_there(self) -> None:
+        for address in ("http://127.0.0.1:4318", "https://host/a/b?c=d", "https://[::1]:443/", ""):
+            assert settings(f"otlp.endpoint={address}").otlp_endpoint == address
+
+
+class TestConflicts:
     @pytest.mark.parametrize(
         ("assignments", "name", "message"),
         [
