@@ -3,7 +3,8 @@
 In: all metric families as of now, when asked; an address. Out: an export each interval, of totals since this process
 began. No request waits for a collector: the export is sent by a thread, and while one is under way the next is left
 out. How else the collector is to be reached, OpenTelemetry's own variables say (OTEL_EXPORTER_OTLP_HEADERS,
-_CERTIFICATE, _COMPRESSION, _TIMEOUT), and who this is, OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES.
+_CERTIFICATE, _COMPRESSION, _TIMEOUT), and who this is, OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES. Headers may be
+secret: no log has one.
 
 It needs the extra `otlp`: without it importing this raises ImportError.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -37,6 +39,7 @@ from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from prometheus_client.metrics_core import Metric as Family
 
+from forebay_proxy.config.secret import HIDDEN
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 
@@ -44,6 +47,7 @@ Families = Callable[[], Awaitable[Iterable[Family]]]
 
 _CUMULATIVE: Final = AggregationTemporality.CUMULATIVE
 _UNITS: Final = {"_seconds": "s", "_bytes": "By"}
+_OF_HEADER: Final = re.compile(r"(header value\W*?) .*", re.DOTALL)
 _UNKNOWN: Final[Any] = None
 """The least and the greatest that a histogram has seen: OTLP need not be told."""
 
@@ -92,7 +96,7 @@ class OtlpExport:
         try:
             accepted = self._exporter.export(data) is MetricExportResult.SUCCESS
         except Exception as error:  # the libraries beneath promise nothing: this is one more export that failed
-            self._said.last = str(error)
+            self._said.hear(str(error))
             accepted = False
         try:
             loop.call_soon_threadsafe(self._ended, accepted)
@@ -107,7 +111,10 @@ class OtlpExport:
 
 
 class _Said(logging.Handler):
-    """What OpenTelemetry's exporter says to the standard library's log, the last of it; it does not get to ours."""
+    """What OpenTelemetry's exporter says to the standard library's log, the last of it; it does not get to ours.
+
+    To be there before the exporter is: what reads the variables complains right away, with what it has read.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -115,9 +122,19 @@ class _Said(logging.Handler):
         logger = logging.getLogger("opentelemetry.exporter")
         logger.handlers = [self]
         logger.propagate = False
+        logging.getLogger("opentelemetry.util.re").addFilter(_without_header)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.last = record.getMessage()
+        self.hear(record.getMessage())
+
+    def hear(self, text: str) -> None:
+        """This is the last."""
+        self.last = _OF_HEADER.sub(rf"\1 {HIDDEN}", text)
+
+
+def _without_header(record: logging.LogRecord) -> bool:
+    record.msg, record.args = "a part of OTEL_EXPORTER_OTLP_HEADERS or _METRICS_HEADERS is no name=value", ()
+    return True
 
 
 def exported(families: Iterable[Family], began: int, now: int) -> Iterator[Metric]:

@@ -100,6 +100,27 @@ async def test_an_export_that_fails_is_counted_and_told_in_one_line() -> None:
     assert "400" in line["error"]
 
 
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ("Authorization: Bearer canary", "OTEL_EXPORTER_OTLP_HEADERS or _METRICS_HEADERS is no name=value"),
+        ("authorization=Bearer%20canary%0A.", "header value: [hidden]"),
+    ],
+)
+@in_loop
+async def test_no_header_gets_into_a_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, headers: str, said: str
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", headers)
+    stats = MetricRegistry()
+    with collecting() as there, structlog.testing.capture_logs() as logs:
+        await exporting(there.url, stats, stats).export()
+        await until(lambda: sum(outcomes(stats)) == 1)
+    text = f"{caplog.text} {logs}"
+    assert said in text
+    assert "canary" not in text
+
+
 @in_loop
 async def test_while_a_collector_hangs_exports_are_left_out_and_nobody_waits() -> None:
     stats = MetricRegistry()
