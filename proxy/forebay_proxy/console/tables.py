@@ -34,6 +34,9 @@ UNTOUCHED: Final = frozenset(
         Reason.INTERNAL_TOPIC,
         Reason.UNKNOWN_ATTRIBUTES,
         Reason.NO_METADATA,
+        Reason.CORRUPT,
+        Reason.INVALID,
+        Reason.TOO_LARGE,
     }
 )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from forebay_policies.eligibility import Reason
 from forebay_policies.own_choices import TopicChoices
 from forebay_proxy.console import tables
 from forebay_proxy.console.paging import WrongQuery
@@ -96,6 +97,19 @@ async def test_clients() -> None:
     assert column(tables.clients(seen.collector, {"id": found["rows"][0]["id"]}), "client_id") == ["app"]
     assert tables.clients(seen.collector, {"id": "nobody"})["rows"] == []
     assert column(tables.clients(seen.collector, {"q": "0.1"}), "client_id") == ["till-7"]
+
+
+@in_loop
+async def test_batches_of_a_client_are_untouched_where_they_go_on_as_they_came() -> None:
+    seen = Seen()
+    for reason in Reason:
+        client = SeenClient(reason, "h", None, None, requests={})
+        client.batches = {reason: 1}
+        seen.source.clients.append(client)
+    await seen.closely()
+    found = tables.clients(seen.collector, {"size": "200"})
+    touched = {row["client_id"] for row in found["rows"] if not row["untouched"]}
+    assert touched == {Reason.NULL_KEY, Reason.KEYED, Reason.MIXED, Reason.EMPTY}
 
 
 @in_loop
