@@ -134,8 +134,8 @@ class Collector:
             await asyncio.sleep(SECOND - now % SECOND + EARLY_S)
 
     async def after(self, second: int) -> None:
-        """Returns once a second later than this one has been looked at."""
-        while self.second <= second:
+        """Returns once another second has been looked at: an earlier one, where the clock was set back."""
+        while self.second == second:
             await self._next.wait()
 
     def look(self) -> None:

@@ -57,9 +57,12 @@ class Watchers:
 
     async def _tell(self, response: web.StreamResponse, last: int | None) -> None:
         seen = self._seen
-        last = seen.second - 1 if last is None else max(min(last, seen.second), seen.second - REPLAYED_S)
+        last = seen.second - 1 if last is None else last
         while True:
             await seen.after(last)
+            if last > seen.second:  # the clock was set back
+                last = seen.second - 1
+            last = max(last, seen.second - REPLAYED_S)
             room = BYTES_S
             newest = seen.second
             while last < newest:

@@ -77,11 +77,9 @@ async def test_who_comes_back_is_told_what_it_missed() -> None:
             assert [await watcher.second() for _ in range(2)] == [1_000_004, 1_000_005]
         async with session.get(f"{url}?after=1000004") as response:
             assert await Watcher(response).second() == 1_000_005
-        async with session.get(url, headers={"Last-Event-ID": "9" * 11}) as response:  # of another clock
-            seen.step()
-            assert await Watcher(response).second() == 1_000_006
-        async with session.get(url, headers={"Last-Event-ID": "nonsense"}) as response:
-            assert await Watcher(response).second() == 1_000_006
+        for told in ("9" * 11, "nonsense"):  # of another clock, or of none
+            async with session.get(url, headers={"Last-Event-ID": told}) as response:
+                assert await Watcher(response).second() == 1_000_005
 
 
 @in_loop
@@ -113,6 +111,17 @@ async def test_a_long_absence_is_not_told_of() -> None:
     seen.step(REPLAYED_S * 3)
     async with watched(seen, "?after=1000001") as (_, watcher):
         assert await watcher.second() == 1_000_002 + REPLAYED_S * 2
+
+
+@in_loop
+async def test_a_clock_that_is_set_silences_nobody() -> None:
+    seen = Seen()
+    seen.step()
+    async with watched(seen) as (_, watcher):
+        assert await watcher.second() == 1_000_001
+        for step, second in ((-100, 999_901), (1, 999_902), (REPLAYED_S * 3, 1_001_103)):
+            seen.step(step)
+            assert await watcher.second() == second
 
 
 @in_loop
