@@ -18,7 +18,7 @@ for what cannot be meant, 404 for what is not there, 409 where it was refused; 4
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 from aiohttp import web
@@ -26,6 +26,9 @@ from msgspec import convert
 
 from forebay_proxy.console.entry import PREFIX, Change, Entry, answer, refused
 from forebay_proxy.errors import StartError
+
+Ms = Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)]
+"""A number of which seconds can be made; how long anything may last, Control says."""
 
 
 class Nothing(msgspec.Struct, forbid_unknown_fields=True):
@@ -37,14 +40,14 @@ class Wanted(msgspec.Struct, forbid_unknown_fields=True):
 
     settings: dict[str, str | int | float | bool | list[str | int]]
     reason: str
-    for_ms: int | None = None
+    for_ms: Ms | None = None
 
 
 class Avoided(msgspec.Struct, forbid_unknown_fields=True):
     """A broker that is to be avoided, and how it is asked for."""
 
     reason: str
-    for_ms: int | None = None
+    for_ms: Ms | None = None
     confirm: bool = False
 
 

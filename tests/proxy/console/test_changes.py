@@ -71,6 +71,7 @@ async def test_overrides_are_added_listed_and_ended(tmp_path: Path) -> None:
         ("POST", "", b'{"settings": {"linger.ms": 5}}', 400),
         ("POST", "", b'{"settings": {"linger.ms": 5}, "reason": "x", "for": 5}', 400),
         ("POST", "", b'{"settings": {"linger.ms": 5}, "reason": "x", "for_ms": "5"}', 400),
+        ("POST", "", b'{"settings": {"linger.ms": 5}, "reason": "x", "for_ms": 1%b}' % (b"0" * 400), 400),
         ("POST", "", b'{"settings": {"linger.ms": {}}, "reason": "x"}', 400),
         ("POST", "", b'{"settings": {"linger.ms": 5}, "reason": "none"}', 400),
         ("DELETE", "/max.connections", b"", 404),
