@@ -29,7 +29,7 @@ from forebay_proxy.brokers.tried_addresses import TriedAddresses
 from forebay_proxy.brokers.upstream_connection import UpstreamConnection
 from forebay_proxy.config import rereading
 from forebay_proxy.config.settings import HostPort, Settings
-from forebay_proxy.logs import get_logger
+from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.security.authenticator import AuthenticationFailed, Authenticator, Call, NotKnownYet
 from forebay_proxy.security.logins import Login
@@ -76,6 +76,7 @@ class Connector:
         self._authenticator: Authenticator | None = None
         self._refusals = Refusals(*self._backoff_s, self._rng)
         self._tried = TriedAddresses()
+        self._of_clients_log = RateLimited(log)
         self._principals: Principals | None = None
         """Of one that logs in as clients."""
         if secured is not None:
@@ -92,6 +93,7 @@ class Connector:
         """One whose connections log in as a client, once `present` has said how, and not at all before."""
         other = Connector(self._settings, self._stats, self._rng, self._secured)
         other._principals, other._tried = principals, self._tried
+        other._of_clients_log = self._of_clients_log
         other._authenticator = None
         return other
 
@@ -251,7 +253,7 @@ class Connector:
         if not self._refusals.refused(broker, why, now):
             return
         if self._authenticator is not None and self._principals is not None:
-            log.warning(
+            self._of_clients_log.warning(
                 "broker refuses a client's login on another connection",
                 host=broker.host,
                 port=broker.port,

@@ -373,7 +373,9 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             _producer(),
         ),
         "retry.backoff.max.ms": Reference("Limits what retry.backoff.ms doubles to.", _producer()),
-        "reconnect.backoff.ms": Reference(f"Counts for each broker by itself. {_RETRY}", _producer()),
+        "reconnect.backoff.ms": Reference(
+            f"Counts for each broker, and each client's login that one refuses, by itself. {_RETRY}", _producer()
+        ),
         "reconnect.backoff.max.ms": Reference("Limits what reconnect.backoff.ms doubles to.", _producer()),
         "socket.connection.setup.timeout.ms": Reference(
             "Counts for each address that is tried. Where a client waits that has less than three times as much, an "

@@ -17,6 +17,7 @@ from forebay_codecs.errors import Malformed
 from forebay_policies.identities import Identities, Identity
 from forebay_proxy.brokers.cluster import Node
 from forebay_proxy.brokers.connector import Connector
+from forebay_proxy.brokers.refusals import Refusals
 from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.metadata_handler import MetadataHandler
 from forebay_proxy.logs import RateLimited, get_logger
@@ -140,6 +141,10 @@ class ClientRealms:
         self._ended = ended
         self._most = shared.settings.max_identities
         self._principals = Principals()
+        settings = shared.settings
+        pauses_s = settings.reconnect_backoff_ms / 1000, settings.reconnect_backoff_max_ms / 1000
+        self._refusals = Refusals(*pauses_s, shared.rng)
+        """Of logins that were to be proved."""
         self._realms: dict[str, ClientRealm] = {}
         self._identities = Identities(self._most, lambda key: self._realms[key].rest(), self._forget)
         self._retired = False
@@ -166,22 +171,30 @@ class ClientRealms:
         return Membership(principal, home, home.gateway(gateway), partial(self._leave, identity))
 
     async def prove(self, login: Login) -> None:
-        """Have a broker accept `login` (login_watch.Realms): one connection, unless it is in use and not refused."""
-        home = self._realms.get(self._principals.of(login))
+        """Have a broker accept `login` (login_watch.Realms): one connection, unless it is in use and not refused.
+
+        One that was refused a moment ago is refused without asking. With another password it is another login.
+        """
+        principal = self._principals.of(login)
+        home = self._realms.get(principal)
         if home is not None and home.awake and not home.connector.is_refused:
             return
+        if (why := self._refusals.now(principal, monotonic())) is not None:
+            raise AuthenticationFailed(why)
         connector = self._connector.of_clients(self._principals)
         connector.present(login)
         error: Exception = ConnectionError("no broker is known")
         for address in self._known.view.addresses.of(None):
             try:
                 connection = await connector.open(*address)
-            except AuthenticationFailed:
+            except AuthenticationFailed as refusal:
+                self._refusals.refused(principal, str(refusal), monotonic())
                 raise
             except (OSError, UnicodeError, Malformed) as failure:
                 error = failure
             else:
                 connection.close()
+                self._refusals.accepted(principal)
                 return
         raise ConnectionError(str(error))
 

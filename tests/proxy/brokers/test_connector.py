@@ -407,6 +407,22 @@ async def test_one_for_a_client_logs_in_as_that_client_while_there_is_one() -> N
         assert not base.is_refused
 
 
+@in_loop
+async def test_clients_that_are_refused_fill_no_log() -> None:
+    async with FakeCluster({}) as cluster:
+        cluster.exchange, cluster.users = [], {"alice": "hers"}
+        stats = MetricRegistry()
+        base = Connector(settings(cluster.bootstrap, 1, security_protocol="SASL_PLAINTEXT"), stats)
+        with structlog.testing.capture_logs() as logs:
+            for number in range(20):
+                connector = base.of_clients(Principals())
+                connector.present(PlainLogin("alice", Secret(f"canary-{number}")))
+                with pytest.raises(AuthenticationFailed):
+                    await soon(connector.open(LOOPBACK, cluster[0].port))
+        assert stats.value("forebay_errors_total", side="upstream", kind="client_authentication") == 20
+        assert 0 < len(logs) < 20
+
+
 class NewToken:
     """Brokers may not have heard of it, `times` more."""
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
+from forebay_proxy.brokers import refusals as module
 from forebay_proxy.brokers.refusals import Refusals
 from forebay_proxy.config.settings import HostPort
 
@@ -50,6 +53,14 @@ def test_addresses_that_nobody_tries_are_forgotten() -> None:
     refusals.refused(ONE, "no", 0.0)
     refusals.forget(50.0, 10.0)
     assert not refusals.accepted(ONE)
+
+
+def test_of_too_many_the_one_that_was_refused_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST", 2)
+    refusals = Refusals(1.0, 1.0, Random(1))
+    for whose in (ONE, OTHER, ONE, "alice"):
+        refusals.refused(whose, "no", 0.0)
+    assert [refusals.now(whose, 0.0) for whose in (ONE, OTHER, "alice")] == ["no", None, "no"]
 
 
 def test_it_is_true_while_a_broker_refuses() -> None:

@@ -600,6 +600,27 @@ class TestProof:
             assert await client.is_closed()
             assert it.forebay.count("forebay_identities") == 0
             it.cluster.users["alice"] = "hers"
+            while await it.log_in(await it.forebay.client(), "alice") != NONE:
+                assert it.forebay.count("forebay_identities") == 0
+
+    @in_loop
+    async def test_a_login_that_is_refused_again_and_again_is_left_alone_for_a_while(self, tmp_path: Path) -> None:
+        """A broker, or what it asks, may lock out who keeps trying. Other logins are not concerned."""
+        async with gate(
+            mapped(tmp_path), **UPSTREAM, reconnect_backoff_ms=100_000, reconnect_backoff_max_ms=100_000
+        ) as it:
+            it.cluster.users["alice"] = "another"
+            for name in ("alice", "alice", "amy"):
+                assert await it.log_in(await it.forebay.client(), name) == SASL_AUTHENTICATION_FAILED
+            assert it.logins_at_brokers == 1
+            await it.user("bob", node=None)
+            path = tmp_path / "identities.toml"
+            path.write_text(path.read_text().replace("hers", "another"))
+            it.forebay.app.reload()
+            door = it.forebay.app._listeners._contexts[0].door
+            assert door is not None
+            before = door.identities.generation
+            await until(lambda: door.identities.generation != before)
             await it.user("alice", node=None)
 
     @in_loop
