@@ -12,11 +12,11 @@ from collections.abc import Callable
 from time import monotonic
 
 from forebay_policies.throttling import Throttling
-from forebay_proxy.logs import get_logger
+from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.completion import ProduceCompletion
 
-log = get_logger()
+log = RateLimited(get_logger())
 
 INTERVAL = 0.25
 

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from time import monotonic
 
+from structlog.testing import capture_logs
+
 from forebay_codecs.error_codes import REQUEST_TIMED_OUT
 from forebay_policies.throttling import Throttling
 from forebay_proxy.metrics.registry import MetricRegistry
@@ -109,3 +111,15 @@ async def test_one_timer_is_enough_whoever_sends_more_when_answered() -> None:
         assert loop.pending == before + 1
         for completion in list(watch.deadlines._live):
             completion._on_done = answered
+
+
+@in_loop
+async def test_a_broker_that_hangs_for_long_fills_no_log() -> None:
+    watch = Watch()
+    with capture_logs() as logs:
+        for _ in range(20):
+            watch.add(0)
+            watch.deadlines._sweep()
+    assert len(watch.done) == 20
+    assert len(logs) < 10
+    watch.deadlines.close()
