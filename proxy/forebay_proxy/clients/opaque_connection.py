@@ -287,8 +287,8 @@ class OpaqueConnection(BoundedReads):
         return True
 
     def take_back(self) -> Slot | None:
-        """It could not be made. The place of an answer to ApiVersions, where that is all that was asked: then nobody waits
-        for this connection any more."""
+        """It could not be made. The place of an answer to ApiVersions, where that was all that was asked: nobody waits
+        for it any more, then."""
         if self.awaited != 1 or self.unheard or self._owed_tokens:
             return None
         only = self._expected[0]
