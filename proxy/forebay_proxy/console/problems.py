@@ -75,6 +75,11 @@ def _errors(lately: Lately) -> Iterator[Found]:
         yield "critical", "login_refused", f"brokers refused Forebay's login {_many(refused, 'time')} {within}; {LOG}"
     if refused := errors("upstream", "answered"):
         yield "critical", "records_refused", f"brokers refused {_many(refused, 'batch', 'batches')} {within}"
+    if refused := errors("internal", "refused"):
+        text = (
+            f"{_many(refused, 'batch', 'batches')} {within} refused before being sent, as where a topic may not be seen"
+        )
+        yield "critical", "records_not_sent", text
     if expired := errors("internal", "expired"):
         text = f"{_many(expired, 'Produce request')} {within} not acknowledged in the client's time"
         yield "critical", "records_expired", text

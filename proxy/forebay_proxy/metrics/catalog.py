@@ -33,6 +33,8 @@ ERROR_KINDS: Final = (
     "answered",  # a broker's error, returned to the client
     "outcome_unknown",  # a batch may be appended, and is not sent again
     "idempotence",  # no broker gave out a producer id
+    "refused",  # a batch that Forebay did not send, for good: its user may not see the topic, say
+    "retriable",  # a batch that Forebay did not send, and that clients send again: its topic is not there yet, or gone
     "expired",  # not acknowledged before the client's or the delivery timeout
     "partitioner",  # a custom partitioner failed
     "too_old",  # a request version that the broker no longer supports

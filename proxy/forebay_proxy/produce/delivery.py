@@ -75,6 +75,7 @@ class Delivery:
         }
         self._broker_errors = stats.counter("forebay_errors_total", side="upstream", kind="answered")
         self._unknown = stats.counter("forebay_errors_total", side="upstream", kind="outcome_unknown")
+        self._retriable = stats.counter("forebay_errors_total", side="internal", kind="retriable")
         self._journal = journal
 
     def answered(self, queue: PartitionQueue, batch: ProducerBatch, response: PartitionResponse) -> None:
@@ -92,7 +93,10 @@ class Delivery:
             verdict = Verdict.RETRY if goes else Verdict.ANSWER
         now = monotonic()
         if self._journal is not None:
-            self._journal.batch(queue, batch, now, _FATES[verdict], response.error_code, response.base_offset)
+            fate: BatchFate = (
+                "acknowledged" if verdict is _ACKNOWLEDGED else self._fate(verdict, queue, batch, response)
+            )
+            self._journal.batch(queue, batch, now, fate, response.error_code, response.base_offset)
         if verdict is _ACKNOWLEDGED:
             seconds = now - batch.opened_at
             self._latency.observe(seconds)
@@ -134,6 +138,17 @@ class Delivery:
                 queue.sequence.given_back(batch)
             self._broker_errors.value += 1
             self.fail(queue, batch, response.error_code, response.error_message, response.record_errors)
+
+    def _fate(
+        self, verdict: Verdict, queue: PartitionQueue, batch: ProducerBatch, response: PartitionResponse
+    ) -> BatchFate:
+        """Of a batch that is not acknowledged, as the journal has it."""
+        if _FATES[verdict] == "retried" and _is_gone(queue, response):
+            if verdict is Verdict.RETRY_SAME:
+                return "unknown"
+            if batch.tries or not (batch.lane.movable and _others(queue)):
+                return "refused"
+        return _FATES[verdict]
 
     def _was_muted(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
         """Whether its client was throttled while it waited: that makes no broker slow for others."""
@@ -207,8 +222,12 @@ class Delivery:
                 self._fail_gone(queue, batch)
 
     def _fail_gone(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        # Some clients take the former for a refusal and send again.
-        code = error_codes.REQUEST_TIMED_OUT if batch.tainted else error_codes.UNKNOWN_TOPIC_OR_PARTITION
+        if batch.tainted:
+            self._unknown.value += 1
+            code = error_codes.REQUEST_TIMED_OUT  # some clients take the other one for a refusal and send again
+        else:
+            self._retriable.value += 1
+            code = error_codes.UNKNOWN_TOPIC_OR_PARTITION
         self.fail(queue, batch, code, "the topic or partition no longer exists")
 
     def deserted(self, queue: PartitionQueue, batch: ProducerBatch, runs: Iterable[RecordRun]) -> None:
@@ -322,12 +341,18 @@ class Delivery:
         """To the least loaded partition of another broker that can be reached; False where there is none."""
         topic = queue.topic
         loads = topic.loads()
-        others = [index for index in topic.available if topic.leaders[index] != queue.leader]
+        others = _others(queue)
         if not others:
             return False
         target = topic.queue(min(others, key=lambda index: loads.get(index, 0)), batch.lane.acks)
         self._accumulator.move(batch, queue, target, now)
         return True
+
+
+def _others(queue: PartitionQueue) -> list[int]:
+    """Its topic's partitions that another broker leads, which can be reached."""
+    topic = queue.topic
+    return [index for index in topic.available if topic.leaders[index] != queue.leader]
 
 
 def _is_gone(queue: PartitionQueue, response: PartitionResponse) -> bool:

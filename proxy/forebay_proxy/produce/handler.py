@@ -26,6 +26,7 @@ from forebay_codecs.errors import Malformed
 from forebay_codecs.primitives import Buffer
 from forebay_codecs.produce_request import PartitionRecords, ProduceRequest
 from forebay_codecs.record_batch import ClientBatch
+from forebay_policies import retry
 from forebay_policies.accumulator import Accumulator, PartitionQueue, TopicQueues
 from forebay_policies.buffer_pool import Waiter
 from forebay_policies.eligibility import Reason
@@ -37,7 +38,7 @@ from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.config.settings import Settings
-from forebay_proxy.logs import get_logger
+from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.classifier import (
     BatchClassifier,
@@ -54,7 +55,7 @@ from forebay_proxy.produce.ledger import Ledger
 from forebay_proxy.produce.observer import ObservedRequest, Observer
 from forebay_proxy.produce.rack_traffic import RackTraffic
 
-log = get_logger()
+log = RateLimited(get_logger())
 
 PARTITION_TRIES: Final = 2
 """Metadata requests before a partition is refused that a known topic is not known to have."""
@@ -122,6 +123,8 @@ class ProduceHandler:
         self._requests = stats.counter("forebay_produce_requests_total", side="client")
         self._moved = stats.counter("forebay_records_total", fate="moved")
         self._kept = stats.counter("forebay_records_total", fate="kept")
+        self._refused = stats.counter("forebay_errors_total", side="internal", kind="refused")
+        self._retriable = stats.counter("forebay_errors_total", side="internal", kind="retriable")
 
     def handle(self, client: Client, frame: bytes, request: ProduceRequest) -> bool:
         """Take a request, which `frame` holds without its size. False: nothing of it is touched; forward the frame."""
@@ -212,6 +215,10 @@ class ProduceHandler:
         state = self.cluster.topics.get(topic)
         code = state.error_code if state is not None else error_codes.NONE
         return code or error_codes.UNKNOWN_TOPIC_OR_PARTITION, "the brokers do not know it, or do not tell of it"
+
+    def count_refused(self, error_code: int) -> None:
+        """A batch is not sent, and its client is told that."""
+        (self._retriable if retry.refusal(error_code) else self._refused).value += 1
 
     def memory_request(self, completion: ProduceCompletion, found: ClassifiedRequest) -> MemoryRequest:
         """What `found`, the batches of the request that `completion` answers, asks of buffer.memory."""
@@ -431,9 +438,21 @@ class PendingProduce:
 
     def refuse(self, error_code: int, message: str) -> None:
         """All of it, before anything else."""
-        for slot in range(len(self._completion.fates)):
-            self._completion.refuse(slot, error_code, message)
+        slot = 0
+        for topic, partitions in self._request.topics:
+            for _ in partitions:
+                self._refuse(slot, topic, error_code, message)
+                slot += 1
         self._completion.all_added()
+
+    def _refuse(self, slot: int, topic: str, error_code: int, message: str) -> None:
+        """Nothing of a partition is sent."""
+        completion = self._completion
+        if completion.fates[slot].error_code == error_codes.NONE:  # else it was half of a batch that is split by key
+            self._handler.count_refused(error_code)
+            client_id = completion.client_id
+            log.info("records refused", topic=topic, error_code=error_code, why=message, client_id=client_id)
+        completion.refuse(slot, error_code, message)
 
     def _topic_settled(self) -> None:
         self._unknown -= 1
@@ -521,14 +540,15 @@ class PendingProduce:
         if entry is not None:
             entry.classified(self._appended, found)
         for refused in found.refused:
-            completion.refuse(refused.slot, refused.error_code, refused.message)
+            self._refuse(refused.slot, self._inspected[refused.slot].topic, refused.error_code, refused.message)
         late = -1
         for touched in found.touched:
             if handler.unknown(touched.topic, touched.partition):
-                completion.refuse(touched.slot, *handler.refusal(touched.topic))
+                self._refuse(touched.slot, touched.topic, *handler.refusal(touched.topic))
             elif touched.slot == late or self._too_late(touched):
                 late = touched.slot  # both halves of a batch that is split by key
-                completion.refuse(late, error_codes.NOT_LEADER_OR_FOLLOWER, "the client's later records came first")
+                code = error_codes.NOT_LEADER_OR_FOLLOWER
+                self._refuse(late, touched.topic, code, "the client's later records came first")
             else:
                 run = self._append_batch(touched)
                 if entry is not None:

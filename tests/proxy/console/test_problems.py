@@ -117,6 +117,12 @@ def test_each_is_said(gauge: tuple[str, tuple[str, ...]], level: float, kind: st
             "brokers refused 1,200 batches in the last 5 minutes",
         ),
         (
+            ("internal", "refused"),
+            "records_not_sent",
+            "1 batch in the last 5 minutes refused before being sent, as where a topic may not be seen",
+            "1,200 batches in the last 5 minutes refused before being sent, as where a topic may not be seen",
+        ),
+        (
             ("internal", "expired"),
             "records_expired",
             "1 Produce request in the last 5 minutes not acknowledged in the client's time",
@@ -160,6 +166,7 @@ def test_a_certificate_is_urgent_in_its_last_day() -> None:
         ("ForebaySettingsRefused", Snapshot(gauges={("forebay_config_last_reload_successful", ()): 0}), QUIET),
         ("ForebayReloadFailed", Snapshot(gauges={("forebay_security_last_reload_successful", ("admin",)): 0}), QUIET),
         ("ForebayLoginRefused", Snapshot(), counted(("forebay_errors_total", ("upstream", "authentication")), 1)),
+        ("ForebayRecordsRefused", Snapshot(), counted(("forebay_errors_total", ("internal", "refused")), 1)),
         ("ForebayRecordsExpired", Snapshot(), counted(("forebay_errors_total", ("internal", "expired")), 1)),
         ("ForebayJournalRowsDropped", Snapshot(), counted(DROPPED, 1)),
     ],

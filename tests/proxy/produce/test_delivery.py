@@ -19,9 +19,11 @@ from forebay_codecs.error_codes import (
 )
 from forebay_codecs.produce_response import PartitionResponse
 from forebay_policies.accumulator import PartitionQueue
+from forebay_policies.journal_rows import BatchRow
 from forebay_policies.producer_batch import ProducerBatch, RecordRun
 from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy.config.settings import HostPort
+from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.delivery import Delivery
 from tests.kit import fakes_proxy as fakes
@@ -43,6 +45,8 @@ class Dock:
         self.timed: list[int] = []
         """Partitions of whose acknowledged batches the time was told."""
         self.stats = MetricRegistry()
+        journal = Journal(0, self.stats)
+        self.rows = journal._rows
         self.delivery = Delivery(
             self.accumulator,
             settings((HostPort(LOOPBACK, 1),), 2),
@@ -50,6 +54,7 @@ class Dock:
             lambda *changed: self.changed.append(changed),
             lambda queue, seconds: self.timed.append(queue.index),
             Random(1),
+            journal,
         )
         self.accumulator.observe(opened=lambda queue, batch: None, ready=self.woken.append)
 
@@ -72,6 +77,13 @@ class Dock:
         assert self.accumulator.pool.available == self.accumulator.pool.memory
         assert (self.accumulator.queued_bytes, self.accumulator.in_flight_bytes) == (0, 0)
         assert not self.cluster.topics["ponds"].queues.loads()
+
+    def fates(self) -> list[str]:
+        """Of the batches that were answered, as the journal has them."""
+        return [row.fate for row in self.rows if isinstance(row, BatchRow)]
+
+    def errors(self, side: str, kind: str) -> float:
+        return self.stats.take().counters["forebay_errors_total", (side, kind)]
 
     def retries(self, reason: str) -> float:
         return self.stats.take().counters["forebay_retries_total", (reason,)]
@@ -353,6 +365,7 @@ class TestGone:
         owners = [fakes.append(dock.accumulator, dock.queue(index), keyed("a")) for index in (0, 0, 2)]
         dock.cluster.apply(fakes.metadata({"ponds": []}, errors={"ponds": 3}), {"ponds"}, 1.0, 300.0)
         assert [owner.told for owner in owners] == [[("failed", UNKNOWN_TOPIC_OR_PARTITION, [])]] * 3
+        assert dock.errors("internal", "retriable") == 2
         dock.assert_empty()
 
     @in_loop
@@ -364,7 +377,19 @@ class TestGone:
         dock.cluster.apply(fakes.metadata({"ponds": [0, 1]}), {"ponds"}, 1.0, 300.0)
         dock.delivery.answered(gone, batch, PartitionResponse(2, UNKNOWN_TOPIC_OR_PARTITION, -1, -1, 0, [], None))
         assert owner.told == [("failed", UNKNOWN_TOPIC_OR_PARTITION, [])]
+        assert (dock.fates(), dock.errors("internal", "retriable")) == (["refused"], 1)
         dock.assert_empty()
+
+    @in_loop
+    async def test_unless_its_records_may_go_to_another_one(self) -> None:
+        dock = Dock()
+        fakes.append(dock.accumulator, dock.queue(2), null_key("a"), movable=True)
+        batch = fakes.drain(dock.accumulator, dock.queue(2))
+        gone = dock.queue(2)
+        dock.cluster.apply(fakes.metadata({"ponds": [0, 1]}), {"ponds"}, 1.0, 300.0)
+        dock.delivery.answered(gone, batch, PartitionResponse(2, UNKNOWN_TOPIC_OR_PARTITION, -1, -1, 0, [], None))
+        assert (dock.fates(), dock.errors("internal", "retriable")) == (["retried"], 0)
+        assert [len(dock.queue(index).batches) for index in range(2)] == [1, 0]
 
     @in_loop
     async def test_of_one_that_had_been_appended_there_nobody_is_told_that_it_was_refused(self) -> None:
@@ -377,6 +402,7 @@ class TestGone:
         dock.cluster.apply(fakes.metadata({"ponds": [0, 1]}), {"ponds"}, 1.0, 300.0)
         dock.delivery.answered(gone, batch, PartitionResponse(2, UNKNOWN_TOPIC_OR_PARTITION, 5, -1, 0, [], None))
         assert owner.told == [("failed", REQUEST_TIMED_OUT, [])]
+        assert (dock.fates(), dock.errors("upstream", "outcome_unknown")) == (["unknown"], 1)
         dock.assert_empty()
 
     @in_loop

@@ -17,14 +17,17 @@ from forebay_codecs.apis import METADATA, PRODUCE
 from forebay_codecs.compression import GZIP
 from forebay_codecs.error_codes import (
     CORRUPT_MESSAGE,
+    LEADER_NOT_AVAILABLE,
     NONE,
     NOT_LEADER_OR_FOLLOWER,
     REQUEST_TIMED_OUT,
+    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_SERVER_ERROR,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from forebay_codecs.errors import Malformed
 from forebay_policies.partitioner import Partitioner
+from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.produce.classifier import InspectedBatch
 from forebay_proxy.produce.completion import ANSWERED_AT_ONCE
 from forebay_proxy.produce.handler import INSPECTED_AT_ONCE, SLICE
@@ -33,6 +36,7 @@ from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import Asked, FakeCluster
 from tests.kit.wire import (
+    CLIENT_ID,
     LIST_GROUPS,
     PRODUCE_VERSION,
     WireClient,
@@ -40,6 +44,7 @@ from tests.kit.wire import (
     echo,
     keyed,
     null_key,
+    old_produce,
     only,
     produce,
     produced,
@@ -490,6 +495,54 @@ class TestBatchesThatCannotBeOpened:
             client.send(produce(1, ("ponds", 0, batch(keyed("a"))), ("ponds", 0, batch(keyed("b")))), echo(2))
             await client.receives(1, 2)
             assert sorted(cluster.values("ponds", 0)) == ["a", "b"]
+
+
+class TestRefusedHere:
+    """What Forebay does not send is counted, and logged: no broker has it in its own numbers."""
+
+    @in_loop
+    @pytest.mark.parametrize(
+        ("code", "kind"),
+        [
+            (TOPIC_AUTHORIZATION_FAILED, "refused"),
+            (UNKNOWN_TOPIC_OR_PARTITION, "retriable"),
+            (LEADER_NOT_AVAILABLE, "retriable"),
+        ],
+    )
+    async def test_a_topic_that_brokers_do_not_tell_of(self, code: int, kind: str) -> None:
+        """A client sends the latter again: brokers answer so where it is only being created."""
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            cluster.topic_errors["lakes"] = code
+            client = await forebay.client(0)
+            fresh = patch("forebay_proxy.produce.handler.log", RateLimited(get_logger()))
+            with structlog.testing.capture_logs() as logs, fresh:
+                client.send(produce(1, ("lakes", 0, batch(keyed("a"))), ("ponds", 0, batch(keyed("b")))))
+                answers = produced((await client.receives(1))[0])
+            assert answers["lakes", 0].error_code == code
+            told = [line for line in logs if line["event"] == "records refused"]
+            assert [(line["topic"], line["error_code"], line["client_id"]) for line in told] == [
+                ("lakes", code, CLIENT_ID)
+            ]
+            counted = {
+                each: forebay.count("forebay_errors_total", "internal", each) for each in ("refused", "retriable")
+            }
+            assert counted == {"refused": 0, "retriable": 0, kind: 1}
+
+    @in_loop
+    async def test_a_batch_that_would_be_split_by_key_counts_once(self) -> None:
+        async with FakeCluster({"ponds": [0, 0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 9, batch([*keyed("a"), *null_key("b")]))))
+            await client.receives(1)
+            assert forebay.count("forebay_errors_total", "internal", "retriable") == 1
+
+    @in_loop
+    async def test_an_old_request_with_acks_that_there_are_not(self) -> None:
+        async with FakeCluster({"ponds": [0, 0]}) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(old_produce(1, ("ponds", 0, b""), ("ponds", 1, b""), acks=7))
+            await client.receives(1)
+            assert forebay.count("forebay_errors_total", "internal", "refused") == 2
 
 
 class TestMemory:

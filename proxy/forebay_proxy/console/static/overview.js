@@ -11,6 +11,7 @@ const LINKS = {
   picks_partitions: "#/clients/picking",
   broker_down: "#/events",
   records_refused: "#/clients",
+  records_not_sent: "#/clients",
   records_expired: "#/clients",
   outcome_unknown: "#/clients",
   journal_dropped: "#/events",
