@@ -29,6 +29,10 @@ HIGHEST_OFFSET = 1 << 62
 ANSWERED_AT_ONCE: Final = 512
 """Partitions whose answers are put together at once, which takes a millisecond."""
 
+JOURNAL: Final = ("", "forebay-journal")
+"""`ProduceCompletion.client` of the journal's own records: no client waits for them, and the journal itself counts what
+it loses."""
+
 RecordErrors = list[tuple[int, str | None]]
 OnDone = Callable[["ProduceCompletion", bytes | None], None]
 

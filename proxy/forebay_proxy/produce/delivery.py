@@ -23,7 +23,9 @@ from forebay_policies.retry import Verdict
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.logs import RateLimited, get_logger
+from forebay_proxy.metrics.instruments import Counter
 from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.produce.completion import JOURNAL
 
 log = RateLimited(get_logger())
 
@@ -117,7 +119,7 @@ class Delivery:
         elif verdict is Verdict.RESEQUENCE or verdict is Verdict.RENEW or verdict is Verdict.PLAIN:
             self._resequence(queue, batch, verdict, response, now)
         elif verdict is Verdict.UNKNOWN:
-            self._unknown.value += 1
+            _count(self._unknown, batch.runs)
             if response.error_code == error_codes.INVALID_PRODUCER_EPOCH:
                 queue.sequence.renew()
             if response.error_code == error_codes.UNKNOWN_SERVER_ERROR:
@@ -136,7 +138,7 @@ class Delivery:
         else:
             if response.base_offset < 0:  # else it is no proof
                 queue.sequence.given_back(batch)
-            self._broker_errors.value += 1
+            _count(self._broker_errors, batch.runs)
             self.fail(queue, batch, response.error_code, response.error_message, response.record_errors)
 
     def _fate(
@@ -183,7 +185,7 @@ class Delivery:
         if again:
             self._retry_same(queue, batch, None, now)
             return
-        self._unknown.value += 1
+        _count(self._unknown, batch.runs)
         self.fail(
             queue, batch, error_codes.REQUEST_TIMED_OUT, "the connection to the broker was lost before it answered"
         )
@@ -223,17 +225,18 @@ class Delivery:
 
     def _fail_gone(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         if batch.tainted:
-            self._unknown.value += 1
+            _count(self._unknown, batch.runs)
             code = error_codes.REQUEST_TIMED_OUT  # some clients take the other one for a refusal and send again
         else:
-            self._retriable.value += 1
+            _count(self._retriable, batch.runs)
             code = error_codes.UNKNOWN_TOPIC_OR_PARTITION
         self.fail(queue, batch, code, "the topic or partition no longer exists")
 
     def deserted(self, queue: PartitionQueue, batch: ProducerBatch, runs: Iterable[RecordRun]) -> None:
         """These runs of `batch` are not sent again: whoever still waits for them is told, in the loop's next turn."""
-        self._unknown.value += 1
-        self._loop.call_soon(self._tell_unknown, list(runs))
+        told = list(runs)
+        _count(self._unknown, told)
+        self._loop.call_soon(self._tell_unknown, told)
 
     def _tell_unknown(self, runs: Iterable[RecordRun]) -> None:
         for run in runs:
@@ -359,6 +362,12 @@ def _is_gone(queue: PartitionQueue, response: PartitionResponse) -> bool:
     """Whether the partition that refuses a batch is not there any more, which was told while that was away."""
     refused = response.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION
     return refused and queue.index >= queue.topic.partition_count
+
+
+def _count(errors: Counter, runs: Iterable[RecordRun]) -> None:
+    """A batch has failed; the journal's own rows alone are no error of clients."""
+    if any(run.owner.client != JOURNAL for run in runs):
+        errors.value += 1
 
 
 def _not_told(error: Exception) -> None:

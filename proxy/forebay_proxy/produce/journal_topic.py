@@ -25,7 +25,7 @@ from forebay_policies.producer_batch import Lane
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.logs import RateLimited, get_logger
-from forebay_proxy.produce.completion import ProduceCompletion
+from forebay_proxy.produce.completion import JOURNAL, ProduceCompletion
 from forebay_proxy.produce.deadlines import Deadlines
 
 TIMEOUT_S: Final = 30.0
@@ -33,7 +33,6 @@ CLOSE_S: Final = 10.0
 AT_ONCE: Final = 65_536
 """Bytes: a batch's."""
 _LANE: Final = Lane(-1, compression.LZ4, movable=True)
-_CLIENT: Final = ("", "forebay-journal")
 
 
 class JournalTopic:
@@ -107,7 +106,7 @@ class JournalTopic:
         topic = state.queues
         partition = self._partitioner.partition(topic, batch.size, now)
         pool = self._accumulator.pool
-        asked = MemoryRequest(_CLIENT, self._accumulator.tenant)
+        asked = MemoryRequest(JOURNAL, self._accumulator.tenant)
         asked.add(partial(topic.queue, partition, _LANE.acks), pool.whole_chunks(batch.size))
         if not pool.fits(asked):
             self._bytes -= len(lines)
@@ -120,7 +119,7 @@ class JournalTopic:
             if completion.refused:
                 self._drop(rows, "the brokers did not take them")
 
-        completion = ProduceCompletion(9, 0, -1, int(TIMEOUT_S * 1000), now + TIMEOUT_S, done, _CLIENT)
+        completion = ProduceCompletion(9, 0, -1, int(TIMEOUT_S * 1000), now + TIMEOUT_S, done, JOURNAL)
         self._deadlines.add(completion)
         completion.add_topic(self._topic)
         run = completion.add_run(completion.add_partition(partition), rows, moved=False, whole=True)

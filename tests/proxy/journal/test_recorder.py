@@ -560,6 +560,7 @@ class TestTopic:
                 refused.answer(error_code=TOPIC_AUTHORIZATION_FAILED)
                 rows = len(refused.values)
                 await until(lambda: forebay.count("forebay_journal_rows_dropped_total") == rows)
+                assert forebay.count("forebay_errors_total", "upstream", "answered") == 0, "no client is concerned"
                 cluster[0].releases(PRODUCE)
 
     @in_loop

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from time import monotonic
 
 from structlog.testing import capture_logs
@@ -12,7 +12,7 @@ from forebay_codecs.error_codes import REQUEST_TIMED_OUT
 from forebay_policies.throttling import Throttling
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce import deadlines
-from forebay_proxy.produce.completion import ProduceCompletion
+from forebay_proxy.produce.completion import JOURNAL, ProduceCompletion
 from forebay_proxy.produce.deadlines import Deadlines
 from tests.kit.event_loop import in_loop, until
 
@@ -28,8 +28,8 @@ class Watch:
     def expired(self, now: float) -> None:
         self.sweeps += 1
 
-    def add(self, seconds: float, client_id: str = "client") -> ProduceCompletion:
-        completion = ProduceCompletion(7, 1, 1, 1000, monotonic() + seconds, self.answered, client_id=client_id)
+    def add(self, seconds: float, client_id: str = "client", client: Hashable = None) -> ProduceCompletion:
+        completion = ProduceCompletion(7, 1, 1, 1000, monotonic() + seconds, self.answered, client, client_id)
         completion.add_topic("ponds")
         completion.add_partition(0)
         self.deadlines.add(completion)
@@ -51,6 +51,20 @@ async def test_only_those_whose_time_is_up_expire_and_what_they_held_is_freed() 
     assert watch.stats.take().counters["forebay_errors_total", ("internal", "expired")] == 1
     watch.deadlines.remove(late)
     watch.deadlines.close()
+
+
+@in_loop
+async def test_of_the_journals_own_rows_nothing_is_counted_or_logged() -> None:
+    watch = Watch()
+    with capture_logs() as logs:
+        watch.add(0, client=JOURNAL)
+        await until(lambda: watch.sweeps)
+        assert logs == []
+        watch.add(0, client=JOURNAL)
+        watch.add(0)
+        await until(lambda: len(watch.done) == 3)
+    assert [line["requests"] for line in logs] == [1]
+    assert watch.stats.take().counters["forebay_errors_total", ("internal", "expired")] == 1
 
 
 @in_loop

@@ -25,6 +25,7 @@ from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.produce.completion import JOURNAL
 from forebay_proxy.produce.delivery import Delivery
 from tests.kit import fakes_proxy as fakes
 from tests.kit.app import settings
@@ -338,6 +339,37 @@ class TestOtherErrors:
         dock.answer(batch, NOT_ENOUGH_REPLICAS)
         assert [owner.told for owner in owners] == [[("failed", NOT_ENOUGH_REPLICAS, [])]] * 2
         dock.assert_empty()
+
+
+class TestTheJournals:
+    """Its own batches, which nobody but itself waits for, are no errors of clients."""
+
+    @in_loop
+    @pytest.mark.parametrize(("neighbours", "counted"), [(False, 0), (True, 1)])
+    async def test_what_becomes_of_its_rows_is_not_counted_unless_a_client_shares_it(
+        self, neighbours: bool, counted: int
+    ) -> None:
+        dock = Dock()
+
+        def away() -> ProducerBatch:
+            batch, owners = dock.merged(["a"], ["b"])
+            for owner in owners[: 1 if neighbours else 2]:
+                owner.client = JOURNAL  # type: ignore[assignment]
+            return batch
+
+        dock.answer(away(), NOT_ENOUGH_REPLICAS)
+        assert dock.errors("upstream", "answered") == counted
+        dock.delivery.lost(dock.queue(0), away())
+        assert dock.errors("upstream", "outcome_unknown") == counted
+        dock.answer(away(), NOT_LEADER_OR_FOLLOWER, base_offset=7)
+        assert dock.errors("upstream", "outcome_unknown") == 2 * counted
+        batch = away()
+        dock.delivery.deserted(dock.queue(0), batch, batch.runs)
+        assert dock.errors("upstream", "outcome_unknown") == 3 * counted
+        gone = dock.queue(0)
+        dock.cluster.apply(fakes.metadata({"ponds": []}, errors={"ponds": 3}), {"ponds"}, 1.0, 300.0)
+        dock.delivery.answered(gone, batch, PartitionResponse(0, UNKNOWN_TOPIC_OR_PARTITION, -1, -1, 0, [], None))
+        assert dock.errors("internal", "retriable") == counted
 
 
 class TestUnreachable:
