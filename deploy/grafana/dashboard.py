@@ -74,6 +74,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "errors_total",
         "retries_total",
         "producer_ids",
+        "identities_without_producer_ids",
         "producer_epoch_bumps_total",
         "throttled_requests_total",
         "throttled_client_ids",

@@ -404,6 +404,11 @@ class Accumulator:
             self.next_number(), lane, partition, self.pool, self._batch_size, self._batch_max_size, now
         )
 
+    @property
+    def was_used(self) -> bool:
+        """Records have been appended, whatever became of them."""
+        return self._numbers > 0
+
     def next_number(self) -> int:
         """A number for a new batch; none is used twice."""
         self._numbers += 1

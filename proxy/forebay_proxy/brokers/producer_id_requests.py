@@ -8,6 +8,7 @@ let this user have ids, or know none, that is logged once, and asked again every
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 from typing import Final
@@ -54,7 +55,9 @@ class ProducerIdRequests:
         settings: Settings,
         stats: MetricRegistry,
         rng: Random,
+        has_sent: Callable[[], bool],
     ) -> None:
+        """`has_sent`: whether there have been batches that could have had ids."""
         self._ids = ids
         self._addresses = addresses
         self._connector = connector
@@ -66,6 +69,7 @@ class ProducerIdRequests:
         self._told = False
         """It was logged that there are none."""
         stats.gauge("forebay_producer_ids", lambda: ids.count)
+        stats.gauge("forebay_identities_without_producer_ids", lambda: not ids.count and has_sent())
         stats.counter_from("forebay_producer_epoch_bumps_total", lambda: ids.bumps)
 
     async def run(self) -> None:
@@ -119,7 +123,7 @@ class ProducerIdRequests:
             self._ids.arrived(kind, answer.producer_id, min(first, MAX_EPOCH))
         if self._told:
             self._told = False
-            log.info("brokers give out producer ids again")
+            log.info("brokers give out producer ids again", user=self._connector.username)
         return ""
 
     def _give_up(self, error_code: int) -> None:
@@ -128,7 +132,8 @@ class ProducerIdRequests:
         if not self._told:
             self._told = True
             log.warning(
-                "brokers give out no producer ids: a batch whose answer is lost is not sent again",
+                "brokers give out no producer ids: a batch of this user whose answer is lost is not sent again",
+                user=self._connector.username,
                 error_code=error_code,
             )
 

@@ -377,7 +377,13 @@ _ALL: Final = (
     Metric(
         "forebay_producer_ids",
         "gauge",
-        "Producer ids in use, two per worker or more; 0: batches leave without, and are not sent again.",
+        "Producer ids in use, two per worker and identity, or more.",
+    ),
+    Metric(
+        "forebay_identities_without_producer_ids",
+        "gauge",
+        "Identities whose batches have no producer ids, and are not sent again, of those that have sent any; each "
+        "worker counts them.",
     ),
     Metric(
         "forebay_producer_epoch_bumps_total",

@@ -133,7 +133,9 @@ class Realm:
             cluster, cache, shared.caches, updater, shared.versions, addresses, reachability, connector
         )
         self._producer_ids = (
-            ProducerIdRequests(self.accumulator.ids, addresses, connector, settings, stats, rng)
+            ProducerIdRequests(
+                self.accumulator.ids, addresses, connector, settings, stats, rng, lambda: self.accumulator.was_used
+            )
             if settings.enable_idempotence and asks
             else None
         )

@@ -28,13 +28,20 @@ class Asking:
         self.ids = ProducerIds()
         self.stats = MetricRegistry()
         told = settings(cluster.bootstrap, 1)
+        self.has_sent = False
         addresses = BrokerAddresses(fakes.known(fakes.accumulator(), {}, nodes=()), cluster.bootstrap, Random(1))
         connector = Connector(told, self.stats)
-        self.requests = ProducerIdRequests(self.ids, addresses, connector, told, self.stats, Random(1))
+        self.requests = ProducerIdRequests(
+            self.ids, addresses, connector, told, self.stats, Random(1), lambda: self.has_sent
+        )
 
     @property
     def refused(self) -> float:
         return self.stats.take().counters["forebay_errors_total", ("upstream", "idempotence")]
+
+    @property
+    def without(self) -> float:
+        return self.stats.take().gauges["forebay_identities_without_producer_ids", ()]
 
 
 @asynccontextmanager
@@ -89,6 +96,22 @@ async def test_a_refusal_is_told_once_and_asked_again_later() -> None:
             "brokers give out no producer ids",
             "brokers give out producer ids again",
         ]
+
+
+@in_loop
+async def test_a_user_without_ids_is_missed_by_nobody_until_records_are_sent() -> None:
+    """Forebay's own may be allowed nothing but tokens for its clients, where it sends nothing itself."""
+    async with FakeCluster({}) as cluster:
+        cluster.idempotent = True
+        cluster.id_errors = [CLUSTER_AUTHORIZATION_FAILED]
+        async with asking(cluster) as it:
+            await until(lambda: it.refused == 1)
+            assert it.without == 0
+            it.has_sent = True
+            assert it.without == 1
+            it.ids.enable()
+            await until(lambda: it.ids.count > 0)
+            assert it.without == 0
 
 
 @in_loop

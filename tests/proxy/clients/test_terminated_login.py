@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from forebay_codecs import api_versions, sasl
 from forebay_codecs.apis import OF_ONES_OWN_USER, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from forebay_codecs.error_codes import (
+    CLUSTER_AUTHORIZATION_FAILED,
     ILLEGAL_SASL_STATE,
     NONE,
     SASL_AUTHENTICATION_FAILED,
@@ -455,6 +456,23 @@ class TestMapped:
             client.send(produce(1, ("bob-ponds", 0, batch(null_key("stolen")))))
             (response,) = await client.receives(1)
             assert only(response).error_code == TOPIC_AUTHORIZATION_FAILED
+
+    @in_loop
+    async def test_one_that_gets_no_producer_ids_is_missed_among_those_that_do(self, tmp_path: Path) -> None:
+        async with gate(mapped(tmp_path), **UPSTREAM, enable_idempotence=True) as it:
+            it.cluster.idempotent = True
+            it.cluster.id_errors = [CLUSTER_AUTHORIZATION_FAILED]
+            with capture_logs() as logs:
+                bob = await it.user("bob", node=None)
+                await until(lambda: it.forebay.count("forebay_errors_total", "upstream", "idempotence") == 1)
+            refused = [line["user"] for line in logs if line["event"].startswith("brokers give out no producer ids")]
+            assert refused == ["bob"]
+            alice = await it.user("alice", node=None)
+            await until(lambda: it.forebay.count("forebay_producer_ids") == 2)
+            for without, client, topic in ((0, alice, "alice-ponds"), (1, bob, "bob-ponds")):
+                client.send(produce(1, (topic, 0, batch(null_key("a")))))
+                await client.receives(1)
+                assert it.forebay.count("forebay_identities_without_producer_ids") == without
 
     @in_loop
     async def test_whoever_has_none_does_not_get_in_and_the_log_says_why(self, tmp_path: Path) -> None:
