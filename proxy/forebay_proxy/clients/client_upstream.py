@@ -147,11 +147,12 @@ class ClientUpstream:
 
     def expect(self, api: Api, version: int, correlation_id: int, heard: Callable[[bytes], None] | None = None) -> None:
         """A request follows whose response goes to the client; `heard` is told of it before."""
+        if api.key == SASL_HANDSHAKE:
+            self._before_login()
         opaque = self._introduced()
         if api.key == SASL_HANDSHAKE:
             # From here on the broker knows the client by name: its records must not mix with those of others.
             self.own_login = True
-            opaque.renews = False
         opaque.expect(Expected(api, version, correlation_id, self.orderer.open(), heard=heard))
 
     def withdraw(self) -> bool:
@@ -231,10 +232,21 @@ class ClientUpstream:
         """Where the next request goes; what was passed on before is whole."""
         opaque = self._opened()
         if opaque.must_renew:
-            self.flush()
-            self._hold(HoldReason.CONNECTING)
-            opaque.renew(lambda: self._not_waited_for(opaque))
+            self._pause(opaque, opaque.renew)
         return opaque
+
+    def _before_login(self) -> None:
+        """The client's own login follows, and renews the session: a broker takes no other just before it."""
+        opaque = self._opened()
+        opaque.renews = False
+        if opaque.renewed_lately:
+            self._pause(opaque, opaque.rest)
+
+    def _pause(self, opaque: OpaqueConnection, begin: Callable[[Callable[[], None]], None]) -> None:
+        """The next request, and the client, wait for what `begin` begins; it is told what to call when that is over."""
+        self.flush()
+        self._hold(HoldReason.CONNECTING)
+        begin(lambda: self._not_waited_for(opaque))
 
     def _opened(self) -> OpaqueConnection:
         if self._opaque is None or self._opaque.closed:

@@ -43,7 +43,7 @@ from forebay_codecs.primitives import Buffer
 from forebay_codecs.response_filter import ResponseFilter
 from forebay_policies.inbound_memory import READ
 from forebay_policies.response_memory import ResponseMemory
-from forebay_proxy.brokers.session import Session
+from forebay_proxy.brokers.session import LEAST_S, Session
 from forebay_proxy.clients.bounded_reads import BoundedReads
 from forebay_proxy.clients.descriptors import unconfirmed
 from forebay_proxy.clients.response_orderer import PASSED, UNTOUCHED, ResponseOrderer, Slot
@@ -209,6 +209,8 @@ class OpaqueConnection(BoundedReads):
         """Of a connection that Forebay has logged in."""
         self.renews = True
         """It is Forebay that renews the session, not the client."""
+        self._rests_until = 0.0
+        """When the broker takes another login, behind a renewal."""
         self.introduced = False
         """The broker knows the client's software, as far as the client tells it."""
         self._renewal: asyncio.Task[None] | None = None
@@ -358,14 +360,34 @@ class OpaqueConnection(BoundedReads):
                 awaited = next(iter((*self._expected, *self._announced)), None)
                 self.close()
                 self._client.upstream_lost(why, awaited)
-        if not self.closed:
-            self._renewal = None
-            self._expected.extend(self._announced)
-            self._announced.clear()
-            waiting, self._waiting = self._waiting, []
-            if waiting:
-                self.write(waiting)
+        self._rests_until = monotonic() + LEAST_S
+        self._go_on()
         done()
+
+    @property
+    def renewed_lately(self) -> bool:
+        """Whether the broker would refuse another login yet."""
+        return self._renewal is None and monotonic() < self._rests_until
+
+    def rest(self, done: Callable[[], None]) -> None:
+        """Write nothing until the broker takes another login; otherwise as `renew`."""
+        self._renewal = asyncio.get_running_loop().create_task(self._rest(done))
+
+    async def _rest(self, done: Callable[[], None]) -> None:
+        await asyncio.sleep(self._rests_until - monotonic())
+        self._go_on()
+        done()
+
+    def _go_on(self) -> None:
+        """Write what was announced meanwhile."""
+        if self.closed:
+            return
+        self._renewal = None
+        self._expected.extend(self._announced)
+        self._announced.clear()
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            self.write(waiting)
 
     async def _call(self, build: Callable[[int], bytes]) -> bytes:
         """A request of ours between those of the client; the response. Raises ConnectionError."""

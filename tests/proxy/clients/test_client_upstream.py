@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from time import monotonic
 
 import pytest
 import structlog
@@ -427,6 +428,10 @@ class Renewing:
         self.stage.upstream.expect(APIS[LIST_GROUPS], 0, correlation_id)
         self.stage.upstream.pass_on(body)
 
+    def logs_in(self, correlation_id: int) -> None:
+        self.stage.upstream.expect(APIS[SASL_HANDSHAKE], 1, correlation_id)
+        self.stage.upstream.pass_on(b"handshake")
+
 
 LOGIN = b"\0\0\0\x05login"
 
@@ -456,6 +461,36 @@ class TestSession:
         assert life.state.taking
         await renewing.answers(8, b"second")
         assert renewing.stage.out == b"\0\0\0\x09\0\0\0\x07first\0\0\0\x0a\0\0\0\x08second"
+
+    @in_loop
+    async def test_a_clients_own_login_renews_it_and_no_other_is_sent_just_before(self) -> None:
+        renewing = Renewing()
+        await renewing.connect()
+        renewing.logs_in(7)
+        renewing.asks(8, b", two")
+        renewing.stage.upstream.flush()
+        await turns()
+        assert renewing.wrote == b"one,handshake, two"
+        assert renewing.stage.life.state.taking
+
+    @in_loop
+    async def test_a_clients_own_login_waits_until_the_broker_takes_one_again(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(opaque_connection, "LEAST_S", 0.3)
+        renewing = Renewing()
+        await renewing.connect()
+        renewing.asks(7, b"two,")
+        renewing.stage.upstream.flush()
+        await turns()
+        began = monotonic()
+        await renewing.answers(0)
+        renewing.logs_in(8)
+        renewing.stage.upstream.flush()
+        assert renewing.stage.life.state.holds == {HoldReason.CONNECTING}
+        await until(lambda: renewing.wrote == b"one," + LOGIN + b"two,handshake")
+        assert monotonic() - began >= 0.3
+        assert renewing.stage.life.state.taking
 
     @in_loop
     async def test_records_without_acks_that_wait_for_it_when_the_client_leaves_are_sent_on_another(self) -> None:
