@@ -231,6 +231,9 @@ class Connector:
             try:
                 async with asyncio.timeout(self._request_timeout):
                     lifetime = await authenticator.authenticate(call, version)
+            except TimeoutError as error:
+                limit = f"{self._request_timeout:g} s"
+                raise TimeoutError(str(error) or f"{connection.name} did not answer a login within {limit}") from None
             except NotKnownYet:
                 raise
             except AuthenticationFailed as error:

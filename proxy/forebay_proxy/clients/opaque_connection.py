@@ -214,6 +214,8 @@ class OpaqueConnection(BoundedReads):
         self.introduced = False
         """The broker knows the client's software, as far as the client tells it."""
         self._renewal: asyncio.Task[None] | None = None
+        self._answered_all: asyncio.Future[None] | None = None
+        """Done once nothing is awaited any more, where a renewal waits for that."""
         self._behind = 0
         self._announced: list[Expected] = []
         """Requests that follow once the session is renewed."""
@@ -339,7 +341,7 @@ class OpaqueConnection(BoundedReads):
         return monotonic() >= self.session.due
 
     def renew(self, done: Callable[[], None]) -> None:
-        """Renew the session. What was announced must have been written wholly.
+        """Renew the session, once all is answered. What was announced must have been written wholly.
 
         `done` is called once it is renewed, or the connection has been lost meanwhile.
         """
@@ -351,6 +353,10 @@ class OpaqueConnection(BoundedReads):
         why = "the login was not renewed"
         renewed = False
         try:
+            if self._expected or self._current is not None:
+                # A broker comes to it only then, which may take minutes (LONG_WAITS), and a login has less time.
+                self._answered_all = asyncio.get_running_loop().create_future()
+                await self._answered_all
             await self.session.renew(self._call)
             renewed = True
         except (OSError, Malformed) as error:
@@ -565,7 +571,13 @@ class OpaqueConnection(BoundedReads):
             self.close()
             self._client.upstream_malformed(error)
             return
+        if self._answered_all is not None and self._current is None and not self._expected:
+            self._all_answered(self._answered_all)
         self.adjust_reading()
+
+    def _all_answered(self, told: asyncio.Future[None]) -> None:
+        told.set_result(None)
+        self._answered_all = None
 
     def eof_received(self) -> None:
         if self._joins and not self.closed and self._transport is not None:
@@ -585,6 +597,8 @@ class OpaqueConnection(BoundedReads):
         self._unsent.clear()
         self._waiting.clear()
         self._current = None
+        if self._answered_all is not None:
+            self._all_answered(self._answered_all)
         self._untaken = 0
         self.adjust_reading()  # nothing is held here any more
         for capture in captures:

@@ -254,6 +254,23 @@ async def test_a_login_that_hangs_is_given_up_and_refused_by_nobody() -> None:
 
 
 @in_loop
+async def test_a_renewal_that_hangs_is_given_up_and_says_so() -> None:
+    async with FakeCluster({}) as cluster:
+        guarded = Guarded(cluster, request_timeout_ms=500)
+        own = OwnProtocol()
+        session = await soon(guarded.connector.connect(LOOPBACK, cluster[0].port, own))
+        assert session is not None
+
+        async def call(make: Callable[[int], bytes]) -> bytes:
+            return await asyncio.Future[bytes]()
+
+        with pytest.raises(TimeoutError, match=rf"^{LOOPBACK}:{cluster[0].port} did not answer a login within 0\.5 s"):
+            await session.renew(call)
+        own.transport.close()
+        guarded.stop()
+
+
+@in_loop
 async def test_an_address_that_takes_connections_and_says_nothing_gives_way_to_the_names_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -451,10 +451,15 @@ class TestSession:
         upstream.pass_on(b"four")
         upstream.flush()
         await turns()
-        assert renewing.wrote == b"one,two," + LOGIN
+        assert renewing.wrote == b"one,two,"  # a login's time runs, and a broker comes to it only behind the answer
         assert life.state.holds == {HoldReason.CONNECTING}
         assert upstream.owed
-        await renewing.answers(7, b"first")
+        ((opaque, _),) = renewing.stage.gateway.connections
+        opaque.data_received(b"\0\0\0\x09\0\0\0\x07fir")
+        await turns()
+        assert renewing.wrote == b"one,two,"
+        opaque.data_received(b"st")
+        await turns()
         assert renewing.wrote == b"one,two," + LOGIN
         await renewing.answers(0)
         assert renewing.wrote == b"one,two," + LOGIN + b"three,four"
@@ -510,6 +515,23 @@ class TestSession:
         await turns()
         second.connection_lost(None)
         assert not stage.gateway.departing
+
+    @in_loop
+    async def test_a_broker_that_leaves_before_it_has_answered_ends_the_client_once(self) -> None:
+        renewing = Renewing()
+        await renewing.connect()
+        renewing.session.due = NEVER
+        renewing.asks(7, b"two,")
+        renewing.session.due = 0.0
+        renewing.asks(8, b"three")
+        await turns()
+        ((opaque, _),) = renewing.stage.gateway.connections
+        with structlog.testing.capture_logs() as logs:
+            opaque.connection_lost(None)
+            await turns()
+        assert [line["reason"] for line in logs if "reason" in line] == ["closed by the broker"]
+        assert renewing.wrote == b"one,two,"
+        assert not renewing.stage.life.state.holds & {HoldReason.CONNECTING}
 
     @in_loop
     async def test_a_login_that_is_not_renewed_ends_the_client_and_nothing_of_it_goes_out(self) -> None:
