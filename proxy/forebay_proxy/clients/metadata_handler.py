@@ -150,6 +150,7 @@ class PendingMetadata:
         self._answer = client.reserve_answer()
         self._found: dict[str, CachedTopic]
         self._ids: dict[bytes, CachedTopic | None] = {}
+        """What is known of each; None: brokers told that there is no such topic."""
         self._everything: list[CachedTopic] | None = None
         self._missing = 0
         self._asked = False
@@ -207,7 +208,6 @@ class PendingMetadata:
         for name, fresh_since in missing:
             handler.requests.ask_topic(name, fresh_since, self, now, creates=request.allow_auto_topic_creation)
         for topic_id in missing_ids:
-            self._ids[topic_id] = None
             handler.requests.ask_id(topic_id, self)
         if asks_all:
             handler.requests.ask_all(since, self)
@@ -267,6 +267,9 @@ class PendingMetadata:
         for name in request.names:
             if name not in self._found:
                 self._found[name] = _error(name, error_codes.LEADER_NOT_AVAILABLE, now)
+        for topic_id in request.ids:
+            if topic_id not in self._ids:
+                self._ids[topic_id] = _error(None, error_codes.LEADER_NOT_AVAILABLE, now, topic_id)
         self._reply(now)
 
     # The answer
@@ -340,6 +343,6 @@ class PendingMetadata:
             self._client.release(HoldReason.PENDING_REQUEST)
 
 
-def _error(name: str, code: int, now: float) -> CachedTopic:
-    topic = Topic(code, name, NO_TOPIC_ID, is_internal=False, partitions=())
-    return CachedTopic(name, DescribedTopic(topic), now, now)
+def _error(name: str | None, code: int, now: float, topic_id: bytes = NO_TOPIC_ID) -> CachedTopic:
+    topic = Topic(code, name, topic_id, is_internal=False, partitions=())
+    return CachedTopic(name or "", DescribedTopic(topic), now, now)

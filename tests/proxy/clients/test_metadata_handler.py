@@ -301,6 +301,23 @@ class TestAsking:
             assert (await told(client, 3)).topics[0].error_code == NONE
 
     @in_loop
+    async def test_nor_is_a_topic_unknown_by_an_id_that_no_broker_tells_of_in_time(self) -> None:
+        cluster = FakeCluster({"ponds": [0], "lakes": [0]})
+        cluster.topic_ids = {"lakes": ID}
+        cluster.metadata_versions = (0, 12)
+        async with before(cluster, request_timeout_ms=300) as forebay:
+            client = await forebay.client(0)
+            await ask(client, 1, "ponds")
+            cluster[0].holds(METADATA)
+            client.send(framed(encode_metadata_request(2, None, 12, [], ids=[ID])))
+            (topic,) = (await told(client, 2, 12)).topics
+            assert (topic.name, topic.topic_id, topic.error_code) == (None, ID, LEADER_NOT_AVAILABLE)
+            cluster[0].releases(METADATA)
+            client.send(framed(encode_metadata_request(3, None, 12, [], ids=[ID])))
+            (topic,) = (await told(client, 3, 12)).topics
+            assert (topic.name, topic.error_code) == ("lakes", NONE)
+
+    @in_loop
     async def test_what_nobody_waits_for_any_more_is_not_asked_for(self) -> None:
         cluster = FakeCluster({"ponds": [0], "lakes": [0]})
         async with before(cluster, request_timeout_ms=300) as forebay:
