@@ -1,9 +1,10 @@
-"""The numbers of Kafka's error codes, beside those that kafka-python has of them."""
+"""The numbers of Kafka's error codes, beside those that kafka-python has of them, and Kio of newer ones."""
 
 from __future__ import annotations
 
 import pytest
 from kafka import errors  # type: ignore[import-untyped]
+from kio.schema.errors import ErrorCode
 
 from forebay_codecs import error_codes
 
@@ -16,7 +17,14 @@ THEIR_NAMES = {
     "INVALID_TOPIC_EXCEPTION": "INVALID_TOPIC",
 }
 
+NEWER = ("REBOOTSTRAP_REQUIRED",)
 
-@pytest.mark.parametrize("name", NUMBERS)
+
+@pytest.mark.parametrize("name", NEWER)
+def test_each_newer_number_is_kafkas(name: str) -> None:
+    assert ErrorCode(NUMBERS[name]).name == name.lower()
+
+
+@pytest.mark.parametrize("name", [name for name in NUMBERS if name not in NEWER])
 def test_each_number_is_kafkas(name: str) -> None:
     assert errors.for_code(NUMBERS[name]).message == THEIR_NAMES.get(name, name)

@@ -30,6 +30,12 @@ class BrokerAddresses:
         known = [HostPort(node.host, node.port) for node in sorted(nodes, key=lambda node: node.down)]
         return known + [server for server in self._bootstrap_servers if server not in known]
 
+    @property
+    def learned(self) -> list[HostPort]:
+        """Of all known brokers, but for those that `bootstrap.servers` name, too."""
+        known = (HostPort(node.host, node.port) for node in self._cluster.nodes.values())
+        return [address for address in known if address not in self._bootstrap_servers]
+
     def any_node(self) -> int | None:
         """A broker that was last reached, at random; None where none is known."""
         nodes = list(self._cluster.nodes.values())

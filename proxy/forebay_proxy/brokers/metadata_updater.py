@@ -15,6 +15,7 @@ from random import Random
 from time import monotonic
 from typing import NamedTuple
 
+from forebay_codecs import error_codes
 from forebay_codecs.errors import Malformed
 from forebay_codecs.metadata import METADATA, Metadata, parse_metadata_response
 from forebay_codecs.metadata_request import ASK_BY_ID_FROM, MAX_VERSION, encode_metadata_request
@@ -54,13 +55,12 @@ class _Attempt:
 
 
 class _Found(NamedTuple):
-    """A broker's answer to a request of `version` that was sent at `asked_at`."""
+    """A broker's answer to a request that was sent at `asked_at`."""
 
     connection: UpstreamConnection
     address: HostPort | None
-    version: int
     asked_at: float
-    response: bytes
+    metadata: Metadata
 
 
 async def _first(attempts: set[asyncio.Task[_Found]]) -> _Found:
@@ -106,6 +106,8 @@ class MetadataUpdater:
         """A broker whose answers did not help."""
         self._standing: dict[HostPort, tuple[UpstreamConnection, float]] = {}
         """Connections to brokers that were left, and when."""
+        self._ignorant: dict[HostPort, float] = {}
+        """Brokers that did not know the cluster since one last did, and when."""
         self._slow: dict[HostPort, float] = {}
         """Brokers beside which another one had to be asked, and when."""
         self._versions: dict[int, tuple[int, int]] = {}
@@ -245,16 +247,11 @@ class MetadataUpdater:
         self._connection, self._versions, self._address = found.connection, found.connection.versions, found.address
         if found.address is not None:
             self._slow.pop(found.address, None)
-        self._bytes_received.value += len(found.response)
-        metadata = parse_metadata_response(found.response, found.version)
-        if metadata.error_code or not metadata.brokers:
-            # It is starting, or something has failed there. Kafka's own clients ignore such an answer, too.
-            self._leave()
-            raise ConnectionError(f"{found.address} does not know the brokers (error code {metadata.error_code})")
-        self._answered(query, metadata, found.asked_at)
+        self._ignorant.clear()
+        self._answered(query, found.metadata, found.asked_at)
 
     async def _try(self, query: MetadataQuery, attempt: _Attempt, avoid: tuple[HostPort | None, ...]) -> _Found:
-        """One broker's answer. Its connection is closed if none comes, or is not waited for."""
+        """One broker's answer. Its connection is closed if none comes that helps, or it is not waited for."""
         connection = await self._connect(attempt, avoid)
         version = min(MAX_VERSION, connection.versions[METADATA][1])
         ids = query.ids if version >= ASK_BY_ID_FROM else []
@@ -285,7 +282,26 @@ class MetadataUpdater:
             if self._journal is not None:
                 asked = len(query.names) if query.names is not None else ALL
                 self._journal.metadata(asked, len(ids), asked_at, size, len(response), error, creates=query.creates)
-        return _Found(connection, attempt.address, version, asked_at, response)
+        self._bytes_received.value += len(response)
+        try:
+            metadata = self._read(response, version, attempt.address)
+        except (OSError, Malformed):
+            connection.close()
+            raise
+        return _Found(connection, attempt.address, asked_at, metadata)
+
+    def _read(self, response: bytes, version: int, address: HostPort | None) -> Metadata:
+        """Raises ConnectionError where the broker does not know the cluster, or Malformed."""
+        metadata = parse_metadata_response(response, version)
+        if metadata.brokers and not metadata.error_code:
+            return metadata
+        # It is starting, or something has failed there. Kafka's own clients ignore such an answer, too.
+        now = monotonic()
+        if metadata.error_code == error_codes.REBOOTSTRAP_REQUIRED:  # nor do those that it told of (KIP-1102)
+            self._ignorant.update(dict.fromkeys(self._addresses.learned, now))
+        if address is not None:
+            self._ignorant[address] = now
+        raise ConnectionError(f"{address} does not know the brokers (error code {metadata.error_code})")
 
     def _answered(self, query: MetadataQuery, metadata: Metadata, asked_at: float) -> None:
         """Cache and cluster know it before anybody is told."""
@@ -305,16 +321,20 @@ class MetadataUpdater:
     async def _connect(self, attempt: _Attempt, avoid: tuple[HostPort | None, ...]) -> UpstreamConnection:
         """A connection to any broker that answers: the one that stands, else known nodes, then the bootstrap servers.
 
-        Those that took their time a while ago come last, before them those of `avoid` and the one that was left last. A
-        connection to one that was left is used again.
+        Others come before these, in this order: the one that was left last, those that took their time a while ago,
+        those that did not know the cluster (in turn), those of `avoid`. To one that was left the connection stands.
         """
         if not avoid and self._connection is not None and not self._connection.closed:
             attempt.address = self._address
             return self._connection
-        last, old = (*avoid, self._left), monotonic() - SLOW_S
+        old = monotonic() - SLOW_S
         self._slow = {address: at for address, at in self._slow.items() if at > old}
+
+        def last(address: HostPort) -> tuple[bool, float, bool, bool]:
+            return address in avoid, self._ignorant.get(address, 0.0), address in self._slow, address == self._left
+
         error: Exception = ConnectionError("no broker is known")
-        for address in sorted(self._addresses.of(None), key=lambda address: (address in self._slow, address in last)):
+        for address in sorted(self._addresses.of(None), key=last):
             attempt.address = address
             standing = self._standing.pop(address, None)
             if standing is not None and not standing[0].closed:

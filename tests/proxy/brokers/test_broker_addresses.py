@@ -33,6 +33,11 @@ def test_any_broker_is_a_known_one_then_one_that_is_down_then_the_bootstrap_serv
     }
 
 
+def test_learned_are_those_that_are_no_bootstrap_servers() -> None:
+    learned = BrokerAddresses(known(), BOOTSTRAP, Random(1)).learned
+    assert learned == [("0.example", 9092), ("2.example", 9092)]
+
+
 def test_a_bootstrap_connection_gets_a_broker_that_was_last_reached() -> None:
     cluster = known()
     addresses = BrokerAddresses(cluster, BOOTSTRAP, Random(1))

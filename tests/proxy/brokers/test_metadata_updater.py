@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from forebay_codecs.apis import METADATA
-from forebay_codecs.error_codes import UNKNOWN_TOPIC_OR_PARTITION
+from forebay_codecs.error_codes import NONE, REBOOTSTRAP_REQUIRED, UNKNOWN_TOPIC_OR_PARTITION
 from forebay_codecs.metadata import NO_TOPIC_ID, Topic
 from forebay_codecs.metadata_response import assemble, encode_cluster, encode_topic
 from forebay_policies import metadata_requests
 from forebay_policies.metadata_cache import NEVER, Ages, MetadataCache
 from forebay_policies.missing_topics import TRIES
 from forebay_proxy.brokers import metadata_updater
+from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
@@ -33,6 +34,16 @@ from tests.kit.wire import keyed
 
 def topics(asked: Asked) -> list[str]:
     return asked.metadata.names
+
+
+def knows_nothing(asked: Asked, error_code: int) -> None:
+    """Answer without brokers, that there are no such topics."""
+    told = [Topic(UNKNOWN_TOPIC_OR_PARTITION, name, NO_TOPIC_ID, False, ()) for name in topics(asked)]
+    cluster = encode_cluster(asked.version, {}, None, -1)
+    answer = assemble(asked.version, 0, cluster, [encode_topic(topic, asked.version) for topic in told])[8:]
+    if asked.version >= 13:
+        answer = answer[:-3] + error_code.to_bytes(2, "big") + b"\0"
+    asked.respond(answer)
 
 
 class Updating:
@@ -138,13 +149,8 @@ async def test_an_answer_without_brokers_is_not_believed(error_code: int) -> Non
         brokers[0].holds(METADATA)
         running.updater.invalidate(["a"], "error")
         asked = await brokers[0].receives(METADATA)
-        nothing = Topic(UNKNOWN_TOPIC_OR_PARTITION, "a", NO_TOPIC_ID, is_internal=False, partitions=())
-        cluster = encode_cluster(asked.version, {}, None, -1)
-        answer = assemble(asked.version, 0, cluster, [encode_topic(nothing, asked.version)])[8:]
-        if asked.version >= 13:
-            answer = answer[:-3] + error_code.to_bytes(2, "big") + b"\0"
         brokers[0].releases(METADATA)
-        asked.respond(answer)
+        knows_nothing(asked, error_code)
         failed = ("forebay_errors_total", ("upstream", "metadata"))
         await until(lambda: running.stats.take().counters[failed] == 1)
         assert running.cluster.usable("a") is not None
@@ -481,3 +487,89 @@ class TestABrokerThatDoesNotHelp:
             await until(lambda: running.cluster.topics["ponds"].queues.leaders[0] == 0)
             running.updater.leave_idle(monotonic() + 61.0, 60.0)
             await until(lambda: sum(len(broker.connections) for broker in brokers.brokers.values()) == 1)
+
+
+@asynccontextmanager
+async def moved(seed: int, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Updating, FakeCluster]]:
+    """Three brokers are known, which do not answer yet; `bootstrap.servers` lead to another cluster by now."""
+    old, new = FakeCluster({"a": [0]}, nodes=3), FakeCluster({"a": [0]})
+    old.metadata_versions = (0, 13)
+    monkeypatch.setattr(metadata_updater, "HEDGE_S", PATIENCE)
+    async with old, new, updating(old, seed, retry_backoff_ms=1) as running:
+        for broker in old.brokers.values():
+            broker.holds(METADATA)
+        running.updater._addresses = BrokerAddresses(running.cluster, new.bootstrap, Random(seed))
+        running.updater.close()
+        await turns()
+        yield running, new
+
+
+async def once_asked(brokers: FakeCluster) -> Asked:
+    """The one request that a broker has to answer now."""
+    await until(lambda: any(broker.requests(METADATA) for broker in brokers.brokers.values()))
+    ((asked,),) = (requests for broker in brokers.brokers.values() if (requests := broker.requests(METADATA)))
+    for broker in brokers.brokers.values():
+        broker.forget()
+    return asked
+
+
+class TestBrokersThatDoNotKnowTheCluster:
+    @in_loop
+    @pytest.mark.parametrize("seed", range(4))
+    async def test_each_is_asked_once_and_then_a_bootstrap_server(
+        self, seed: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with moved(seed, monkeypatch) as (running, new):
+            running.want("a")
+            who = set()
+            for _ in range(3):
+                asked = await once_asked(running.brokers)
+                who.add(asked.connection.broker.node_id)
+                assert not new[0].requests(METADATA)
+                knows_nothing(asked, NONE)
+            await until(lambda: running.ready == ["a"])
+            assert len(who) == 3
+            assert new[0].requests(METADATA)
+            assert running.cluster.nodes[0].port == new[0].port
+
+    @in_loop
+    @pytest.mark.parametrize("seed", range(4))
+    async def test_a_bootstrap_server_is_next_where_one_of_them_says_so(
+        self, seed: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with moved(seed, monkeypatch) as (running, _):
+            running.want("a")
+            knows_nothing(await once_asked(running.brokers), REBOOTSTRAP_REQUIRED)
+            await until(lambda: running.ready == ["a"])
+            assert running.asked() == []
+
+    @in_loop
+    @pytest.mark.parametrize("seed", range(4))
+    async def test_they_take_turns_with_bootstrap_servers_that_do_not_know_it_either(
+        self, seed: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with moved(seed, monkeypatch) as (running, new):
+            new[0].holds(METADATA)
+            running.want("a")
+            for _ in range(2):
+                knows_nothing(await once_asked(running.brokers), REBOOTSTRAP_REQUIRED)
+                knows_nothing(await once_asked(new), NONE)
+            running.brokers.metadata_versions = (0, 4)
+            (await once_asked(running.brokers)).answer()
+            await until(lambda: running.ready == ["a"])
+
+    @in_loop
+    async def test_no_such_answer_cuts_short_one_that_takes_its_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A bootstrap server may be far away, and is asked on a new connection."""
+        async with moved(1, monkeypatch) as (running, new):
+            new[0].holds(METADATA)
+            running.want("a")
+            asked = await once_asked(running.brokers)
+            monkeypatch.setattr(metadata_updater, "HEDGE_S", 0.02)
+            knows_nothing(asked, REBOOTSTRAP_REQUIRED)
+            slow = await once_asked(new)
+            knows_nothing(await once_asked(running.brokers), REBOOTSTRAP_REQUIRED)
+            await until(lambda: not any(broker.connections for broker in running.brokers.brokers.values()))
+            slow.answer()
+            await until(lambda: running.ready == ["a"])
+            assert running.asked() == []
