@@ -385,9 +385,11 @@ class Accumulator:
         self.update_readiness(queue, now)
         return current
 
-    def flush(self, queue: PartitionQueue, batch: ProducerBatch, number: int, now: float) -> None:
-        """The linger of batch `number` is over. Does nothing if it is not open any more: it is ready, or has left."""
-        if batch.number == number and queue.open.get(batch.lane) is batch:
+    def flush(self, queue: PartitionQueue, lane: Lane, number: int, now: float) -> None:
+        """The linger of batch `number` of `lane` is over. Does nothing if it is not open any more: it is ready, or has
+        left. Whoever waits to call this keeps the number, not the batch, and with it nobody's records or connection."""
+        batch = queue.open.get(lane)
+        if batch is not None and batch.number == number:
             batch.due = True
             self.update_readiness(queue, now)
 

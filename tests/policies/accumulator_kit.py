@@ -68,7 +68,7 @@ class Bench:
         """All flushes that were scheduled come, in their order."""
         flushes, self.opened = self.opened, []
         for queue, batch, number in flushes:
-            self.accumulator.flush(queue, batch, number, self.now)
+            self.accumulator.flush(queue, batch.lane, number, self.now)
 
     def put(self, partition: int, *values: bytes, lane: Lane = MOVABLE, owner: FakeOwner | None = None) -> RecordRun:
         """Append, and due at once."""

@@ -122,7 +122,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
         """Of a batch that may be full, away, moved or gone: they come in any order here."""
         index = data.draw(st.integers(0, len(self.bench.opened) - 1))
         queue, batch, number = self.bench.opened.pop(index)
-        self.accumulator.flush(queue, batch, number, self.bench.now)
+        self.accumulator.flush(queue, batch.lane, number, self.bench.now)
 
     @rule()
     def all_flushes_come(self) -> None:

@@ -177,7 +177,7 @@ def test_an_orphaned_flush_does_nothing() -> None:
     bench.append(0, b"next")
     for state in ("away", "completed"):
         for queue, batch, number in orphans:
-            bench.accumulator.flush(queue, batch, number, bench.now)
+            bench.accumulator.flush(queue, batch.lane, number, bench.now)
         assert not bench.accumulator.has_ready(1), state
         assert [batch.due for batch in bench.queue(0).batches] == [False], state
         if state == "away":
@@ -192,7 +192,7 @@ def test_a_flush_of_another_number_does_nothing() -> None:
     bench.append(0, b"a")
     [(queue, batch, number)] = bench.opened
 
-    bench.accumulator.flush(queue, batch, number + 1, bench.now)
+    bench.accumulator.flush(queue, batch.lane, number + 1, bench.now)
 
     assert not batch.ready
 
@@ -204,7 +204,7 @@ def test_the_flush_of_a_batch_that_moved_does_nothing_to_its_old_partition() -> 
     bench.accumulator.move(batch, queue, bench.queue(1), bench.now)
     bench.append(0, b"b")
 
-    bench.accumulator.flush(queue, batch, number, bench.now)
+    bench.accumulator.flush(queue, batch.lane, number, bench.now)
 
     assert not bench.accumulator.has_ready(1)
     assert bench.send_all(2) == [[b"a"]]

@@ -7,7 +7,7 @@ import pytest
 from forebay_policies.accumulator import Accumulator, PartitionQueue
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.linger import ADAPTIVE, BUSY_S, Linger
-from forebay_policies.producer_batch import ProducerBatch
+from forebay_policies.producer_batch import Lane, ProducerBatch
 from tests.policies.batches import MOVABLE, client_batch, run_of, sent
 
 
@@ -37,11 +37,11 @@ class EventLoop:
         self.topic = self.accumulator.topic("topic")
         self.accumulator.set_leaders(self.topic, [1], 0.0)
         self.queue = self.topic.queue(0)
-        self._calls: list[bytes | tuple[ProducerBatch, int]] = []
+        self._calls: list[bytes | tuple[Lane, int]] = []
         self.left: list[list[bytes | None]] = []
 
     def _opened(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        self._calls.append((batch, batch.number))
+        self._calls.append((batch.lane, batch.number))
 
     def run(self, *arrivals: bytes) -> list[list[bytes | None]]:
         """Values that wait in the loop's queue when it comes round. Returns what left, batch by batch."""

@@ -110,7 +110,7 @@ class Real:
         self.advance(now)
         opened, self.opened = self.opened, []
         for queue, batch, number in opened:
-            self.accumulator.flush(queue, batch, number, now)
+            self.accumulator.flush(queue, batch.lane, number, now)
         self.send(now)
 
     def send(self, now: float) -> None:

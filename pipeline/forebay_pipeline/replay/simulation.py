@@ -333,17 +333,17 @@ class Simulation:
                 self._soon(self._flush_opened)
             self._opened.append((queue, batch, batch.number))
         elif self._linger.delay:
-            self._at(self.now + self._linger.delay, partial(self._flush, queue, batch, batch.number))
+            self._at(self.now + self._linger.delay, partial(self._flush, queue, batch.lane, batch.number))
         else:
             batch.due = True
 
-    def _flush(self, queue: PartitionQueue, batch: ProducerBatch, number: int) -> None:
-        self._accumulator.flush(queue, batch, number, self.now)
+    def _flush(self, queue: PartitionQueue, lane: Lane, number: int) -> None:
+        self._accumulator.flush(queue, lane, number, self.now)
 
     def _flush_opened(self) -> None:
         opened, self._opened = self._opened, []
         for queue, batch, number in opened:
-            self._accumulator.flush(queue, batch, number, self.now)
+            self._accumulator.flush(queue, batch.lane, number, self.now)
         for broker in self._brokers.values():  # no further turn: if the loop was busy, this one was longer already
             if broker.scheduled:
                 self._send_ready(broker)

@@ -16,7 +16,7 @@ from typing import Final
 
 from forebay_policies.accumulator import Accumulator, PartitionQueue
 from forebay_policies.linger import Linger
-from forebay_policies.producer_batch import ProducerBatch
+from forebay_policies.producer_batch import Lane, ProducerBatch
 from forebay_proxy.brokers.cluster import Cluster, Node
 from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
@@ -119,7 +119,7 @@ class Dispatcher:
                 self._loop.call_soon(self._flush_opened)
             self._opened.append((queue, batch, batch.number))
         elif self._linger.delay:
-            self._loop.call_later(self._linger.delay, self._flush, queue, batch, batch.number)
+            self._loop.call_later(self._linger.delay, self._flush, queue, batch.lane, batch.number)
         else:
             batch.due = True
 
@@ -128,7 +128,7 @@ class Dispatcher:
         opened, self._opened = self._opened, []
         now = monotonic()
         for queue, batch, number in opened:
-            self._accumulator.flush(queue, batch, number, now)
+            self._accumulator.flush(queue, batch.lane, number, now)
         if not self._linger.busy(now - opened[0][1].opened_at):
             for sender in self._senders.values():
                 sender.send_now()
@@ -136,8 +136,8 @@ class Dispatcher:
     def _flush_all(self) -> None:
         self._accumulator.flush_all(monotonic())
 
-    def _flush(self, queue: PartitionQueue, batch: ProducerBatch, number: int) -> None:
-        self._accumulator.flush(queue, batch, number, monotonic())
+    def _flush(self, queue: PartitionQueue, lane: Lane, number: int) -> None:
+        self._accumulator.flush(queue, lane, number, monotonic())
 
     # A partition is ready
 

@@ -621,9 +621,7 @@ class PendingProduce:
         lingering = self._lingering
         if lingering:
             for queue, lane, number in lingering:
-                batch = queue.open.get(lane)
-                if batch is not None:
-                    self._handler.accumulator.flush(queue, batch, number, now)
+                self._handler.accumulator.flush(queue, lane, number, now)
             lingering.clear()
 
     def _forward(self, untouched: list[PassthroughBatch]) -> None:

@@ -4,6 +4,8 @@ there is none its topics are asked for."""
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Mapping
 from random import Random
 from time import monotonic
@@ -79,6 +81,22 @@ async def test_what_is_appended_is_delivered_whatever_the_linger(linger_ms: int)
         owners = [dock.append("a", 0), dock.append("b", 1)]
         await until(lambda: all(owner.told for owner in owners))
         assert (cluster.values("ponds", 0), cluster.values("ponds", 1)) == (["a"], ["b"])
+        dock.dispatcher.close()
+        await turns()
+
+
+@in_loop
+async def test_nothing_of_a_batch_that_has_left_is_kept_until_its_linger_is_over() -> None:
+    """A minute's batches, the connections of their clients among them, took megabytes."""
+    async with FakeCluster({"ponds": [0]}) as cluster:
+        dock = Dock(cluster, [0], linger_ms=60_000)
+        dock.meet(0)
+        owner = weakref.ref(dock.append("a"))
+        dock.accumulator.flush_all(0.0)
+        await until(lambda: not dock.cluster.topics["ponds"].queues.loads())
+        await turns()
+        gc.collect()
+        assert owner() is None
         dock.dispatcher.close()
         await turns()
 
