@@ -295,7 +295,8 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
     "Batching": {
         "linger.ms": Reference(
             "Adaptive sends at once while Forebay is idle, and when it is busy whatever has arrived by the time a "
-            "batch's turn comes. A fixed time trades latency for larger batches, as in Kafka.",
+            "batch's turn comes. A fixed time trades latency for larger batches, as in Kafka; no record "
+            "lingers for more than half of the time for which its client waits.",
             _producer("default 5 (0 before Kafka 4.0), no -1"),
             "5",
         ),

@@ -75,6 +75,8 @@ INSPECTED_AT_ONCE: Final = 512
 """Partitions whose batches' headers are looked at at once, which takes a millisecond."""
 
 _Topics = list[tuple[str, list[PartitionRecords]]]
+_Lingering = list[tuple[PartitionQueue, Lane, int]]
+"""Batches by their numbers, since they hold others' records."""
 
 
 class ProduceHandler:
@@ -114,8 +116,8 @@ class ProduceHandler:
         self._partitioner_of = partitioner_of
         self._delivery_timeout = settings.delivery_timeout_ms / 1000
         self._request_timeout_ms = settings.request_timeout_ms
-        self.lingers = settings.linger_ms > 0
-        """Batches wait for more records. May change at any time."""
+        self.linger = settings.linger_ms / 1000
+        """Seconds for which batches wait for more records; not above 0: they do not. May change at any time."""
         self._lingering: dict[Client, dict[PendingProduce, None]] = {}
         """By client: its requests that are not answered and came while batches linger."""
         self.throttling = accumulator.throttling
@@ -180,9 +182,21 @@ class ProduceHandler:
         """`client` may send no more until it is answered: to linger for what it would send is to wait for nothing."""
         pending = self._lingering.get(client)
         if pending is not None:
-            now = monotonic()
             for request in pending:
-                request.flush(now)
+                request.flush()
+
+    def flush(self, lingering: _Lingering) -> None:
+        """Nothing of these lingers any more."""
+        now = monotonic()
+        for queue, lane, number in lingering:
+            self.accumulator.flush(queue, lane, number, now)
+        lingering.clear()
+
+    def flush_in_time(self, lingering: _Lingering, deadline: float) -> None:
+        """Whoever waits until `deadline` is to be answered by then: these linger for half of that time at most."""
+        most = (deadline - monotonic()) / 2
+        if self.linger > most:
+            self.loop.call_later(most, self.flush, lingering)
 
     def lingers_for(self, client: Client, request: PendingProduce) -> None:
         """Records of `request` are in batches that may linger, until `answered`."""
@@ -267,7 +281,7 @@ class ProduceHandler:
         run.partition = partition
         (self._moved if moved else self._kept).value += batch.record_count
         current = self.accumulator.append(queue, lane, run, batch, now)
-        if self.lingers:
+        if self.linger > 0:
             pending.lingers_in(queue, current)
         return run
 
@@ -358,8 +372,8 @@ class PendingProduce:
         self._waiter: Waiter | None = None
         self._charges: dict[int, int] = {}
         """By broker: memory that the client is charged with until it is answered."""
-        self._lingering: list[tuple[PartitionQueue, Lane, int]] | None = None
-        """The batches that its records are in, if these linger: by their numbers, since they hold others' records."""
+        self._lingering: _Lingering | None = None
+        """The batches that its records are in, if these linger."""
         self._appended = 0
         """How many of its partitions are behind it, SLICE at a time."""
         self._decompressed = 0
@@ -553,6 +567,8 @@ class PendingProduce:
                 run = self._append_batch(touched)
                 if entry is not None:
                     entry.appended(run, touched)
+        if self._lingering:
+            handler.flush_in_time(self._lingering, completion.deadline)
         if handler.racks is not None and found.untouched:
             handler.racks.passed(self._client, [self._inspected[passed.slot] for passed in found.untouched])
         self._untouched += found.untouched
@@ -616,13 +632,10 @@ class PendingProduce:
             self._handler.lingers_for(self._client, self)
         self._lingering.append((queue, batch.lane, batch.number))
 
-    def flush(self, now: float) -> None:
+    def flush(self) -> None:
         """Nothing of it lingers any more."""
-        lingering = self._lingering
-        if lingering:
-            for queue, lane, number in lingering:
-                self._handler.accumulator.flush(queue, lane, number, now)
-            lingering.clear()
+        if self._lingering:
+            self._handler.flush(self._lingering)
 
     def _forward(self, untouched: list[PassthroughBatch]) -> None:
         """A request of the untouched batches alone, in the client's order and, if it may be, the client's version."""

@@ -184,7 +184,7 @@ class Realm:
     def change(self, settings: Settings, eligibility: Eligibility) -> None:
         """What is live of these counts from now on."""
         self.handler.classifier.eligibility = eligibility
-        self.handler.lingers = settings.linger_ms > 0
+        self.handler.linger = settings.linger_ms / 1000
         self.dispatcher.change(settings)
         self._partitioners.change(settings)
         self.handler.observer.change(settings)

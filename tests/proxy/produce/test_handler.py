@@ -313,6 +313,23 @@ class TestWithoutMetadata:
 
 
 @in_loop
+async def test_records_leave_while_their_client_waits_however_long_batches_linger() -> None:
+    """It was told each time that its time was up, or nothing: what nobody waits for any more is not sent."""
+    async with (
+        FakeCluster({"ponds": [0]}) as cluster,
+        running(cluster.bootstrap, linger_ms=60_000, request_timeout_ms=1_000, delivery_timeout_ms=120_000) as forebay,
+    ):
+        patient, hurried = await forebay.client(0), await forebay.client(0)
+        patient.send(produce(1, ("ponds", 0, batch(keyed("patient")))))
+        await until(lambda: forebay.count("forebay_queued_bytes") > 0)
+        hurried.send(produce(1, ("ponds", 0, batch(keyed("hurried"))), timeout_ms=1))
+        for client in (patient, hurried):
+            assert only((await client.receives(1))[0]).error_code == NONE
+        hurried.send(produce(2, ("ponds", 0, batch(keyed("unanswered"))), timeout_ms=1, acks=0))
+        await until(lambda: cluster.values("ponds", 0) == ["patient", "hurried", "unanswered"])
+
+
+@in_loop
 async def test_a_broker_that_fails_at_ones_record_fails_at_nobody_elses() -> None:
     """As Kafka does at times before 1970 where it compresses anew."""
     async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap, linger_ms=50) as forebay:
