@@ -27,8 +27,8 @@ class Verdict(enum.Enum):
     RETRY = "retry"
     """Not appended; another leader, or the same one later, will take it."""
     ELSEWHERE = "elsewhere"
-    """Not appended, and that may last: RETRY where it may go to another broker, ELSEWHERE_TRIES times; else ANSWER.
-    Answers leave in order, so what else a client has sent would wait for it."""
+    """Not appended, and that may last: RETRY where it may go to another broker, to another one each time, in all
+    ELSEWHERE_TRIES times; else ANSWER. Answers leave in order, so what else a client has sent would wait for it."""
     RETRY_SAME = "retry same"
     """Perhaps appended: the same records to the same partition under the same sequence."""
     RESEQUENCE = "resequence"

@@ -44,7 +44,7 @@ PARTITIONER_CHOICES: Final = ("sticky", "switch", "no_opinion", "chosen", "inval
 RETRY_REASONS: Final = (
     "repartitioned",  # records without a key, at once to another partition
     "unreachable",  # the same, because their broker could not be reached
-    "backoff",  # to the same partition after a pause
+    "backoff",  # after a pause, most to the same partition
     "split",  # in halves, because the broker refused the batch as a whole
     "outcome_unknown",  # under the same sequence: the broker may have it already
     "resequenced",  # under another sequence, because the broker did not take it

@@ -268,7 +268,8 @@ class Delivery:
             error_code=response.error_code,
             tries=batch.tries + 1,
         )
-        if retry.leads_no_more(response.error_code):
+        leads_no_more = retry.leads_no_more(response.error_code)
+        if leads_no_more:
             self._leader_changed(queue.topic.name, queue.index, response.current_leader)
         batch.tries += 1
         if batch.tries == 1 and batch.lane.movable and self._move(queue, batch, now):
@@ -278,7 +279,7 @@ class Delivery:
             self._fail_gone(queue, batch)
             return
         self._retries["backoff"].value += 1
-        self._back_off(queue, batch, batch.tries - 1, now)
+        self._back_off(queue, batch, batch.tries - 1, now, elsewhere=not leads_no_more)
 
     def _retry_same(
         self, queue: PartitionQueue, batch: ProducerBatch, leader: tuple[int, int] | None, now: float
@@ -331,23 +332,32 @@ class Delivery:
             self._accumulator.clear_in_flight(queue, batch)
             self._accumulator.send_back(queue, (batch,), now, paused=False)
 
-    def _back_off(self, queue: PartitionQueue, batch: ProducerBatch, doublings: int, now: float) -> None:
+    def _back_off(
+        self, queue: PartitionQueue, batch: ProducerBatch, doublings: int, now: float, *, elsewhere: bool = False
+    ) -> None:
+        """`elsewhere`: it leaves its queue after that, if there is another broker to go to."""
         self._accumulator.clear_in_flight(queue, batch)
         self._accumulator.send_back(queue, (batch,), now, paused=True)
         pause = retry.backoff(doublings, self._backoff, self._backoff_max, self._rng)
-        self._loop.call_later(pause, self._resume, queue)
+        self._loop.call_later(pause, self._resume, queue, batch if elsewhere else None)
 
-    def _resume(self, queue: PartitionQueue) -> None:
-        self._accumulator.resume(queue, monotonic())
+    def _resume(self, queue: PartitionQueue, leaves: ProducerBatch | None) -> None:
+        now = monotonic()
+        if leaves is not None and leaves in queue.batches:
+            self._move(queue, leaves, now)
+        self._accumulator.resume(queue, now)
 
     def _move(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> bool:
-        """To the least loaded partition of another broker that can be reached; False where there is none."""
+        """To the least loaded partition of another broker that can be reached, any of those that are equally so; False
+        where there is none."""
         topic = queue.topic
         loads = topic.loads()
         others = _others(queue)
         if not others:
             return False
-        target = topic.queue(min(others, key=lambda index: loads.get(index, 0)), batch.lane.acks)
+        least = min([loads.get(index, 0) for index in others])
+        index = self._rng.choice([index for index in others if loads.get(index, 0) == least])
+        target = topic.queue(index, batch.lane.acks)
         self._accumulator.move(batch, queue, target, now)
         return True
 

@@ -21,6 +21,7 @@ from forebay_codecs.produce_response import PartitionResponse
 from forebay_policies.accumulator import PartitionQueue
 from forebay_policies.journal_rows import BatchRow
 from forebay_policies.producer_batch import ProducerBatch, RecordRun
+from forebay_policies.retry import ELSEWHERE_TRIES
 from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.journal.recorder import Journal
@@ -73,6 +74,9 @@ class Dock:
     def answer(self, batch: ProducerBatch, code: int, base_offset: int = -1, partition: int = 0) -> None:
         response = PartitionResponse(partition, code, base_offset, -1, 0, [(0, "why")], "no")
         self.delivery.answered(self.queue(partition), batch, response)
+
+    async def leaves(self, batch: ProducerBatch, partition: int) -> None:
+        await until(lambda: batch.partition != partition)
 
     def assert_empty(self) -> None:
         assert self.accumulator.pool.available == self.accumulator.pool.memory
@@ -221,6 +225,18 @@ class TestRetry:
         assert owner.told == [("acknowledged", 5, True)]
 
     @in_loop
+    async def test_of_idle_partitions_no_one_gets_all_that_another_refuses(self) -> None:
+        dock = Dock()
+        targets = set()
+        for _ in range(20):
+            batch, _ = dock.merged(["a"], movable=True)
+            dock.answer(batch, NOT_LEADER_OR_FOLLOWER)
+            target = 1 if dock.queue(1).batches else 2
+            targets.add(target)
+            dock.answer(fakes.drain(dock.accumulator, dock.queue(target)), NONE, 5, partition=target)
+        assert targets == {1, 2}
+
+    @in_loop
     async def test_movable_records_without_another_broker_are_sent_back(self) -> None:
         dock = Dock()
         dock.cluster.set_down(dock.cluster.nodes[1], down=True)
@@ -239,6 +255,35 @@ class TestRetry:
         dock.answer(again, NOT_LEADER_OR_FOLLOWER, partition=target)
         assert list(dock.queue(target).batches) == [batch]
         assert dock.queue(target).paused
+
+    @in_loop
+    async def test_where_replicas_are_missing_they_move_behind_each_pause_too(self) -> None:
+        dock = Dock()
+        batch, (owner,) = dock.merged(["a"], movable=True)
+        for tries in range(1, ELSEWHERE_TRIES):
+            source = dock.queue(batch.partition)
+            batch.producer_id = 7
+            dock.answer(batch, NOT_ENOUGH_REPLICAS, partition=source.index)
+            assert source.paused == (tries > 1)
+            await dock.leaves(batch, source.index)
+            assert dock.queue(batch.partition).leader != source.leader
+            assert not source.paused
+            assert fakes.drain(dock.accumulator, dock.queue(batch.partition)) is batch
+        dock.answer(batch, NONE, 5, partition=batch.partition)
+        assert owner.told == [("acknowledged", 5, True)]
+        dock.assert_empty()
+
+    @in_loop
+    async def test_nothing_moves_behind_a_pause_in_which_its_client_was_told_that_its_time_is_up(self) -> None:
+        dock = Dock()
+        batch, (owner,) = dock.merged(["a"], movable=True)
+        batch.tries = 1
+        batch.producer_id = 7
+        dock.answer(batch, NOT_ENOUGH_REPLICAS)
+        owner.done = True
+        dock.accumulator.drop_done(0.0)
+        await until(lambda: not dock.queue(0).paused)
+        dock.assert_empty()
 
     @in_loop
     async def test_kept_records_go_back_to_the_front_and_nothing_of_their_partition_leaves_for_a_while(self) -> None:

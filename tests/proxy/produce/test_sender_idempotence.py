@@ -267,8 +267,9 @@ class TestClean:
             other = 1 - refused.partitions[0][1]
             asked = len([each for broker in (0, 1) for each in it.cluster[broker].requests(METADATA)])
             refused.answer(error_code=codes.NOT_ENOUGH_REPLICAS)
-            for _ in range(ELSEWHERE_TRIES - 1):
-                (await it.cluster[other].receives(PRODUCE)).answer(error_code=codes.NOT_ENOUGH_REPLICAS)
+            for number in range(ELSEWHERE_TRIES - 1):
+                node_id = 1 - other if number % 2 else other
+                (await it.cluster[node_id].receives(PRODUCE)).answer(error_code=codes.NOT_ENOUGH_REPLICAS)
             assert await it.told(1) == [codes.NOT_ENOUGH_REPLICAS]
             it.client.send(produce(2, ("ponds", other, batch(keyed("u"), producer_id=7))))
             (await it.cluster[other].receives(PRODUCE)).answer(error_code=codes.NOT_ENOUGH_REPLICAS)
