@@ -16,7 +16,7 @@ from typing import Final
 from forebay_codecs import error_codes
 from forebay_codecs.produce_response import PartitionResponse
 from forebay_policies import retry
-from forebay_policies.accumulator import Accumulator, PartitionQueue
+from forebay_policies.accumulator import Accumulator, PartitionQueue, TopicQueues
 from forebay_policies.journal_rows import BatchFate
 from forebay_policies.producer_batch import ProducerBatch, RecordRun
 from forebay_policies.retry import Verdict
@@ -44,6 +44,10 @@ _FATES: Final[Mapping[Verdict, BatchFate]] = {
     Verdict.UNKNOWN: "unknown",
     Verdict.ANSWER: "refused",
 }
+
+
+LOOKS: Final = 8
+"""By chance, for an idle partition, before all are looked at."""
 
 
 class Delivery:
@@ -350,16 +354,26 @@ class Delivery:
     def _move(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> bool:
         """To the least loaded partition of another broker that can be reached, any of those that are equally so; False
         where there is none."""
+        index = self._other(queue)
+        if index < 0:
+            return False
+        self._accumulator.move(batch, queue, queue.topic.queue(index, batch.lane.acks), now)
+        return True
+
+    def _other(self, queue: PartitionQueue) -> int:
+        """A partition as `_move` wants it; −1: there is none. Of thousands many are idle, and any of these will do: to
+        look at all of them for each batch takes the loop up to a second."""
         topic = queue.topic
-        loads = topic.loads()
+        available, leaders, loads = topic.available, topic.leaders, topic.loads()
+        for _ in range(LOOKS if available else 0):
+            index = self._rng.choice(available)
+            if index not in loads and leaders[index] != queue.leader:
+                return index
         others = _others(queue)
         if not others:
-            return False
+            return -1
         least = min([loads.get(index, 0) for index in others])
-        index = self._rng.choice([index for index in others if loads.get(index, 0) == least])
-        target = topic.queue(index, batch.lane.acks)
-        self._accumulator.move(batch, queue, target, now)
-        return True
+        return self._rng.choice([index for index in others if loads.get(index, 0) == least])
 
 
 def _others(queue: PartitionQueue) -> list[int]:

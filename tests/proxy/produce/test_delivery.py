@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 import structlog
@@ -27,13 +28,23 @@ from forebay_proxy.config.settings import HostPort
 from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.completion import JOURNAL
-from forebay_proxy.produce.delivery import Delivery
+from forebay_proxy.produce.delivery import LOOKS, Delivery
 from tests.kit import fakes_proxy as fakes
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, until
 from tests.kit.fakes_proxy import FakeOwner
 from tests.kit.ports import LOOPBACK
 from tests.kit.wire import keyed, null_key
+
+
+class Looked(list[int]):
+    """Counts how often it is looked into."""
+
+    looks = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        self.looks += 1
+        return super().__getitem__(index)
 
 
 class Dock:
@@ -162,8 +173,8 @@ class TestAcknowledged:
         dock = Dock()
         batch, (owner,) = dock.merged(["a"], movable=True)
         dock.answer(batch, NOT_LEADER_OR_FOLLOWER)
-        again = fakes.drain(dock.accumulator, dock.queue(1))
-        dock.answer(again, NONE, 100, partition=1)
+        again = fakes.drain(dock.accumulator, dock.queue(batch.partition))
+        dock.answer(again, NONE, 100, partition=batch.partition)
         assert [kind for kind, *_ in owner.told] == ["acknowledged"]
         assert dock.timed == []
 
@@ -235,6 +246,16 @@ class TestRetry:
             targets.add(target)
             dock.answer(fakes.drain(dock.accumulator, dock.queue(target)), NONE, 5, partition=target)
         assert targets == {1, 2}
+
+    @in_loop
+    async def test_of_thousands_of_partitions_not_all_are_looked_at(self) -> None:
+        dock = Dock()
+        batch, _ = dock.merged(["a"], movable=True)
+        dock.cluster.apply(fakes.metadata({"ponds": [0, 1] * 1000}), {"ponds"}, 1.0, 300.0)
+        dock.cluster.topics["ponds"].queues.leaders = leaders = Looked(dock.cluster.topics["ponds"].queues.leaders)
+        dock.answer(batch, NOT_LEADER_OR_FOLLOWER)
+        assert batch.partition % 2 == 1
+        assert leaders.looks <= LOOKS + 2
 
     @in_loop
     async def test_movable_records_without_another_broker_are_sent_back(self) -> None:
