@@ -70,6 +70,7 @@ class Cluster:
         self._id: str | None = None
         self._on_node: list[Callable[[Node], None]] = []
         self._on_partitions_gone: list[Callable[[list[PartitionQueue]], None]] = []
+        self._on_available: list[Callable[[TopicQueues], None]] = []
         self._on_forgotten: list[Callable[[str], None]] = []
         self._accumulator = accumulator
         self._avoided: frozenset[int] = NO_IDS
@@ -81,6 +82,10 @@ class Cluster:
     def on_partitions_gone(self, observer: Callable[[list[PartitionQueue]], None]) -> None:
         """`observer` is told of partitions with records that the brokers do not know any more."""
         self._on_partitions_gone.append(observer)
+
+    def on_available(self, observer: Callable[[TopicQueues], None]) -> None:
+        """`observer` is told of each topic of which no partition was available, and some are now."""
+        self._on_available.append(observer)
 
     def on_forgotten(self, observer: Callable[[str], None]) -> None:
         """`observer` is told the name of each topic that is not produced to any more."""
@@ -215,9 +220,13 @@ class Cluster:
         # The same objects mean: nothing has changed.
         if found.racks != state.queues.racks:
             state.queues.racks = found.racks
-        if found.partitions != state.queues.available:
+        was = state.queues.available
+        if found.partitions != was:
             state.queues.available = found.partitions
             self._accumulator.pool.changed()  # what may go to any of them may fit now
+            if not was:
+                for observer in self._on_available:
+                    observer(state.queues)
 
     def rack_of(self, node_id: int) -> str:
         """The broker's rack; empty where it is not known."""

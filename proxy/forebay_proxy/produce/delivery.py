@@ -200,6 +200,14 @@ class Delivery:
         for queue in self._accumulator.ready_queues(node_id):
             self._move_away(queue, now)
 
+    def available(self, topic: TopicQueues) -> None:
+        """Some of its partitions are, and none was: what waits for others and may go elsewhere had nowhere to go."""
+        now = monotonic()
+        there = set(topic.available)
+        for queue in topic.queues():
+            if queue.index not in there:
+                self._move_away(queue, now)
+
     def avoided(self, node_ids: Collection[int]) -> None:
         """These brokers are to get nothing that may go elsewhere: what waits for them goes, ready or not."""
         now = monotonic()
@@ -210,8 +218,9 @@ class Delivery:
                         self._move(queue, batch, now)
 
     def _move_away(self, queue: PartitionQueue, now: float) -> None:
-        """Everything that waits there, is ready, and may go elsewhere."""
-        for batch in [b for b in queue.batches if b.lane.movable and b.ready and not b.tainted]:
+        """Everything that waits there and may go elsewhere, ready or not: where something ready stays, nobody would be
+        told of what becomes ready later."""
+        for batch in [b for b in queue.batches if b.lane.movable and not b.tainted]:
             if not self._move(queue, batch, now):
                 break
             self._retries["unreachable"].value += 1

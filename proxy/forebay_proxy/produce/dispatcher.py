@@ -71,6 +71,7 @@ class Dispatcher:
         accumulator.observe(opened=self._batch_opened, ready=self._partition_ready, deserted=delivery.deserted)
         cluster.on_node(self._node_changed)
         cluster.on_partitions_gone(delivery.gone)
+        cluster.on_available(delivery.available)
         stats.gauge("forebay_queued_bytes", lambda: accumulator.queued_bytes)
         stats.gauge("forebay_queued_batches", lambda: accumulator.queued_batches)
         stats.gauge("forebay_in_flight_requests", lambda: sum(s.in_flight for s in self._senders.values()))

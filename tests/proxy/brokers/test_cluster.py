@@ -138,6 +138,20 @@ class TestAvailability:
         cluster.learn(0, "elsewhere", 9092, 1.0)
         assert told.available() == [0, 1]
 
+    def test_of_a_topic_that_has_available_partitions_again_is_told_and_not_of_more_of_them(self) -> None:
+        cluster = Told().cluster
+        told: list[tuple[str, list[int]]] = []
+        cluster.on_available(lambda topic: told.append((topic.name, list(topic.available))))
+        cluster.apply(fakes.metadata({"ponds": [NO_LEADER, NO_LEADER]}), {"ponds"}, 0.0, MAX_AGE)
+        assert told == []
+        cluster.apply(fakes.metadata({"ponds": [NO_LEADER, 1]}), {"ponds"}, 1.0, MAX_AGE)
+        cluster.apply(fakes.metadata({"ponds": [0, 1]}), {"ponds"}, 2.0, MAX_AGE)
+        assert told == [("ponds", [1])]
+        for down in (True, False):
+            for node in cluster.nodes.values():
+                cluster.set_down(node, down=down)
+        assert told[1:] == [("ponds", [0])]
+
     def test_who_waits_for_memory_is_looked_at_when_a_broker_can_be_reached_again(self) -> None:
         told = Told()
         cluster, pool = told.cluster, told.accumulator.pool

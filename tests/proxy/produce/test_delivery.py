@@ -454,6 +454,17 @@ class TestUnreachable:
         dock.answer(fakes.drain(dock.accumulator, dock.queue(target)), NONE, 3, partition=target)
         assert moved.told == [("acknowledged", 3, True)]
 
+    @in_loop
+    async def test_what_still_lingers_goes_along(self) -> None:
+        """Beside records that are ready and stay it was forgotten: nobody looked there again when it was ready."""
+        dock = Dock()
+        fakes.append(dock.accumulator, dock.queue(0), keyed("k"))
+        fakes.flush(dock.queue(0), dock.accumulator)
+        fakes.append(dock.accumulator, dock.queue(0), null_key("n"), movable=True)
+        dock.cluster.set_down(dock.cluster.nodes[0], down=True)
+        dock.delivery.unreachable(0)
+        assert [fakes.values(batch) for batch in dock.queue(0).batches] == [["k"]]
+
 
 class TestGone:
     @in_loop

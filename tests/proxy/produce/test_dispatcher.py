@@ -29,7 +29,7 @@ from tests.kit import fakes_proxy as fakes
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import FakeCluster
-from tests.kit.wire import keyed
+from tests.kit.wire import keyed, null_key
 
 
 class Dock:
@@ -112,6 +112,23 @@ async def test_records_that_were_ready_before_their_leader_was_met_wait_for_it_a
         dock.meet(0)
         await until(lambda: owner.told)
         assert cluster.values("ponds", 0) == ["early"]
+        dock.dispatcher.close()
+        await turns()
+
+
+@in_loop
+async def test_what_waits_for_a_leader_and_may_go_elsewhere_goes_as_soon_as_there_is_an_elsewhere() -> None:
+    async with FakeCluster({"ponds": [-1, 0]}) as cluster:
+        dock = Dock(cluster, [-1, -1], linger_ms=0)
+        dock.meet(0)
+        queue = dock.cluster.topics["ponds"].queues.queue(0)
+        moved = fakes.append(dock.accumulator, queue, null_key("moved"), movable=True)
+        kept = dock.append("kept", 0)
+        await turns()
+        dock.cluster.apply(fakes.metadata({"ponds": [-1, 0]}, nodes=()), {"ponds"}, 0.0, 300.0)
+        await until(lambda: moved.told)
+        assert (cluster.values("ponds", 0), cluster.values("ponds", 1)) == ([], ["moved"])
+        assert kept.told == []
         dock.dispatcher.close()
         await turns()
 
