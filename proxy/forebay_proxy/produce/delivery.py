@@ -292,7 +292,7 @@ class Delivery:
             self._fail_gone(queue, batch)
             return
         self._retries["backoff"].value += 1
-        self._back_off(queue, batch, batch.tries - 1, now, elsewhere=not leads_no_more)
+        self._back_off(queue, batch, batch.tries - 1, now, elsewhere=batch.lane.movable and not leads_no_more)
 
     def _retry_same(
         self, queue: PartitionQueue, batch: ProducerBatch, leader: tuple[int, int] | None, now: float
