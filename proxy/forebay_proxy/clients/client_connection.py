@@ -212,7 +212,11 @@ class ClientConnection(BoundedReads):
     def turn(self) -> None:
         """It is first in line (loop_turns)."""
         if self._state.release(HoldReason.TURN):
-            self._pump(monotonic() + SLICE_S)
+            try:
+                self._pump(monotonic() + SLICE_S)
+            except Exception as error:  # of what `data_received` lets out, the loop closes the connection itself
+                self._shared.log.error("a client's requests could not be taken", client=self.peer, exc_info=error)
+                self.abort()
             self._life.read_on()
 
     def _pump(self, until: float) -> None:

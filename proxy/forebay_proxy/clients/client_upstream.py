@@ -367,7 +367,8 @@ class ClientUpstream:
         self._gateway.departing.discard(connection)
 
     def not_taken(self) -> None:
-        self._life.end(Cause.NOT_TAKEN, client=self._life.peer)
+        if not self._state.over:
+            self._life.end(Cause.NOT_TAKEN, client=self._life.peer)
 
 
 def _unread(answer: bytes | None) -> None:

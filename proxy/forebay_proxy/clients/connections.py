@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
 from time import monotonic
 from typing import Final
@@ -139,13 +140,21 @@ class ConnectionRegistry:
         while True:
             await asyncio.sleep(TICK_S)
             ticks += 1
-            self._inbound_memory.tick(self._clock())
-            self._response_memory.tick()
-            self._answers.tick()
-            self.retire(self._clock())
+            now = self._clock()
+            self._look(partial(self._inbound_memory.tick, now))
+            self._look(self._response_memory.tick)
+            self._look(self._answers.tick)
+            self._look(partial(self.retire, now))
             if ticks % SWEEP_EVERY == 0:
                 self._log.flush()
-                self.sweep(self._clock())
+                self._look(partial(self.sweep, now))
+
+    def _look(self, at_all: Callable[[], None]) -> None:
+        """A fault of ours towards one client ends the watch over nobody else."""
+        try:
+            at_all()
+        except Exception as error:
+            self._log.error("a look at all connections failed", exc_info=error)
 
     def sweep(self, now: float) -> None:
         """Close those that have been idle, or leaving, for too long, or whose client left while it was held."""

@@ -480,10 +480,17 @@ class OpaqueConnection(BoundedReads):
     def close(self) -> None:
         """Close once what was written has gone out: acks=0 records of a client that has left are still to be sent."""
         self.closed = True
+        self._take_no_more()
         if self._transport is not None:
             self._leave(self._transport)
         elif not self.holds_records:  # else they leave as soon as the connection stands
             self.connection_lost(None)  # nothing was written: whoever waits for an answer need not wait
+
+    def _take_no_more(self) -> None:
+        """Of responses nothing is held any more, and nothing counts."""
+        self._splitter.clear()
+        self._untaken = 0
+        self.adjust_reading()
 
     def _leave(self, transport: asyncio.Transport) -> None:
         transport.close()
@@ -521,6 +528,7 @@ class OpaqueConnection(BoundedReads):
     def abort(self) -> None:
         """Close at once; nobody is told but those who wait for an answer."""
         self.closed = True
+        self._take_no_more()
         if self._transport is not None:
             self._transport.abort()
         else:
@@ -592,15 +600,13 @@ class OpaqueConnection(BoundedReads):
         entries = [entry for entry in (self._current, *self._expected) if entry is not None]
         captures = [entry.capture for entry in entries if entry.capture is not None]
         awaited = self.awaited
-        self._splitter.clear()
         self._expected.clear()
         self._unsent.clear()
         self._waiting.clear()
         self._current = None
         if self._answered_all is not None:
             self._all_answered(self._answered_all)
-        self._untaken = 0
-        self.adjust_reading()  # nothing is held here any more
+        self._take_no_more()
         for capture in captures:
             capture(None)
         if was_closed:

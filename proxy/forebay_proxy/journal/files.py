@@ -171,6 +171,9 @@ class JournalFiles:
         except OSError as error:
             self._dropped_by_disk += rows
             self._log.warning("journal rows dropped, the disk refuses them", rows=rows, error=str(error))
+        except Exception as error:  # no memory: the thread goes on, or all that comes later were dropped
+            self._dropped_by_disk += rows
+            self._log.error("journal rows dropped, they could not be written", rows=rows, exc_info=error)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         """What fails now is retried with the next roll, or at the next start."""
@@ -178,6 +181,8 @@ class JournalFiles:
             work()
         except OSError as error:
             self._log.warning("cannot close a journal file yet", error=str(error))
+        except Exception as error:  # as in `_write`
+            self._log.error("cannot close a journal file yet, for no reason of the disk's", exc_info=error)
 
     def _roll(self) -> None:
         segment, self._segment = self._segment, None
@@ -281,7 +286,7 @@ def _compress(source: BinaryIO, target: Path) -> None:
             out.flush()
             os.fsync(out.fileno())
         unfinished.rename(target)
-    except OSError:
+    except Exception:
         unfinished.unlink(missing_ok=True)
         raise
 

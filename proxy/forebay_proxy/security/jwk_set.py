@@ -24,9 +24,9 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from forebay_proxy.logs import RateLimited, get_logger
+from forebay_proxy.security.http_answer import whole_body
 from forebay_proxy.security.tls import explain
 
-MAX_ANSWER: Final = 1 << 20
 MAX_KEYS: Final = 100
 TIMEOUT_S: Final = 5.0
 """A client has twice as long for its whole login."""
@@ -105,11 +105,7 @@ class JwkSet:
                 async with session.get(self._url, allow_redirects=False, ssl=tls) as response:
                     if response.status != 200:
                         raise ConnectionError(f"{self._url} answered {response.status}")
-                    body = bytearray()
-                    async for piece in response.content.iter_any():
-                        body += piece
-                        if len(body) > MAX_ANSWER:
-                            raise ConnectionError(f"{self._url} answered more than {MAX_ANSWER} bytes")
+                    body = await whole_body(response)
         except TimeoutError:
             raise TimeoutError(f"{self._url} did not answer within {TIMEOUT_S:g} s") from None
         except (aiohttp.ClientError, ValueError) as error:
@@ -117,7 +113,7 @@ class JwkSet:
             why = explain(cause) if isinstance(cause, ssl.SSLError) else str(error)
             raise ConnectionError(f"{self._url} cannot be asked: {why}") from None
         try:
-            keys = msgspec.json.decode(bytes(body), type=_Answer).keys
+            keys = msgspec.json.decode(body, type=_Answer).keys
         except (msgspec.DecodeError, RecursionError):
             raise ConnectionError(f"{self._url} answered without keys") from None
         if len(keys) > MAX_KEYS:

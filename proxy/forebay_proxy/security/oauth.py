@@ -23,9 +23,9 @@ from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.config.values import SETTINGS
 from forebay_proxy.errors import StartError
+from forebay_proxy.security.http_answer import whole_body
 from forebay_proxy.security.tls import brokers_context, explain
 
-MAX_ANSWER: Final = 1 << 20
 TIMEOUT_S: Final = 10.0
 FRESH_PART: Final = 0.8
 """Of a token's life in which it is given out: who presents it needs some of it, too."""
@@ -110,7 +110,7 @@ class TokenSource:
                 async with asking as response:
                     if response.status != 200:
                         raise ConnectionError(f"the token endpoint {told.url} answered {response.status}")
-                    body = await response.content.read(MAX_ANSWER)
+                    body = await whole_body(response)
         except TimeoutError:
             raise TimeoutError(f"the token endpoint {told.url} did not answer within {TIMEOUT_S:g} s") from None
         except (aiohttp.ClientError, ValueError) as error:

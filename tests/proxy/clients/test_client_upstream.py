@@ -375,6 +375,9 @@ class TestEnd:
         stage.upstream.not_taken()
         assert stage.life.state.phase is Phase.ABORTED
         assert stage.count("forebay_frames_refused_total", "not_taken") == 1
+        stage.life.end(Cause.CLIENT_LEFT)
+        stage.upstream.not_taken()
+        assert stage.count("forebay_frames_refused_total", "not_taken") == 1
 
     @in_loop
     async def test_only_an_idle_one_is_left(self) -> None:
@@ -494,7 +497,7 @@ class TestSession:
         renewing.stage.upstream.flush()
         assert renewing.stage.life.state.holds == {HoldReason.CONNECTING}
         await until(lambda: renewing.wrote == b"one," + LOGIN + b"two,handshake")
-        assert monotonic() - began >= 0.3
+        assert monotonic() - began >= 0.29  # the loop counts in whole milliseconds
         assert renewing.stage.life.state.taking
 
     @in_loop

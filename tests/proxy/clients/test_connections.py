@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from math import inf
 from random import Random
 from typing import Any, cast
@@ -12,6 +13,7 @@ import structlog
 from forebay_policies.inbound_memory import InboundMemory
 from forebay_policies.response_memory import ResponseMemory
 from forebay_policies.untaken_answers import UntakenAnswers
+from forebay_proxy.clients import connections
 from forebay_proxy.clients.client_connection import ClientConnection
 from forebay_proxy.clients.connections import GIVES_WAY_S, ConnectionRegistry
 from forebay_proxy.config.settings import HostPort
@@ -19,6 +21,7 @@ from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.metrics.traffic import TrafficMetrics
 from tests.kit.app import settings
+from tests.kit.event_loop import in_loop, until
 from tests.kit.ports import LOOPBACK
 
 
@@ -268,3 +271,23 @@ def test_the_old_retire_in_a_pause_and_where_there_is_none_a_tenth_later_as_soon
     busy.last_active = dock.now + 109.8
     assert aged(dock, connections, dock.now + 109.9) == [pauses]
     assert aged(dock, connections, dock.now + 110) == connections
+
+
+@in_loop
+async def test_a_fault_towards_one_ends_the_watch_over_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "TICK_S", 0.0)
+    dock = Dock()
+    looks = 0
+
+    def look() -> None:
+        nonlocal looks
+        looks += 1
+        raise RuntimeError("ABORTED after CLOSED")
+
+    monkeypatch.setattr(dock.connections._response_memory, "tick", look)
+    with structlog.testing.capture_logs() as logs:
+        watch = asyncio.get_running_loop().create_task(dock.connections.run())
+        await until(lambda: looks > 2)
+        assert not watch.done()
+        watch.cancel()
+    assert {line["event"] for line in logs} == {"a look at all connections failed"}

@@ -607,6 +607,32 @@ class TestGatheredResponses:
             await until(lambda: memory.total == 0)
 
     @in_loop
+    async def test_what_a_closed_client_did_not_take_counts_no_more_though_its_broker_does_not_read(self) -> None:
+        """It was said to be closed, with what its broker has not read, and said so again: that ended the watch."""
+        size = 24 << 20
+        async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
+            memory = forebay.app._connections._response_memory
+            cluster[0].holds(FIND_COORDINATOR)
+            clients = [await forebay.client(0) for _ in range(2)]
+            for client in clients:
+                client.send(request(FIND_COORDINATOR, 0, 1, b"\0\1g"))
+            await until(lambda: len(cluster[0].requests(FIND_COORDINATOR)) == 2)
+            asked = cluster[0].requests(FIND_COORDINATOR)
+            for one, client in zip(asked, clients, strict=True):
+                one.connection.read(False)
+                client.send(echo(2, bytes(size)))
+            await until(lambda: forebay.count("forebay_request_bytes_total", "upstream") > 64 * 1024)
+            await until(lambda: all(not it._state.taking for it in forebay.app._connections))
+            for one in asked:
+                one.respond(coordinator(cluster[0], size))
+            await until(lambda: forebay.count("forebay_frames_refused_total", "not_taken"))
+            for _ in range(3):
+                memory.tick()
+            assert memory.total < 1.5 * size
+            assert forebay.count("forebay_frames_refused_total", "not_taken") == 1
+            assert forebay.app.unhealthy() is None
+
+    @in_loop
     async def test_one_larger_than_any_bound_is_given_all_the_same(self) -> None:
         size = 40 << 20
         async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:

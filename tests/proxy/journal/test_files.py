@@ -16,7 +16,7 @@ import structlog
 from forebay_policies.journal_rows import MAX_FILES_BEFORE
 from forebay_proxy.errors import StartError
 from forebay_proxy.journal import files as journal_files
-from forebay_proxy.journal.files import JournalFiles
+from forebay_proxy.journal.files import JournalFiles, _Segment
 from tests.kit.event_loop import in_loop, until
 from tests.kit.journal import closed_files, lines_of
 
@@ -35,6 +35,10 @@ class Clock:
 def files(folder: Path, clock: Clock | None = None, **changed: float) -> JournalFiles:
     given = {"segment_bytes": 1 << 20, "roll_s": 300.0, "queue_bytes": 1 << 20, "retention_bytes": -1, **changed}
     return JournalFiles(str(folder), 0, clock=clock or Clock(), **given)  # type: ignore[arg-type]
+
+
+def _without_memory(*_: object, **__: object) -> None:
+    raise MemoryError
 
 
 def left(folder: Path) -> list[Path]:
@@ -249,6 +253,38 @@ class TestBadDisks:
         stuck.set()
         await sink.close()
         assert [lines_of(path) for path in closed_files(tmp_path)] == [[b"0", b"1", b"2", b"3", b"4"]]
+
+    @in_loop
+    async def test_what_is_no_fault_of_the_disk_ends_nothing_either(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sink = files(tmp_path)
+        sink.open()
+        with structlog.testing.capture_logs() as logs, monkeypatch.context() as patched:
+            patched.setattr(_Segment, "append", _without_memory)
+            sink.put(b"lost\n", 1)
+            await until(lambda: sink.dropped == 1)
+        sink.put(b"kept\n", 1)
+        await sink.close()
+        assert [log["event"] for log in logs] == ["journal rows dropped, they could not be written"]
+        assert [lines_of(path) for path in closed_files(tmp_path)] == [[b"kept"]]
+
+    @in_loop
+    async def test_a_file_that_cannot_be_compressed_for_want_of_memory_is_compressed_later(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sink = files(tmp_path)
+        sink.open()
+        sink.put(b"row\n", 1)
+        with structlog.testing.capture_logs() as logs, monkeypatch.context() as patched:
+            patched.setattr("zstandard.ZstdCompressor", _without_memory)
+            await sink.close()
+        assert "cannot close a journal file yet, for no reason of the disk's" in [log["event"] for log in logs]
+        assert not [path for path in closed_files(tmp_path) if path.name.startswith(".")]
+        after = files(tmp_path, Clock(NOON + 1))
+        after.open()
+        await after.close()
+        assert [lines_of(path) for path in closed_files(tmp_path)] == [[b"row"]]
 
     @in_loop
     async def test_a_full_disk_tears_no_line_and_recovers(

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from forebay_proxy.security import jwk_set
-from forebay_proxy.security.jwk_set import ASK_AGAIN_S, MAX_ANSWER, MAX_KEYS, JwkSet
+from forebay_proxy.security.http_answer import MAX_ANSWER
+from forebay_proxy.security.jwk_set import ASK_AGAIN_S, MAX_KEYS, JwkSet
 from tests.kit.certificates import Authority
 from tests.kit.event_loop import in_loop, until
 from tests.kit.issuer import Issuer, jwk_of, new_key
