@@ -36,9 +36,9 @@ class BrokerAddresses:
         known = (HostPort(node.host, node.port) for node in self._cluster.nodes.values())
         return [address for address in known if address not in self._bootstrap_servers]
 
-    def any_node(self) -> int | None:
-        """A broker that was last reached, at random; None where none is known."""
-        nodes = list(self._cluster.nodes.values())
+    def any_node(self, but: int | None = None) -> int | None:
+        """A broker that was last reached, at random, but that one; None where none is known."""
+        nodes = [node for node in self._cluster.nodes.values() if node.id != but]
         up = [node.id for node in nodes if node.up] or [
             node.id for node in sorted(nodes, key=lambda node: (node.down, node.lost_at))[:1]
         ]

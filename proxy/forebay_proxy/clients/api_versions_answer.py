@@ -70,6 +70,12 @@ def _ask_any(gateway: Gateway, node_id: int | None, version: int, ready: Callabl
         last = gateway.last_api_versions(version)
         if last is not None:
             once(last)
+        else:
+            gateway.api_versions(gateway.another_node(node_id), version, told_by_any)
+
+    def told_by_any(response: bytes | None) -> None:
+        if response is not None:  # else its own may still answer
+            once(response)
 
     def told(response: bytes | None) -> None:
         response = response if response is not None else gateway.last_api_versions(version)

@@ -109,6 +109,10 @@ class Gateway:
         """
         return self._addresses.any_node()
 
+    def another_node(self, node_id: int | None) -> int | None:
+        """A broker to ask what that one does not tell; None where no other is known."""
+        return self._addresses.any_node(node_id)
+
     def stands_in(self, node_id: int) -> bool:
         """Whether nobody has told yet where that broker is. Any other may tell a client that logs in."""
         return self.own_logins and node_id not in self._cluster.nodes

@@ -106,7 +106,8 @@ class GatheredRequests:
             self._forward(frame, api, version, correlation_id, acks_0=acks == 0)
 
     def _told_by_others(self, correlation_id: int, slot: Slot) -> None:
-        answer_api_versions(self._shared.gateway, None, MISREAD, correlation_id, None, self._client.answer_in(slot))
+        gateway, answer = self._shared.gateway, self._client.answer_in(slot)
+        answer_api_versions(gateway, gateway.another_node(self._broker), MISREAD, correlation_id, None, answer)
 
     def _metadata(self, frame: bytes) -> bool:
         if self._client.own_login:  # what a client may know of is the broker's to say

@@ -35,8 +35,8 @@ CONFIG_VARIABLE: Final = "FOREBAY_CONFIG"
 DEFAULT_ORIGIN: Final = "default"
 COMMAND_LINE: Final = "--set"
 
-# A user and a password in a URL, whatever the password is made of.
-_IN_URL: Final = re.compile(r"//.*@", re.DOTALL)
+# A user and a password in what should be a URL, whatever the password is made of.
+_IN_URL: Final = re.compile(r"^([a-z]+://)?.*@", re.DOTALL)
 
 # Read by the build and the tests, and set by Kubernetes for services whose names begin with forebay.
 _NOT_SETTINGS: Final = re.compile(
@@ -189,7 +189,8 @@ def _shown(given: Given) -> str:
     assert setting is not None
     if setting.is_secret and given.value and not (isinstance(given.value, str) and providers.is_reference(given.value)):
         return HIDDEN
-    return _IN_URL.sub(f"//{HIDDEN}@", render(given.value))
+    shown = render(given.value)
+    return _IN_URL.sub(rf"\1{HIDDEN}@", shown) if setting.pattern else shown
 
 
 def allowed(name: str, partitioners: Collection[str]) -> str:

@@ -189,7 +189,7 @@ class Setting:
         value = self._parser.parse(written)
         if self.bounds and isinstance(value, int) and not self.bounds[0] <= value <= self.bounds[1]:
             raise ValueError(written)
-        if self.pattern and isinstance(value, str) and not re.search(self.pattern, value):
+        if self.pattern and isinstance(value, str) and not re.fullmatch(self.pattern, value):
             raise ValueError(written)
         return value
 

@@ -47,7 +47,7 @@ Families = Callable[[], Awaitable[Iterable[Family]]]
 
 _CUMULATIVE: Final = AggregationTemporality.CUMULATIVE
 _UNITS: Final = {"_seconds": "s", "_bytes": "By"}
-_OF_HEADER: Final = re.compile(r"(header value\W*?) .*", re.DOTALL)
+_OF_HEADER: Final = re.compile(r"(header (?:name|value)\W*?) .*", re.DOTALL)
 _UNKNOWN: Final[Any] = None
 """The least and the greatest that a histogram has seen: OTLP need not be told."""
 

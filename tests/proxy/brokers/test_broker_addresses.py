@@ -54,3 +54,10 @@ def test_a_bootstrap_connection_gets_a_broker_that_was_last_reached() -> None:
 def test_where_no_broker_is_known_there_is_none() -> None:
     cluster = fakes.known(fakes.accumulator(), {}, nodes=())
     assert BrokerAddresses(cluster, BOOTSTRAP, Random(1)).any_node() is None
+
+
+def test_another_broker_than_one_that_does_not_answer() -> None:
+    cluster = fakes.known(fakes.accumulator(), {"ponds": [0]}, nodes=(0, 1))
+    addresses = BrokerAddresses(cluster, BOOTSTRAP, Random(1))
+    assert {addresses.any_node(0) for _ in range(50)} == {1}
+    assert {addresses.any_node(1) for _ in range(50)} == {0}

@@ -457,15 +457,23 @@ class TestUrls:
         ],
     )
     def test_they_have_no_password_and_one_that_was_written_is_not_shown(self, name: str) -> None:
-        for address in ("host:4318", "ftp://host", "http://", "http://a b/"):
+        for address in ("host:4318", "ftp://host", "http://", "http://a b/", "https://host:port/"):
             assert problem(f"{name}={address}").value == address
-        for password in ("hunter2", "h@unter/2", "hunt er2"):
+        for password in ("hunter2", "h@unter/2", "h/unter@2", "hunt er2"):
             found = problem(f"{name}=https://me:{password}@host/path")
             assert found.value == "https://[hidden]@host/path"
             assert "without a user or password" in found.message
+        for address in ("me:hunter2@host/path", "https:/me:hunter2@host/path"):
+            assert problem(f"{name}={address}").value == "[hidden]@host/path"
 
     def test_what_else_a_url_has_may_be_there(self) -> None:
-        for address in ("http://127.0.0.1:4318", "https://host/a/b?c=d", "https://[::1]:443/", ""):
+        for address in (
+            "http://127.0.0.1:4318",
+            "https://host/a/b?c=d",
+            "https://[::1]:443/",
+            "https://host/keys@of.example",
+            "",
+        ):
             assert settings(f"otlp.endpoint={address}").otlp_endpoint == address
 
 

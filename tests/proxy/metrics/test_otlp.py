@@ -105,6 +105,7 @@ async def test_an_export_that_fails_is_counted_and_told_in_one_line() -> None:
     [
         ("Authorization: Bearer canary", "OTEL_EXPORTER_OTLP_HEADERS or _METRICS_HEADERS is no name=value"),
         ("authorization=Bearer%20canary%0A.", "header value: [hidden]"),
+        ("authorization%0Acanary=x", "header name: [hidden]"),
     ],
 )
 @in_loop
