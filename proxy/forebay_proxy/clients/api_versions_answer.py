@@ -23,8 +23,8 @@ from forebay_proxy.clients.gateway import Gateway
 _API = APIS[API_VERSIONS]
 MISREAD: Final = 0
 """The version of ApiVersions in which those ask that take the end of the connection for an answer."""
-STAND_IN_S: Final = 1.0
-"""Seconds after which they are told what another broker did: kafka-python waits for two."""
+STAND_IN_S: Final = 0.4
+"""Seconds after which they are told what another broker did: kafka-python waits for two, kafka-node for half of one."""
 
 
 def answer_api_versions(

@@ -110,6 +110,8 @@ class ClientUpstream:
         self._loop = asyncio.get_running_loop()
         self._opaque: OpaqueConnection | None = None
         self._client_slow = False
+        self._unmade = False
+        """What is lost now never stood: `_connect` says so."""
         self._connecting: asyncio.Task[None] | None = None
         self._gathered: list[Buffer] = []
 
@@ -265,7 +267,9 @@ class ClientUpstream:
                 self._not_waited_for(opaque)
                 return
             held_records = opaque.holds_records
+            self._unmade = True
             opaque.connection_lost(error)  # first: what is answered now still goes out
+            self._unmade = False
             if not self._state.over:
                 self._unreachable(error)
             elif held_records:
@@ -342,6 +346,8 @@ class ClientUpstream:
             self._release(HoldReason.BROKER_SLOW)
 
     def upstream_lost(self, why: str, awaited: Expected | None) -> None:
+        if self._unmade:
+            return
         peer = self._life.peer
         self._life.end(Cause.BROKER_LOST, client=peer, node=self._node_id, reason=why)
         if awaited is not None and not self._gateway.takes(awaited.api.key, awaited.version):

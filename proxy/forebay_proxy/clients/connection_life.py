@@ -11,6 +11,7 @@ from time import monotonic
 
 from forebay_policies.hold_reason import HoldReason
 from forebay_proxy.clients.connection_state import ENDINGS, Cause, ConnectionState, Phase
+from forebay_proxy.clients.descriptors import reset, unconfirmed
 from forebay_proxy.clients.response_orderer import ResponseOrderer
 from forebay_proxy.logs import RateLimited
 from forebay_proxy.metrics.traffic import TrafficMetrics
@@ -71,7 +72,8 @@ class ConnectionLife:
     def end(self, cause: Cause, **keys: object) -> None:
         """As ENDINGS says; `keys` go to the log."""
         self.note(cause, **keys)
-        self._enter(ENDINGS[cause].phase)
+        ending = ENDINGS[cause]
+        self._enter(ending.phase, resets=ending.resets)
 
     def note(self, cause: Cause, **keys: object) -> None:
         """Count and log it like that, of what does not end this connection."""
@@ -86,7 +88,7 @@ class ConnectionLife:
         if self.state.phase is Phase.LEAVING:
             self._enter(Phase.CLOSING)
 
-    def _enter(self, phase: Phase) -> None:
+    def _enter(self, phase: Phase, *, resets: bool = False) -> None:
         was_read = self.state.taking
         if not self.state.end(phase, monotonic()) or self.transport is None:
             return
@@ -99,7 +101,10 @@ class ConnectionLife:
                 self.transport.pause_reading()
             if phase is Phase.CLOSING:
                 self._write()
-                self.transport.close()
+                if resets and not self.transport.get_write_buffer_size() and not unconfirmed(self.transport):
+                    reset(self.transport)  # else it would take along what was written
+                else:
+                    self.transport.close()
             elif not len(self._orderer):
                 self._enter(Phase.CLOSING)
 

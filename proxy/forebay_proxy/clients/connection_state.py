@@ -75,12 +75,17 @@ class Cause(enum.Enum):
 
 
 class Ending(NamedTuple):
-    """One way a connection ends: the phase that it enters, what is logged, what is counted."""
+    """One way a connection ends: the phase that it enters, what is logged, what is counted.
+
+    `resets`: its broker is away, and so would the connection be: by a reset, which clients try again after. One that is
+    closed in order before its first answer tells some (franz-go) that the broker wants TLS or a login, for good.
+    """
 
     phase: Phase
     event: str = ""
     log: Callable[..., None] = RateLimited.warning
     metric: Callable[[TrafficMetrics], None] | None = None
+    resets: bool = False
 
 
 def _refused(reason: str) -> Callable[[TrafficMetrics], None]:
@@ -117,7 +122,7 @@ ENDINGS: Final[dict[Cause, Ending]] = {
     # acks=0: a broker that refuses closes the connection, since it has no other way to say so.
     Cause.RECORDS_REFUSED: Ending(Phase.LEAVING, "acks=0 records refused, closing the client"),
     # ApiVersions or Metadata that no broker answers in time.
-    Cause.NO_ANSWER: Ending(Phase.CLOSING),
+    Cause.NO_ANSWER: Ending(Phase.CLOSING, resets=True),
     # Metadata for which untaken_answers has found no room in time.
     Cause.NO_ROOM: Ending(
         Phase.CLOSING, "closing a client whose answer waits for others to read theirs", metric=_refused("no_room")
@@ -125,7 +130,7 @@ ENDINGS: Final[dict[Cause, Ending]] = {
     # Another broker stands in for it, which may say where it is, and nothing else.
     Cause.BROKER_UNKNOWN: Ending(Phase.LEAVING, "a client must come again to reach its broker", RateLimited.info),
     Cause.BROKER_UNREACHABLE: Ending(
-        Phase.CLOSING, "no connection to the broker for a client", metric=TrafficMetrics.connect_failed
+        Phase.CLOSING, "no connection to the broker for a client", metric=TrafficMetrics.connect_failed, resets=True
     ),
     # The broker closed it with answers outstanding, or records without acks perhaps unread.
     Cause.BROKER_LOST: Ending(

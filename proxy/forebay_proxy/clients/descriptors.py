@@ -15,6 +15,7 @@ import os
 import resource
 import select
 import socket
+import struct
 import termios
 from contextlib import suppress
 from typing import Final
@@ -66,6 +67,15 @@ def unread(transport: asyncio.BaseTransport) -> int:
 def unconfirmed(transport: asyncio.BaseTransport) -> int:
     """Bytes that were handed to the system, and that the other side's has not confirmed."""
     return _bytes(transport, termios.TIOCOUTQ)
+
+
+def reset(transport: asyncio.Transport) -> None:
+    """End it as the system of a process that is gone does: by a reset, and not as one that has no more to say."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        with suppress(OSError, ValueError), socket.socket(fileno=os.dup(connection.fileno())) as twin:
+            twin.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
 
 
 def _bytes(transport: asyncio.BaseTransport, of: int) -> int:
