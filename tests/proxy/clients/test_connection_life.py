@@ -34,6 +34,13 @@ class NotedTransport:
     def abort(self) -> None:
         self.did.append("abort")
 
+    unsent = 0
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def get_extra_info(self, name: str) -> None: ...
+
 
 class Stage:
     def __init__(self, begun: bool = True) -> None:
@@ -111,6 +118,17 @@ def test_one_that_is_aborted_writes_nothing_more(before: Cause | None) -> None:
     assert stage.did() == ["abort"]
     stage.life.release(HoldReason.CLOSING)
     assert stage.did() == []
+
+
+@pytest.mark.parametrize("cause", [Cause.BROKER_UNREACHABLE, Cause.NO_ANSWER])
+def test_where_its_broker_is_away_it_ends_as_that_has_unless_something_would_be_lost(cause: Cause) -> None:
+    stage = Stage()
+    stage.life.end(cause)
+    assert stage.did() == ["pause", "write", "abort"]
+    owed = Stage()
+    owed.transport.unsent = 1
+    owed.life.end(cause)
+    assert owed.did() == ["pause", "write", "close"]
 
 
 def test_a_lost_transport_is_not_touched() -> None:

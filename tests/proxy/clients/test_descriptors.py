@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
 
 import pytest
 
-from forebay_proxy.clients.descriptors import room
+from forebay_proxy.clients.descriptors import reset, room
+from tests.kit.event_loop import in_loop
+from tests.kit.ports import LOOPBACK
 
 PROGRAM = """
 import json, resource, sys
@@ -46,3 +49,23 @@ def test_many_descriptors_are_kept_for_many_brokers_and_what_else_is_asked_for()
     """Of each kind an eighth: who has given few is short of both."""
     assert [room(limit) for limit in (1_000, 1_600, 8_000, 65_536)] == [400, 700, 3_500, 28_672]
     assert [room(limit, 1024) for limit in (1_000, 1_600, 8_000, 65_536)] == [337, 600, 3_000, 28_160]
+
+
+@in_loop
+async def test_a_reset_is_no_orderly_end() -> None:
+    """Nothing had arrived that was not read, by which an abort would be one, too."""
+    came: asyncio.Future[asyncio.Transport] = asyncio.get_running_loop().create_future()
+
+    class Accepted(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            assert isinstance(transport, asyncio.Transport)
+            came.set_result(transport)
+
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Accepted, LOOPBACK, 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    reset(await came)
+    with pytest.raises(ConnectionResetError):
+        await reader.read()
+    writer.close()
+    server.close()
