@@ -261,7 +261,8 @@ class _Segment:
 
 def _close_left_behind(path: Path) -> None:
     """Compress it to its final place, unless it is being written or another process is closing it."""
-    with suppress(FileNotFoundError), path.open("rb") as file:
+    # For writing, too, though nothing is written: NFS gives no other the lock.
+    with suppress(FileNotFoundError), path.open("r+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 import structlog
@@ -207,6 +208,25 @@ class TestLeftBehind:
         sink.open()
         await sink.close()
         assert foreign.read_text() == "mine"
+
+    @in_loop
+    async def test_on_nfs_it_is_closed_like_anywhere(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """There a file is locked only by who may write to it (flock(2), "NFS details")."""
+        lock = fcntl.flock
+
+        def nfs(file: BinaryIO, how: int) -> None:
+            if how & fcntl.LOCK_EX and fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            lock(file, how)
+
+        monkeypatch.setattr(fcntl, "flock", nfs)
+        self.crashed(tmp_path, b"1\n")
+        sink = files(tmp_path, Clock(NOON + 60))
+        sink.open()
+        sink.put(b"2\n", 1)
+        await sink.close()
+        assert [lines_of(closed) for closed in closed_files(tmp_path)] == [[b"1"], [b"2"]]
+        assert left(tmp_path) == []
 
     @in_loop
     async def test_a_crash_while_compressing_loses_nothing(self, tmp_path: Path) -> None:
