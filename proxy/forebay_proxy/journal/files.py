@@ -274,8 +274,10 @@ def _close_left_behind(path: Path) -> None:
         if os.fstat(file.fileno()).st_size:
             began = datetime.datetime.fromtimestamp(int(match["began"], 16) / 1_000_000, datetime.UTC)
             place = path.parent / f"dt={began:%Y-%m-%d}" / f"hour={began:%H}"
-            place.mkdir(parents=True, exist_ok=True)
-            _compress(file, place / (match["name"] + FILE_SUFFIX))
+            target = place / (match["name"] + FILE_SUFFIX)
+            if not target.exists():  # else the power failed before the disk forgot this one, of which less may be left
+                place.mkdir(parents=True, exist_ok=True)
+                _compress(file, target)
         path.unlink()
 
 

@@ -242,6 +242,18 @@ class TestLeftBehind:
         assert lines_of(closed) == [b"1", b"2"]
         assert len(list(place.iterdir())) == 1
 
+    @in_loop
+    async def test_what_is_closed_stays_when_the_disk_has_kept_a_part_of_it_as_open(self, tmp_path: Path) -> None:
+        """As after a power failure: that it is deleted, and its last lines, had not reached the disk."""
+        for lines in (b"1\n2\n", b"1\n"):
+            path = self.crashed(tmp_path, lines)
+            sink = files(tmp_path, Clock(NOON + 60))
+            sink.open()
+            await sink.close()
+            assert not path.exists()
+        (closed,) = closed_files(tmp_path)
+        assert lines_of(closed) == [b"1", b"2"]
+
 
 @pytest.fixture
 def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
