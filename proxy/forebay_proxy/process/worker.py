@@ -1,9 +1,10 @@
-"""A worker process: `python -m forebay_proxy.process.worker FD FD`, started by worker_slot.py only.
+"""A worker process: `python -m forebay_proxy.process.worker FD FD VERSION`, started by worker_slot.py only.
 
-The first is its end of the control channel, the second that over which listening sockets come and go. It lives as long
-as the supervisor wants it: told to drain, or finding the channel closed, or that a part of it has failed, it drains and
-exits with the codes of lifecycle.py. SIGTERM drains it too, SIGHUP reloads; SIGINT and SIGUSR2, which terminals and
-service managers send to every process, are left to the supervisor.
+The first is its end of the control channel, the second that over which listening sockets come and go. VERSION is the
+supervisor's: code of another one, installed since, serves nobody, since settings may mean something else to it. A
+worker lives as long as the supervisor wants it: told to drain, or finding the channel closed, or that a part of it has
+failed, it drains and exits with the codes of lifecycle.py. SIGTERM drains it too, SIGHUP reloads; SIGINT and SIGUSR2,
+which terminals and service managers send to every process, are left to the supervisor.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 import structlog
 import uvloop
 
-from forebay_proxy import logs
+from forebay_proxy import __version__, logs
 from forebay_proxy.config.rereading import reread
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
@@ -144,9 +146,18 @@ class WorkerControl:
         )
 
 
-async def work(end: socket.socket, sockets: socket.socket) -> int:
-    """Serve as the worker at one `end` of the control channel, and of that for `sockets`; the exit code."""
+async def work(end: socket.socket, sockets: socket.socket, version: str) -> int:
+    """Serve as the worker at one `end` of the control channel, and of that for `sockets`; the exit code.
+
+    `version` is the supervisor's.
+    """
     channel = await Channel.over(end)
+    if version != __version__:
+        with suppress(msgspec.DecodeError):  # what is left unread when this end closes could cost the answer
+            await channel.receive()
+        channel.send(StartFailed(f"{__version__} has been installed since {version} began to serve: forebay restart"))
+        await channel.close()
+        return FAILED
     hello = await channel.receive()
     if not isinstance(hello, Hello):
         logs.get_logger().warning(NO_SUPERVISOR)
@@ -195,7 +206,8 @@ def main() -> None:
     core_dumps.forbid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ignore_what_would_read_anew()
-    sys.exit(uvloop.run(work(*(socket.socket(fileno=int(number)) for number in sys.argv[1:3]))))
+    end, sockets, version = sys.argv[1:]
+    sys.exit(uvloop.run(work(socket.socket(fileno=int(end)), socket.socket(fileno=int(sockets)), version)))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from forebay_proxy import __version__
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import Snapshot, decode
@@ -151,7 +152,7 @@ class WorkerSlot:
             handed_sockets.hand(self._sockets, self._inherited)
             # A session of its own, so that a terminal's Ctrl-C reaches the supervisor only.
             ends = theirs.fileno(), their_sockets.fileno()
-            command = (sys.executable, "-P", "-m", "forebay_proxy.process.worker", *map(str, ends))
+            command = (sys.executable, "-P", "-m", "forebay_proxy.process.worker", *map(str, ends), __version__)
             process = await asyncio.create_subprocess_exec(
                 *command, stdin=DEVNULL, pass_fds=ends, start_new_session=True
             )

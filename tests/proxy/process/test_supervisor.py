@@ -9,6 +9,7 @@ import asyncio
 import errno
 import json
 import os
+import re
 import signal
 import socket
 import struct
@@ -32,6 +33,7 @@ from forebay_proxy import __version__
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.process import supervisor as supervision
+from forebay_proxy.process import worker_slot
 from forebay_proxy.process.lifecycle import FAILED, SIGNALS
 from forebay_proxy.process.supervisor import Supervisor
 from forebay_proxy.process.worker_slot import HUNG_S, SILENT_S
@@ -286,7 +288,7 @@ def test_one_that_is_told_to_leave_while_it_starts_leaves(tmp_path: Path, number
 def test_a_worker_ignores_them_until_it_has_its_settings() -> None:
     ends, theirs = zip(*(socket.socketpair() for _ in range(2)), strict=True)
     numbers = [each.fileno() for each in theirs]
-    command = (sys.executable, "-P", "-m", "forebay_proxy.process.worker", *map(str, numbers))
+    command = (sys.executable, "-P", "-m", "forebay_proxy.process.worker", *map(str, numbers), __version__)
     worker = subprocess.Popen(command, env=environment(), pass_fds=numbers, stderr=subprocess.DEVNULL)
     for each in theirs:
         each.close()
@@ -591,6 +593,29 @@ def test_a_worker_that_is_not_understood_is_replaced_and_the_other_serves_on(mon
             (lost,) = [line["error"] for line in logs if line["event"] == "worker lost"]
             assert "another version" in lost
 
+    asyncio.run(scenario())
+
+
+def test_a_worker_of_a_version_installed_since_is_not_taken_and_the_other_serves_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        async with supervised(workers=2) as supervisor:
+            first, second = supervisor.workers
+            victim, other = first.process_id, second.process_id
+            assert victim is not None
+            monkeypatch.setattr(worker_slot, "__version__", "0.0.9")
+            why = f"{__version__} has been installed since 0.0.9 began to serve: forebay restart"
+            with structlog.testing.capture_logs() as logs:
+                os.kill(victim, signal.SIGKILL)
+                await until(lambda: why in [line.get("error") for line in logs])
+                with pytest.raises(StartError, match=re.escape(why) + "; nothing was changed"):
+                    await supervisor.replace(settings_of(2))
+            assert (second.process_id, supervisor.unready()) == (other, None)
+            monkeypatch.setattr(worker_slot, "__version__", __version__)
+            await until(lambda: first.serves)
+
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
     asyncio.run(scenario())
 
 

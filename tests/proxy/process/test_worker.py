@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import pytest
 
+from forebay_proxy import __version__
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.inherited import Inherited
 from forebay_proxy.metrics.registry import MetricRegistry
-from forebay_proxy.process.control import Ask, Channel, Drain, Message, Report
-from forebay_proxy.process.lifecycle import Stop
-from forebay_proxy.process.worker import WorkerControl
+from forebay_proxy.process.control import Ask, Channel, Drain, Hello, Message, Report, StartFailed, encode
+from forebay_proxy.process.lifecycle import FAILED, Stop
+from forebay_proxy.process.worker import WorkerControl, work
 from tests.kit.event_loop import in_loop, soon
 from tests.proxy.process.fake_app import FakeApp
 
@@ -62,3 +64,18 @@ async def test_told_to_drain_it_knows_whether_others_take_its_place(*, succeeded
         scene.supervisor.send(Drain(succeeded))
         assert await scene.says(Ask(1)) == "draining"
         assert scene.stop.succeeded is succeeded
+
+
+@pytest.mark.parametrize("hello", [encode(Hello(0, Settings(bootstrap_servers=(HostPort("b", 9092),)), "")), b"?"])
+@in_loop
+async def test_code_of_another_version_than_its_supervisor_serves_nobody(hello: bytes) -> None:
+    """Also where the supervisor's first message means nothing to it."""
+    (ours, theirs), (sockets, others) = socket.socketpair(), socket.socketpair()
+    with ours, sockets, others:
+        ours.sendall(struct.pack(">I", len(hello)) + hello)
+        assert await soon(work(theirs, sockets, "0.0.9")) == FAILED
+        supervisor = await Channel.over(ours)
+        why = f"{__version__} has been installed since 0.0.9 began to serve: forebay restart"
+        assert await soon(supervisor.receive()) == StartFailed(why)
+        assert await soon(supervisor.receive()) is None
+        await supervisor.close()
