@@ -210,6 +210,7 @@ def test_every_step_of_the_how_to(tmp_path: Path) -> None:
                     flows(through)
                     assert by_topic("records_total")["clicks"] == 0
                     wait_until(lambda: closed() > before, SOON, "another closed file of the journal")
+                    proof = f"{proof.strip()} --settle 0"  # its files are closed, and nobody else writes any
                     said = newcomer.type(proof.replace(shown[1], f"{since:%Y-%m-%dT%H:%M:%SZ}"), JOB_SECONDS)
                     assert "Clean" in said
 
