@@ -63,14 +63,16 @@ class _Found(NamedTuple):
     metadata: Metadata
 
 
-async def _first(attempts: set[asyncio.Task[_Found]]) -> _Found:
-    """The first that succeeds; where none does, the last one's error."""
-    open_ = set(attempts)
-    while True:
-        done, open_ = await asyncio.wait(open_, return_when=asyncio.FIRST_COMPLETED)
-        for attempt in done:
-            if attempt.exception() is None or not open_:
-                return attempt.result()
+_Attempts = set[asyncio.Task[_Found]]
+
+
+async def _first(open_: _Attempts) -> tuple[_Found | None, _Attempts]:
+    """What the next of them found, None where it failed, and those that are still open; its error if none is."""
+    done, open_ = await asyncio.wait(open_, return_when=asyncio.FIRST_COMPLETED)
+    found = next((attempt.result() for attempt in done if attempt.exception() is None), None)
+    if found is None and not open_:
+        done.pop().result()
+    return found, open_
 
 
 class MetadataUpdater:
@@ -221,27 +223,40 @@ class MetadataUpdater:
     async def _ask(self, query: MetadataQuery) -> None:
         """Ask one broker, and another one beside it where that one takes its time: the first answer counts.
 
-        Raises OSError, UnicodeError or Malformed where no broker answers, or none that can be read.
+        Of these two one that fails is followed by the next broker, as long as there is one that was not asked: the
+        other may hang. Raises OSError, UnicodeError or Malformed where no broker answers, or none that helps.
         """
         if query.elsewhere:
             self._leave()
         self.requests.sent(query, monotonic())
-        first = _Attempt()
-        attempts = {self._loop.create_task(self._try(query, first, ()))}
+        tried: list[_Attempt] = []
+        attempts: _Attempts = set()
+
+        def another() -> asyncio.Task[_Found]:
+            avoid = tuple(attempt.address for attempt in tried)
+            tried.append(_Attempt())
+            task = self._loop.create_task(self._try(query, tried[-1], avoid))
+            attempts.add(task)
+            return task
+
+        open_ = {another()}
+        found: _Found | None = None
         try:
-            done, _ = await asyncio.wait(attempts, timeout=HEDGE_S)
-            if not done and (first.address is None or len(self._addresses.of(None)) > 1):
-                log.info("metadata: a broker takes its time, asking another", broker=str(first.address or "?"))
-                if first.address is not None:
-                    self._slow[first.address] = monotonic()
-                attempts.add(self._loop.create_task(self._try(query, _Attempt(), (first.address,))))
-            found = await _first(attempts)
-            for attempt in attempts:  # another one may have answered in the same turn
-                if attempt.done() and attempt.exception() is None and attempt.result() is not found:
-                    attempt.result().connection.close()
+            done, _ = await asyncio.wait(open_, timeout=HEDGE_S)
+            slow = tried[0].address
+            if not done and (slow is None or len(self._addresses.of(None)) > 1):
+                log.info("metadata: a broker takes its time, asking another", broker=str(slow or "?"))
+                if slow is not None:
+                    self._slow[slow] = monotonic()
+                open_.add(another())
+            while found is None:
+                found, open_ = await _first(open_)
+                if found is None and len(tried) < len(self._addresses.of(None)):
+                    open_.add(another())
         finally:
-            for attempt in attempts:
-                attempt.cancel()
+            for task in attempts:  # another one may have answered in the same turn
+                if not task.cancel() and task.exception() is None and task.result() is not found:
+                    task.result().connection.close()
         if self._connection is not None and self._connection is not found.connection:
             self._connection.close()
         self._connection, self._versions, self._address = found.connection, found.connection.versions, found.address

@@ -382,6 +382,17 @@ async def test_records_find_a_topic_that_a_client_asked_for() -> None:
         assert running.asked() == [["a"]]
 
 
+def once_all_have_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers come in the same turn."""
+    first = metadata_updater._first
+
+    async def all_at_once(open_: metadata_updater._Attempts) -> Any:
+        await asyncio.wait(open_)
+        return await first(open_)
+
+    monkeypatch.setattr(metadata_updater, "_first", all_at_once)
+
+
 class TestABrokerThatDoesNotHelp:
     @in_loop
     @pytest.mark.parametrize("seed", range(4))
@@ -402,13 +413,7 @@ class TestABrokerThatDoesNotHelp:
         self, seed: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(metadata_updater, "HEDGE_S", 0.02)
-        first = metadata_updater._first
-
-        async def once_both_have(attempts: set[asyncio.Task[metadata_updater._Found]]) -> metadata_updater._Found:
-            await asyncio.wait(attempts)
-            return await first(attempts)
-
-        monkeypatch.setattr(metadata_updater, "_first", once_both_have)
+        once_all_have_answered(monkeypatch)
         async with FakeCluster({"ponds": [0]}, nodes=3) as brokers, updating(brokers, seed) as running:
             for broker in brokers.brokers.values():
                 broker.holds(METADATA)
@@ -568,8 +573,51 @@ class TestBrokersThatDoNotKnowTheCluster:
             monkeypatch.setattr(metadata_updater, "HEDGE_S", 0.02)
             knows_nothing(asked, REBOOTSTRAP_REQUIRED)
             slow = await once_asked(new)
-            knows_nothing(await once_asked(running.brokers), REBOOTSTRAP_REQUIRED)
+            for _ in range(3):  # the one that was asked before, too
+                knows_nothing(await once_asked(running.brokers), REBOOTSTRAP_REQUIRED)
             await until(lambda: not any(broker.connections for broker in running.brokers.brokers.values()))
             slow.answer()
             await until(lambda: running.ready == ["a"])
             assert running.asked() == []
+
+    @in_loop
+    @pytest.mark.parametrize("hung", [0, 1], ids=["the first hangs", "the one beside it hangs"])
+    async def test_beside_one_that_hangs_the_next_is_asked_at_once(
+        self, hung: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(metadata_updater, "HEDGE_S", 0.02)
+        async with FakeCluster({"a": [0]}, nodes=3) as brokers:
+            brokers.metadata_versions = (0, 13)
+            async with updating(brokers, request_timeout_ms=100_000) as running:
+                for broker in brokers.brokers.values():
+                    broker.holds(METADATA)
+                running.want("a")
+                asked = [await once_asked(brokers), await once_asked(brokers)]
+                knows_nothing(asked[1 - hung], NONE)
+                asked.append(await once_asked(brokers))
+                asked[2].answer()
+                await until(lambda: running.ready == ["a"])
+                assert len({each.connection.broker.node_id for each in asked}) == 3
+                await until(lambda: sum(len(broker.connections) for broker in brokers.brokers.values()) == 1)
+
+    @in_loop
+    @pytest.mark.parametrize("helps", [0, 1])
+    @pytest.mark.parametrize("seed", range(4))
+    async def test_an_answer_counts_where_one_that_does_not_help_comes_in_the_same_turn(
+        self, seed: int, helps: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(metadata_updater, "HEDGE_S", 0.02)
+        once_all_have_answered(monkeypatch)
+        async with FakeCluster({"a": [0]}, nodes=2) as brokers:
+            brokers.metadata_versions = (0, 13)
+            async with updating(brokers, seed) as running:
+                for broker in brokers.brokers.values():
+                    broker.holds(METADATA)
+                running.want("a")
+                asked = [await once_asked(brokers), await once_asked(brokers)]
+                knows_nothing(asked[1 - helps], NONE)
+                asked[helps].answer()
+                await until(lambda: running.ready == ["a"])
+                assert running.asked() == []
+                await until(lambda: sum(len(broker.connections) for broker in brokers.brokers.values()) == 1)
+                assert asked[helps].connection in asked[helps].connection.broker.connections
