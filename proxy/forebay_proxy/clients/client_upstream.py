@@ -25,6 +25,7 @@ from forebay_proxy.brokers.session import Session
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
+from forebay_proxy.clients.descriptors import sends_no_more
 from forebay_proxy.clients.opaque_connection import OWN_CORRELATION_ID, Expected, OpaqueConnection
 from forebay_proxy.clients.response_orderer import ResponseOrderer, Slot
 
@@ -335,6 +336,11 @@ class ClientUpstream:
     def unsent(self) -> int:
         transport = self._life.transport
         return transport.get_write_buffer_size() if transport is not None else 0
+
+    @property
+    def left(self) -> bool:
+        transport = self._life.transport
+        return transport is not None and sends_no_more(transport)
 
     def translate(self, node_id: int, host: str, port: int, /, *, cached: bool = False) -> tuple[str, int] | None:
         return self._gateway.translate(self.advertised_host, node_id, host, port, cached=cached)

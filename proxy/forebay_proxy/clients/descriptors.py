@@ -87,17 +87,25 @@ def _bytes(transport: asyncio.BaseTransport, of: int) -> int:
     return size[0]
 
 
+def sends_no_more(transport: asyncio.BaseTransport) -> bool:
+    """Whether the other side closed or reset the connection, or its sending half; what it sent may not be read yet."""
+    connection = transport.get_extra_info("socket")
+    if connection is None:  # of one with TLS that has just ended
+        return False
+    poll = select.poll()
+    try:
+        poll.register(connection.fileno(), select.POLLRDHUP)
+    except (OSError, ValueError):  # it is being closed
+        return False
+    return bool(poll.poll(0))
+
+
 def hung_up(transport: asyncio.BaseTransport, needed: int = 0) -> bool:
     """Whether the other side is gone for good: it closed or reset the connection, and all that it sent is read.
 
     So it is where less is left than the bytes that are `needed`.
     """
-    poll = select.poll()
-    try:
-        poll.register(transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
-    except (OSError, ValueError):  # it is being closed
-        return False
-    if not poll.poll(0):
+    if not sends_no_more(transport):
         return False
     left = unread(transport)
     return left < max(1, needed) or (isinstance(transport, TlsTransport) and _is_farewell(transport, left))

@@ -133,11 +133,16 @@ class Owner(Protocol):
     orderer: ResponseOrderer
     metrics: TrafficMetrics
     patience: float
-    """Seconds that a broker may take to read what was written before the connection was closed."""
+    """Seconds that a broker may take to read what was written before the connection was closed, and to answer what a
+    renewal waits for."""
 
     @property
     def unsent(self) -> int:
         """Bytes of responses that were written to the client and have not left."""
+
+    @property
+    def left(self) -> bool:
+        """The client sends no more, and waits for nothing that takes long."""
 
     def translate(self, node_id: int, host: str, port: int, /) -> tuple[str, int] | None:
         """(host, port) where the client finds that broker; None: nowhere."""
@@ -355,8 +360,7 @@ class OpaqueConnection(BoundedReads):
         try:
             if self._expected or self._current is not None:
                 # A broker comes to it only then, which may take minutes (LONG_WAITS), and a login has less time.
-                self._answered_all = asyncio.get_running_loop().create_future()
-                await self._answered_all
+                await self._wait_for_answers()
             await self.session.renew(self._call)
             renewed = True
         except (OSError, Malformed) as error:
@@ -369,6 +373,26 @@ class OpaqueConnection(BoundedReads):
         self._rests_until = monotonic() + LEAST_S
         self._go_on()
         done()
+
+    async def _wait_for_answers(self) -> None:
+        """Until nothing is awaited, or it is closed.
+
+        Raises TimeoutError where an answer is due and nothing comes for `patience`.
+        """
+        answered = self._answered_all = asyncio.get_running_loop().create_future()
+        patience = self._client.patience
+        received = -1
+        while not (answered.done() or self.closed):
+            due = self._is_due()
+            if due and self._received == received:
+                raise TimeoutError(f"nothing was answered for {patience:g} s")
+            received = self._received if due else -1
+            await asyncio.wait([answered], timeout=patience)
+
+    def _is_due(self) -> bool:
+        """The broker gives the next answer as soon as it can, or nobody waits for it any more; and it would be read."""
+        following = self._current or self._expected[0]
+        return (following.api.key not in LONG_WAITS or self._client.left) and self._reading
 
     @property
     def renewed_lately(self) -> bool:

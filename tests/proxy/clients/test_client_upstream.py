@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+from collections.abc import Callable
 from random import Random
 from time import monotonic
+from typing import Self
 
 import pytest
 import structlog
 
 from forebay_codecs import api_versions
-from forebay_codecs.apis import API_VERSIONS, APIS, PRODUCE, SASL_HANDSHAKE
+from forebay_codecs.apis import API_VERSIONS, APIS, JOIN_GROUP, PRODUCE, SASL_HANDSHAKE
 from forebay_policies.hold_reason import HoldReason
 from forebay_proxy.brokers.session import NEVER, Session
 from forebay_proxy.clients import opaque_connection
@@ -421,19 +425,59 @@ class Renewing:
         ((_, broker),) = self.stage.gateway.connections
         return b"".join(broker.wrote)
 
-    async def answers(self, correlation_id: int, body: bytes = b"") -> None:
+    def answer(self, correlation_id: int, body: bytes = b"") -> None:
         ((opaque, _),) = self.stage.gateway.connections
         response = correlation_id.to_bytes(4, "big") + body
         opaque.data_received(len(response).to_bytes(4, "big") + response)
+
+    async def answers(self, correlation_id: int, body: bytes = b"") -> None:
+        self.answer(correlation_id, body)
         await turns()
 
     def asks(self, correlation_id: int, body: bytes) -> None:
         self.stage.upstream.expect(APIS[LIST_GROUPS], 0, correlation_id)
         self.stage.upstream.pass_on(body)
 
+    def comes_due_behind(self, *keys: int) -> None:
+        """The session, behind such requests, with ids from 0 on; another follows."""
+        upstream = self.stage.upstream
+        self.session.due = NEVER
+        for number, key in enumerate(keys):
+            upstream.expect(APIS[key], 0, number)
+            upstream.pass_on(b"two,")
+        self.session.due = 0.0
+        self.asks(len(keys), b"three")
+        upstream.flush()
+
     def logs_in(self, correlation_id: int) -> None:
         self.stage.upstream.expect(APIS[SASL_HANDSHAKE], 1, correlation_id)
         self.stage.upstream.pass_on(b"handshake")
+
+
+class Watched:
+    """The client of `renewing`: `looks` at whether it has left, one whenever nothing was answered for milliseconds."""
+
+    def __init__(self, renewing: Renewing) -> None:
+        self.looks = 0
+        self.at_each_look: Callable[[], None] = lambda: None
+        renewing.stage.upstream.patience = 0.005
+        self._client, ours = socket.socketpair()
+        self._ours = renewing.stage.transport.socket = ours
+        renewing.stage.transport.looked = self._looked
+
+    def _looked(self) -> None:
+        asyncio.get_running_loop().call_soon(self.at_each_look)
+        self.looks += 1
+
+    def leaves(self) -> None:
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+        self._ours.close()
 
 
 LOGIN = b"\0\0\0\x05login"
@@ -535,6 +579,57 @@ class TestSession:
         assert [line["reason"] for line in logs if "reason" in line] == ["closed by the broker"]
         assert renewing.wrote == b"one,two,"
         assert not renewing.stage.life.state.holds & {HoldReason.CONNECTING}
+
+    @in_loop
+    async def test_a_broker_that_answers_nothing_before_it_ends_the_client(self) -> None:
+        renewing = Renewing()
+        renewing.stage.upstream.patience = 0.05
+        await renewing.connect()
+        with structlog.testing.capture_logs() as logs:
+            renewing.comes_due_behind(LIST_GROUPS)
+            await until(lambda: renewing.stage.life.state.phase is Phase.CLOSING)
+        reasons = [line["reason"] for line in logs if "reason" in line]
+        assert reasons == ["the login was not renewed: nothing was answered for 0.05 s"]
+        ((_, broker),) = renewing.stage.gateway.connections
+        assert (renewing.wrote, broker.closed) == (b"one,two,", True)
+
+    @in_loop
+    async def test_what_may_take_long_is_waited_for_until_the_client_leaves(self) -> None:
+        renewing = Renewing()
+        with Watched(renewing) as client:
+            await renewing.connect()
+            renewing.comes_due_behind(JOIN_GROUP)
+            await until(lambda: client.looks > 3)
+            assert renewing.stage.life.state.phase is Phase.OPEN
+            client.leaves()
+            await until(lambda: renewing.stage.life.state.phase is Phase.CLOSING)
+
+    @in_loop
+    async def test_each_answer_before_it_gives_the_broker_its_time_anew(self) -> None:
+        renewing = Renewing()
+        with Watched(renewing) as client:
+            client.leaves()
+            await renewing.connect()
+            client.at_each_look = lambda: renewing.answer(client.looks - 1)
+            renewing.comes_due_behind(JOIN_GROUP, JOIN_GROUP, JOIN_GROUP, JOIN_GROUP)
+            await until(lambda: renewing.wrote == b"one,two,two,two,two," + LOGIN)
+            await renewing.answers(0)
+            assert renewing.stage.life.state.taking
+
+    @in_loop
+    async def test_what_is_not_read_is_waited_for(self) -> None:
+        """The client takes its answers slowly: the broker may have given its own."""
+        renewing = Renewing()
+        stage = renewing.stage
+        with Watched(renewing) as client:
+            client.leaves()
+            await renewing.connect()
+            renewing.comes_due_behind(JOIN_GROUP)
+            stage.upstream.client_slow(slow=True)
+            await until(lambda: client.looks > 3)
+            assert stage.life.state.phase is Phase.OPEN
+            stage.upstream.client_slow(slow=False)
+            await until(lambda: stage.life.state.phase is Phase.CLOSING)
 
     @in_loop
     async def test_a_login_that_is_not_renewed_ends_the_client_and_nothing_of_it_goes_out(self) -> None:

@@ -69,6 +69,7 @@ class Torn:
     """A client that is told what its broker did, and is closed some time later."""
 
     patience = 120.0
+    left = False
 
     def __init__(self) -> None:
         self.orderer = ResponseOrderer(lambda buffers: None)

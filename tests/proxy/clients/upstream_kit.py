@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import Callable
 from typing import Any, cast
 
 from forebay_codecs.primitives import Buffer
@@ -23,11 +25,15 @@ class FakeTransport:
         self.wrote: list[bytes] = []
         self.closed = self.aborted = False
         self.unsent = 0
+        self.socket: socket.socket | None = None
+        self.looked: Callable[[], None] = lambda: None  # at what its socket tells
 
     def writelines(self, buffers: list[Buffer]) -> None:
         self.wrote.append(b"".join(buffers))
 
-    def get_extra_info(self, name: str) -> None: ...
+    def get_extra_info(self, name: str) -> socket.socket | None:
+        self.looked()
+        return self.socket
 
     def is_closing(self) -> bool:
         return self.closed
