@@ -6,9 +6,12 @@ Exit codes: 0 success, 1 findings, 2 the job could not run, 3 no findings, but n
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Final
 
 import click
+
+from forebay_pipeline.errors import COULD_NOT_RUN
 
 JOBS: Final = {
     "compact": "compact",
@@ -34,9 +37,19 @@ class _Jobs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in JOBS:
             return None
-        command = importlib.import_module(f"forebay_pipeline.{JOBS[cmd_name]}").command
+        try:
+            command = importlib.import_module(f"forebay_pipeline.{JOBS[cmd_name]}").command
+        except ImportError as error:
+            click.echo(f"forebay-pipeline: {' '.join(str(error).split())}: {_mended_by(error)}", err=True)
+            sys.exit(COULD_NOT_RUN)
         assert isinstance(command, click.Command)
         return command
+
+
+def _mended_by(error: ImportError) -> str:
+    if (error.name or "").partition(".")[0] == "distutils":
+        return "Spark 3.5 knows no Python newer than 3.11"
+    return "pip install '.[pipeline]' in a clone of Forebay"
 
 
 @click.command(cls=_Jobs, context_settings={"help_option_names": ["-h", "--help"]})
