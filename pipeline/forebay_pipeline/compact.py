@@ -62,7 +62,7 @@ def compact(
     `checkpoint` defaults to `output`/_checkpoint. `every` is the number of seconds between checks for new rows; with
     None the query ends when it has written what is there now. With `skip_expired`, rows of the journal's topic that
     expired unread do not fail the query. Raises CannotRun if there is no journal, if `output` has another format, if it
-    is Parquet that was written with another checkpoint, or if the checkpoint is that of another job.
+    is Parquet that was written with another checkpoint, or if the checkpoint is another job's, or behind `output`.
     """
     storage = Storage(spark)
     checkpoint = checkpoint or f"{output.rstrip('/')}/_checkpoint"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -196,6 +197,24 @@ def test_a_batch_that_was_written_but_not_committed_is_not_written_again(
     run(spark, journal, output, table_format)
     found = read_rows(spark, JournalPlace(str(output), format=table_format)).collect()
     assert sorted(row.partition for row in found) == [1, 2]
+
+
+@EITHER_TABLE
+def test_rows_that_a_checkpoint_from_a_backup_would_leave_out_are_refused(
+    spark: SparkSession, journal: Path, tmp_path: Path, table_format: Format
+) -> None:
+    """Its next batch has the number of one that the tables have, and other rows."""
+    output, progress = tmp_path / "lake", tmp_path / "progress"
+    for number in range(2):
+        write_journal(journal, [make.batch_row(partition=number)], f"{number}")
+        run(spark, journal, output, table_format, progress)
+        shutil.copytree(progress, tmp_path / f"backup{number}")
+    write_journal(journal, [make.batch_row(partition=2)], "c")
+    with pytest.raises(CannotRun, match=f"^{output} has batches that the checkpoint {tmp_path}/backup0 does not know"):
+        run(spark, journal, output, table_format, tmp_path / "backup0")
+    assert run(spark, journal, output, table_format, tmp_path / "backup1").rows == 1
+    found = read_rows(spark, JournalPlace(str(output), format=table_format)).collect()
+    assert sorted(row.partition for row in found) == [0, 1, 2]
 
 
 def test_a_further_run_takes_only_what_is_new(spark: SparkSession, journal: Path, tmp_path: Path) -> None:

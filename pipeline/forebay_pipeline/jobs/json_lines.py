@@ -1,7 +1,8 @@
 """Results of a stream as JSON lines, a file for each batch that has any: `minutes-000000012.jsonl`.
 
 A batch that is done again after a crash has the same number and the same results, and its file replaces the one that
-may be there. So each result is in the folder exactly once. The lines of another checkpoint are not replaced.
+may be there. So each result is in the folder exactly once. Neither another checkpoint nor an
+older copy of theirs replaces them.
 """
 
 from __future__ import annotations
@@ -31,6 +32,6 @@ class JsonLines:
             return
         query = query_id(self._storage, self._checkpoint)
         assert query is not None  # Spark writes it before the first batch
-        own(self._storage, self._folder, query, self._name)
+        own(self._storage, self._folder, query, self._name, batch)
         lines = b"".join(msgspec.json.encode(result) + b"\n" for result in results)
         self._storage.write(f"{self._folder.rstrip('/')}/{self._name}-{batch:09}.jsonl", lines)

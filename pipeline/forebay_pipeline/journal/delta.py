@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -31,13 +31,19 @@ class DeltaTables:
         self._folder = folder.rstrip("/")
 
     def read(self, name: str) -> DataFrame | None:
-        if not self._storage.is_folder(f"{self._path(name)}/_delta_log"):
-            return None
-        return self._spark.read.format("delta").load(self._path(name))
+        return self._spark.read.format("delta").load(self._path(name)) if self._exists(name) else None
 
     def append(self, name: str, rows: DataFrame, query: str, batch: int) -> None:
         writer = rows.write.format("delta").mode("append").partitionBy(DAY).option("mergeSchema", "true")
         writer.option("txnAppId", query).option("txnVersion", batch).save(self._path(name))
+
+    def last(self, name: str, query: str) -> int:
+        if not self._exists(name):
+            return -1
+        delta: Any = self._spark._jvm.org.apache.spark.sql.delta  # type: ignore[union-attr]
+        state = delta.DeltaLog.forTableWithSnapshot(self._spark._jsparkSession, self._path(name))._2()
+        found = state.transactions().get(query)
+        return int(found.get()) if found.isDefined() else -1
 
     def files(self, name: str) -> int:
         table = self.read(name)
@@ -73,6 +79,9 @@ class DeltaTables:
     def _sizes(self, name: str, folder: str, files: set[str]) -> list[int]:
         there = self._storage.sizes(f"{self._path(name)}/{folder}")
         return [size for file, size in there.items() if file in files]
+
+    def _exists(self, name: str) -> bool:
+        return self._storage.is_folder(f"{self._path(name)}/_delta_log")
 
     def _quoted(self, name: str) -> str:
         return "delta.`" + self._path(name).replace("`", "``") + "`"

@@ -49,10 +49,15 @@ class IcebergTables:
     def append(self, name: str, rows: DataFrame, query: str, batch: int) -> None:
         if not self._exists(name):
             self._create(name, rows)
-        if self._last(name, query) < batch:
+        if self.last(name, query) < batch:
             writer = rows.writeTo(self._table(name)).option("mergeSchema", "true")
             writer.option(f"snapshot-property.{_QUERY}", query).option(f"snapshot-property.{_BATCH}", batch).append()
         self._appended[name, query] = batch
+
+    def last(self, name: str, query: str) -> int:
+        if (name, query) not in self._appended:  # nobody else adds to a query's batches
+            self._appended[name, query] = self._batches(name).get(query, -1) if self._exists(name) else -1
+        return self._appended[name, query]
 
     def files(self, name: str) -> int:
         return self._spark.table(self._table(name, "files")).count() if self._exists(name) else 0
@@ -77,12 +82,6 @@ class IcebergTables:
         for key, value in {**_PROPERTIES, **({} if hadoop else {"location": f"{self._folder}/{name}"})}.items():
             writer = writer.tableProperty(key, value)
         writer.create()
-
-    def _last(self, name: str, query: str) -> int:
-        """The last batch of the query that the table has; -1 if it has none. Nobody else adds to a query's batches."""
-        if (name, query) not in self._appended:
-            self._appended[name, query] = self._batches(name).get(query, -1)
-        return self._appended[name, query]
 
     def _batches(self, name: str) -> dict[str, int]:
         """Query → its last batch that the table has: by snapshots, and by what was noted of those that are gone."""

@@ -1,15 +1,15 @@
-"""Whose an output is, Parquet of `compact` or JSON lines: that of one checkpoint. And whose that is: one job's.
+"""Whose an output is, what `compact` wrote or JSON lines: that of one checkpoint. And whose that is: one job's.
 
 Spark's file sink numbers its batches, and leaves out each one whose number it has: how a batch that is done again is
 written once. A query with another checkpoint begins at 0, so what it reads first would be left out for good, though its
-checkpoint has it as read; of JSON lines it would replace those with its numbers. And a job that goes on from another
-one's checkpoint never reads what that one has read. In: an output, a checkpoint, a job. Out: CannotRun where they do
-not belong together, or do not say so.
+checkpoint has it as read; of JSON lines it would replace those with its numbers. An older copy of the checkpoint does
+the same, of tables, too. And a job that goes on from another one's checkpoint never reads what that one has read. In:
+an output, a checkpoint, a job. Out: CannotRun where they do not belong together, or do not say so.
 
     OUTPUT/_spark_metadata/4                  Spark's: batch 4 is written
     OUTPUT/minutes-000000004.jsonl            ours: its JSON lines
     OUTPUT/_query, OUTPUT/_query-minutes      ours: the id of the query that writes here, Parquet or lines of that name,
-                                              as in CHECKPOINT/metadata
+                                              as in CHECKPOINT/metadata, and the last batch of its lines
     CHECKPOINT/offsets/4                      Spark's: batch 4 has begun, which comes first
     CHECKPOINT/_job                           ours: the job, as `watch`
 """
@@ -28,10 +28,12 @@ _OWNERS: Final = {"compact": _OWNER, "runaways": f"{_OWNER}-changes", "watch": f
 _JOB: Final = "_job"
 
 
-class _Query(msgspec.Struct):
+class _Query(msgspec.Struct, omit_defaults=True):
     """What those files hold, Spark's and ours."""
 
     id: str
+    last: int | None = None
+    """The last batch of its lines; None in Spark's, of Parquet, and by earlier versions."""
 
 
 def query_id(storage: Storage, checkpoint: str) -> str | None:
@@ -51,13 +53,25 @@ def check_owner(storage: Storage, output: str, checkpoint: str) -> None:
 
 def check_lines_owner(storage: Storage, output: str, name: str, checkpoint: str) -> None:
     """Raises CannotRun if the output has JSON lines of that name that the query with that checkpoint did not write."""
-    query, owner = query_id(storage, checkpoint), f"{_OWNER}-{name}"
-    if query is not None and query == _id_in(storage, output, owner):
-        return  # without a look at what may be thousands of files
-    if not _wrote(storage, checkpoint, output, owner, _last_batch(storage, output, f"{name}-")):
+    owner = f"{_OWNER}-{name}"
+    found = _query_in(storage, output, owner)
+    if found is not None and found.id == query_id(storage, checkpoint):
+        written = found.last  # without a look at what may be thousands of files
+    else:
+        written = _last_batch(storage, output, f"{name}-")
+    if not _wrote(storage, checkpoint, output, owner, written):
         raise CannotRun(
             f"{output} has lines that were not written with the checkpoint {checkpoint}: that one would replace them. "
             "Give the checkpoint that they were written with, or another output."
+        )
+
+
+def check_begun(storage: Storage, output: str, checkpoint: str, last: int) -> None:
+    """Raises CannotRun if the query with that checkpoint has yet to begin the batch `last` of its tables (-1: none)."""
+    if not _has_begun(storage, checkpoint, last):
+        raise CannotRun(
+            f"{output} has batches that the checkpoint {checkpoint} does not know, as if it were an older copy: what "
+            "it reads next would be left out. Give the checkpoint as it was last, or another one and another output."
         )
 
 
@@ -81,28 +95,37 @@ def claim(storage: Storage, checkpoint: str, job: str, output: str | None = None
     storage.write(place, job.encode())
 
 
-def own(storage: Storage, output: str, query: str, name: str | None = None) -> None:
-    """Note that the query of that id writes to the output: JSON lines of that name, else Parquet."""
-    owner = _OWNER if name is None else f"{_OWNER}-{name}"
-    if _id_in(storage, output, owner) != query:
-        storage.write(f"{output.rstrip('/')}/{owner}", msgspec.json.encode(_Query(query)))
+def own(storage: Storage, output: str, query: str, name: str | None = None, batch: int | None = None) -> None:
+    """Note that the query of that id writes to the output: that batch of JSON lines of that name, else Parquet."""
+    owner, writing = _OWNER if name is None else f"{_OWNER}-{name}", _Query(query, batch)
+    if _query_in(storage, output, owner) != writing:
+        storage.write(f"{output.rstrip('/')}/{owner}", msgspec.json.encode(writing))
 
 
 def _wrote(storage: Storage, checkpoint: str, output: str, owner: str, last: int | None) -> bool:
     """Whether the output's batches, up to `last`, are of the query with that checkpoint, as its file `owner` says."""
     if last is None:
         return True
-    begun = _last_batch(storage, f"{checkpoint.rstrip('/')}/offsets")
     query = _id_in(storage, output, owner)  # None in outputs of earlier versions
-    return begun is not None and begun >= last and query in (None, query_id(storage, checkpoint))
+    return _has_begun(storage, checkpoint, last) and query in (None, query_id(storage, checkpoint))
+
+
+def _has_begun(storage: Storage, checkpoint: str, batch: int) -> bool:
+    begun = _last_batch(storage, f"{checkpoint.rstrip('/')}/offsets")
+    return batch <= (-1 if begun is None else begun)
 
 
 def _id_in(storage: Storage, folder: str, name: str) -> str | None:
-    """The query's id in that file, Spark's or ours; None if there is none."""
+    found = _query_in(storage, folder, name)
+    return found.id if found is not None else None
+
+
+def _query_in(storage: Storage, folder: str, name: str) -> _Query | None:
+    """What that file holds, Spark's or ours; None if there is none."""
     path = f"{folder.rstrip('/')}/{name}"
     written = storage.read(path)
     try:
-        return msgspec.json.decode(written, type=_Query).id if written is not None else None
+        return msgspec.json.decode(written, type=_Query) if written is not None else None
     except msgspec.DecodeError as error:
         raise CannotRun(f"{path} does not say which query it is of: {error}.") from error
 

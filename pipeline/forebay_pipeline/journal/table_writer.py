@@ -11,10 +11,10 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from forebay_pipeline.journal.output_owner import query_id
+from forebay_pipeline.journal.output_owner import check_begun, query_id
 from forebay_pipeline.journal.schema import DAY, KIND, SPARK_SCHEMA, UNKNOWN, columns_of, kind_of
 from forebay_pipeline.journal.source import day_of
-from forebay_pipeline.journal.tables import KINDS, OTHER, Tables
+from forebay_pipeline.journal.tables import KINDS, NAMES, OTHER, Tables
 from forebay_pipeline.storage import Storage
 from forebay_policies.journal_rows import ROWS
 
@@ -29,9 +29,15 @@ def order(columns: list[str]) -> list[str]:
 
 
 class TableWriter:
-    """Appends to `tables`, which are in `folder`, what the query with that `checkpoint` reads."""
+    """Appends to `tables`, which are in `folder`, what the query with that `checkpoint` reads.
+
+    Raises CannotRun if they have batches of it that the checkpoint does not know: it is older than they are.
+    """
 
     def __init__(self, tables: Tables, storage: Storage, folder: str, checkpoint: str) -> None:
+        query = query_id(storage, checkpoint)
+        if query is not None:
+            check_begun(storage, folder, checkpoint, max(tables.last(name, query) for name in NAMES))
         self._tables = tables
         self._storage = storage
         self._folder = folder.rstrip("/")

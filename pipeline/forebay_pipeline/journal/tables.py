@@ -45,6 +45,9 @@ class Tables(Protocol):
         A table that is not there is made, columns that it lacks are added.
         """
 
+    def last(self, name: str, query: str) -> int:
+        """The last batch of the query that the table has; -1 if it has none, or there is no table."""
+
     def files(self, name: str) -> int:
         """How many files a reader of the whole table opens."""
 

@@ -53,12 +53,24 @@ def test_lines_that_another_checkpoint_would_replace_are_refused(
     ]
 
 
+def test_lines_that_an_older_copy_of_their_checkpoint_would_replace_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    storage, told = Storage(spark), str(tmp_path / "told")
+    JsonLines(storage, told, "minutes", checkpoint(tmp_path / "mine", "mine", 8)).tell(8, ["first"])
+    backup = checkpoint(tmp_path / "backup", "mine", 7)
+    with pytest.raises(CannotRun, match=f"^{told} has lines that were not written with the checkpoint {backup}: "):
+        JsonLines(storage, told, "minutes", backup)
+    (tmp_path / "told" / "_query-minutes").write_text('{"id":"mine"}')  # by earlier versions, which noted no batch
+    JsonLines(storage, told, "minutes", backup)
+
+
 def test_once_its_lines_are_gone_the_folder_may_become_anyones(spark: SparkSession, tmp_path: Path) -> None:
     storage, told = Storage(spark), tmp_path / "told"
     JsonLines(storage, str(told), "minutes", checkpoint(tmp_path / "mine", "mine")).tell(8, ["first"])
     (told / "minutes-000000008.jsonl").unlink()
     JsonLines(storage, str(told), "minutes", checkpoint(tmp_path / "other", "other", 0)).tell(0, ["first"])
-    assert (told / "_query-minutes").read_bytes() == b'{"id":"other"}'
+    assert (told / "_query-minutes").read_bytes() == b'{"id":"other","last":0}'
 
 
 def test_lines_of_two_names_in_one_folder_keep_out_of_each_others_way(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal import table_writer
 from forebay_pipeline.journal.schema import DAY, SPARK_SCHEMA, UNKNOWN, columns_of
 from forebay_pipeline.journal.source import JournalPlace, read_rows
@@ -27,6 +30,9 @@ class Appended:
         self.columns: dict[str, list[str]] = {}
         self.batches: set[tuple[str, int]] = set()
 
+    def last(self, name: str, query: str) -> int:
+        return 6 if (name, query) == ("gauge", "the query") else -1
+
     def append(self, name: str, rows: DataFrame, query: str, batch: int) -> None:
         self.rows[name] = rows.collect()
         self.columns[name] = rows.columns
@@ -39,7 +45,8 @@ def appended(spark: SparkSession, tmp_path: Path) -> Appended:
     lines = json_lines([make.batch_row(topic="b"), make.batch_row(topic="a"), make.gauge_row()])
     write_lines(tmp_path / "journal", lines + b'{"kind":"moonphase","time_us":1}\n{"kind":"ba')
     rows = read_rows(spark, JournalPlace(str(tmp_path / "journal"))).withColumn(UNKNOWN, F.lit(None).cast("string"))
-    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
+    (tmp_path / "checkpoint" / "offsets" / "6").touch()
     (tmp_path / "checkpoint" / "metadata").write_text('{"id":"the query"}')
     tables = Appended()
     writer = TableWriter(
@@ -68,13 +75,29 @@ def test_the_batch_is_named_by_the_checkpoint(appended: Appended) -> None:
     assert appended.batches == {("the query", 7)}
 
 
+def test_a_checkpoint_that_is_behind_any_of_its_tables_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """What it reads next would have the number of a batch that they have."""
+    tables: Any = Appended()
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "metadata").write_text('{"id":"the query"}')
+    for begun, allowed in ((None, False), (5, False), (6, True), (10, True)):
+        if begun is not None:
+            (tmp_path / "offsets" / f"{begun}").touch()
+        refused = pytest.raises(CannotRun, match=f"^lake has batches that the checkpoint {tmp_path} does not know, ")
+        with contextlib.nullcontext() if allowed else refused:
+            TableWriter(tables, Storage(spark), "lake", str(tmp_path))
+    (tmp_path / "metadata").write_text('{"id":"another"}')
+    shutil.rmtree(tmp_path / "offsets")  # as if it had ended before its first batch
+    TableWriter(tables, Storage(spark), "lake", str(tmp_path))
+
+
 def test_large_batches_become_several_files_none_of_which_has_all_topics(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_writer, "_ROWS_A_FILE", 5)
     found: list[list[str]] = []
 
-    class Files:
+    class Files(Appended):
         def append(self, name: str, rows: DataFrame, query: str, batch: int) -> None:
             found.extend(rows.rdd.mapPartitions(lambda part: [[row.topic for row in part]]).collect())
 
