@@ -172,6 +172,7 @@ class ProducerBatch:
         "producer_id",
         "ready_size",
         "record_count",
+        "refused_by",
         "runs",
         "section_size",
         "sent_at",
@@ -204,6 +205,8 @@ class ProducerBatch:
         self.closed = False
         """Takes no more records."""
         self.tries = 0
+        self.refused_by: tuple[int, ...] = ()
+        """Leaders that have not taken it for want of replicas: it goes to others first."""
         self.producer_id = NO_PRODUCER_ID
         """What it is sent under (idempotence.py), while it is away and while it is tainted; NO_PRODUCER_ID: nothing."""
         self.producer_epoch = NO_EPOCH
@@ -485,7 +488,7 @@ class ProducerBatch:
         """
         section = b"".join(self.buffers())
         rest = self._piece(number, section, self._starts(section), runs, self.opened_at)
-        rest.tries = self.tries
+        rest.tries, rest.refused_by = self.tries, self.refused_by
         return rest
 
     def by_client_id(self, next_number: Callable[[], int]) -> list[tuple[str | None, ProducerBatch]]:
@@ -504,7 +507,7 @@ class ProducerBatch:
         for client_id, theirs in runs.items():
             before = pieces[-1][1] if pieces else None
             piece = self._piece(next_number(), section, starts, theirs, self.opened_at, before)
-            piece.tries = self.tries
+            piece.tries, piece.refused_by = self.tries, self.refused_by
             pieces.append((client_id, piece))
         return pieces
 

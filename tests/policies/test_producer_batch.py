@@ -469,7 +469,7 @@ def test_a_piece_holds_what_is_asked_for_in_order(
             values, times = [value for value, _ in came], [time for _, time in came]
             owner = FakeOwner(client_id=client_id)
             add(batch, client_batch(*values, codec=codec, timestamps=times, key=key), owner)
-        batch.tries = 2
+        batch.tries, batch.refused_by = 2, (1,)
         return batch
 
     def holds(piece: ProducerBatch, client_id: str) -> None:
@@ -482,7 +482,7 @@ def test_a_piece_holds_what_is_asked_for_in_order(
         assert [run.first for run in piece.runs] == [
             sum(len(came) for came, _ in theirs[:place]) for place in range(len(theirs))
         ]
-        assert (piece.record_count, piece.tries) == (len(expected), 2)
+        assert (piece.record_count, piece.tries, piece.refused_by) == (len(expected), 2, (1,))
 
     client_ids = [data.draw(st.sampled_from("abc")) for _ in contents]
     numbers = count(100)

@@ -47,7 +47,7 @@ _FATES: Final[Mapping[Verdict, BatchFate]] = {
 
 
 LOOKS: Final = 8
-"""By chance, for an idle partition, before all are looked at."""
+"""Partitions that are looked at for one to move to, by chance; all, where none of them will do."""
 
 
 class Delivery:
@@ -284,6 +284,8 @@ class Delivery:
         leads_no_more = retry.leads_no_more(response.error_code)
         if leads_no_more:
             self._leader_changed(queue.topic.name, queue.index, response.current_leader)
+        else:
+            batch.refused_by += (queue.leader,)
         batch.tries += 1
         if batch.tries == 1 and batch.lane.movable and self._move(queue, batch, now):
             self._retries["repartitioned"].value += 1
@@ -361,24 +363,25 @@ class Delivery:
         self._accumulator.resume(queue, now)
 
     def _move(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> bool:
-        """To the least loaded partition of another broker that can be reached, any of those that are equally so; False
-        where there is none."""
-        index = self._other(queue)
+        """To a partition of another broker that can be reached, which has not refused it if there is one; False where
+        there is none."""
+        index = self._other(queue, batch.refused_by)
         if index < 0:
             return False
         self._accumulator.move(batch, queue, queue.topic.queue(index, batch.lane.acks), now)
         return True
 
-    def _other(self, queue: PartitionQueue) -> int:
-        """A partition as `_move` wants it; −1: there is none. Of thousands many are idle, and any of these will do: to
-        look at all of them for each batch takes the loop up to a second."""
+    def _other(self, queue: PartitionQueue, refused_by: Collection[int]) -> int:
+        """A partition as `_move` wants it; −1: there is none. The least loaded of LOOKS, any of those that are equally
+        so: to look at thousands for each batch takes the loop up to a second."""
         topic = queue.topic
         available, leaders, loads = topic.available, topic.leaders, topic.loads()
-        for _ in range(LOOKS if available else 0):
-            index = self._rng.choice(available)
-            if index not in loads and leaders[index] != queue.leader:
-                return index
-        others = _others(queue)
+        left_out = {queue.leader, *refused_by}
+        others = [
+            index for index in self._rng.sample(available, min(LOOKS, len(available))) if leaders[index] not in left_out
+        ]
+        if not others:
+            others = [index for index in available if leaders[index] not in left_out] or _others(queue)
         if not others:
             return -1
         least = min([loads.get(index, 0) for index in others])
