@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable
 from time import monotonic
+from unittest.mock import patch
 
 from structlog.testing import capture_logs
 
 from forebay_codecs.error_codes import REQUEST_TIMED_OUT
 from forebay_policies.throttling import Throttling
+from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce import deadlines
 from forebay_proxy.produce.completion import JOURNAL, ProduceCompletion
@@ -56,7 +58,8 @@ async def test_only_those_whose_time_is_up_expire_and_what_they_held_is_freed() 
 @in_loop
 async def test_of_the_journals_own_rows_nothing_is_counted_or_logged() -> None:
     watch = Watch()
-    with capture_logs() as logs:
+    fresh = patch("forebay_proxy.produce.deadlines.log", RateLimited(get_logger()))
+    with capture_logs() as logs, fresh:
         watch.add(0, client=JOURNAL)
         await until(lambda: watch.sweeps)
         assert logs == []
