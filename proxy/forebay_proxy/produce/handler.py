@@ -75,7 +75,7 @@ INSPECTED_AT_ONCE: Final = 512
 """Partitions whose batches' headers are looked at at once, which takes a millisecond."""
 
 _Topics = list[tuple[str, list[PartitionRecords]]]
-_Lingering = list[tuple[PartitionQueue, Lane, int]]
+Lingering = list[tuple[PartitionQueue, Lane, int]]
 """Batches by their numbers, since they hold others' records."""
 
 
@@ -185,18 +185,18 @@ class ProduceHandler:
             for request in pending:
                 request.flush()
 
-    def flush(self, lingering: _Lingering) -> None:
+    def flush(self, lingering: Lingering) -> None:
         """Nothing of these lingers any more."""
         now = monotonic()
         for queue, lane, number in lingering:
             self.accumulator.flush(queue, lane, number, now)
         lingering.clear()
 
-    def flush_in_time(self, lingering: _Lingering, deadline: float) -> None:
-        """Whoever waits until `deadline` is to be answered by then: these linger for half of that time at most."""
+    def flush_in_time(self, lingering: Lingering, deadline: float) -> asyncio.TimerHandle | None:
+        """Whoever waits until `deadline` is to be answered by then: these, and what is added to them, linger for half
+        of that time at most."""
         most = (deadline - monotonic()) / 2
-        if self.linger > most:
-            self.loop.call_later(most, self.flush, lingering)
+        return self.loop.call_later(most, self.flush, lingering) if self.linger > most else None
 
     def lingers_for(self, client: Client, request: PendingProduce) -> None:
         """Records of `request` are in batches that may linger, until `answered`."""
@@ -320,6 +320,7 @@ class PendingProduce:
         "_decompressed",
         "_eligibility",
         "_entry",
+        "_flusher",
         "_frame",
         "_handler",
         "_held",
@@ -372,8 +373,9 @@ class PendingProduce:
         self._waiter: Waiter | None = None
         self._charges: dict[int, int] = {}
         """By broker: memory that the client is charged with until it is answered."""
-        self._lingering: _Lingering | None = None
+        self._lingering: Lingering | None = None
         """The batches that its records are in, if these linger."""
+        self._flusher: asyncio.TimerHandle | None = None
         self._appended = 0
         """How many of its partitions are behind it, SLICE at a time."""
         self._decompressed = 0
@@ -567,8 +569,6 @@ class PendingProduce:
                 run = self._append_batch(touched)
                 if entry is not None:
                     entry.appended(run, touched)
-        if self._lingering:
-            handler.flush_in_time(self._lingering, completion.deadline)
         if handler.racks is not None and found.untouched:
             handler.racks.passed(self._client, [self._inspected[passed.slot] for passed in found.untouched])
         self._untouched += found.untouched
@@ -630,12 +630,19 @@ class PendingProduce:
         if self._lingering is None:
             self._lingering = []
             self._handler.lingers_for(self._client, self)
+        if not self._lingering:
+            self._stop_flusher()
+            self._flusher = self._handler.flush_in_time(self._lingering, self._completion.deadline)
         self._lingering.append((queue, batch.lane, batch.number))
 
     def flush(self) -> None:
         """Nothing of it lingers any more."""
         if self._lingering:
             self._handler.flush(self._lingering)
+
+    def _stop_flusher(self) -> None:
+        if self._flusher is not None:
+            self._flusher.cancel()
 
     def _forward(self, untouched: list[PassthroughBatch]) -> None:
         """A request of the untouched batches alone, in the client's order and, if it may be, the client's version."""
@@ -692,6 +699,7 @@ class PendingProduce:
         if self._lingering is not None:
             self._lingering = None
             self._handler.answered(self._client, self)
+            self._stop_flusher()
         if self._entry is not None:
             self._entry.answered(completion)
         if self._unknown:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from time import monotonic
 from typing import ClassVar
 from unittest.mock import patch
 
@@ -327,6 +328,36 @@ async def test_records_leave_while_their_client_waits_however_long_batches_linge
             assert only((await client.receives(1))[0]).error_code == NONE
         hurried.send(produce(2, ("ponds", 0, batch(keyed("unanswered"))), timeout_ms=1, acks=0))
         await until(lambda: cluster.values("ponds", 0) == ["patient", "hurried", "unanswered"])
+
+
+class Timers:
+    """The loop, whose timers are remembered."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.made: list[asyncio.TimerHandle] = []
+
+    def call_later(self, delay: float, callback: Callable[..., object], *args: object) -> asyncio.TimerHandle:
+        self.made.append(self._loop.call_later(delay, callback, *args))
+        return self.made[-1]
+
+
+@in_loop
+async def test_of_a_request_that_is_answered_no_timer_is_left() -> None:
+    async with (
+        FakeCluster({"ponds": [0]}) as cluster,
+        running(cluster.bootstrap, linger_ms=60_000, delivery_timeout_ms=120_000) as forebay,
+    ):
+        handler = forebay.app._realm.handler
+        timers = Timers(handler.loop)
+        handler.loop = timers  # type: ignore[assignment]
+        client = await forebay.client(0)
+        client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+        await until(lambda: timers.made)
+        assert not timers.made[0].cancelled()
+        forebay.app._realm.accumulator.flush_all(monotonic())
+        await client.receives(1)
+        assert [timer.cancelled() for timer in timers.made] == [True]
 
 
 @in_loop
