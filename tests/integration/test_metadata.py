@@ -20,10 +20,12 @@ from forebay_codecs.metadata import Metadata, Topic, parse_metadata_response
 from forebay_codecs.metadata_request import encode_metadata_request
 from tests.codecs.kio_oracle import encode_request, example, message
 from tests.kit.forebay import ForebayProcess
+from tests.kit.go_clients import GoClient
 from tests.kit.kafka import KafkaCluster
 from tests.kit.metadata import ask_metadata
 from tests.kit.ports import LOOPBACK, free_ports
 from tests.kit.slow_broker import SlowBroker
+from tests.kit.spec import ProduceSpec
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -160,6 +162,22 @@ def test_a_broker_that_leaves_and_joins_is_seen(cluster: KafkaCluster, forebay: 
     cluster.start_node(2)
     wait_until(lambda: brokers() == {0, 1, 2}, STARTED_WITHIN, "the broker is back")
     wait_until(lambda: ask_metadata(forebay.node_port(2)) is not None, SEEN_WITHIN, "its listener stands")
+
+
+def test_one_that_is_away_and_leads_nothing_costs_nobody_a_record(
+    cluster: KafkaCluster, forebay: ForebayProcess
+) -> None:
+    """franz-go asks any broker for its producer id, and takes an orderly end before the first answer for a verdict."""
+    cluster.create_topic("led-by-others", assignment=[[0, 1], [1, 0]])
+    sees(forebay, "led-by-others", lambda topic: len(topic.partitions) == 2, "it is known")
+    cluster.kill(2)
+    try:
+        for number in range(8):
+            spec = ProduceSpec("led-by-others", f"producer-{number}", count=10, idempotence=True)
+            assert GoClient("franz-go").produce(forebay.bootstrap, spec).failures == {}
+    finally:
+        cluster.start_node(2)
+    wait_until(lambda: ask_metadata(forebay.node_port(2)) is not None, STARTED_WITHIN, "it is back")
 
 
 def test_the_metrics_say_what_the_cache_does(cluster: KafkaCluster) -> None:

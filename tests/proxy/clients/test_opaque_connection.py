@@ -627,9 +627,9 @@ class TestGatheredResponses:
             for one in asked:
                 one.respond(coordinator(cluster[0], size))
             await until(lambda: forebay.count("forebay_frames_refused_total", "not_taken"))
+            await until(lambda: memory.total < 1.5 * size)
             for _ in range(3):
                 memory.tick()
-            assert memory.total < 1.5 * size
             assert forebay.count("forebay_frames_refused_total", "not_taken") == 1
             assert forebay.app.unhealthy() is None
 
