@@ -145,6 +145,8 @@ class ClientRealms:
         pauses_s = settings.reconnect_backoff_ms / 1000, settings.reconnect_backoff_max_ms / 1000
         self._refusals = Refusals(*pauses_s, shared.rng)
         """Of logins that were to be proved."""
+        self._proofs: dict[str, asyncio.Task[None]] = {}
+        """Under way."""
         self._realms: dict[str, ClientRealm] = {}
         self._identities = Identities(self._most, lambda key: self._realms[key].rest(), self._forget)
         self._retired = False
@@ -173,7 +175,8 @@ class ClientRealms:
     async def prove(self, login: Login) -> None:
         """Have a broker accept `login` (login_watch.Realms): one connection, unless it is in use and not refused.
 
-        One that was refused a moment ago is refused without asking. With another password it is another login.
+        One that was refused a moment ago is refused without asking, and all who come while a broker is asked share its
+        answer. With another password it is another login.
         """
         principal = self._principals.of(login)
         home = self._realms.get(principal)
@@ -181,6 +184,19 @@ class ClientRealms:
             return
         if (why := self._refusals.now(principal, monotonic())) is not None:
             raise AuthenticationFailed(why)
+        proof = self._proofs.get(principal)
+        if proof is None:
+            proof = self._proofs[principal] = asyncio.get_running_loop().create_task(self._asked(principal, login))
+            proof.add_done_callback(partial(self._proved, principal))
+        await asyncio.wait((proof,))  # which goes on where who asked leaves: others may wait, and a refusal counts
+        proof.result()
+
+    def _proved(self, principal: str, proof: asyncio.Task[None]) -> None:
+        del self._proofs[principal]
+        if not proof.cancelled():
+            proof.exception()  # nobody may wait for it any more
+
+    async def _asked(self, principal: str, login: Login) -> None:
         connector = self._connector.of_clients(self._principals)
         connector.present(login)
         error: Exception = ConnectionError("no broker is known")
@@ -248,6 +264,8 @@ class ClientRealms:
         """Nothing of any realm goes on."""
         for each in self._realms.values():
             each.close()
+        for proof in self._proofs.values():
+            proof.cancel()
 
 
 def _tell(node: Node, learn: Callable[[int, str, int, float], Node]) -> None:

@@ -642,6 +642,15 @@ class TestProof:
             await it.user("alice", node=None)
 
     @in_loop
+    async def test_a_broker_is_asked_once_for_all_who_log_in_at_once(self, tmp_path: Path) -> None:
+        async with gate(mapped(tmp_path), **UPSTREAM) as it:
+            it.cluster.users["alice"] = "another"
+            clients = [await it.forebay.client() for _ in range(30)]
+            said = await asyncio.gather(*[it.log_in(client, "alice") for client in clients])
+            assert set(said) == {SASL_AUTHENTICATION_FAILED}
+            assert it.logins_at_brokers == 1
+
+    @in_loop
     async def test_where_no_broker_says_anything_it_may_come_again(self, tmp_path: Path) -> None:
         async with gate(mapped(tmp_path), **UPSTREAM) as it:
             for broker in it.cluster.brokers.values():

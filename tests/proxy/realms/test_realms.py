@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from random import Random
 from time import monotonic
+from typing import Any
 
 import pytest
 import structlog
@@ -14,18 +16,22 @@ from forebay_policies.described_topic import DescribedTopics
 from forebay_policies.identities import KEPT_S
 from forebay_policies.loop_turns import LoopTurns
 from forebay_policies.response_memory import ResponseMemory
+from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.connector import Connector
+from forebay_proxy.brokers.upstream_connection import UpstreamConnection
 from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.listener import Listener
 from forebay_proxy.clients.listener_ports import ListenerPorts
 from forebay_proxy.config.kinds import ListenerAddress, SecurityProtocol
 from forebay_proxy.config.secret import Secret
+from forebay_proxy.config.settings import HostPort
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.realms.realm import Realm, Shared, eligibility_of
 from forebay_proxy.realms.realms import ClientRealms, Membership
+from forebay_proxy.security.authenticator import AuthenticationFailed
 from forebay_proxy.security.logins import DelegatedLogin, PlainLogin, Token
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, turns, until
@@ -197,3 +203,84 @@ async def test_one_that_is_forgotten_leaves_nothing_behind() -> None:
         assert land.stats.take().gauges == gauges
         assert land.shared.caches == {land.home.view.cache}
     assert [task for task in land.ended if not task.cancelled()] == []
+
+
+class Asked:
+    """What a broker is asked for a proof, and says in the end."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.times = 0
+        self.says: asyncio.Future[UpstreamConnection] = asyncio.get_running_loop().create_future()
+        monkeypatch.setattr(BrokerAddresses, "of", lambda *_: [HostPort(LOOPBACK, 1)])
+        monkeypatch.setattr(Connector, "open", self._open)
+
+    async def _open(self, host: str, port: int) -> UpstreamConnection:
+        self.times += 1
+        return await asyncio.shield(self.says)
+
+
+ALICE = PlainLogin("alice", Secret("secret"))
+
+
+class TestProofs:
+    @in_loop
+    @pytest.mark.parametrize("error", [AuthenticationFailed, ConnectionError])
+    async def test_all_who_come_meanwhile_share_one(
+        self, error: type[OSError], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        land, asked = Land(), Asked(monkeypatch)
+        askers = [asyncio.ensure_future(land.realms.prove(ALICE)) for _ in range(30)]
+        other = asyncio.ensure_future(land.realms.prove(PlainLogin("alice", Secret("another"))))
+        await until(lambda: asked.times == 2)
+        await turns()
+        askers[0].cancel()
+        askers.append(asyncio.ensure_future(land.realms.prove(ALICE)))
+        await turns()
+        asked.says.set_exception(error("no"))
+        said = await asyncio.gather(*askers, other, return_exceptions=True)
+        assert [type(each) for each in said] == [asyncio.CancelledError] + [error] * 31
+        assert asked.times == 2
+        land.realms.close()
+
+    @in_loop
+    async def test_each_is_taken_where_it_is_and_who_comes_later_asks_anew(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        land, asked = Land(), Asked(monkeypatch)
+        askers = [asyncio.ensure_future(land.realms.prove(ALICE)) for _ in range(3)]
+        await until(lambda: asked.times)
+        asked.says.set_result(UpstreamConnection("a broker", 1.0, land.stats))
+        await asyncio.gather(*askers)
+        assert asked.times == 1
+        await land.realms.prove(ALICE)
+        assert asked.times == 2
+        land.realms.close()
+
+    @in_loop
+    async def test_a_refusal_counts_that_nobody_waits_for_any_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Or who always leaves in time would have a broker asked each time."""
+        land, asked = Land(), Asked(monkeypatch)
+        faults: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+        asker = asyncio.ensure_future(land.realms.prove(ALICE))
+        await until(lambda: asked.times)
+        asker.cancel()
+        await turns()
+        asked.says.set_exception(AuthenticationFailed("no"))
+        await turns(5)
+        with pytest.raises(AuthenticationFailed):
+            await land.realms.prove(ALICE)
+        assert asked.times == 1
+        gc.collect()
+        assert faults == []
+        land.realms.close()
+
+    @in_loop
+    async def test_none_goes_on_once_the_realms_are_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        land, asked = Land(), Asked(monkeypatch)
+        tasks = len(asyncio.all_tasks())
+        asker = asyncio.ensure_future(land.realms.prove(ALICE))
+        await until(lambda: asked.times)
+        land.realms.close()
+        await until(lambda: len(asyncio.all_tasks()) == tasks)
+        assert asker.cancelled()
