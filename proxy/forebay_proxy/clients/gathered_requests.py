@@ -79,8 +79,8 @@ class GatheredRequests:
             return
         if route is _API_VERSIONS and self._upstream.own_login and api.supports(version):
             # In front of a login its broker expects it on this very connection, at most once.
-            if version == MISREAD:
-                self._upstream.unreached = partial(self._told_by_others, correlation_id)
+            misread = version == MISREAD
+            self._upstream.unreached = partial(self._told_by_others, correlation_id) if misread else None
             self._forward(frame, api, version, correlation_id, acks_0=False)
             return
         if route is _API_VERSIONS:
