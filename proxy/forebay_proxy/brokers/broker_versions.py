@@ -46,6 +46,7 @@ class BrokerVersions:
         self._silent: set[tuple[str, int]] = set()
         """Those that did not tell when they were last asked: the log has it once."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     def get(self, node_id: int | None, version: int, ready: OnReady) -> None:
         """`ready` gets a response from correlation_id on (not the client's), or None where no broker answers."""
@@ -53,6 +54,9 @@ class BrokerVersions:
         known = self._known.get(key)
         if known is not None and monotonic() - known[0] < MAX_AGE:
             ready(known[1])
+            return
+        if self._closed:
+            ready(None)
             return
         waiting = self._asking.setdefault(key, [])
         waiting.append(ready)
@@ -98,7 +102,8 @@ class BrokerVersions:
         return without_throttle_time(rewrite_api_versions(response, version), version)
 
     def close(self) -> None:
-        """Cancel the requests under way; who waits for them is told at once that there is no answer."""
+        """Ask nothing more, and cancel the requests under way: who waits is told at once that there is no answer."""
+        self._closed = True
         for task in self._tasks:
             task.cancel()
         for key in list(self._asking):  # a task that has not begun to run is never told of its end

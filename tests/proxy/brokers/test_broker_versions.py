@@ -156,6 +156,19 @@ async def test_closing_ends_what_has_not_even_begun_to_be_asked() -> None:
 
 
 @in_loop
+async def test_who_asks_again_when_told_of_the_end_is_told_at_once() -> None:
+    async with FakeCluster({}) as cluster:
+        cluster[0].holds(API_VERSIONS)
+        asking = Asking(cluster)
+        asking.versions.get(0, 0, lambda _: asking.versions.get(None, 0, asking.answers.append))
+        await cluster[0].receives(API_VERSIONS)
+        asking.versions.close()
+        assert asking.answers == [None]
+        await until(lambda: not cluster[0].connections)
+        assert len(cluster[0].requests(API_VERSIONS)) == 1
+
+
+@in_loop
 async def test_a_broker_that_does_not_tell_is_told_of_once_until_it_does() -> None:
     async with FakeCluster({}) as cluster:
         asking = Asking(cluster)
