@@ -251,6 +251,7 @@ class App:
             realm.view.updater,
             realm.deadlines,
             UniformPartitioner(self._rng, settings.batch_size),
+            realm.handler.flush_in_time,
         )
 
     def listening(self) -> list[socket.socket]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from functools import partial
 from time import monotonic
 from typing import Final
@@ -27,6 +28,7 @@ from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.produce.completion import JOURNAL, ProduceCompletion
 from forebay_proxy.produce.deadlines import Deadlines
+from forebay_proxy.produce.handler import Lingering
 
 TIMEOUT_S: Final = 30.0
 CLOSE_S: Final = 10.0
@@ -36,7 +38,7 @@ _LANE: Final = Lane(-1, compression.LZ4, movable=True)
 
 
 class JournalTopic:
-    """A Sink (see recorder.py)."""
+    """A Sink (see recorder.py). `flush_in_time` is the produce handler's."""
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class JournalTopic:
         updater: MetadataUpdater,
         deadlines: Deadlines,
         partitioner: Partitioner,
+        flush_in_time: Callable[[Lingering, float], object],
     ) -> None:
         self._topic = topic
         self._queue_bytes = queue_bytes
@@ -55,6 +58,7 @@ class JournalTopic:
         self._updater = updater
         self._deadlines = deadlines
         self._partitioner = partitioner
+        self._flush_in_time = flush_in_time
         self._log = RateLimited(get_logger())
         self._waiting: list[tuple[bytes, int]] = []
         """For the topic's metadata."""
@@ -124,7 +128,9 @@ class JournalTopic:
         completion.add_topic(self._topic)
         run = completion.add_run(completion.add_partition(partition), rows, moved=False, whole=True)
         run.partition = partition
-        self._accumulator.append(topic.queue(partition, _LANE.acks), _LANE, run, batch, now)
+        queue = topic.queue(partition, _LANE.acks)
+        current = self._accumulator.append(queue, _LANE, run, batch, now)
+        self._flush_in_time([(queue, _LANE, current.number)], completion.deadline)
         completion.all_added()
 
     def _drop(self, rows: int, why: str) -> None:

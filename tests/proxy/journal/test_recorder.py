@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import structlog
@@ -562,6 +563,17 @@ class TestTopic:
                 await until(lambda: forebay.count("forebay_journal_rows_dropped_total") == rows)
                 assert forebay.count("forebay_errors_total", "upstream", "answered") == 0, "no client is concerned"
                 cluster[0].releases(PRODUCE)
+
+    @in_loop
+    @patch("forebay_proxy.produce.journal_topic.TIMEOUT_S", 2.0)
+    async def test_rows_leave_in_time_however_long_batches_linger(self) -> None:
+        lingers = {"linger_ms": 60_000, "delivery_timeout_ms": 120_000}
+        async with (
+            FakeCluster({"journal": [0]}) as cluster,
+            running(cluster.bootstrap, journal_topic="journal", **lingers) as forebay,
+        ):
+            await until(lambda: cluster.log.get(("journal", 0)))
+            assert forebay.count("forebay_journal_rows_dropped_total") == 0
 
     @in_loop
     async def test_rows_do_not_wait_for_the_memory_of_clients(self) -> None:
