@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from forebay_pipeline.errors import CLEAN, CannotRun
 from forebay_pipeline.jobs.options import OpenSpark, format_option, job, journal_options, session_options
 from forebay_pipeline.jobs.streams import await_end, triggered
-from forebay_pipeline.journal.output_owner import check_owner, claim, own
+from forebay_pipeline.journal.output_owner import check_owner, check_place, claim, own
 from forebay_pipeline.journal.schema import DAY, KIND, TORN
 from forebay_pipeline.journal.source import OFFSETS_A_TRIGGER, JournalPlace, stream_rows
 from forebay_pipeline.journal.table_writer import TableWriter
@@ -62,7 +62,8 @@ def compact(
     `checkpoint` defaults to `output`/_checkpoint. `every` is the number of seconds between checks for new rows; with
     None the query ends when it has written what is there now. With `skip_expired`, rows of the journal's topic that
     expired unread do not fail the query. Raises CannotRun if there is no journal, if `output` has another format, if it
-    is Parquet that was written with another checkpoint, or if the checkpoint is another job's, or behind `output`.
+    is Parquet that was moved, or written with another checkpoint, or if the checkpoint is another job's, or behind
+    `output`.
     """
     storage = Storage(spark)
     checkpoint = checkpoint or f"{output.rstrip('/')}/_checkpoint"
@@ -78,6 +79,7 @@ def compact(
     rows = _counted(read)
     if output_format == PARQUET:
         check_format(storage, output, PARQUET)
+        check_place(storage, output)
         check_owner(storage, output, checkpoint)
         writer = rows.writeStream.format("parquet").partitionBy(KIND, DAY, "topic").option("path", output)
     else:

@@ -97,15 +97,15 @@ class Storage:
                 fcntl.flock(held, fcntl.LOCK_EX)
             yield
 
-    def read(self, path: str) -> bytes | None:
-        """The file; None if there is none. Raises CannotRun if it is a folder."""
+    def read(self, path: str, most: int | None = None) -> bytes | None:
+        """The file, or so many bytes of it; None if there is none. Raises CannotRun if it is a folder."""
         with _or_cannot_run("read", path):
             place, files = self._at(path)
             if not files.exists(place):
                 return None
             stream = files.open(place)
             try:
-                return bytes(stream.readAllBytes())
+                return bytes(stream.readAllBytes() if most is None else stream.readNBytes(most))
             finally:
                 stream.close()
 

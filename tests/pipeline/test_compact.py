@@ -283,6 +283,34 @@ def test_rows_that_another_checkpoint_would_leave_out_are_refused(
     assert sorted(partitions) == [0, 2]
 
 
+def test_days_that_are_left_are_read_when_the_oldest_are_deleted(
+    spark: SparkSession, journal: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "parquet"
+    for number in range(2):
+        write_journal(journal, [make.batch_row(partition=number, time_us=START_US + number * DAY_US)], f"{number}")
+        run(spark, journal, output)
+    for day in output.glob("kind=*/dt=2026-11-18"):
+        shutil.rmtree(day)
+    found = read_rows(spark, JournalPlace(str(output)), Span(START_US + DAY_US))
+    assert [row.partition for row in found.collect()] == [1]
+
+
+def test_parquet_that_was_moved_or_copied_is_refused(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+    """Spark would read the original's files, or none."""
+    output, copy = tmp_path / "par quet", tmp_path / "copy"
+    write_journal(journal, [make.batch_row()])
+    run(spark, journal, output)
+    shutil.copytree(output, copy)
+    for refused in (
+        lambda: read_rows(spark, JournalPlace(str(copy))),
+        lambda: run(spark, journal, copy),
+    ):
+        with pytest.raises(CannotRun, match=f"^{copy} was moved or copied: .* names files in file:{output}. Give that"):
+            refused()
+    assert read_rows(spark, JournalPlace(f"file://{output}/")).count() == 1
+
+
 def test_lines_that_could_not_be_read_are_counted_and_kept(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
     write_lines(journal, json_lines([make.batch_row()]) + b'{"kind":"ba')
     output = tmp_path / "parquet"

@@ -36,6 +36,12 @@ def test_what_was_there_is_replaced(storage: Storage, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["result.json"]
 
 
+def test_the_beginning_of_a_file(storage: Storage, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"0123456789")
+    assert storage.read(str(tmp_path / "a"), 4) == b"0123"
+    assert storage.read(str(tmp_path / "a"), 99) == b"0123456789"
+
+
 def test_a_folder_is_split_and_its_files_have_sizes(storage: Storage, tmp_path: Path) -> None:
     (tmp_path / "a file").write_bytes(b"seven b")
     assert storage.sizes(str(tmp_path)) == {"a file": 7}

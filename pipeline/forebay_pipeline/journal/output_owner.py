@@ -6,7 +6,7 @@ checkpoint has it as read; of JSON lines it would replace those with its numbers
 the same, of tables, too. And a job that goes on from another one's checkpoint never reads what that one has read. In:
 an output, a checkpoint, a job. Out: CannotRun where they do not belong together, or do not say so.
 
-    OUTPUT/_spark_metadata/4                  Spark's: batch 4 is written
+    OUTPUT/_spark_metadata/4                  Spark's: batch 4 is written, in files that it names by their whole paths
     OUTPUT/minutes-000000004.jsonl            ours: its JSON lines
     OUTPUT/_query, OUTPUT/_query-minutes      ours: the id of the query that writes here, Parquet or lines of that name,
                                               as in CHECKPOINT/metadata, and the last batch of its lines
@@ -17,15 +17,25 @@ an output, a checkpoint, a job. Out: CannotRun where they do not belong together
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import unquote
 
 import msgspec
 
 from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal.schema import KIND
 from forebay_pipeline.storage import Storage
 
 _OWNER: Final = "_query"
 _OWNERS: Final = {"compact": _OWNER, "runaways": f"{_OWNER}-changes", "watch": f"{_OWNER}-minutes"}
 _JOB: Final = "_job"
+_BEGINNING: Final = 1 << 16
+"""Bytes, of what may be many megabytes."""
+
+
+class _File(msgspec.Struct):
+    """A file of Parquet, as Spark names it."""
+
+    path: str
 
 
 class _Query(msgspec.Struct, omit_defaults=True):
@@ -49,6 +59,23 @@ def check_owner(storage: Storage, output: str, checkpoint: str) -> None:
             f"{output} has batches that were not written with the checkpoint {checkpoint}: what that one reads first "
             "would be left out. Give the checkpoint that they were written with, or another output."
         )
+
+
+def check_place(storage: Storage, output: str) -> bool:
+    """Whether `compact` wrote Parquet there, by Spark's account, whose readers read the files that it names.
+
+    Raises CannotRun if they are not in that folder: a copy would be read from the original's files, if they are there.
+    """
+    file = _first_file(storage, f"{output.rstrip('/')}/_spark_metadata")
+    if file is None or (within := f"/{KIND}=") not in file:
+        return False
+    above, name = storage.split(output)
+    if not file.startswith(f"{above.rstrip('/')}/{name}{within}"):
+        raise CannotRun(
+            f"{output} was moved or copied: its `_spark_metadata` names files in {file.partition(within)[0]}. "
+            "Give that folder, or move it back there."
+        )
+    return True
 
 
 def check_lines_owner(storage: Storage, output: str, name: str, checkpoint: str) -> None:
@@ -113,6 +140,28 @@ def _wrote(storage: Storage, checkpoint: str, output: str, owner: str, last: int
 def _has_begun(storage: Storage, checkpoint: str, batch: int) -> bool:
     begun = _last_batch(storage, f"{checkpoint.rstrip('/')}/offsets")
     return batch <= (-1 if begun is None else begun)
+
+
+def _first_file(storage: Storage, log: str) -> str | None:
+    """The oldest that Spark's account names, as a path; None if there is none."""
+    if not storage.is_folder(log):
+        return None
+    names = [name for name in storage.names(log) if name.partition(".")[0].isdecimal()]
+    for name in sorted(names, key=_age):
+        _, _, files = (storage.read(f"{log}/{name}", _BEGINNING) or b"").partition(b"\n")
+        if files:
+            try:
+                named = msgspec.json.decode(files.partition(b"\n")[0], type=_File).path
+            except msgspec.DecodeError as error:
+                raise CannotRun(f"{log}/{name} does not say which files there are: {error}.") from error
+            return unquote(named).replace(":///", ":/", 1)
+    return None
+
+
+def _age(name: str) -> int:
+    """Of files such as 8, or 9.compact, which has all that was before it: the newest of those, then the oldest."""
+    number, _, compact = name.partition(".")
+    return -1 - int(number) if compact else int(number)
 
 
 def _id_in(storage: Storage, folder: str, name: str) -> str | None:

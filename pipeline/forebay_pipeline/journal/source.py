@@ -23,6 +23,7 @@ from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.brokers import Asked, Brokers
 from forebay_pipeline.journal.decoding import Wanted, decode
 from forebay_pipeline.journal.folder import JournalFolder
+from forebay_pipeline.journal.output_owner import check_place
 from forebay_pipeline.journal.schema import DAY, KIND, REQUIRED, SPARK_SCHEMA, TORN, UNKNOWN, columns_of, kind_of
 from forebay_pipeline.journal.tables import NAMES, OTHER, PARQUET, Format, expect, tables_in
 from forebay_pipeline.storage import Storage
@@ -260,6 +261,17 @@ def _closed(files: DataFrame) -> DataFrame:
 
 
 def _parquet(spark: SparkSession, folder: str, span: Span) -> DataFrame:
+    if not check_place(Storage(spark), folder):
+        _check_columns(spark, folder)
+    # Not inferred: older files lack columns that were added later, and the oldest may have been deleted.
+    rows = _known(span.of_days(spark.read.schema(_WITH_UNKNOWN).parquet(folder)))
+    # As the name of a folder an empty topic is none.
+    named = F.when(F.col(KIND).isin(_OF_TOPICS), F.coalesce("topic", F.lit(""))).otherwise(F.col("topic"))
+    return rows.withColumn("topic", named)
+
+
+def _check_columns(spark: SparkSession, folder: str) -> None:
+    """Raises CannotRun if it has not those that `compact` writes."""
     try:
         found = spark.read.parquet(folder)
     except AnalysisException as error:
@@ -267,11 +279,6 @@ def _parquet(spark: SparkSession, folder: str, span: Span) -> DataFrame:
     missing = sorted(_FIRST.difference(found.columns))
     if missing:
         raise CannotRun(f"{folder} was not written by `compact`: it lacks the columns {', '.join(missing)}.")
-    # Not inferred: older files lack columns that were added later.
-    rows = _known(span.of_days(spark.read.schema(_WITH_UNKNOWN).parquet(folder)))
-    # As the name of a folder an empty topic is none.
-    named = F.when(F.col(KIND).isin(_OF_TOPICS), F.coalesce("topic", F.lit(""))).otherwise(F.col("topic"))
-    return rows.withColumn("topic", named)
 
 
 def _of_kinds(rows: DataFrame, wanted: Wanted) -> DataFrame:

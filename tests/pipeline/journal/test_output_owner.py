@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal.output_owner import check_owner, claim, own, query_id
+from forebay_pipeline.journal.output_owner import check_owner, check_place, claim, own, query_id
 from forebay_pipeline.storage import Storage
 
 
@@ -87,6 +87,31 @@ def test_whose_a_checkpoint_of_an_earlier_version_is_its_output_may_tell(storage
     claim(storage, mine, "watch", output)
     with pytest.raises(CannotRun, match="is that of `watch`"):
         claim(storage, mine, "compact", str(tmp_path / "another"))
+
+
+def test_where_parquet_is_the_oldest_file_that_spark_names_tells(storage: Storage, tmp_path: Path) -> None:
+    """It alone does: of a folder that was moved later ones may be in the new place."""
+    output = tmp_path / "out put"
+    names = output / "_spark_metadata"
+    assert not check_place(storage, str(output))
+    log(names, "0")
+    assert not check_place(storage, str(output))
+
+    def write(name: str, *folders: Path) -> None:
+        files = (f'{{"path":"{folder.as_uri()}/kind=a/topic=b%253A/1.parquet","size":1}}' for folder in folders)
+        (names / name).write_text("\n".join(["v1", *files]))
+
+    write("1", output)
+    write("2", tmp_path / "old")
+    assert check_place(storage, f"{output}/")
+    write("9.compact", tmp_path / "old", output)
+    with pytest.raises(CannotRun, match=f"^{output} was moved or copied: .* names files in file:{tmp_path}/old. Give"):
+        check_place(storage, str(output))
+    write("19.compact", output)
+    assert check_place(storage, f"file://{output}")
+    (names / "19.compact").write_text("v1\n{}")
+    with pytest.raises(CannotRun, match=r"/19.compact does not say which files there are: .*[^.].$"):
+        check_place(storage, str(output))
 
 
 def test_the_id_of_a_query(storage: Storage, tmp_path: Path) -> None:
