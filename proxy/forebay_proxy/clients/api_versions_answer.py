@@ -3,11 +3,10 @@
 In: the request's version and correlation id. Out: the response's frame, perhaps later. A version that is unknown is
 answered at once with UNSUPPORTED_VERSION in v0, as brokers do, and the client asks again in a version it is told.
 
-Where its broker does not answer, a client that asks in MISREAD is told what another one did: directly it would not have
-been connected, and that its connection is closed in this very moment tells it that the broker is older than 0.10.
+Where its broker does not answer, a client that would misread that is told what another one did: directly it would not
+have been connected, and that its connection ends in this very moment tells it that the broker is older than 0.10.
 librdkafka before 1.0 (PHP, Node.js) then sends records without headers and times for twenty minutes, kafka-python for
-good. Those that ask in a later version take it for an outage, and come again after longer and longer pauses, which an
-answer would end.
+good. Others take it for an outage, and come again after longer and longer pauses, which an answer would end.
 """
 
 from __future__ import annotations
@@ -21,10 +20,16 @@ from forebay_codecs.apis import API_VERSIONS, APIS
 from forebay_proxy.clients.gateway import Gateway
 
 _API = APIS[API_VERSIONS]
-MISREAD: Final = 0
-"""The version of ApiVersions in which those ask that take the end of the connection for an answer."""
+_OLDEST: Final = 0
+_GUESSES: Final = "kafka-python"
+"""Asks in newer versions, too (2.1 to 2.3), and guesses all the same."""
 STAND_IN_S: Final = 0.4
 """Seconds after which they are told what another broker did: kafka-python waits for two, kafka-node for half of one."""
+
+
+def misreads(version: int, software: str | None) -> bool:
+    """Whether who asks in that version, and calls itself so, takes the end of its connection for an answer."""
+    return version == _OLDEST or software == _GUESSES
 
 
 def answer_api_versions(
@@ -34,9 +39,11 @@ def answer_api_versions(
     correlation_id: int,
     admin: str | None,
     answer: Callable[[bytes | None], None],
+    *,
+    misread: bool,
 ) -> None:
-    """Call `answer` with the frame, once; None: no broker answers. `admin`: where the admin endpoint listens, for a
-    client that is to know; None: it is not told."""
+    """Call `answer` with the frame, once; None: no broker answers, nor, where that would be `misread`, has one ever.
+    `admin`: where the admin endpoint listens, for a client that is to know; None: it is not told."""
     if not _API.supports(version):
         answer(_framed(api_versions.unsupported_version_response(correlation_id)))
         return
@@ -49,7 +56,7 @@ def answer_api_versions(
         own = correlation_id.to_bytes(4, "big", signed=True)
         answer(_framed(own + response[4:]) if response is not None else None)
 
-    if version == MISREAD:
+    if misread:
         _ask_any(gateway, node_id, version, ready)
     else:
         gateway.api_versions(node_id, version, ready)

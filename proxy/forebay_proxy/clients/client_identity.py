@@ -47,7 +47,12 @@ class ClientIdentity:
     @property
     def is_own_command(self) -> bool:
         """It is `forebay clients` that asks."""
-        return self._seen is not None and self._seen.software == SOFTWARE
+        return self.software == SOFTWARE
+
+    @property
+    def software(self) -> str | None:
+        """What it calls itself (KIP-511); None: it has not said."""
+        return self._seen.software if self._seen is not None else None
 
     def begins(self, api_key: int, version: int) -> None:
         """A request begins."""

@@ -19,7 +19,7 @@ from forebay_codecs.errors import Malformed
 from forebay_codecs.header import peek
 from forebay_codecs.produce_request import ProduceRequest
 from forebay_proxy.clients.answered_client import AnsweredClient
-from forebay_proxy.clients.api_versions_answer import MISREAD, answer_api_versions
+from forebay_proxy.clients.api_versions_answer import answer_api_versions, misreads
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.client_upstream import ClientUpstream
 from forebay_proxy.clients.connection_context import ConnectionContext
@@ -79,14 +79,15 @@ class GatheredRequests:
             return
         if route is _API_VERSIONS and self._upstream.own_login and api.supports(version):
             # In front of a login its broker expects it on this very connection, at most once.
-            misread = version == MISREAD
-            self._upstream.unreached = partial(self._told_by_others, correlation_id) if misread else None
+            told = partial(self._told_by_others, version, correlation_id)
+            self._upstream.unreached = told if misreads(version, self._who.software) else None
             self._forward(frame, api, version, correlation_id, acks_0=False)
             return
         if route is _API_VERSIONS:
             admin = self._shared.admin if self._who.is_own_command else None
-            answer = self._client.reserve_answer()
-            answer_api_versions(self._shared.gateway, self._broker, version, correlation_id, admin, answer)
+            answer, misread = self._client.reserve_answer(), misreads(version, self._who.software)
+            gateway = self._shared.gateway
+            answer_api_versions(gateway, self._broker, version, correlation_id, admin, answer, misread=misread)
             return
         acks: int | None = None
         try:
@@ -105,9 +106,10 @@ class GatheredRequests:
         if not handled:
             self._forward(frame, api, version, correlation_id, acks_0=acks == 0)
 
-    def _told_by_others(self, correlation_id: int, slot: Slot) -> None:
+    def _told_by_others(self, version: int, correlation_id: int, slot: Slot) -> None:
         gateway, answer = self._shared.gateway, self._client.answer_in(slot)
-        answer_api_versions(gateway, gateway.another_node(self._broker), MISREAD, correlation_id, None, answer)
+        another = gateway.another_node(self._broker)
+        answer_api_versions(gateway, another, version, correlation_id, None, answer, misread=True)
 
     def _metadata(self, frame: bytes) -> bool:
         if self._client.own_login:  # what a client may know of is the broker's to say

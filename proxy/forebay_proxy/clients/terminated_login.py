@@ -35,7 +35,7 @@ from forebay_codecs.frame import Head
 from forebay_codecs.header import PEEK_SIZE, peek
 from forebay_policies.hold_reason import HoldReason
 from forebay_proxy.clients.answered_client import AnsweredClient
-from forebay_proxy.clients.api_versions_answer import answer_api_versions
+from forebay_proxy.clients.api_versions_answer import answer_api_versions, misreads
 from forebay_proxy.clients.client_upstream import ClientUpstream
 from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
@@ -229,7 +229,8 @@ class TerminatedLogin:
             if len(frame) <= INTRODUCTION:
                 self._introduction = frame
         answer = self._client.reserve_answer()
-        answer_api_versions(self._gateway, self._broker, version, correlation_id, None, answer)
+        misread = misreads(version, None)
+        answer_api_versions(self._gateway, self._broker, version, correlation_id, None, answer, misread=misread)
 
     def _handshake(self, frame: bytes, version: int, correlation_id: int) -> None:
         self._metrics.request(APIS[SASL_HANDSHAKE].name)

@@ -10,7 +10,7 @@ import pytest
 from forebay_codecs import api_versions, producers_only
 from forebay_codecs.error_codes import UNSUPPORTED_VERSION
 from forebay_proxy.clients import api_versions_answer
-from forebay_proxy.clients.api_versions_answer import answer_api_versions
+from forebay_proxy.clients.api_versions_answer import answer_api_versions, misreads
 from forebay_proxy.clients.gateway import Gateway
 from tests.kit.event_loop import in_loop, until
 
@@ -30,7 +30,7 @@ class Told:
         ready(self.response)
 
     def ask(self, version: int, admin: str | None = None) -> bytes | None:
-        answer_api_versions(cast(Gateway, self), 2, version, -7, admin, self.frames.append)
+        answer_api_versions(cast(Gateway, self), 2, version, -7, admin, self.frames.append, misread=False)
         (frame,) = self.frames
         return frame
 
@@ -97,7 +97,8 @@ class Silent:
         return 5 if node_id != 5 else None
 
     def ask(self, version: int, node_id: int | None = 2) -> None:
-        answer_api_versions(cast(Gateway, self), node_id, version, 1, None, self.frames.append)
+        misread = misreads(version, None)
+        answer_api_versions(cast(Gateway, self), node_id, version, 1, None, self.frames.append, misread=misread)
 
     def answers(self, response: bytes | None) -> int | None:
         """The broker that was asked last does; its id."""
@@ -166,3 +167,19 @@ async def test_those_of_today_take_it_for_an_outage_and_are_left_without() -> No
     gateway.ask(1)
     gateway.answers(None)
     assert gateway.frames == [None]
+
+
+@pytest.mark.parametrize(
+    ("version", "software", "so"),
+    [
+        (0, None, True),
+        (0, "apache-kafka-java", True),
+        (3, "kafka-python", True),
+        (4, "kafka-python", True),
+        (3, "apache-kafka-java", False),
+        (3, "confluent-kafka-python", False),
+        (2, None, False),
+    ],
+)
+def test_who_takes_no_answer_for_one(version: int, software: str | None, so: bool) -> None:
+    assert misreads(version, software) is so

@@ -150,8 +150,9 @@ class TestApiVersions:
     async def test_those_who_would_take_that_for_an_answer_are_told_by_another(self) -> None:
         async with FakeCluster({"ponds": [0, 1]}, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
             cluster[1].down()
-            client = await forebay.client(1)
-            asked = api_versions.request(1, "old-producer", 0, "old", "1")
-            client.send(len(asked).to_bytes(4, "big") + asked)
-            (told,) = await client.receives(1)
-            assert api_versions.parse_api_versions(told.whole, 0)[PRODUCE] == (0, 8)
+            for version in (0, 3):
+                client = await forebay.client(1)
+                asked = api_versions.request(1, "old-producer", version, "kafka-python", "2.1.5")
+                client.send(len(asked).to_bytes(4, "big") + asked)
+                (told,) = await client.receives(1)
+                assert api_versions.parse_api_versions(told.whole, version)[PRODUCE] == (0, 8)
