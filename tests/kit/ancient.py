@@ -83,5 +83,5 @@ class AncientProgram:
 PROGRAMS = (
     *(AncientProgram("sarama", version) for version in ("0.8.2.2", "0.10.2.0")),
     *(AncientProgram("kafka-python", version) for version in ("0.8.2", "0.9", "0.10")),
-    *(AncientProgram("librdkafka", version) for version in ("0.8.2", "0.9.0", "0.10.0")),
+    *(AncientProgram("librdkafka", version) for version in ("0.8.2", "0.9.0")),
 )

@@ -149,38 +149,43 @@ class ConnectionRegistry:
                 self._log.flush()
                 self._look(partial(self.sweep, now))
 
-    def _look(self, at_all: Callable[[], None]) -> None:
+    def _look(self, at: Callable[[], None]) -> None:
         """A fault of ours towards one client ends the watch over nobody else."""
         try:
-            at_all()
+            at()
         except Exception as error:
-            self._log.error("a look at all connections failed", exc_info=error)
+            self._log.error("a look at connections failed", exc_info=error)
 
     def sweep(self, now: float) -> None:
         """Close those that have been idle, or leaving, for too long, or whose client left while it was held."""
         for connection in self:
-            idle = now - connection.last_active
-            if connection.leaving_for(now) > self._request_timeout:
-                connection.abort()  # its broker does not answer, or it does not read its last answers
-            elif connection.hung_up:
-                connection.hang_up()  # while it is held nothing else tells
-            elif connection.waits or self._idle < 0:
-                continue
-            elif idle > self._idle:
-                connection.close()
-            elif idle > self._upstream_idle:
-                connection.leave_idle_broker()
+            self._look(partial(self._look_after, connection, now))
+
+    def _look_after(self, connection: ClientConnection, now: float) -> None:
+        idle = now - connection.last_active
+        if connection.leaving_for(now) > self._request_timeout:
+            connection.abort()  # its broker does not answer, or it does not read its last answers
+        elif connection.hung_up:
+            connection.hang_up()  # while it is held nothing else tells
+        elif connection.waits or self._idle < 0:
+            return
+        elif idle > self._idle:
+            connection.close()
+        elif idle > self._upstream_idle:
+            connection.leave_idle_broker()
 
     def retire(self, now: float) -> None:
         """Close those that have been there for long enough."""
         if self._age < 0:
             return
         for connection in self:
-            if now < connection.retires_at:
-                continue
-            pause = now - connection.last_active >= PAUSE_S and connection.settled
-            if pause or now >= connection.retires_at + self._age * GRACE:
-                connection.retire()
+            if now >= connection.retires_at:
+                self._look(partial(self._retire, connection, now))
+
+    def _retire(self, connection: ClientConnection, now: float) -> None:
+        pause = now - connection.last_active >= PAUSE_S and connection.settled
+        if pause or now >= connection.retires_at + self._age * GRACE:
+            connection.retire()
 
     def _make_room(self, now: float) -> bool:
         """Close the connection that has been idle for longest. All are sorted at most once a second."""

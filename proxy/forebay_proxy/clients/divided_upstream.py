@@ -135,7 +135,8 @@ class BrokerLink(ClientUpstream):
         self._let_go()
 
     def upstream_lost(self, why: str, awaited: Expected | None) -> None:
-        self._life.note(Cause.BROKER_LOST, client=self._life.peer, node=self._node_id, reason=why)
+        if not self._unmade:
+            self._life.note(Cause.BROKER_LOST, client=self._life.peer, node=self._node_id, reason=why)
         self._let_go()
         if self._unheard:
             self._life.end(Cause.RECORDS_REFUSED, client=self._life.peer)

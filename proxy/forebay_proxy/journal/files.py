@@ -261,8 +261,7 @@ class _Segment:
 
 def _close_left_behind(path: Path) -> None:
     """Compress it to its final place, unless it is being written or another process is closing it."""
-    # For writing, too, though nothing is written: NFS gives no other the lock.
-    with suppress(FileNotFoundError), path.open("r+b") as file:
+    with suppress(FileNotFoundError), _lockable(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -279,6 +278,14 @@ def _close_left_behind(path: Path) -> None:
                 place.mkdir(parents=True, exist_ok=True)
                 _compress(file, target)
         path.unlink()
+
+
+def _lockable(path: Path) -> BinaryIO:
+    """For writing, too, though nothing is written: NFS gives no other the lock. Another user's as it may be read."""
+    try:
+        return path.open("r+b")
+    except PermissionError:
+        return path.open("rb")
 
 
 def _compress(source: BinaryIO, target: Path) -> None:

@@ -146,7 +146,7 @@ class WorkerControl:
         )
 
 
-async def work(end: socket.socket, sockets: socket.socket, version: str) -> int:
+async def work(end: socket.socket, sockets: socket.socket, version: str = "an earlier version") -> int:
     """Serve as the worker at one `end` of the control channel, and of that for `sockets`; the exit code.
 
     `version` is the supervisor's.
@@ -206,8 +206,8 @@ def main() -> None:
     core_dumps.forbid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ignore_what_would_read_anew()
-    end, sockets, version = sys.argv[1:]
-    sys.exit(uvloop.run(work(socket.socket(fileno=int(end)), socket.socket(fileno=int(sockets)), version)))
+    end, sockets, *version = sys.argv[1:]  # supervisors of before told none
+    sys.exit(uvloop.run(work(socket.socket(fileno=int(end)), socket.socket(fileno=int(sockets)), *version)))
 
 
 if __name__ == "__main__":

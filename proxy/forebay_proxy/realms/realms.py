@@ -20,6 +20,7 @@ from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.refusals import Refusals
 from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.metadata_handler import MetadataHandler
+from forebay_proxy.config.settings import HostPort
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.handler import ProduceHandler
@@ -28,6 +29,8 @@ from forebay_proxy.security.authenticator import AuthenticationFailed
 from forebay_proxy.security.logins import DelegatedLogin, Login
 from forebay_proxy.security.principals import Principals
 
+BESIDE_S: Final = 0.5
+"""Seconds after which another broker is asked beside one that has not answered."""
 SWEEP_S: Final = 1.0
 
 log = RateLimited(get_logger())
@@ -197,22 +200,36 @@ class ClientRealms:
             proof.exception()  # nobody may wait for it any more
 
     async def _asked(self, principal: str, login: Login) -> None:
+        """One broker after the other, each beside the one before where that takes longer than BESIDE_S: all who wait
+        for this have less time than a broker that hangs has to answer."""
         connector = self._connector.of_clients(self._principals)
         connector.present(login)
         error: Exception = ConnectionError("no broker is known")
-        for address in self._known.view.addresses.of(None):
-            try:
-                connection = await connector.open(*address)
-            except AuthenticationFailed as refusal:
-                self._refusals.refused(principal, str(refusal), monotonic())
-                raise
-            except (OSError, UnicodeError, Malformed) as failure:
-                error = failure
-            else:
-                connection.close()
-                self._refusals.accepted(principal)
-                return
-        raise ConnectionError(str(error))
+        asking: set[asyncio.Task[None]] = set()
+        addresses = iter(self._known.view.addresses.of(None))
+        try:
+            while True:
+                address = next(addresses, None)
+                if address is not None:
+                    asking.add(asyncio.get_running_loop().create_task(_logs_in(connector, address)))
+                elif not asking:
+                    raise ConnectionError(str(error))
+                most = BESIDE_S if address is not None else None
+                done, asking = await asyncio.wait(asking, timeout=most, return_when=asyncio.FIRST_COMPLETED)
+                for each in done:
+                    try:
+                        each.result()
+                    except AuthenticationFailed as refusal:
+                        self._refusals.refused(principal, str(refusal), monotonic())
+                        raise
+                    except (OSError, UnicodeError, Malformed) as failure:
+                        error = failure
+                    else:
+                        self._refusals.accepted(principal)
+                        return
+        finally:
+            for each in asking:
+                each.cancel()
 
     def _leave(self, identity: Identity) -> None:
         self._identities.leave(identity, monotonic())
@@ -271,3 +288,8 @@ class ClientRealms:
 def _tell(node: Node, learn: Callable[[int, str, int, float], Node]) -> None:
     if not node.gone:
         learn(node.id, node.host, node.port, monotonic())
+
+
+async def _logs_in(connector: Connector, address: HostPort) -> None:
+    connection = await connector.open(*address)
+    connection.close()

@@ -290,4 +290,19 @@ async def test_a_fault_towards_one_ends_the_watch_over_nobody_else(monkeypatch: 
         await until(lambda: looks > 2)
         assert not watch.done()
         watch.cancel()
-    assert {line["event"] for line in logs} == {"a look at all connections failed"}
+    assert {line["event"] for line in logs} == {"a look at connections failed"}
+
+
+def test_one_that_cannot_be_closed_keeps_no_place_of_others() -> None:
+    dock = Dock()
+    leaving = [dock.let_in() for _ in range(9)]
+    for connection in leaving:
+        connection.left_at = dock.now
+    leaving[4].abort = _at_fault  # type: ignore[method-assign]
+    dock.now += 1000
+    dock.connections.sweep(dock.now)
+    assert [connection.did for connection in leaving] == [["abort"]] * 4 + [[]] + [["abort"]] * 4
+
+
+def _at_fault() -> None:
+    raise RuntimeError("ABORTED after CLOSED")

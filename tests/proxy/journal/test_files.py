@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 import structlog
@@ -175,6 +175,24 @@ class TestLeftBehind:
         path = folder / f".{name}-{int(NOON * 1_000_000):x}.inprogress"
         path.write_bytes(lines)
         return path
+
+    @in_loop
+    async def test_another_users_that_may_only_be_read_is_closed_too(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sink = files(tmp_path)
+        sink.open()
+        sink.put(b"row\n", 1)
+        opened = Path.open
+
+        def guarded(self: Path, mode: str = "r", *more: Any, **named: Any) -> Any:
+            if mode == "r+b":
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            return opened(self, mode, *more, **named)
+
+        monkeypatch.setattr(Path, "open", guarded)
+        await sink.close()
+        assert [lines_of(path) for path in closed_files(tmp_path)] == [[b"row"]]
 
     @in_loop
     async def test_the_next_start_closes_it_with_its_torn_line(self, tmp_path: Path) -> None:

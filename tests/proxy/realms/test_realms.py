@@ -29,6 +29,7 @@ from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.realms import realms
 from forebay_proxy.realms.realm import Realm, Shared, eligibility_of
 from forebay_proxy.realms.realms import ClientRealms, Membership
 from forebay_proxy.security.authenticator import AuthenticationFailed
@@ -254,6 +255,31 @@ class TestProofs:
         assert asked.times == 1
         await land.realms.prove(ALICE)
         assert asked.times == 2
+        land.realms.close()
+
+    @in_loop
+    @pytest.mark.parametrize("refused", [False, True])
+    async def test_a_broker_that_hangs_is_not_waited_for(self, refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(realms, "BESIDE_S", 0.0)
+        land, hangs = Land(), asyncio.Event()
+        asked: list[int] = []
+
+        async def opened(self: Connector, host: str, port: int) -> UpstreamConnection:
+            asked.append(port)
+            if len(asked) == 1:
+                await hangs.wait()
+            if refused:
+                raise AuthenticationFailed("no")
+            return UpstreamConnection("a broker", 1.0, land.stats)
+
+        monkeypatch.setattr(Connector, "open", opened)
+        addresses = [HostPort("hangs.example", 1), HostPort("answers.example", 2)]
+        monkeypatch.setattr(BrokerAddresses, "of", lambda self, node_id: addresses)
+        tasks = len(asyncio.all_tasks())
+        said = await asyncio.gather(land.realms.prove(ALICE), return_exceptions=True)
+        assert [type(each) for each in said] == [AuthenticationFailed if refused else type(None)]
+        assert asked == [1, 2]
+        await until(lambda: len(asyncio.all_tasks()) == tasks)
         land.realms.close()
 
     @in_loop
