@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from time import monotonic, time
 from typing import Final
 
-from forebay_codecs import sasl, sasl_answers
+from forebay_codecs import api_versions, sasl, sasl_answers
 from forebay_codecs.apis import API_VERSIONS, APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from forebay_codecs.error_codes import (
     ILLEGAL_SASL_STATE,
@@ -229,7 +229,7 @@ class TerminatedLogin:
             if len(frame) <= INTRODUCTION:
                 self._introduction = frame
         answer = self._client.reserve_answer()
-        misread = misreads(version, None)
+        misread = misreads(version, _software(frame, version))
         answer_api_versions(self._gateway, self._broker, version, correlation_id, None, answer, misread=misread)
 
     def _handshake(self, frame: bytes, version: int, correlation_id: int) -> None:
@@ -421,3 +421,10 @@ class TerminatedLogin:
 
 def _nobody(member: Member | None) -> None:
     """Serves a connection that has ended."""
+
+
+def _software(frame: bytes, version: int) -> str | None:
+    try:
+        return api_versions.software(frame, version)[0]
+    except Malformed:  # a broker may read it
+        return None

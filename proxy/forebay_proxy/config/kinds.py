@@ -25,7 +25,7 @@ SecretPem = Annotated[Secret, Meta(extra={"allowed": "text in PEM form, or empty
 Url = Annotated[
     str,
     Meta(
-        pattern=r"^(https?://(\[[0-9a-fA-F:.]+(%[\w.~-]+)?\]|[^\s/@?#:\[\]]+)(:[0-9]{1,5})?([/?#]\S*)?)?$",
+        pattern=r"^(https?://(\[[0-9a-fA-F:.]+(%(?!25)[\w.~-]+)?\]|[^\s/@?#:\[\]]+)(:[0-9]{1,5})?([/?#]\S*)?)?$",
         extra={"allowed": "a URL that begins with https:// or http://, without a user or password, or empty"},
     ),
 ]

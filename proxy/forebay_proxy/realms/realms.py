@@ -31,6 +31,7 @@ from forebay_proxy.security.principals import Principals
 
 BESIDE_S: Final = 0.5
 """Seconds after which another broker is asked beside one that has not answered."""
+AT_ONCE: Final = 2
 SWEEP_S: Final = 1.0
 
 log = RateLimited(get_logger())
@@ -200,36 +201,36 @@ class ClientRealms:
             proof.exception()  # nobody may wait for it any more
 
     async def _asked(self, principal: str, login: Login) -> None:
-        """One broker after the other, each beside the one before where that takes longer than BESIDE_S: all who wait
-        for this have less time than a broker that hangs has to answer."""
+        """One broker after the other, and the next beside one that takes longer than BESIDE_S: all who wait for this
+        have less time than a broker that hangs has to answer. No third beside two: brokers count who is refused."""
         connector = self._connector.of_clients(self._principals)
         connector.present(login)
         error: Exception = ConnectionError("no broker is known")
-        asking: set[asyncio.Task[None]] = set()
-        addresses = iter(self._known.view.addresses.of(None))
+        asking: list[asyncio.Task[None]] = []
+        addresses = self._known.view.addresses.of(None)
         try:
-            while True:
-                address = next(addresses, None)
-                if address is not None:
-                    asking.add(asyncio.get_running_loop().create_task(_logs_in(connector, address)))
-                elif not asking:
-                    raise ConnectionError(str(error))
-                most = BESIDE_S if address is not None else None
-                done, asking = await asyncio.wait(asking, timeout=most, return_when=asyncio.FIRST_COMPLETED)
-                for each in done:
-                    try:
-                        each.result()
-                    except AuthenticationFailed as refusal:
-                        self._refusals.refused(principal, str(refusal), monotonic())
-                        raise
-                    except (OSError, UnicodeError, Malformed) as failure:
-                        error = failure
-                    else:
-                        self._refusals.accepted(principal)
-                        return
+            while addresses or asking:
+                if addresses and len(asking) < AT_ONCE:
+                    asking.append(asyncio.get_running_loop().create_task(_logs_in(connector, addresses.pop(0))))
+                alone = bool(addresses) and len(asking) < AT_ONCE
+                await asyncio.wait(asking, timeout=BESIDE_S if alone else None, return_when=asyncio.FIRST_COMPLETED)
+                said = [each.exception() for each in asking if each.done()]
+                asking = [each for each in asking if not each.done()]
+                if None in said:
+                    self._refusals.accepted(principal)
+                    return
+                for each in said:
+                    assert each is not None
+                    if isinstance(each, AuthenticationFailed):
+                        self._refusals.refused(principal, str(each), monotonic())
+                        raise each
+                    if not isinstance(each, OSError | UnicodeError | Malformed):
+                        raise each
+                    error = each
+            raise ConnectionError(str(error))
         finally:
-            for each in asking:
-                each.cancel()
+            for left in asking:
+                left.cancel()
 
     def _leave(self, identity: Identity) -> None:
         self._identities.leave(identity, monotonic())

@@ -470,7 +470,7 @@ class TestUrls:
         for address in (
             "http://127.0.0.1:4318",
             "https://host/a/b?c=d",
-            "https://[fe80::1%25eth0]:443/",
+            "https://[fe80::1%eth0]:443/",
             "https://host/keys@of.example",
             "",
         ):

@@ -274,12 +274,44 @@ class TestProofs:
 
         monkeypatch.setattr(Connector, "open", opened)
         addresses = [HostPort("hangs.example", 1), HostPort("answers.example", 2)]
-        monkeypatch.setattr(BrokerAddresses, "of", lambda self, node_id: addresses)
+        monkeypatch.setattr(BrokerAddresses, "of", lambda self, node_id: list(addresses))
         tasks = len(asyncio.all_tasks())
         said = await asyncio.gather(land.realms.prove(ALICE), return_exceptions=True)
         assert [type(each) for each in said] == [AuthenticationFailed if refused else type(None)]
         assert asked == [1, 2]
         await until(lambda: len(asyncio.all_tasks()) == tasks)
+        land.realms.close()
+
+    @in_loop
+    @pytest.mark.parametrize("second", [None, ConnectionError("lost"), AuthenticationFailed("no")])
+    async def test_of_two_that_answer_at_once_one_that_takes_it_will_do(
+        self, second: Exception | None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(realms, "BESIDE_S", 0.0)
+        land, both = Land(), asyncio.Event()
+        faults: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+        asked: list[int] = []
+
+        async def opened(self: Connector, host: str, port: int) -> UpstreamConnection:
+            asked.append(port)
+            await both.wait()
+            if port == 1 and second is not None:
+                raise second
+            return UpstreamConnection("a broker", 1.0, land.stats)
+
+        monkeypatch.setattr(Connector, "open", opened)
+        addresses = [HostPort("a.example", port) for port in (1, 2, 3)]
+        monkeypatch.setattr(BrokerAddresses, "of", lambda self, node_id: list(addresses))
+        proof = asyncio.ensure_future(land.realms.prove(ALICE))
+        await until(lambda: len(asked) == 2)
+        await turns(20)
+        assert asked == [1, 2], "no third beside two"
+        both.set()
+        await proof
+        del proof
+        gc.collect()
+        assert faults == []
         land.realms.close()
 
     @in_loop
