@@ -277,17 +277,19 @@ def test_the_old_retire_in_a_pause_and_where_there_is_none_a_tenth_later_as_soon
 async def test_a_fault_towards_one_ends_the_watch_over_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "TICK_S", 0.0)
     dock = Dock()
-    looks = 0
 
-    def look() -> None:
-        nonlocal looks
-        looks += 1
-        raise RuntimeError("ABORTED after CLOSED")
+    class Faulty:
+        looks = 0
 
-    monkeypatch.setattr(dock.connections._response_memory, "tick", look)
+        def tick(self) -> None:
+            self.looks += 1
+            raise RuntimeError("ABORTED after CLOSED")
+
+    faulty = Faulty()
+    monkeypatch.setattr(dock.connections, "_response_memory", faulty)
     with structlog.testing.capture_logs() as logs:
         watch = asyncio.get_running_loop().create_task(dock.connections.run())
-        await until(lambda: looks > 2)
+        await until(lambda: faulty.looks > 2)
         assert not watch.done()
         watch.cancel()
     assert {line["event"] for line in logs} == {"a look at connections failed"}
