@@ -144,10 +144,10 @@ class ConnectionRegistry:
             self._look(partial(self._inbound_memory.tick, now))
             self._look(self._response_memory.tick)
             self._look(self._answers.tick)
-            self._look(partial(self.retire, now))
+            self.retire(now)
             if ticks % SWEEP_EVERY == 0:
                 self._log.flush()
-                self._look(partial(self.sweep, now))
+                self.sweep(now)
 
     def _look(self, at: Callable[[], None]) -> None:
         """A fault of ours towards one client ends the watch over nobody else."""

@@ -453,6 +453,14 @@ class Renewing:
         self.stage.upstream.expect(APIS[SASL_HANDSHAKE], 1, correlation_id)
         self.stage.upstream.pass_on(b"handshake")
 
+    async def loses_its_broker(self) -> None:
+        """The broker leaves, which is said once."""
+        ((opaque, _),) = self.stage.gateway.connections
+        with structlog.testing.capture_logs() as logs:
+            opaque.connection_lost(None)
+            await turns()
+        assert [line["reason"] for line in logs if "reason" in line] == ["closed by the broker"]
+
 
 class Watched:
     """The client of `renewing`: `looks` at whether it has left, one whenever nothing was answered for milliseconds."""
@@ -572,11 +580,7 @@ class TestSession:
         renewing.session.due = 0.0
         renewing.asks(8, b"three")
         await turns()
-        ((opaque, _),) = renewing.stage.gateway.connections
-        with structlog.testing.capture_logs() as logs:
-            opaque.connection_lost(None)
-            await turns()
-        assert [line["reason"] for line in logs if "reason" in line] == ["closed by the broker"]
+        await renewing.loses_its_broker()
         assert renewing.wrote == b"one,two,"
         assert not renewing.stage.life.state.holds & {HoldReason.CONNECTING}
 
@@ -652,11 +656,7 @@ class TestSession:
         renewing.asks(7, b"two,")
         renewing.stage.upstream.flush()
         await turns()
-        ((opaque, _),) = renewing.stage.gateway.connections
-        with structlog.testing.capture_logs() as logs:
-            opaque.connection_lost(None)
-            await turns()
-        assert [line["reason"] for line in logs if "reason" in line] == ["closed by the broker"]
+        await renewing.loses_its_broker()
         assert renewing.wrote == b"one," + LOGIN
 
     @in_loop

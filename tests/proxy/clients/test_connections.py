@@ -306,5 +306,16 @@ def test_one_that_cannot_be_closed_keeps_no_place_of_others() -> None:
     assert [connection.did for connection in leaving] == [["abort"]] * 4 + [[]] + [["abort"]] * 4
 
 
+def test_one_that_cannot_retire_keeps_no_other_from_it() -> None:
+    dock = Dock(connections_max_age_ms=1000)
+    old = [dock.let_in() for _ in range(9)]
+    old[4].retire = _at_fault  # type: ignore[method-assign]
+    dock.now += 1000
+    for connection in old:
+        connection.retires_at = dock.now
+    dock.connections.retire(dock.now)
+    assert [connection.did for connection in old] == [["retire"]] * 4 + [[]] + [["retire"]] * 4
+
+
 def _at_fault() -> None:
     raise RuntimeError("ABORTED after CLOSED")
