@@ -142,9 +142,9 @@ class BrokerLink(ClientUpstream):
             self._life.end(Cause.RECORDS_REFUSED, client=self._life.peer)
 
     def upstream_left(self) -> None:
-        if self.cost_answers:
-            self.cost_answers = False
+        if self.cost_answers and not self._unmade:
             self._life.note(Cause.BROKER_LOST, client=self._life.peer, node=self._node_id, reason="answers lost")
+        self.cost_answers = False
         self._let_go()
 
     def upstream_malformed(self, error: Malformed) -> None:

@@ -248,6 +248,17 @@ class TestWithoutAcks:
             (await cluster[1].receives(PRODUCE)).close()
             assert await client.is_closed()
 
+    @in_loop
+    async def test_a_broker_that_cannot_be_reached_closes_the_client_and_is_told_once(self) -> None:
+        async with FakeCluster(PONDS, 2) as cluster, running(cluster.bootstrap, **UNTOUCHED) as forebay:
+            client = await connected(forebay)
+            cluster[1].down()
+            with structlog.testing.capture_logs() as logs:
+                client.send(produce(2, ("ponds", 1, batch(null_key("a"))), acks=0))
+                assert await client.is_closed()
+            told = [line["event"] for line in logs if line.get("node") == 1]
+            assert told == ["no connection to the broker for a client"]
+
 
 class TestMovedLeaders:
     @in_loop
@@ -372,7 +383,8 @@ class TestLostBrokers:
                 client.send(produce(1, ("ponds", 1, idempotent("b")), ("ponds", 0, idempotent("a")), acks=-1))
                 (answer,) = await client.receives(1)
             assert [part.error_code for part in produced(answer).values()] == [error_codes.NOT_LEADER_OR_FOLLOWER, 0]
-            assert [line["node"] for line in logs if line["event"].startswith("no connection to the broker")] == [1]
+            told = [(line["event"], line["node"]) for line in logs if "client" in line]
+            assert told == [("no connection to the broker for a client", 1)], "what never stood was not closed"
             client.send(echo(2))
             await client.receives(2)
 

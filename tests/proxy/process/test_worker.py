@@ -66,16 +66,24 @@ async def test_told_to_drain_it_knows_whether_others_take_its_place(*, succeeded
         assert scene.stop.succeeded is succeeded
 
 
-@pytest.mark.parametrize("hello", [encode(Hello(0, Settings(bootstrap_servers=(HostPort("b", 9092),)), "")), b"?"])
+HELLO = encode(Hello(0, Settings(bootstrap_servers=(HostPort("b", 9092),)), ""))
+
+
+@pytest.mark.parametrize(
+    ("hello", "told", "since"),
+    [(HELLO, ("0.0.9",), "0.0.9"), (b"?", ("0.0.9",), "0.0.9"), (HELLO, (), "an earlier version")],
+)
 @in_loop
-async def test_code_of_another_version_than_its_supervisor_serves_nobody(hello: bytes) -> None:
-    """Also where the supervisor's first message means nothing to it."""
+async def test_code_of_another_version_than_its_supervisor_serves_nobody(
+    hello: bytes, told: tuple[str, ...], since: str
+) -> None:
+    """Also where the supervisor's first message means nothing to it, or it told no version, as those of before."""
     (ours, theirs), (sockets, others) = socket.socketpair(), socket.socketpair()
     with ours, sockets, others:
         ours.sendall(struct.pack(">I", len(hello)) + hello)
-        assert await soon(work(theirs, sockets, "0.0.9")) == FAILED
+        assert await soon(work(theirs, sockets, *told)) == FAILED
         supervisor = await Channel.over(ours)
-        why = f"{__version__} has been installed since 0.0.9 began to serve: forebay restart"
+        why = f"{__version__} has been installed since {since} began to serve: forebay restart"
         assert await soon(supervisor.receive()) == StartFailed(why)
         assert await soon(supervisor.receive()) is None
         await supervisor.close()
