@@ -5,4 +5,13 @@ request frame whether it is cut through on the client's own *opaque connection* 
 the produce path: handler → accumulator → *sender* (one a broker) → completion.
 """
 
+import sys
+
+# structlog imports rich where it is installed (for `top`): a third of a process's start, for what nothing here uses.
+if "rich" not in sys.modules:
+    sys.modules["rich"] = None  # type: ignore[assignment]  # as if it were not installed
+    import structlog
+
+    del sys.modules["rich"], structlog
+
 __version__ = "0.1.0"

@@ -6,6 +6,8 @@ import errno
 import io
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -187,3 +189,9 @@ class TestRateLimited:
         log.flush()
         log.flush()
         assert [line.get("left_out") for line in lines(out)] == [None, 3]
+
+
+def test_rich_is_left_to_those_who_draw_with_it() -> None:
+    """It is installed here. Of a process's start it took a third."""
+    program = "import forebay_proxy.app, forebay_proxy.process.worker, sys; print('rich' in sys.modules); import rich"
+    assert subprocess.run([sys.executable, "-c", program], check=True, capture_output=True).stdout == b"False\n"

@@ -8,13 +8,11 @@ worker 1) does not start, and one of `waits` is not ready.
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import socket
 from collections.abc import Callable
 from typing import Any
 
-from forebay_proxy.commands import cli
 from forebay_proxy.config.live import LIVE
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.config.values import SETTINGS
@@ -22,7 +20,6 @@ from forebay_proxy.errors import StartError
 from forebay_proxy.inherited import Inherited
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
-from forebay_proxy.process import supervisor
 
 APP = "tests.proxy.process.fake_app:FakeApp"
 
@@ -113,6 +110,11 @@ class FakeApp:
         writer.close()
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # workers need none of it, and each would wait for it
+    import functools
+
+    from forebay_proxy.commands import cli
+    from forebay_proxy.process import supervisor
+
     supervisor.run = functools.partial(supervisor.run, app=APP)
     cli.main(prog_name="forebay")
