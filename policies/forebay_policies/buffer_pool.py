@@ -294,8 +294,11 @@ class BufferPool:
         if len(self._free) > most:
             del self._free[most:]
 
-    def charge(self, client: Hashable, node_id: int, size: int) -> None:
-        """The client holds `size` bytes more of the broker's share; fewer if negative."""
-        self.shares.charge_client(client, node_id, size)
+    def charge(self, client: Hashable, node_id: int, size: int, charged: int = 0) -> None:
+        """The client holds `size` bytes more of the broker's share; fewer if negative.
+
+        `charged` is what the same request has been charged there before.
+        """
+        self.shares.charge_client(client, node_id, size, charged)
         if size < 0:
             self.changed()

@@ -175,8 +175,11 @@ class MemoryShares:
         else:
             self.brokers.pop(node_id, None)
 
-    def charge_client(self, client: Hashable, node_id: int, size: int) -> None:
-        """The client holds `size` bytes more of the broker's share; fewer if negative."""
+    def charge_client(self, client: Hashable, node_id: int, size: int, charged: int = 0) -> None:
+        """The client holds `size` bytes more of the broker's share; fewer if negative.
+
+        `charged` is what the same request has been charged there before.
+        """
         share = client, node_id
         held = self.clients.get(share)
         if held is None:
@@ -184,6 +187,9 @@ class MemoryShares:
                 self.clients[share] = Held(size)
                 self.first[node_id] = self.first.get(node_id, 0) + size
             return
+        if 0 < charged == held.size and size > 0:  # still its first request, and nothing else
+            held.first += size
+            self.first[node_id] += size
         held.size += size
         if not held.size:
             del self.clients[share]

@@ -43,10 +43,10 @@ class Bench:
         self.free = MEMORY
         self.ahead = HeldUp()
 
-    def hold(self, partition: FakePartition, size: int, client: object = None) -> None:
+    def hold(self, partition: FakePartition, size: int, client: object = None, charged: int = 0) -> None:
         partition.held += size
         self.shares.charge_broker(partition.leader, size)
-        self.shares.charge_client(client or object(), partition.leader, size)
+        self.shares.charge_client(client or object(), partition.leader, size, charged)
         self.free -= size
 
     def obstacle(self, partition: FakePartition, size: int = 1, client: object = None) -> Party | None:
@@ -84,6 +84,23 @@ def test_each_of_n_brokers_that_hang_holds_what_they_leave_free(brokers: int, ea
 
     assert list(bench.shares.brokers.values()) == pytest.approx([each] * brokers, abs=2)
     assert bench.free == pytest.approx(each, abs=2 * brokers)
+
+
+@pytest.mark.parametrize("of_request", [1, 4, 16])
+def test_all_partitions_of_a_clients_first_request_count(of_request: int) -> None:
+    bench = Bench()
+    while True:
+        client, parts = object(), [FakePartition(1) for _ in range(of_request)]
+        asked = MemoryRequest(client)
+        for part in parts:
+            asked.add(lambda part=part: part, 1)  # type: ignore[misc]
+        if bench.shares.obstacle(asked, bench.free, bench.ahead) is not None:
+            break
+        for charged, part in enumerate(parts):
+            bench.hold(part, 1, client, charged)
+        bench.hold(FakePartition(1), 1, client)  # of another request, which counts for its client alone
+
+    assert bench.free == pytest.approx(of_request * MEMORY / (2 * of_request + 1), abs=2 * of_request)
 
 
 def test_brokers_that_hang_one_after_the_other_halve_what_is_left() -> None:

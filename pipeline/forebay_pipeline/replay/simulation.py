@@ -150,8 +150,8 @@ class _Client:
         self._simulation = simulation
         self.client = request.connection
         self.client_id: str | None = None
-        self.charges: list[tuple[int, int]] = []
-        """(broker, bytes of memory) that the client is charged with until it is answered."""
+        self.charges: dict[int, int] = {}
+        """Broker → bytes of memory that the client is charged with until it is answered."""
         self.done = False
         self.left = False
         self.timeout_ms = 0
@@ -162,7 +162,7 @@ class _Client:
         self.open_runs -= 1
         if not self.open_runs:
             self.done = True
-            for leader, held in self.charges:
+            for leader, held in self.charges.items():
                 self._simulation.charge(self.client, leader, -held)
             self._simulation.answered(self._request)
 
@@ -217,9 +217,9 @@ class Simulation:
         self._until(float("inf"))
         return self.outcome
 
-    def charge(self, client: int, leader: int, held: int) -> None:
-        """The client holds so many bytes more of the broker's share of memory."""
-        self._pool.charge(client, leader, held)
+    def charge(self, client: int, leader: int, held: int, charged: int = 0) -> None:
+        """The client holds so many bytes more of the broker's share, beside what its request has been `charged`."""
+        self._pool.charge(client, leader, held, charged)
 
     def answered(self, request: Request) -> None:
         """All records of a request are acknowledged."""
@@ -293,8 +293,9 @@ class Simulation:
             partition = self._place(run, client)
             if grown := (self._pool.used - used) * self._pool.chunk_size:
                 leader = self._topics[run.topic][0].leaders[partition]
-                client.charges.append((leader, grown))
-                self.charge(client.client, leader, grown)
+                charged = client.charges.get(leader, 0)
+                client.charges[leader] = charged + grown
+                self.charge(client.client, leader, grown, charged)
             if counts:
                 self.outcome.shares[run.topic][partition] += run.records
         if counts:

@@ -621,8 +621,9 @@ class PendingProduce:
         if pool.used > used:
             leader = handler.cluster.topics[touched.topic].queues.leader_of(run.partition)
             size = (pool.used - used) * pool.chunk_size
-            self._charges[leader] = self._charges.get(leader, 0) + size
-            pool.charge(self._completion.client, leader, size)
+            charged = self._charges.get(leader, 0)
+            self._charges[leader] = charged + size
+            pool.charge(self._completion.client, leader, size, charged)
         return run
 
     def lingers_in(self, queue: PartitionQueue, batch: ProducerBatch) -> None:

@@ -1093,6 +1093,21 @@ class TestRequestsOfManyPartitions:
 
 
 @in_loop
+async def test_all_partitions_of_a_request_count_for_what_its_broker_holds() -> None:
+    async with FakeCluster({"ponds": [0] * 4}) as cluster, running(cluster.bootstrap) as forebay:
+        cluster[0].holds(PRODUCE)
+        client = await forebay.client(0)
+        client.send(produce(1, *[("ponds", partition, batch(keyed("a" * 20_000))) for partition in range(4)]))
+        away = await cluster[0].receives(PRODUCE)
+        shares = forebay.app._pool.shares
+        assert shares.first[0] == shares.brokers[0] > 80_000
+        away.answer()
+        cluster[0].releases(PRODUCE)
+        await client.receives(1)
+        assert not shares.first
+
+
+@in_loop
 async def test_records_without_acks_outlast_a_timeout_that_no_broker_looks_at() -> None:
     async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
         cluster[0].holds(PRODUCE)
