@@ -37,8 +37,8 @@ def table_jar_folder(table_format: Format) -> Path:
 
 
 KAFKA_JARS: Final = OLDEST_SPARK_KAFKA_JARS if OLDEST else JARS / "spark-kafka"
-JVM_FLAGS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
-"""For a driver that lives for seconds."""
+JVM_FLAGS: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m -XX:+UseSerialGC -XX:-UsePerfData"
+"""For a driver that lives for seconds, or for minutes: where its cache is full, it compiles again and again."""
 
 _QUICK: Final[Mapping[str, str]] = (
     {}

@@ -100,6 +100,7 @@ def test_refused_parts_are_the_likelier_ones() -> None:
     assert told + run.close() == [Copy(0, 1, one, refused=True), Copy(1, 1, two, refused=True)]
 
 
+@pytest.mark.whole
 def test_where_more_begin_so_than_are_compared_it_is_told(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three parts begin with record 7, the shortest of which is there once more; another record has its CRC. What an
     earlier audit has seen was told by that."""

@@ -109,6 +109,7 @@ def test_where_nothing_is_wrong(spark: SparkSession, tmp_path_factory: pytest.Te
     assert read == [(0, 0, 9), (1, 0, 7), (2, 0, 10), (3, 0, 20)]
 
 
+@pytest.mark.whole  # test_copies.py has the limit
 def test_copies_that_are_not_looked_for(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two parts that begin with one record the longer one is compared, and the shorter one is there twice."""
     monkeypatch.setattr(copies, "MAX_VARIANTS", 1)

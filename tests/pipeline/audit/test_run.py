@@ -32,6 +32,7 @@ def world(spark: SparkSession, tmp_path: Path) -> World:
     return World(spark, tmp_path)
 
 
+@WHOLE
 def test_a_span_and_what_its_neighbours_claim(world: World) -> None:
     """Offsets are not in the order of answers: 10 … 14 were answered long before, 0 … 4 lost their records earlier."""
     world.send(world.made(5))
@@ -50,6 +51,7 @@ def test_a_span_and_what_its_neighbours_claim(world: World) -> None:
     assert [(line.unclaimed, line.later) for line in result.topics] == [(0, 5)]
 
 
+@WHOLE
 def test_of_what_passed_untouched_an_older_ledger_may_not_say_how_many_records_there_were(world: World) -> None:
     """Message formats v0 and v1. A set without messages has none, and what was refused counts for nothing."""
     world.send(world.made(5))
@@ -63,6 +65,7 @@ def test_of_what_passed_untouched_an_older_ledger_may_not_say_how_many_records_t
     assert [told.partition(" that ")[0] for told in result.incomplete] == ["Not counted: 2 batches"]
 
 
+@WHOLE
 def test_a_topic_of_the_same_name_in_another_cluster(world: World) -> None:
     world.rows.append(gauge_row(process="here-1", cluster_id="here"))
     world.send(world.made(5))
@@ -96,6 +99,7 @@ def test_a_journal_that_goes_on_in_front_of_another_cluster_alone(world: World) 
     ]
 
 
+@WHOLE
 def test_a_file_that_is_there_twice_counts_once(world: World) -> None:
     """Another row of a number that is there already is none of its copies."""
     world.send(world.made(5))
@@ -148,6 +152,7 @@ def test_what_expires_while_it_is_read_is_not_lost(world: World, monkeypatch: py
     assert counted(world.audit().totals) == {"acknowledged": 10, "present": 6, "expired": 4}
 
 
+@WHOLE
 def test_what_goes_on_expiring_is_not_lost_either(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each time it is read some more is gone; but what is lost above that is lost."""
     world.send(world.made(40))
@@ -275,6 +280,7 @@ def test_files_of_a_process_that_come_in_another_order(world: World) -> None:
     assert state.followed["here-1"].audited == [(1, 2)]
 
 
+@WHOLE
 def test_rows_of_one_microsecond_may_be_in_two_files(world: World) -> None:
     """Those of one request, say, between whose partitions a file was closed."""
     seen = world.send(world.made(5), number=1)
@@ -288,6 +294,7 @@ def test_rows_of_one_microsecond_may_be_in_two_files(world: World) -> None:
     assert state.offsets == {"t": {0: 5, 1: 5}}
 
 
+@WHOLE
 def test_what_an_unclean_election_cost_of_audited_records_is_told_though_the_log_has_grown_since(world: World) -> None:
     """Nothing that is new is wrong. The topic has its id still, which an older state does not tell."""
     audited = world.send(world.made(10))
@@ -303,6 +310,7 @@ def test_what_an_unclean_election_cost_of_audited_records_is_told_though_the_log
     assert (moved.offsets, moved.topic_ids) == ({"t": {0: 12}}, {"t": "its-id"})
 
 
+@WHOLE
 def test_a_topic_made_again_that_has_outgrown_the_former_one(world: World) -> None:
     audited = world.send(world.made(5), topic_id="then")
     del world.logs["t"]
@@ -328,6 +336,7 @@ def test_a_span_that_is_asked_for_wins_over_the_state(world: World) -> None:
     assert (moved.offsets, moved.processes) == (state.offsets, state.processes)
 
 
+@WHOLE
 def test_a_key_that_was_sent_again_is_not_missed_before_that_is_audited(world: World) -> None:
     """Both records are gone, and only the last one should be there: the next audit is to tell."""
     world.compacted.add(world.topic)
@@ -338,6 +347,7 @@ def test_a_key_that_was_sent_again_is_not_missed_before_that_is_audited(world: W
     assert counted(result.totals) == {"acknowledged": 1, "compacted": 1}
 
 
+@WHOLE
 def test_what_is_compacted_while_it_is_read_is_not_missing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its key was sent again after the log's end was asked for; that of another one, which is gone, was not."""
     world.compacted.add(world.topic)

@@ -226,6 +226,7 @@ def test_what_an_earlier_version_compacted_lacks_the_columns_of_later_kinds(
     assert of_kind(found, ObservedRow).count() == 0
 
 
+@pytest.mark.whole  # test_compact.py reads an hour of Parquet so
 @EITHER_TABLE
 def test_an_hour_of_tables_is_read_without_their_other_days(
     spark: SparkSession, tmp_path: Path, table_format: Format

@@ -41,6 +41,7 @@ def test_a_batch_of_a_query_is_appended_once(spark: SparkSession, tmp_path: Path
     assert {row.topic: row.later for row in found.collect()} == {"a": None, "b": None, "c": None, "d": 7}
 
 
+@pytest.mark.whole  # test_maintain.py has the command
 @EITHER
 def test_small_files_become_large_ones(spark: SparkSession, tmp_path: Path, table_format: Format) -> None:
     """Those of each day, and of none; a batch is known as appended even when nothing else tells of it."""

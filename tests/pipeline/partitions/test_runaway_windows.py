@@ -36,6 +36,7 @@ def test_runaways_of_a_span(journal: Journal) -> None:
     assert journal.summary(*rows, questions=limits).runaways == []
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("quiet_s", "until_s"), [(600, 30), (601, None)])
 def test_a_runaway_is_over_once_its_topic_is_quiet(journal: Journal, quiet_s: int, until_s: int | None) -> None:
     """Another one goes on for ten minutes, and tells that time has passed."""

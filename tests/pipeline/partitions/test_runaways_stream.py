@@ -118,6 +118,7 @@ def test_files_out_of_order_are_put_in_order(stream: Stream) -> None:
     assert stream.judging_tasks() == {2}  # spark.sql.shuffle.partitions
 
 
+@pytest.mark.whole
 def test_rows_that_come_too_late_are_counted_and_change_nothing(stream: Stream) -> None:
     stream.write(*(row for number in range(6) for row in window(number, EVEN)))
     assert stream.told() == []
@@ -126,6 +127,7 @@ def test_rows_that_come_too_late_are_counted_and_change_nothing(stream: Stream) 
     assert stream.batches.late == 9
 
 
+@pytest.mark.whole
 def test_time_goes_on_while_nothing_is_sent_and_a_quiet_topic_is_forgotten(spark: SparkSession, tmp_path: Path) -> None:
     stream = Stream(spark, tmp_path, Watching(10, 20, Thresholds(quiet_us=3 * WIDTH)))
     stream.write(*(row for number in range(4) for row in window(number, AWAY)))

@@ -98,6 +98,7 @@ def test_topics_share_their_brokers_unless_they_are_to_be_apart(spark: SparkSess
     assert any("topics were simulated apart" in line for line in apart.assumed)
 
 
+@pytest.mark.whole  # the first test has a prediction that holds
 def test_the_gain_is_predicted_where_nothing_was_merged(spark: SparkSession, tmp_path: Path) -> None:
     """20 clients, each a record every 10 ms for 20 s, each in a request of its own, which its broker takes 4 ms for."""
     rows = []
@@ -119,6 +120,7 @@ def test_the_gain_is_predicted_where_nothing_was_merged(spark: SparkSession, tmp
     assert report.results[0].records == 40_000
 
 
+@pytest.mark.whole
 def test_brokers_that_answered_nothing_and_a_second_cluster_are_told(spark: SparkSession, tmp_path: Path) -> None:
     rows = []
     for number in range(300):

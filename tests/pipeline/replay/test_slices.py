@@ -136,6 +136,7 @@ def test_how_the_work_is_spread_changes_nothing(spark: SparkSession) -> None:
     assert sum(result.records for result in found) == len(FOUND) * of_load(spark, SMALL, 1).count()
 
 
+@pytest.mark.whole  # test_a_tenth_of_the_slices… has that slices may stand for the whole
 def test_slices_tell_what_one_whole_simulation_tells(spark: SparkSession) -> None:
     whole, in_slices = replayed(spark, 100), replayed(spark, 6)
 

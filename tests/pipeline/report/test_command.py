@@ -64,6 +64,7 @@ def test_a_page_of_a_journal(spark: SparkSession, journal: Path, tmp_path: Path)
         )
 
 
+@pytest.mark.whole  # test_rolled.py has the numbers, rollups/test_command.py the command
 def test_a_page_of_rollups(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
     """The same numbers; what is missing is said on the page and in the terminal."""
     rollups, output = tmp_path / "rollups", tmp_path / "report.html"
@@ -78,6 +79,7 @@ def test_a_page_of_rollups(spark: SparkSession, journal: Path, tmp_path: Path) -
         assert part in html
 
 
+@pytest.mark.whole
 def test_a_page_of_a_time_in_which_nothing_was_merged(spark: SparkSession, tmp_path: Path) -> None:
     """As of idempotent clients, and of what is only observed: of rows and of rollups alike."""
     journal, rollups, output = tmp_path / "journal", tmp_path / "rollups", tmp_path / "report.html"

@@ -66,6 +66,7 @@ def window(at_us: int, *, away: bool) -> list[Row]:
     ]
 
 
+@pytest.mark.whole  # the next test goes on over a day, too
 @pytest.mark.parametrize("known", [True, False])
 def test_the_detector_goes_on_where_it_was(spark: SparkSession, tmp_path: Path, known: bool) -> None:
     """A partition that is a runaway at midnight is one after it; it recovers, and has not run away anew."""

@@ -70,6 +70,7 @@ def test_a_runaway_that_began_before_the_first_day(spark: SparkSession, tmp_path
             assert (one.since_us, one.until_us) == (FIRST + DAY - 50 * SECOND, None)
 
 
+@pytest.mark.whole
 def test_what_could_not_be_read_counts_once(spark: SparkSession, tmp_path: Path) -> None:
     """The file is begun within an hour of both days, so both have read it."""
     journal = tmp_path / "journal"

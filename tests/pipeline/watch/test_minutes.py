@@ -87,6 +87,7 @@ def test_a_minute_is_judged_once_and_whole_over_triggers_and_restarts(stream: St
     assert stream.states() == 1
 
 
+@pytest.mark.whole  # test_time_goes_on… has a minute that is over
 def test_rows_that_come_too_late_are_counted_and_change_nothing(stream: Stream) -> None:
     stream.write(sent(5), sent(95))
     assert stream.told() == {("t", 0): 10}
