@@ -22,7 +22,8 @@ LIKE_ANOTHER = frozenset(
     {
         "latency, one broker 300 ms",  # like jitter
         "half-open, requests to one broker vanish",  # like its answers
-        "half-open, all brokers' answers vanish",  # like all brokers killed
+        "half-open, all brokers' answers vanish",  # like one broker's
+        "all brokers killed, and back",  # like one broker's kill
         "bandwidth, 8 KB/s to one broker",
         "slicer, brokers, 40 bytes",
         "slow_close by 2 s, one broker killed",  # like SIGKILL, as the next one
@@ -33,7 +34,8 @@ LIKE_ANOTHER = frozenset(
         "slicer, clients, 40 bytes",
         "SIGSTOP of a broker, then SIGCONT",  # like its answers vanishing
         "partitions 6 → 7 → 9 in mid-flow",  # like made again; they are seen in tests/integration/test_metadata.py
-        "another topic deleted in mid-flow",  # like deleted and made again
+        "another topic deleted in mid-flow",  # tests/proxy/brokers/test_cluster.py has topics that go
+        "another topic deleted and made again",
         "one of two workers killed",  # like Forebay killed; its successor: tests/proxy/process/test_supervisor.py
         "20 clients never read",
         "2,000 clients connect at once",  # so they do in tests/proxy/test_hostile.py

@@ -24,6 +24,7 @@ PAIRS = 2 if os.environ.get("WHOLE") else 1
 SECONDS = float(os.environ.get("FOREBAY_TEST_SECONDS", "0"))
 
 
+@pytest.mark.whole
 def test_what_forebay_holds_is_seen(stage: Stage) -> None:
     """Ten of them, since a connection to a broker that closed meanwhile may make up for one or two."""
     stage.wait_until_settled()

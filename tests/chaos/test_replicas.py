@@ -66,6 +66,7 @@ class Hopping:
         self._thread.join()
 
 
+@pytest.mark.whole
 def test_what_hops_between_replicas_stays_in_order_and_ends_with_its_client(balanced: Balanced) -> None:
     topic = "hopping"
     balanced.cluster.create_topic(topic, PARTITIONS)

@@ -15,7 +15,7 @@ from tests.kit.spec import ProduceSpec
 pytestmark = pytest.mark.integration
 
 
-@pytest.mark.parametrize("version", ["4.3.1", "3.9.2"])
+@pytest.mark.parametrize("version", ["4.3.1", pytest.param("3.9.2", marks=pytest.mark.whole)])
 @pytest.mark.parametrize("name", CLIENT_NAMES)
 def test_what_clients_know(
     open_route: Callable[[str], Route], get_client: Callable[[str], Client], name: str, version: str

@@ -120,6 +120,7 @@ def test_java(
         produced(route, ancient(version), spec_of(route, version, RECORDS, codec, acks, keys))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("version", "codec", "acks", "kafka"),
     part_of(

@@ -34,7 +34,7 @@ from tests.kit.topic_log import TopicLog
 from tests.kit.toxiproxy import ToxiproxyServer
 from tests.pipeline.rows import write_journal
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.whole]  # tests/pipeline/audit has each fault
 
 TOPIC = "audited"
 PARTITIONS = 3

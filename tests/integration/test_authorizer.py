@@ -15,7 +15,7 @@ from tests.kit.sasl import Secured
 from tests.kit.topic_log import TopicLog
 from tests.kit.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.whole]  # test_identities.py has what an authorizer refuses
 
 MECHANISM = "SCRAM-SHA-512"
 COUNT = 100

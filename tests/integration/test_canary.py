@@ -174,6 +174,7 @@ def wait_for(forebay: ForebayProcess, told: str, lines: int, what: str) -> None:
     wait_until(lambda: forebay.log.read_text().count(told) >= lines, SECONDS, f"{what}: {told!r}")
 
 
+@pytest.mark.whole
 def test_what_keeps_it_from_starting_is_said_without_secrets(stage: Stage, tmp_path: Path) -> None:
     right = stage.settings("SCRAM-SHA-512", "", tmp_path)
     broken = tmp_path / "broken"

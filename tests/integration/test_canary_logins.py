@@ -29,7 +29,7 @@ from tests.kit.kafka import KafkaCluster
 from tests.kit.login_wire import Wire, authenticate, handshake
 from tests.kit.sasl import MODULES, PASSWORD, USER, Secured, login_line
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.whole]  # test_canary.py has the secrets of TLS
 
 SCRAM = "SCRAM-SHA-512"
 HERS = "canary-hers-1a9"

@@ -32,7 +32,7 @@ from tests.kit.spec import ProduceSpec
 from tests.kit.topic_log import TopicLog
 from tests.kit.wire import framed
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.whole]  # test_terminated_logins.py has the same by passwords
 
 RULES = r"RULE:^CN=(eve).*$/$1/,RULE:^CN=(alice|bob),OU=.*$/$1/L,RULE:^CN=((?:[^,\\]|\\.)*),.*$/$1/U"
 ODD = 'Till "7", é; #1'

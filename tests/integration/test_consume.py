@@ -58,6 +58,7 @@ def test_reads_in_a_group(
     consume_and_compare(route, get_client(name), newest_java)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", ["java-1.1.1", "java-4.3.1", "confluent", "aiokafka"])
 def test_reads_in_a_group_on_kafka_3_9(
     open_route: Callable[[str], Route],

@@ -24,7 +24,7 @@ from tests.kit.topic_log import TopicLog
 from tests.kit.toxiproxy import ToxiproxyServer
 from tests.kit.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.whole]  # test_tls_upstream.py has handshakes that fail
 
 CUT, SPARED = 0, 1
 NAME = f"broker-{CUT}"

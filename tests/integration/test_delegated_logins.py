@@ -30,7 +30,7 @@ from tests.kit.topic_log import TopicLog
 from tests.kit.waiting import wait_until
 from tests.kit.wire import framed
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.whole]  # test_delegation_tokens.py has the tokens
 
 SERVICE, SERVICE_PASSWORD, MECHANISM = "forebay", "its=own", "SCRAM-SHA-256"
 BRIEF, UNKNOWN = "dave", "carol"

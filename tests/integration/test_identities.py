@@ -105,7 +105,7 @@ def is_of(spec: ProduceSpec, record: ConsumedRecord) -> bool:
     ("mechanism", "count"),
     [
         (PLAIN, COUNT),
-        (BEARER, COUNT),
+        pytest.param(BEARER, COUNT, marks=pytest.mark.whole),
         # A million records, every one of which is looked at, and every request of which the authorizer has told.
         pytest.param(PLAIN, 125_000, marks=[pytest.mark.whole, pytest.mark.timeout(1800)]),
     ],
@@ -366,6 +366,7 @@ def test_a_users_quota_is_what_it_is_directly(stage: Stage) -> None:
     assert took["through"] == pytest.approx(took["directly"], rel=0.05)
 
 
+@pytest.mark.whole
 def test_sessions_are_renewed_on_both_sides_and_nothing_is_lost_with_them(tmp_path: Path) -> None:
     """KIP-368: the client logs in again on its connection, and Forebay on those that it has made as the client."""
     logins = Logins(tmp_path, "SASL_PLAINTEXT")

@@ -103,6 +103,7 @@ def test_files(spark: SparkSession, route: Route, tmp_path: Path) -> None:
     assert {row.worker for row in workers.collect()} == {0, 1}
 
 
+@pytest.mark.whole
 def test_what_a_killed_process_left_is_closed_by_the_next(spark: SparkSession, route: Route, tmp_path: Path) -> None:
     topic = "journal-killed"
     route.cluster.create_topic(topic, 3)
@@ -182,6 +183,7 @@ def test_rollups_of_a_topic_are_those_of_files(spark: SparkSession, route: Route
     assert told(of_topic) == told(of_files)
 
 
+@pytest.mark.whole
 def test_rows_that_expired_before_they_were_read(spark: SparkSession, route: Route, tmp_path: Path) -> None:
     journal = "journal-expired"
     route.cluster.create_topic(journal, 1)
@@ -258,6 +260,7 @@ def test_what_comes_to_a_topic_while_it_is_read_does_not_stand_in_for_what_expir
         assert sorted(row.partition for row in rows.collect()) == [1, 3, 5, 7, 9], "all that there was of the other"
 
 
+@pytest.mark.whole
 def test_a_topic_or_brokers_that_are_not_there(spark: SparkSession, route: Route) -> None:
     with pytest.raises(CannotRun, match="There is no topic nothing at "):
         read_rows(spark, JournalPlace(topic="nothing", brokers=Brokers(route.cluster.internal)))

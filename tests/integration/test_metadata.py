@@ -93,7 +93,10 @@ def sees(forebay: ForebayProcess, name: str, condition: Callable[[Topic], bool],
     wait_until(lambda: condition(topic_of(forebay, name)), SEEN_WITHIN, what)
 
 
-@pytest.mark.parametrize("version", range(14))
+@pytest.mark.parametrize(
+    "version",
+    [0, 1, 5, 9, 13, *(pytest.param(each, marks=pytest.mark.whole) for each in (2, 3, 4, 6, 7, 8, 10, 11, 12))],
+)
 def test_a_broker_says_the_same(cluster: KafkaCluster, forebay: ForebayProcess, version: int) -> None:
     name = f"same-{version}"
     cluster.create_topic(name, assignment=[[0, 1], [1, 2], [2, 0]])

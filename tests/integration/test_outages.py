@@ -192,7 +192,7 @@ CASES = [
         timeout,
         lasts,
         id=f"{fault}-{timeout:g}s-{lasts}",
-        marks=() if (fault, timeout, lasts) in (("stopped", SHORT, "half"), ("hole", DEFAULT, "third")) else (whole,),
+        marks=() if (fault, timeout, lasts) == ("hole", DEFAULT, "third") else (whole,),
     )
     for whole in [pytest.mark.whole]
     for fault in FAULTS
@@ -220,6 +220,7 @@ def test_an_outage_shorter_than_half_of_the_timeout_costs_nothing(
     assert findings.unknown == 0
 
 
+@pytest.mark.whole
 def test_deleted_records_are_deleted_and_no_more(scene: Scene) -> None:
     topic = scene.topic("deleted")
     with scene.load(topic, DEFAULT) as load:

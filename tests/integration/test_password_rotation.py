@@ -24,7 +24,7 @@ from tests.kit.topic_log import TopicLog
 from tests.kit.unsigned_tokens import unsigned_tokens
 from tests.kit.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.whole]  # test_rotation.py has certificates
 
 REAUTH_MS = 2_000
 RECORDS = int(2 * 1.5 * REAUTH_MS / 1000 / PACE_S)

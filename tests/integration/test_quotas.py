@@ -58,6 +58,7 @@ class Producer:
             client.close()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("setting", "greedy"), part_of(product(["false", "true"], [0, 1]), values))
 @in_loop
 async def test_who_is_below_its_quota_is_not_throttled_and_told_no_error(

@@ -15,7 +15,7 @@ from tests.kit.racks import RACKS, RackedForebay, assignment, cluster_in_racks, 
 from tests.kit.spec import ProduceSpec
 from tests.kit.topic_log import TopicLog
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.whole]  # tests/policies has the shares
 
 PARTITIONS = 6
 SIZE = 500

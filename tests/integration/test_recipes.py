@@ -22,7 +22,7 @@ from tests.kit.paths import ROOT
 from tests.kit.ports import LOOPBACK
 from tests.kit.sasl import PASSWORD, USER, Secured, login_line
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.whole]  # test_sasl_upstream.py has what they are made of
 
 FOLDER = "/etc/kafka"
 TEXT = (ROOT / "docs" / "recipes.md").read_text()

@@ -17,7 +17,7 @@ from tests.kit.kafka import KafkaCluster
 from tests.kit.topic_log import TopicLog
 from tests.kit.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.whole]  # test_succession.py has those who come again
 
 PARTITIONS = 6
 SOON = 120.0

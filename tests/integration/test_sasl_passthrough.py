@@ -46,11 +46,11 @@ CASES = (
     ("confluent", SCRAM_512, "SASL_PLAINTEXT"),
     ("confluent", BEARER, "SASL_SSL"),
     ("java-0.10.2.2", PLAIN, "SASL_SSL"),  # SaslHandshake v0; its SCRAM wants a JDK before 11
-    ("java-4.3.1", SCRAM_512, "SASL_SSL"),
-    ("kafka-python", PLAIN, "SASL_SSL"),
     *(
         pytest.param(*case, marks=whole)
         for case in (
+            ("java-4.3.1", SCRAM_512, "SASL_SSL"),
+            ("kafka-python", PLAIN, "SASL_SSL"),
             ("confluent", PLAIN, "SASL_SSL"),
             ("java-0.10.2.2", PLAIN, "SASL_PLAINTEXT"),
             ("java-2.8.2", SCRAM_512, "SASL_SSL"),
@@ -183,6 +183,7 @@ def test_nothing_of_theirs_is_merged_and_nothing_secret_is_told(stage: Stage) ->
     assert "Traceback" not in log
 
 
+@pytest.mark.whole
 def test_sessions_that_the_client_renews_stand(stage: Stage) -> None:
     """KIP-368: the broker closes the connection of a client that does not log in again in time."""
     late = True

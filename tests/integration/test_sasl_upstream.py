@@ -97,7 +97,7 @@ def read_all(bootstrap: str, topic: str, count: int) -> list[int]:
     [
         "PLAIN",
         pytest.param("SCRAM-SHA-256", marks=pytest.mark.whole),
-        "SCRAM-SHA-512",
+        pytest.param("SCRAM-SHA-512", marks=pytest.mark.whole),
     ],  # it logs in for ancient producers
 )
 def test_records_and_groups_through_a_login(stage: Stage, mechanism: str) -> None:
@@ -151,6 +151,7 @@ def test_those_that_know_tls_speak_it_to_forebay_and_forebay_logs_in(
         assert log.ends(topic) == {0: COUNT}
 
 
+@pytest.mark.whole
 def test_tokens_are_renewed_under_load(stage: Stage) -> None:
     assert any(nothing_goes_wrong_as_tokens_end(stage, f"tokens-{number}") for number in range(TRIES))
 

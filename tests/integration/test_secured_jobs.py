@@ -29,7 +29,7 @@ from tests.pipeline.command_line import run
 from tests.pipeline.rows import gauge_row
 
 # Two Sparks on two cores, and more beside them where tests run two at once.
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.whole, pytest.mark.timeout(600)]  # test_journal.py has jobs
 
 COUNT = 500
 WRONG = "canary-wrong-8c2"

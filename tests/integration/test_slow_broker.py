@@ -22,7 +22,7 @@ from tests.kit.spec import ProduceSpec
 from tests.kit.topic_log import TopicLog
 from tests.kit.toxiproxy import ToxiproxyServer
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.whole]  # tests/proxy/demo has a slow broker, too
 
 LATENCY_MS = 40
 SERVES_MS = 20

@@ -142,6 +142,7 @@ def test_nobody_who_connects_is_refused_and_nothing_is_lost(cluster: KafkaCluste
     assert "Traceback" not in said
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("workers", [1, 2])
 def test_no_client_loses_all_brokers_at_once(cluster: KafkaCluster, workers: int) -> None:
     """librdkafka tells its application so, and forgets the brokers: what it has away then, it sends again."""

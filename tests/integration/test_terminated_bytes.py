@@ -303,6 +303,7 @@ def test_what_comes_in_one_piece_is_answered_in_order(stage: Stage) -> None:
             assert told == [3, 1, 2, 4]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("login", [IN, IN_V0], ids=["told of it", "not told of it"])
 def test_a_session_ends_at_the_next_request_once_its_time_is_over(stage: Stage, login: list[bytes]) -> None:
     for address in stage.addresses:
@@ -317,6 +318,7 @@ def test_a_session_ends_at_the_next_request_once_its_time_is_over(stage: Stage, 
             assert monotonic() - began > REAUTH_MS / 1000
 
 
+@pytest.mark.whole
 def test_a_session_that_is_renewed_goes_on(stage: Stage) -> None:
     for address in stage.addresses:
         assert any(goes_on(address) for _ in range(TRIES))

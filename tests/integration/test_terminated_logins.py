@@ -45,8 +45,8 @@ AUDIT = {"kafka.authorizer.logger": "debug"}
 CLIENTS = (
     "java-0.10.2.2",  # SaslHandshake v0
     "java-4.3.1",
-    "confluent",
-    "kafka-python",
+    pytest.param("confluent", marks=whole),
+    pytest.param("kafka-python", marks=whole),
     pytest.param("aiokafka", marks=whole),
     pytest.param("java-2.8.2", marks=whole),
     pytest.param("franz-go", marks=whole),

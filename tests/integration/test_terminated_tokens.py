@@ -27,7 +27,7 @@ from tests.kit.topic_log import TopicLog
 from tests.kit.waiting import wait_until
 from tests.kit.wire import framed
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.whole]  # test_terminated_bytes.py has the answers
 
 OAUTHBEARER = "OAUTHBEARER"
 COUNT = 200
