@@ -39,6 +39,7 @@ def test_a_job_runs(tmp_path: Path) -> None:
     assert list(output.glob("kind=batch/dt=2026-11-18/topic=ponds/*.parquet"))
 
 
+@pytest.mark.whole
 def test_what_it_cannot_do_is_one_sentence_and_its_exit_code() -> None:
     done = submitted("compact", "--journal", "nowhere", "--output", "nowhere, too")
     assert done.returncode == COULD_NOT_RUN

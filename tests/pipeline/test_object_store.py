@@ -30,6 +30,7 @@ def store(spark: SparkSession) -> Iterator[ObjectStore]:
         yield store
 
 
+@pytest.mark.whole
 def test_jobs_over_an_object_store(store: ObjectStore, spark: SparkSession, tmp_path: Path) -> None:
     """`compact`, in two runs, whose output `report` reads."""
     journal, output, page = store.at("j"), store.at("parquet"), store.at("pages/report.html")

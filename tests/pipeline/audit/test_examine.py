@@ -91,6 +91,7 @@ def test_what_is_no_finding_is_told_in_sentences(result: AuditResult) -> None:
     ]
 
 
+@pytest.mark.whole
 def test_where_nothing_is_wrong(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> None:
     world = World(spark, tmp_path_factory.mktemp("clean"))
     fill(world)

@@ -135,6 +135,7 @@ def test_a_file_that_is_deleted_while_it_is_audited(world: World, monkeypatch: p
     assert result.incomplete[0].startswith("Deleted while it was audited: 1 ledger rows.")
 
 
+@WHOLE
 def test_when_all_has_expired_there_is_no_answer(world: World) -> None:
     world.send(world.made(10))
     world.expire(10)
@@ -325,6 +326,7 @@ def test_a_topic_made_again_that_has_outgrown_the_former_one(world: World) -> No
     assert (moved.offsets, moved.topic_ids) == ({"t": {0: 12}}, {"t": "now"})
 
 
+@WHOLE
 def test_a_span_that_is_asked_for_wins_over_the_state(world: World) -> None:
     row = world.send(world.made(5))
     world.send(world.made(5))

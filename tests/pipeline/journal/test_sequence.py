@@ -13,6 +13,7 @@ from forebay_pipeline.journal.sequence import BUCKET, Numbers, bitmap, bucket, c
 SEEN = [1, 2, 3, 5, 6, 7, 40_000, BUCKET, BUCKET + 1, *range(3 * BUCKET + 1, 5 * BUCKET + 2)]
 
 
+@pytest.mark.whole
 def test_what_spark_has_seen(spark: SparkSession) -> None:
     """Twice each; buckets in which all is there come without their bitmap."""
     rows = spark.createDataFrame([(number,) for number in [*SEEN, *SEEN, None]], "seq bigint")

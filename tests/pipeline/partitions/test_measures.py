@@ -112,6 +112,7 @@ def test_the_clusters_of_its_gauges_are_told(journal: Journal) -> None:
     assert journal.summary(batch_row(), *gauges).clusters == ["A", "B"]
 
 
+@pytest.mark.whole
 def test_what_cannot_be_read_is_counted(journal: Journal) -> None:
     write_lines(journal.folder, b"torn", name="torn")
     assert journal.summary(batch_row()).torn == 1

@@ -23,6 +23,7 @@ def minutes(partition_0: tuple[int, int, int], count: int, first: int = 0) -> li
     ]
 
 
+@pytest.mark.whole
 def test_runaways_of_a_span(journal: Journal) -> None:
     even, away = (10, 1000, 1500), (10, 6000, 39_500)
     rows = [*minutes(even, 4), *minutes(away, 5, 4), *minutes(even, 4, 9), *minutes(away, 3, 13)]

@@ -140,6 +140,7 @@ def told(*words: str) -> Result:
     return CliRunner().invoke(command, words)
 
 
+@pytest.mark.whole
 def test_the_command_writes_what_it_shows(spark: SparkSession, recorded: Path, tmp_path: Path) -> None:
     output, toml, config = (tmp_path / name for name in ("replay.json", "replay.toml", "forebay.toml"))
     config.write_text('"delivery.timeout.ms" = 30004\n')
