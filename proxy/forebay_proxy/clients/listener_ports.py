@@ -1,6 +1,6 @@
 """Which port of which listener stands for which broker. No I/O.
 
-    listener on port P → bootstrap; broker n → its node.ports[n], else P + 1 + n
+    listener on port P → bootstrap; broker n → its node.ports[n], else P + 1 + n, or none with node.ports.only
 
 The same in every worker and after every restart, since clients remember addresses: a port depends on settings and the
 node id only, never on who came first. So a port that is named in the settings, of whichever listener, is nobody
@@ -32,6 +32,8 @@ class ListenerPorts:
         """The port of a broker on one of the listeners; None: none is free for it."""
         if node_id in listener.node_ports:
             port = listener.node_ports[node_id]
+        elif listener.told.node_ports_only:
+            return None
         else:
             port = listener.port + 1 + node_id
             counted_up = listener.port < port < self._ends[listener.port]

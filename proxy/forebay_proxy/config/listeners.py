@@ -58,6 +58,7 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted)
         NodePorts, about("Ports that its clients are told, where they differ from those that it listens on.")
     ] = {}
     node_ports: Annotated[NodePorts, about("Ports of brokers that are not on its port + 1 + node id.")] = {}
+    node_ports_only: Annotated[bool, about("Whether no broker but those of node.ports has a port.")] = False
     client_rack: Annotated[str, about("Rack of its clients; empty: client.rack.", WORKERS)] = ""
     producers_only: Annotated[bool, about("One port for everything: clients see one broker, and may only produce.")] = (
         False
@@ -147,7 +148,7 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted)
 
 @dataclass(frozen=True, slots=True)
 class ClientListener:
-    """One listener, with all that it was told. Broker n is on node_ports[n], else on `port` + 1 + n.
+    """One listener, with all that it was told. Broker n is on node_ports[n], else on `port` + 1 + n, if at all.
 
     With `producers_only` its clients know of no brokers, but of one for all, on `port`.
     """
@@ -259,11 +260,12 @@ def _one_port_conflicts(listener: ClientListener) -> Iterator[tuple[str, str]]:
             "login is good for one broker's connection, and behind one port there are many"
         )
         yield listener.setting("producers.only"), message
-    for name, ports in (
+    for name, given in (
         ("node.ports", listener.node_ports),
+        ("node.ports.only", listener.told.node_ports_only),
         ("advertised.node.ports", listener.told.advertised_node_ports),
     ):
-        if ports:
+        if given:
             yield listener.setting(name), "cannot be set together with producers.only: there is one port"
 
 

@@ -101,6 +101,14 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             NO_COUNTERPART,
             "1001:19093,1002:19094",
         ),
+        "node.ports.only": Reference(
+            "For a firewall, a balancer or a Service that passes on these ports and no others: clients are not told of "
+            "a broker that node.ports does not name, which the log and forebay_brokers_without_port say, where else "
+            "they would wait at a port that leads nowhere. With listeners, each has its own: "
+            "listener.name.<name>.node.ports.only.",
+            NO_COUNTERPART,
+            "true",
+        ),
     },
     "Process": {
         "workers": Reference(
@@ -565,6 +573,12 @@ LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
         "For large node ids, and for ports that are taken. Clients must be able to reach these ports, too.",
         NO_COUNTERPART,
         "1001:19193,1002:19194",
+    ),
+    "node.ports.only": Reference(
+        "For a firewall, a balancer or a Service that passes on these ports and no others: clients are not told of a "
+        "broker that node.ports does not name, where else they would wait at a port that leads nowhere.",
+        NO_COUNTERPART,
+        "true",
     ),
     "client.rack": Reference(
         "For a listener that only clients of one zone reach. client.racks comes before it.", NO_COUNTERPART, "az-a"

@@ -119,6 +119,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
         NodePorts, about("Ports that clients are told, where they differ from those that Forebay listens on.")
     ] = {}
     node_ports: Annotated[NodePorts, about("Ports of brokers that are not on listen's port + 1 + node id.")] = {}
+    node_ports_only: Annotated[bool, about("Whether no broker but those of node.ports has a port.")] = False
     listener_name: dict[str, ListenerSettings] = {}
     """By name in lower case: what stands as `listener.name.<name>.<setting>`. It is no setting by itself."""
     references: dict[str, str] = {}
@@ -496,6 +497,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
             advertised_address=self.advertised_address,
             advertised_node_ports=self.advertised_node_ports,
             node_ports=self.node_ports,
+            node_ports_only=self.node_ports_only,
         )
         told = {DEFAULT_NAME.lower(): own}
         return client_listeners.resolve(short, {DEFAULT_NAME: "PLAINTEXT"}, told, self.advertised_host)
@@ -579,7 +581,7 @@ def _listener_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
     if settings.listeners:
         if settings.listen is not None:
             yield "listen", "cannot be set together with listeners"
-        for name in ("node.ports", "advertised.address", "advertised.node.ports"):
+        for name in ("node.ports", "node.ports.only", "advertised.address", "advertised.node.ports"):
             if getattr(settings, name.replace(".", "_")):
                 yield name, f"is for listen; with listeners, each has its own: listener.name.<name>.{name}"
         yield from client_listeners.conflicts(
@@ -631,6 +633,8 @@ def _port_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
         users.setdefault(listener.port, listener.name if settings.listeners else "listen")
     for listener in settings.client_listeners:
         setting = _own(settings, listener, "node.ports")
+        if listener.told.node_ports_only and not (listener.node_ports or listener.producers_only):
+            yield f"{setting}.only", "needs node.ports: else no broker has a port"
         for node_id, port in listener.node_ports.items():
             if port in users:
                 yield setting, f"port {port} of node {node_id} is taken by {users[port]}"

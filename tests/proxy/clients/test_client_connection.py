@@ -34,7 +34,7 @@ from tests.codecs.record_oracle import Record
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, soon, turns, until
 from tests.kit.fake_broker import FakeCluster
-from tests.kit.ports import LOOPBACK
+from tests.kit.ports import LOOPBACK, free_port
 from tests.kit.wire import (
     CLIENT_ID,
     LIST_GROUPS,
@@ -871,6 +871,10 @@ class TestAdvertised:
         told = await self.told(advertised_host="forebay", advertised_node_ports={1: 1})
         assert told[0] == ("forebay", 1)
         assert (told[1][0], told[1][1] < 0) == ("forebay", True)
+
+    @in_loop
+    async def test_a_broker_that_is_to_have_no_port_is_told_to_nobody(self) -> None:
+        assert (await self.told(node_ports={0: free_port()}, node_ports_only=True)).keys() == {0}
 
 
 class TestTooOld:

@@ -141,6 +141,21 @@ async def test_two_brokers_never_share_a_port(workers: int) -> None:
 
 
 @in_loop
+async def test_where_only_those_named_have_a_port_another_broker_is_missed() -> None:
+    port = free_run(3)
+    door = Door(port, node_ports={0: port + 1}, node_ports_only=True)
+    door.open()
+    with structlog.testing.capture_logs() as logs:
+        assert door.listeners.open_node(0)
+        assert not door.listeners.open_node(1)
+    assert [line["node"] for line in logs if line["event"].startswith("no port for a broker")] == [1]
+    assert door.listeners.without_port == {1}
+    assert not accepts(port + 2)
+    door.listeners.close()
+    await turns()
+
+
+@in_loop
 async def test_a_broker_beyond_the_last_port_has_none() -> None:
     door = Door(free_run(1))
     assert door.listeners.port(65_535 - door.port - 1) == 65_535

@@ -48,6 +48,13 @@ def test_a_broker_whose_port_is_told_for_another_has_none_until_it_is_told_with_
     assert ports == {1: [9093, None, 9095], 2: [9093, 9094, 9095]}
 
 
+def test_where_only_those_named_have_a_port_nothing_is_counted_up() -> None:
+    address = ListenerAddress("A", "h", 9092)
+    told = ListenerSettings(node_ports={0: 9093, 7: 9300}, node_ports_only=True)
+    (a,) = resolve([address], {"A": "PLAINTEXT"}, {"a": told}, "")
+    assert [ListenerPorts((a,)).of(a, node) for node in (0, 1, 7)] == [9093, None, 9300]
+
+
 def test_there_is_no_port_beyond_the_last() -> None:
     (a,) = listeners(65_000)
     ports = ListenerPorts((a,))

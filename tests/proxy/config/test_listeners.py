@@ -50,11 +50,13 @@ class TestResolved:
             "advertised.host=inside",
             "listener.name.external.advertised.host=outside",
             "listener.name.external.node.ports=7:19300",
+            "listener.name.external.node.ports.only=true",
             "listener.name.external.ssl.enabled.protocols=TLSv1.3",
         ).client_listeners
         assert (internal.protocol, internal.port, internal.advertised_host) == ("PLAINTEXT", 19092, "inside")
         assert (external.protocol, external.host, external.port) == ("SSL", "0.0.0.0", 19192)
         assert (external.advertised_host, external.node_ports) == ("outside", {7: 19300})
+        assert (internal.told.node_ports_only, external.told.node_ports_only) == (False, True)
         assert external.told.ssl_keystore_location == "/tls/keystore.pem"
         assert external.told.ssl_enabled_protocols == ("TLSv1.3",)
         assert external.setting("node.ports") == "listener.name.external.node.ports"
@@ -139,6 +141,9 @@ class TestResolved:
         ([TWO, MAP], "listener.name.external.ssl.keystore.location", "is required"),
         ([TWO, MAP, KEYSTORE, "listen=h:19300"], "listen", "together with listeners"),
         ([TWO, MAP, KEYSTORE, "node.ports=1:19300"], "node.ports", "listener.name.<name>.node.ports"),
+        ([TWO, MAP, KEYSTORE, "node.ports.only=true"], "node.ports.only", "listener.name.<name>.node.ports.only"),
+        (["listen=h:19092", "node.ports.only=true"], "node.ports.only", "needs node.ports"),
+        ([TWO, MAP, KEYSTORE, "listener.name.internal.node.ports.only=true"], "", "needs node.ports"),
         (["listen=h:19092", KEYSTORE], "listeners", "is required"),
         ([TWO, MAP, KEYSTORE, "listener.name.dmz.node.ports=1:2"], "listener.name.dmz.*", "no listener DMZ"),
         ([TWO, MAP, KEYSTORE, "listener.name.external.ssl.client.auth=required"], "", "ssl.client.auth=required"),
@@ -196,6 +201,7 @@ class TestResolved:
             "listener.name.plaintext.node.ports",
             "there is one port",
         ),
+        ([*ONE_PORT, "listener.name.plaintext.node.ports.only=true"], "", "together with producers.only"),
         ([*ONE_PORT, "listener.name.plaintext.advertised.node.ports=1:2"], "", "together with producers.only"),
         (
             ["listeners=PLAINTEXT://h:19092", "listener.name.plaintext.advertised.address=forebay:9092"],
