@@ -93,6 +93,13 @@ def test_each_broker_has_its_port_wherever_clients_pass(values: dict[str, Any]) 
         assert ports == {"bootstrap": port} | {f"broker-{node}": port + 1 + node for node in ids}
 
 
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_clients_are_told_of_no_broker_that_the_service_has_no_port_for(protocol: str) -> None:
+    told = tomllib.loads(Rendered({**LEAST, "brokers": {"ids": [3, 12]}, "protocol": protocol}).settings)
+    prefix = "" if protocol == "PLAINTEXT" else f"listener.name.{protocol.lower()}."
+    assert (told[f"{prefix}node.ports"], told[f"{prefix}node.ports.only"]) == ({"3": 9096, "12": 9105}, True)
+
+
 def test_selectors_find_the_pods(chart: Rendered) -> None:
     labels = chart.pod["metadata"]["labels"].items()
     selectors = [
@@ -180,8 +187,6 @@ def test_clients_may_speak_tls_and_log_in(protocol: str, tmp_path: Path) -> None
     told = tomllib.loads(chart.settings)
     assert told["listeners"] == [f"{protocol}://0.0.0.0:9092"]
     assert "listen" not in told
-    ports = told.get("listener.name.sasl_ssl.node.ports")
-    assert ports == ({"3": 9096, "12": 9105} if protocol == "SASL_SSL" else None)
     config = tmp_path / "forebay.toml"
     config.write_text(chart.settings)
     answer = forebay_config("--config", str(config))
@@ -388,7 +393,12 @@ def limited(size: str) -> dict[str, Any]:
         ({**LEAST, "journalVolume": {"emptyDir": {}}}, "settings have no journal.dir"),
         ({**LEAST, **limited("128Mi")}, "sizeLimit must be more than 134217728 bytes"),
         ({**LEAST, **limited("2 GB")}, "sizeLimit 2 GB is not a size like 2Gi or 500M"),
+        (
+            {**LEAST, "extraEnv": [{"name": "FOREBAY_NODE_PORTS", "value": "7:1"}]},
+            "FOREBAY_NODE_PORTS is the chart's own",
+        ),
         ({**LEAST, "settings": {"node.ports": {"7": 9093}}}, "node.ports cannot be set"),
+        ({**LEAST, "settings": {"node.ports.only": False}}, "node.ports.only cannot be set"),
         (
             {**LEAST, "protocol": "SASL_SSL", "settings": {"listener.name.sasl_ssl.node.ports": {"7": 9093}}},
             "listener.name.sasl_ssl.node.ports cannot be set",

@@ -54,12 +54,18 @@ broker-{{ int . }}: {{ $port }}
 {{- $_ := set $own "listen" $address }}
 {{- else }}
 {{- $_ := set $own "listeners" (list (printf "%s://%s" $protocol $address)) }}
-{{- if hasPrefix "SASL" $protocol }}
-{{- /* A new pod is told of brokers by clients' answers only, and who comes may know no other port than a broker's. */}}
+{{- end }}
+{{- /* By name, since clients would wait at a port that the Service lacks; and with logins at brokers a new pod is told of
+       those by clients' answers only, while who comes may know no other port than a broker's. */}}
 {{- $ports := dict }}
 {{- range .Values.brokers.ids }}{{ $_ := set $ports (int . | toString) (add (int $.Values.port) 1 (int .)) }}{{ end }}
-{{- $_ := set $defaults (printf "listener.name.%s.node.ports" (lower $protocol)) $ports }}
+{{- $named := eq $protocol "PLAINTEXT" | ternary "node.ports" (printf "listener.name.%s.node.ports" (lower $protocol)) }}
+{{- $_ := set $own $named $ports }}
+{{- $_ := set $own (printf "%s.only" $named) true }}
 {{- end }}
+{{- range $name, $_ := .Values.settings }}
+{{- if and (eq $.Values.mode "gateway") (regexMatch "^(listener\\.name\\..+\\.)?node\\.ports(\\.only)?$" $name) }}
+{{- fail (printf "settings: %s cannot be set: a broker is where the Service has it, on port + 1 + its id" $name) }}
 {{- end }}
 {{- end }}
 {{- $variables := list "FOREBAY_CONFIG" }}
@@ -69,11 +75,6 @@ broker-{{ int . }}: {{ $port }}
 {{- end }}
 {{- range .Values.extraEnv }}
 {{- if has .name $variables }}{{ fail (printf "extraEnv: %s is the chart's own to set: see its values" .name) }}{{ end }}
-{{- end }}
-{{- range $name, $_ := .Values.settings }}
-{{- if and (eq $.Values.mode "gateway") (regexMatch "^(listener\\.name\\..+\\.)?node\\.ports$" $name) }}
-{{- fail (printf "settings: %s cannot be set: a broker is where the Service has it, on port + 1 + its id" $name) }}
-{{- end }}
 {{- end }}
 {{- if and (index .Values.settings "journal.dir") (not .Values.journalVolume) }}
 {{- fail "settings: journal.dir needs a journalVolume, as nothing else of a pod can be written; a journal.topic needs none" }}
