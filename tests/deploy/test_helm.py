@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
+from forebay_proxy.config.values import LISTENER_SETTINGS, SETTINGS
 from forebay_proxy.process.supervisor import ASK_EVERY_S
 from forebay_proxy.process.worker_slot import HUNG_S, SILENT_S
-from tests.deploy.chart import CHART, NAME, NAMESPACE, OF_OPERATORS, Rendered, helm_template
+from tests.deploy.chart import CHART, NAME, NAMESPACE, NEWEST, OF_OPERATORS, Rendered, helm_template
 from tests.deploy.files import DEPLOY, documents, forebay_config, kubeconform
 from tests.deploy.schemas import KUBERNETES_VERSIONS
 from tests.kit.certificates import Authority
@@ -305,6 +306,36 @@ def test_a_setting_that_is_null_is_not_given() -> None:
     assert Rendered({**LEAST, "settings": {"log.format": None, "linger.ms": None}}).settings == Rendered(LEAST).settings
 
 
+def nested(settings: dict[str, Any]) -> dict[str, Any]:
+    """As `--set settings.linger.ms=5` has it."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        *above, last = name.split(".")
+        inner = found
+        for word in above:
+            inner = inner.setdefault(word, {})
+        inner[last] = value
+    return found
+
+
+def test_settings_may_be_nested_as_in_a_file() -> None:
+    """With a volume and memory that follow them."""
+    settings = {**ALL["settings"], "admin.ssl.keystore.location": "/etc/kafka/admin.pem", "log.format": None}
+    told = Rendered({**ALL, "settings": nested(settings)})
+    assert told.objects == Rendered({**ALL, "settings": settings}).objects
+    assert told.container["resources"]["limits"]["memory"] == "1160Mi"
+
+
+def test_a_chart_knows_which_settings_are_maps() -> None:
+    of_listeners = [f"listener.name.ssl.{name}" for name, setting in LISTENER_SETTINGS.items() if setting.is_map]
+    names = [*(name for name, setting in SETTINGS.items() if setting.is_map), *of_listeners]
+    settings = {name: {"a.b": {"c": 1}} for name in names if not name.endswith("node.ports")} | {
+        name: {"7": 9093} for name in names if name.endswith("node.ports")
+    }
+    told = tomllib.loads(Rendered({**LEAST, "mode": "sidecar", "settings": nested(settings)}, NEWEST).settings)
+    assert told.items() >= settings.items()
+
+
 def test_memory_follows_what_workers_may_hold() -> None:
     """56 + 32 + 32 + 32 + 64 + 2 x 64 MiB; 128, and 16 of a journal, instead of 32 twice; 16 of history; a quarter."""
 
@@ -398,6 +429,9 @@ def limited(size: str) -> dict[str, Any]:
             "FOREBAY_NODE_PORTS is the chart's own",
         ),
         ({**LEAST, "settings": {"node.ports": {"7": 9093}}}, "node.ports cannot be set"),
+        ({**LEAST, "settings": {"node": {"ports": {"7": 9093}}}}, "node.ports cannot be set"),
+        ({**LEAST, "settings": {"advertised": {"host": "x"}}}, "advertised.host is the chart's own to set"),
+        ({**LEAST, "settings": {"linger.ms": 3, "linger": {"ms": 5}}}, "linger.ms is set twice"),
         ({**LEAST, "settings": {"node.ports.only": False}}, "node.ports.only cannot be set"),
         (
             {**LEAST, "protocol": "SASL_SSL", "settings": {"listener.name.sasl_ssl.node.ports": {"7": 9093}}},

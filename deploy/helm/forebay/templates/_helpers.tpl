@@ -31,8 +31,32 @@ broker-{{ int . }}: {{ $port }}
 {{- end }}
 {{- end }}
 
+{{- /* `settings` by their whole names, without those that are null: {linger: {ms: 5}}, which --set settings.linger.ms=5
+       makes, is linger.ms, as in Forebay's own file. Only the settings that $map is about are maps themselves. */}}
+{{- define "forebay.given" -}}
+{{- $given := dict }}
+{{- $_ := include "forebay.flatten" (list .Values.settings "" $given) }}
+{{- toYaml $given }}
+{{- end }}
+
+{{- define "forebay.flatten" -}}
+{{- $prefix := index . 1 }}
+{{- $given := index . 2 }}
+{{- range $key, $value := index . 0 }}
+{{- $name := print $prefix $key }}
+{{- $map := regexMatch "^((listener\\.name\\..+\\.)?(advertised\\.)?node\\.ports|listener\\.security\\.protocol\\.map|client\\.racks)$" $name }}
+{{- if and (kindIs "map" $value) (not $map) }}
+{{- $_ := include "forebay.flatten" (list $value (print $name ".") $given) }}
+{{- else if not (kindIs "invalid" $value) }}
+{{- if hasKey $given $name }}{{ fail (printf "settings: %s is set twice" $name) }}{{ end }}
+{{- $_ := set $given $name $value }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- /* All settings but those that the chart gives by itself. */}}
 {{- define "forebay.settings" -}}
+{{- $given := include "forebay.given" . | fromYaml }}
 {{- $any := .Values.bindAddress | default "0.0.0.0" }}
 {{- $protocol := .Values.protocol | default "PLAINTEXT" }}
 {{- if contains ":" $any }}{{ $any = printf "[%s]" $any }}{{ end }}
@@ -63,28 +87,28 @@ broker-{{ int . }}: {{ $port }}
 {{- $_ := set $own $named $ports }}
 {{- $_ := set $own (printf "%s.only" $named) true }}
 {{- end }}
-{{- range $name, $_ := .Values.settings }}
+{{- range $name, $_ := $given }}
 {{- if and (eq $.Values.mode "gateway") (regexMatch "^(listener\\.name\\..+\\.)?node\\.ports(\\.only)?$" $name) }}
 {{- fail (printf "settings: %s cannot be set: a broker is where the Service has it, on port + 1 + its id" $name) }}
 {{- end }}
 {{- end }}
 {{- $variables := list "FOREBAY_CONFIG" }}
 {{- range $name := concat (keys $own) (list "listen" "listeners") | uniq | sortAlpha }}
-{{- if hasKey $.Values.settings $name }}{{ fail (printf "settings: %s is the chart's own to set: see its values" $name) }}{{ end }}
+{{- if hasKey $given $name }}{{ fail (printf "settings: %s is the chart's own to set: see its values" $name) }}{{ end }}
 {{- $variables = printf "FOREBAY_%s" (replace "." "_" $name | upper) | append $variables }}
 {{- end }}
 {{- range .Values.extraEnv }}
 {{- if has .name $variables }}{{ fail (printf "extraEnv: %s is the chart's own to set: see its values" .name) }}{{ end }}
 {{- end }}
-{{- if and (index .Values.settings "journal.dir") (not .Values.journalVolume) }}
+{{- if and (index $given "journal.dir") (not .Values.journalVolume) }}
 {{- fail "settings: journal.dir needs a journalVolume, as nothing else of a pod can be written; a journal.topic needs none" }}
-{{- else if and .Values.journalVolume (not (index .Values.settings "journal.dir")) }}
+{{- else if and .Values.journalVolume (not (index $given "journal.dir")) }}
 {{- fail "journalVolume: settings have no journal.dir, which is where it would be mounted" }}
 {{- end }}
 {{- with include "forebay.journalBytes" . }}{{ $_ := set $defaults "journal.retention.bytes" (int64 .) }}{{ end }}
 {{- /* Not merge: it would add to a map that is given, and take what is empty for not given. */}}
-{{- range $given := list $defaults .Values.settings }}
-{{- range $name, $value := $given }}{{ if not (kindIs "invalid" $value) }}{{ $_ := set $own $name $value }}{{ end }}{{ end }}
+{{- range $some := list $defaults $given }}
+{{- range $name, $value := $some }}{{ $_ := set $own $name $value }}{{ end }}
 {{- end }}
 {{- toYaml $own }}
 {{- end }}
@@ -92,6 +116,7 @@ broker-{{ int . }}: {{ $port }}
 {{- /* What closed files of a journal may take of an emptyDir with a limit, above which the kubelet kills the pod at once: nine
        tenths, since it counts blocks and folders, too, of what open ones leave. A worker has one, and what it is compressed to. */}}
 {{- define "forebay.journalBytes" -}}
+{{- $given := include "forebay.given" . | fromYaml }}
 {{- $limit := dig "emptyDir" "sizeLimit" "" .Values.journalVolume }}
 {{- if $limit }}
 {{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 }}
@@ -101,13 +126,13 @@ broker-{{ int . }}: {{ $port }}
 {{- end }}
 {{- $limit = mulf (regexFind "^[0-9.]+" $limit | float64) (regexFind "[A-Za-z]*$" $limit | get $units) }}
 {{- end }}
-{{- $open := get .Values.settings "journal.segment.bytes" | default 67108864 | int64 | mul 2 (int .Values.workers) }}
+{{- $open := get $given "journal.segment.bytes" | default 67108864 | int64 | mul 2 (int .Values.workers) }}
 {{- $room := sub (int64 $limit) $open }}
 {{- if lt $room 1 }}
 {{- fail (printf "journalVolume: sizeLimit must be more than %d bytes, which open files may take (workers x 2 x journal.segment.bytes)" $open) }}
 {{- end }}
-{{- if hasKey .Values.settings "journal.retention.bytes" }}
-{{- $kept := get .Values.settings "journal.retention.bytes" | int64 }}
+{{- if hasKey $given "journal.retention.bytes" }}
+{{- $kept := get $given "journal.retention.bytes" | int64 }}
 {{- if or (lt $kept 0) (gt $kept $room) }}
 {{- fail (printf "settings: journal.retention.bytes must be from 0 to %d, or pods are evicted: what journalVolume's sizeLimit holds beside open files (workers x 2 x journal.segment.bytes)" $room) }}
 {{- end }}
@@ -147,7 +172,7 @@ broker-{{ int . }}: {{ $port }}
 {{- if .Values.resources }}
 {{- toYaml .Values.resources }}
 {{- else }}
-{{- $history := index .Values.settings "admin.history.bytes" | default 16777216 | int64 }}
+{{- $history := include "forebay.given" . | fromYaml | dig "admin.history.bytes" 0 | default 16777216 | int64 }}
 {{- $workers := mul (int .Values.workers) (include "forebay.workerMiB" . | int) }}
 {{- $memory := printf "%dMi" (add $workers (div (mul $history 5) 4194304)) -}}
 requests:
@@ -162,7 +187,7 @@ limits:
 {{- define "forebay.probe" -}}
 path: {{ index . 1 }}
 port: admin
-{{- if index (index . 0).Values.settings "admin.ssl.keystore.location" }}
+{{- if include "forebay.given" (index . 0) | fromYaml | dig "admin.ssl.keystore.location" "" }}
 scheme: HTTPS
 {{- end }}
 {{- end }}
@@ -232,7 +257,7 @@ volumeMounts:
     mountPath: /etc/kafka
     readOnly: true
   {{- end }}
-  {{- with index .Values.settings "journal.dir" }}
+  {{- with include "forebay.given" . | fromYaml | dig "journal.dir" "" }}
   - name: forebay-journal
     mountPath: {{ . | quote }}
   {{- end }}
