@@ -347,6 +347,8 @@ def test_memory_follows_what_workers_may_hold() -> None:
     assert limit({**LEAST, "settings": {"journal.topic": "rows", "admin.history.bytes": 100 << 20}}) == "575Mi"
     own = {"limits": {"memory": "1Gi"}}
     assert Rendered({**LEAST, "resources": own}).container["resources"] == own
+    unbounded = {**LEAST, "settings": {"queued.max.request.bytes": -1}, "resources": own}
+    assert Rendered(unbounded).container["resources"] == own
 
 
 def test_new_settings_replace_the_pods() -> None:
@@ -432,6 +434,11 @@ def limited(size: str) -> dict[str, Any]:
         ({**LEAST, "settings": {"node": {"ports": {"7": 9093}}}}, "node.ports cannot be set"),
         ({**LEAST, "settings": {"advertised": {"host": "x"}}}, "advertised.host is the chart's own to set"),
         ({**LEAST, "settings": {"linger.ms": 3, "linger": {"ms": 5}}}, "linger.ms is set twice"),
+        ({**LEAST, "settings": {"queued.max.request.bytes": -1}}, "resources must have a memory limit"),
+        (
+            {**LEAST, "settings": {"queued.max.request.bytes": -1}, "resources": {"requests": {"memory": "1Gi"}}},
+            "resources must have a memory limit",
+        ),
         ({**LEAST, "settings": {"node.ports.only": False}}, "node.ports.only cannot be set"),
         (
             {**LEAST, "protocol": "SASL_SSL", "settings": {"listener.name.sasl_ssl.node.ports": {"7": 9093}}},

@@ -315,13 +315,17 @@ def _addresses(settings: Settings, environ: Mapping[str, str]) -> Iterator[Findi
 
 def _memory(settings: Settings, limits: Sequence[Path]) -> Finding:
     opened = 2 * settings.max_decompressed_bytes  # a request, and what is made of its records
-    each = PROCESS_BYTES + settings.buffer_memory + settings.queued_max_request_bytes + ANSWERS_BYTES + opened
+    bounded = settings.queued_max_request_bytes >= 0
+    each = PROCESS_BYTES + settings.buffer_memory + max(0, settings.queued_max_request_bytes) + ANSWERS_BYTES + opened
     if settings.journal_dir or settings.journal_topic:
         each += settings.journal_queue_bytes
     history = settings.admin_history_bytes if settings.admin is not None or settings.admin_socket else 0
     needed = settings.workers * each + history
     limit = _limit(limits)
     said = f"{_mb(needed)} at most for {settings.workers} worker{'s' if settings.workers > 1 else ''}"
+    if not bounded:
+        said += ", and requests that arrive or wait, to which queued.max.request.bytes = -1 sets no bound"
+    verdict: Verdict = "ok" if bounded else "warning"
     with_tls = 0
     if secured := [listener for listener in settings.client_listeners if listener.uses_tls]:
         passed = settings.moves == "observe" or any(it.passes_logins and not it.has_realms for it in secured)
@@ -330,13 +334,13 @@ def _memory(settings: Settings, limits: Sequence[Path]) -> Finding:
         which = "are passed through" if passed else "produce"
         said += f", and {_mb(with_tls)} for {clients:,} clients with TLS that {which}"
     if limit is None:
-        return Finding("memory", "ok", f"{said}; no limit is set for this process")
+        return Finding("memory", verdict, f"{said}; no limit is set for this process")
     if needed > limit:
         more = "give it more, or lower buffer.memory, queued.max.request.bytes, max.decompressed.bytes or workers"
         return Finding("memory", FAILURE, f"{said}, but the limit is {_mb(limit)}: {more}")
     if needed + with_tls > limit:  # there may never be as many
         return Finding("memory", "warning", f"{said}, but the limit is {_mb(limit)}: lower max.connections")
-    return Finding("memory", "ok", f"{said} of {_mb(limit)}")
+    return Finding("memory", verdict, f"{said} of {_mb(limit)}")
 
 
 def _limit(limits: Sequence[Path]) -> int | None:
@@ -379,8 +383,9 @@ def _journal(settings: Settings) -> Iterator[Finding]:
         yield Finding("journal", FAILURE, f"{folder} cannot be written: {there} {why}")
         return
     free, kept = shutil.disk_usage(there).free, settings.journal_retention_bytes
-    verdict: Verdict = "warning" if kept > free else "ok"
-    yield Finding("journal", verdict, f"{folder}: keeps at most {_mb(kept)}, {_mb(free)} are free")
+    verdict: Verdict = "warning" if kept < 0 or kept > free else "ok"
+    most = f"at most {_mb(kept)}" if kept >= 0 else "everything (journal.retention.bytes = -1)"
+    yield Finding("journal", verdict, f"{folder}: keeps {most}, {_mb(free)} are free")
 
 
 # For people

@@ -314,6 +314,26 @@ def test_memory_is_as_much_as_the_readme_says(tmp_path: Path) -> None:
     assert sum(parts) + 2 * opened == in_all == 344
 
 
+def test_what_has_no_bound_is_a_warning(tmp_path: Path) -> None:
+    unbounded = Settings(
+        bootstrap_servers=(), queued_max_request_bytes=-1, journal_dir=str(tmp_path), journal_retention_bytes=-1
+    )
+    limit = tmp_path / "memory.max"
+    limit.write_text(f"{1 << 30}\n")
+    for limits in ((), (limit,)):
+        memory = check._memory(unbounded, limits)
+        assert memory.verdict == "warning"
+        assert memory.said.startswith(
+            f"{344 - 64 + 16} MiB at most for 1 worker, and requests that arrive or wait, "
+            "to which queued.max.request.bytes = -1 sets no bound"
+        )
+    limit.write_text(f"{200 << 20}\n")
+    assert check._memory(unbounded, (limit,)).verdict == "failure"
+    (journal,) = check._journal(unbounded)
+    assert journal.verdict == "warning"
+    assert journal.said.startswith(f"{tmp_path}: keeps everything (journal.retention.bytes = -1), ")
+
+
 def test_memory_has_room_for_history_and_rows_of_the_journal(tmp_path: Path) -> None:
     told = Settings(bootstrap_servers=(), admin=HostPort("127.0.0.1", 9091), journal_topic="rows", workers=2)
     said = check._memory(told, (tmp_path / "absent",)).said

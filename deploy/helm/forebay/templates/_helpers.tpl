@@ -169,6 +169,10 @@ broker-{{ int . }}: {{ $port }}
 {{- end }}
 
 {{- define "forebay.resources" -}}
+{{- $queued := include "forebay.given" . | fromYaml | dig "queued.max.request.bytes" 0 | int64 }}
+{{- if and (lt $queued 0) (not (dig "limits" "memory" "" .Values.resources)) }}
+{{- fail "settings: queued.max.request.bytes = -1 sets no bound to a pod's memory: resources must have a memory limit then" }}
+{{- end }}
 {{- if .Values.resources }}
 {{- toYaml .Values.resources }}
 {{- else }}
