@@ -254,6 +254,13 @@ def test_a_journal_is_written_to_the_volume_that_is_mounted_where_it_belongs() -
     assert {"name": "forebay-journal", "mountPath": "/var/lib/forebay"} in chart.container["volumeMounts"]
 
 
+def test_volumes_have_names_of_forebays_own() -> None:
+    """A sidecar's stand beside those of the producer, two of which may not have the same."""
+    names = [each["name"] for each in Rendered(ALL).pod["spec"]["volumes"]]
+    assert len(names) == 4
+    assert all(name.startswith("forebay") for name in names)
+
+
 MIB = 1 << 20
 
 
@@ -390,7 +397,7 @@ def test_secrets_are_mounted_as_in_the_sidecar() -> None:
     secured = DEPLOY / "kubernetes" / "secured-sidecar.yaml"
     (deployment,) = (each for each in documents(secured) if each["kind"] == "Deployment")
     sidecar = deployment["spec"]["template"]["spec"]
-    (volume,) = (each for each in sidecar["volumes"] if each["name"] == "kafka")
+    (volume,) = (each for each in sidecar["volumes"] if each["name"] == "forebay-files")
     chart = Rendered({**LEAST, "files": volume["projected"]["sources"]})
     assert volume in chart.pod["spec"]["volumes"]
     assert chart.pod["spec"]["securityContext"] == sidecar["securityContext"]

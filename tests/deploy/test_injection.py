@@ -106,7 +106,7 @@ def test_others_are_left_alone(kubernetes: ApiServer) -> None:
 def test_secrets_can_be_read(kubernetes: ApiServer) -> None:
     made = kubernetes.dry_run(pod(SECURED, {"team": "a"}))["spec"]
     assert made["securityContext"]["fsGroup"] == 10001
-    assert [each["name"] for each in made["volumes"]] == ["forebay", "forebay-run", "kafka", "forebay-journal"]
+    assert [each["name"] for each in made["volumes"]] == ["forebay", "forebay-run", "forebay-files", "forebay-journal"]
     assert made["volumes"][2]["projected"]["defaultMode"] == 0o400
     mounted = [each["mountPath"] for each in made["initContainers"][0]["volumeMounts"]]
     assert mounted == ["/etc/forebay", "/run/forebay", "/etc/kafka", "/var/lib/forebay"]

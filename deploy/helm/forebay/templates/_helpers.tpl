@@ -257,7 +257,7 @@ volumeMounts:
   - name: forebay-run
     mountPath: /run/forebay
   {{- if .Values.files }}
-  - name: kafka
+  - name: forebay-files
     mountPath: /etc/kafka
     readOnly: true
   {{- end }}
@@ -282,7 +282,7 @@ volumeMounts:
     sizeLimit: 1Mi
 {{- with .Values.files }}
 # A folder, no subPath: of files mounted by that no change is seen.
-- name: kafka
+- name: forebay-files
   projected:
     # Forebay refuses secrets that others can read, which is what the default, 0644, allows.
     defaultMode: 0400
