@@ -194,6 +194,32 @@ def test_clients_may_speak_tls_and_log_in(protocol: str, tmp_path: Path) -> None
     assert answer.returncode == 0, answer.stderr
 
 
+@pytest.mark.parametrize(
+    ("tag", "label"),
+    [
+        ("1.2", "1.2"),
+        (f"1.2@sha256:{'0' * 64}", f"1.2_sha256_{'0' * 52}"),
+        (f"{'a' * 62}-b", "a" * 62),
+        ("_a_", "a"),
+        ("_", ""),
+    ],
+)
+def test_any_tag_makes_a_label(tag: str, label: str) -> None:
+    """Kubernetes takes 63 letters, digits and a few signs, the first and last of which are none."""
+    chart = Rendered({**LEAST, "image": {"tag": tag}})
+    assert chart.container["image"] == f"forebay:{tag}"
+    for labels in (chart.pod["metadata"]["labels"], chart.objects["Service"]["metadata"]["labels"]):
+        assert labels["app.kubernetes.io/version"] == label
+
+
+def test_an_image_may_be_pinned() -> None:
+    """Without the tag, since not everything that runs containers takes both."""
+    digest = f"sha256:{'0f' * 32}"
+    chart = Rendered({**LEAST, "image": {"repository": "example.org/forebay", "tag": "1.2", "digest": digest}})
+    assert chart.container["image"] == f"example.org/forebay@{digest}"
+    assert chart.pod["metadata"]["labels"]["app.kubernetes.io/version"] == "1.2"
+
+
 def test_only_monitoring_reaches_the_admin_endpoint() -> None:
     """It is open to whom the NetworkPolicy lets in, which by default is nobody."""
     clients = Rendered(LEAST).objects["NetworkPolicy"]["spec"]["ingress"]
@@ -425,6 +451,7 @@ def limited(size: str) -> dict[str, Any]:
         ({**LEAST, "brokers": {"ids": [60000]}}, "broker 60000 cannot be on port 69093"),
         ({**LEAST, "port": 70000}, "port"),
         ({**LEAST, "replica": 3}, "replica"),
+        ({**LEAST, "image": {"digest": "1.2"}}, "digest"),
         ({**LEAST, "extraEnv": [{"name": "FOREBAY_ADMIN", "value": "x"}]}, "FOREBAY_ADMIN is the chart's own to set"),
         ({**LEAST, "extraEnv": [{"name": "FOREBAY_CONFIG", "value": "x"}]}, "FOREBAY_CONFIG is the chart's own"),
         ({**LEAST, "extraEnv": [{"name": "FOREBAY_WORKERS", "value": "2"}]}, "FOREBAY_WORKERS is the chart's own"),

@@ -9,7 +9,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "forebay.labels" -}}
 {{ include "forebay.selector" . }}
-app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | quote }}
+app.kubernetes.io/version: {{ regexReplaceAll "[^A-Za-z0-9._-]" (.Values.image.tag | default .Chart.AppVersion) "_" | trunc 63 | trimAll "._-" | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
@@ -199,7 +199,11 @@ scheme: HTTPS
 {{- /* What a gateway's pod and a sidecar have in common: how Forebay is started, asked, and kept from what it does not need. */}}
 {{- define "forebay.container" -}}
 name: forebay
+{{- if .Values.image.digest }}
+image: {{ printf "%s@%s" .Values.image.repository .Values.image.digest }}
+{{- else }}
 image: {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+{{- end }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 args: [run, --config, /etc/forebay/forebay.toml]
 env:
